@@ -279,8 +279,8 @@ impl Document {
         }
     }
 
-    pub fn table(&mut self, table: Table) {
-        self.blocks.push(Block::Table(table));
+    pub fn table(&mut self, table: impl Into<Table>) {
+        self.blocks.push(Block::Table(table.into()));
     }
 
     pub fn chart(&mut self, chart: Chart) {

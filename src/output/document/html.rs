@@ -1,12 +1,11 @@
 //! A document as HTML: semantic elements with classes, without scripts. The style belongs to the page around it.
 
-use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::escape::escape_html;
 use super::glyphs::UNICODE;
-use super::table::{Cell, Judgement, Table};
+use super::table::{Cell, Column, Judgement, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::draw;
 use crate::base::units::{percent, ratio};
@@ -89,21 +88,21 @@ fn item(item: &Item) -> String {
 
 fn table(table: &Table) -> String {
     let class = |column: usize| {
-        if table.text_columns.contains(&column) { "" } else { " class=\"number\"" }
+        if table.is_text(column) { "" } else { " class=\"number\"" }
     };
-    let head = |(column, name): (usize, &Cow<'_, str>)| {
+    let head = |(index, column): (usize, &Column)| {
         // A header without text is read aloud as one.
-        if name.is_empty() {
+        if column.heading.is_empty() {
             return "<td></td>".to_owned();
         }
-        format!("<th scope=\"col\"{}>{}</th>", class(column), escape_html(name))
+        format!("<th scope=\"col\"{}>{}</th>", class(index), escape_html(&column.heading))
     };
-    let header: String = table.header.iter().enumerate().map(head).collect();
+    let header: String = table.columns.iter().enumerate().map(head).collect();
     let row = |cells: &Vec<Cell>| {
         let cell = |(column, cell): (usize, &Cell)| format!("<td{}>{}</td>", class(column), self::cell(cell));
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
     };
-    let header = if table.header.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
+    let header = if table.columns.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
     let note = |text| format!("<p class=\"note\">{}</p>\n", inline(text));
     format!(
         "<div class=\"table\"><table>\n{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
@@ -183,7 +182,7 @@ mod tests {
         document.heading(code("</h2><script>alert(1)</script>"));
         document.field("a\"b", alarm("'x' & \u{202e}y"));
         document.list(["<li>"]);
-        document.table(Table::new(&["t"], &[0], [vec!["<td onclick=\"x\">"]]).note(Some("<b>")));
+        document.table(Table::of(["<td onclick=\"x\">"]).text("t", |text| *text).note(Some("<b>")));
         let frames = vec!["</details>".to_owned(), "</pre><img src=x onerror=alert(1)>".to_owned()];
         document.stack(Stack { name: "stack", frames, folded_frames: 1 });
         document.details("<summary>", Document::default());

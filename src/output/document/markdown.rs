@@ -3,7 +3,7 @@
 use super::block::{BarPart, Block, Document, Field, Item, Stack};
 use super::chart::Chart;
 use super::glyphs::UNICODE;
-use super::table::{Cell, Table};
+use super::table::{Cell, Column, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::draw;
 use crate::base::units::{escape_command_lines, escape_text};
@@ -77,10 +77,10 @@ fn nested_list(first: &str, texts: &[Text]) -> String {
 
 fn table(table: &Table) -> String {
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let rule = |column: usize| if table.text_columns.contains(&column) { "---" } else { "---:" };
+    let rule = |column: &Column| if column.is_text { "---" } else { "---:" }.to_owned();
     let mut lines = vec![
-        row(table.header.iter().map(|name| plain_text(name, Context::Cell)).collect()),
-        row((0..table.header.len()).map(|column| rule(column).to_owned()).collect()),
+        row(table.columns.iter().map(|column| plain_text(&column.heading, Context::Cell)).collect()),
+        row(table.columns.iter().map(rule).collect()),
     ];
     lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
     let note = table.note.as_ref().map(|text| inline(text, Context::Text));
@@ -323,9 +323,8 @@ mod tests {
     #[test]
     fn cells_are_not_ended_by_a_bar() {
         let mut document = Document::default();
-        let cells =
-            vec![Cell::from("a|b"), text::code("c|d\ne").into(), Cell::WithDetails("f".into(), vec!["g".into()])];
-        document.table(Table::new(&["", "", "x|y"], &[0], [cells]));
+        let table = Table::of([()]).text("", |()| "a|b").number("", |()| text::code("c|d\ne"));
+        document.table(table.number("x|y", |()| Cell::WithDetails("f".into(), vec!["g".into()])));
         let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";
         assert_eq!(markdown(&document), expected);
     }

@@ -38,7 +38,7 @@ pub use escape::escape_html as html_literal;
 pub use html::html;
 pub use markdown::markdown;
 #[doc(hidden)]
-pub use table::{Cell, Judgement, Table};
+pub use table::{Cell, Column, Judgement, Table, TableOf};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
 #[doc(hidden)]

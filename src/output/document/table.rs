@@ -4,19 +4,32 @@ use std::borrow::Cow;
 
 use super::text::Text;
 
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
-    /// Column names; empty strings where the cells need none.
-    pub header: Vec<Cow<'static, str>>,
-    /// Indexes of the columns that hold text (left-aligned, may be cut). The others hold numbers.
-    pub text_columns: Vec<usize>,
-    /// Columns to drop on a narrow page, the first of these first.
-    pub optional_columns: Vec<usize>,
+    pub columns: Vec<Column>,
     /// Whether the first column takes what is left of the page's width, so that numbers of several tables align.
     pub is_wide: bool,
+    /// A cell of each column.
     pub rows: Vec<Vec<Cell>>,
     /// Shown below the rows.
     pub note: Option<Text>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Column {
+    /// Empty where the cells need none.
+    pub heading: Cow<'static, str>,
+    /// Text is left-aligned and may be cut. Other columns hold numbers.
+    pub is_text: bool,
+    /// A narrow page drops it, the last of several first.
+    pub is_optional: bool,
+}
+
+/// A table in the making: rows, and the columns that are made from them.
+#[derive(Debug)]
+pub struct TableOf<R> {
+    rows: Vec<R>,
+    table: Table,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -71,21 +84,11 @@ impl<T: Into<Text>> From<T> for Cell {
 }
 
 impl Table {
-    /// A table without note; `text_columns` are indexes of the columns that hold text.
-    pub fn new<H: Into<Cow<'static, str>> + Clone, C: Into<Cell>>(
-        header: &[H],
-        text_columns: &[usize],
-        rows: impl IntoIterator<Item = Vec<C>>,
-    ) -> Self {
-        let cells = |row: Vec<C>| row.into_iter().map(Into::into).collect();
-        Self {
-            header: header.iter().cloned().map(Into::into).collect(),
-            text_columns: text_columns.to_vec(),
-            optional_columns: Vec::new(),
-            is_wide: false,
-            rows: rows.into_iter().map(cells).collect(),
-            note: None,
-        }
+    /// A table of `rows`, without a column yet.
+    pub fn of<R>(rows: impl IntoIterator<Item = R>) -> TableOf<R> {
+        let rows: Vec<R> = rows.into_iter().collect();
+        let cells = rows.iter().map(|_| Vec::new()).collect();
+        TableOf { rows, table: Self { rows: cells, ..Self::default() } }
     }
 
     pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
@@ -93,37 +96,81 @@ impl Table {
         self.note.iter_mut().chain(cells).collect()
     }
 
-    /// Sets the columns to drop on a narrow page, the first of `by_priority` first.
+    pub(super) fn is_text(&self, column: usize) -> bool {
+        self.columns.get(column).is_some_and(|column| column.is_text)
+    }
+
+    /// The table without the last column that a narrow page drops; `None` if there is none.
+    #[cfg(feature = "terminal")]
+    pub(super) fn narrower(&self) -> Option<Self> {
+        let dropped = self.columns.iter().rposition(|column| column.is_optional)?;
+        let mut table = self.clone();
+        table.columns.remove(dropped);
+        for row in &mut table.rows {
+            row.remove(dropped);
+        }
+        Some(table)
+    }
+}
+
+impl<R> TableOf<R> {
+    /// Adds a column of text.
     #[must_use]
-    pub fn optional_columns(self, by_priority: &[usize]) -> Self {
-        Self { optional_columns: by_priority.to_vec(), ..self }
+    pub fn text<C: Into<Cell>>(self, heading: impl Into<Cow<'static, str>>, cell: impl Fn(&R) -> C) -> Self {
+        self.column(heading.into(), true, cell)
+    }
+
+    /// Adds a column of numbers.
+    #[must_use]
+    pub fn number<C: Into<Cell>>(self, heading: impl Into<Cow<'static, str>>, cell: impl Fn(&R) -> C) -> Self {
+        self.column(heading.into(), false, cell)
+    }
+
+    fn column<C: Into<Cell>>(mut self, heading: Cow<'static, str>, is_text: bool, cell: impl Fn(&R) -> C) -> Self {
+        self.table.columns.push(Column { heading, is_text, is_optional: false });
+        for (row, cells) in self.rows.iter().zip(&mut self.table.rows) {
+            cells.push(cell(row).into());
+        }
+        self
+    }
+
+    /// Lets a narrow page drop the last column.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        if let Some(column) = self.table.columns.last_mut() {
+            column.is_optional = true;
+        }
+        self
+    }
+
+    /// Removes the last column again unless `is_shown`.
+    #[must_use]
+    pub fn only_if(mut self, is_shown: bool) -> Self {
+        if !is_shown {
+            self.table.columns.pop();
+            for cells in &mut self.table.rows {
+                cells.pop();
+            }
+        }
+        self
     }
 
     /// Widens the first column to the width of the page.
     #[must_use]
-    pub fn wide(self) -> Self {
-        Self { is_wide: true, ..self }
-    }
-
-    #[must_use]
-    pub fn note(self, note: Option<impl Into<Text>>) -> Self {
-        Self { note: note.map(Into::into), ..self }
-    }
-
-    #[must_use]
-    pub fn without_column(mut self, column: usize) -> Self {
-        self.header.remove(column);
-        for row in &mut self.rows {
-            if column < row.len() {
-                row.remove(column);
-            }
-        }
-        for columns in [&mut self.text_columns, &mut self.optional_columns] {
-            columns.retain(|other| *other != column);
-            for later in columns.iter_mut().filter(|other| **other > column) {
-                *later -= 1;
-            }
-        }
+    pub fn wide(mut self) -> Self {
+        self.table.is_wide = true;
         self
+    }
+
+    #[must_use]
+    pub fn note(mut self, note: Option<impl Into<Text>>) -> Self {
+        self.table.note = note.map(Into::into);
+        self
+    }
+}
+
+impl<R> From<TableOf<R>> for Table {
+    fn from(of: TableOf<R>) -> Self {
+        of.table
     }
 }

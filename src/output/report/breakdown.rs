@@ -10,14 +10,18 @@ use crate::output::document::{Cell, Document, Table, amount};
 use crate::output::wording::{category_label, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
-use crate::study::memory::{BlockSum, Holder, NamedShare};
+use crate::study::memory::{BlockSum, Holder, NamedShare, Share};
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     let Some((held, moment)) = shown_breakdown(device) else { return }; // nothing is known about it
     let during = moment_label(Some(held)).map_or_else(String::new, |label| format!(" ({label})"));
     document.heading(format!("Where the memory was {moment}{during}"));
-    document.table(Table::new(&["", "", "bytes", "share", "", ""], &[0, 1, 4, 5], breakdown_rows(held)));
+    let table = Table::of(breakdown_rows(held)).text("", |row| row.group).text("", |row| row.name.clone());
+    let table = table.number("bytes", |row| amount(row.share.bytes));
+    let table = table.number("share", |row| percent(row.share.share_ratio));
+    let table = table.text("", |row| Cell::Bar(ratio(row.share.bytes, held.allocated_bytes)));
+    document.table(table.text("", |row| row.note));
 }
 
 /// Appends the lines that hold the memory at the point shown.
@@ -58,8 +62,16 @@ fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> 
     Some(found).filter(|(held, _)| !breakdown_rows(held).is_empty())
 }
 
+struct BreakdownRow {
+    /// Empty but in the first row of a group.
+    group: &'static str,
+    name: String,
+    share: Share,
+    note: &'static str,
+}
+
 /// The rows of the breakdown, without uninformative groups.
-fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
+fn breakdown_rows(held: &MemoryBreakdown) -> Vec<BreakdownRow> {
     let sure = |confidence| match confidence {
         Confidence::Known => "known",
         Confidence::High => "",
@@ -87,15 +99,11 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<Vec<Cell>> {
     let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
     groups
         .flat_map(|(group, _, rows)| {
-            rows.into_iter().enumerate().map(move |(index, (name, share, note))| {
-                vec![
-                    if index == 0 { group.into() } else { "".into() },
-                    name.into(),
-                    amount(share.bytes).into(),
-                    percent(share.share_ratio).into(),
-                    Cell::Bar(ratio(share.bytes, held.allocated_bytes)),
-                    note.into(),
-                ]
+            rows.into_iter().enumerate().map(move |(index, (name, share, note))| BreakdownRow {
+                group: if index == 0 { group } else { "" },
+                name,
+                share,
+                note,
             })
         })
         .collect()

@@ -6,7 +6,7 @@ use super::screen::{add_part, callers};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
 use crate::explain::{ExplainReport, ExplainedFailure, StatisticsReport};
-use crate::output::document::{BarKind, Cell, Document, Source, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::document::{BarKind, Document, Source, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{describe_host_memory, frame_label};
 
 /// Rows of other messages on the first screen, at most.
@@ -157,25 +157,24 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     let mut sorted: Vec<&FailureGroup> = others.iter().collect();
     sorted.sort_by_key(|group| std::cmp::Reverse(group.times()));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
-    let row = |group: &&FailureGroup| -> Vec<Cell> {
+    let message = |group: &&FailureGroup| {
         let failure = group.first;
         let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
         let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
         let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
         let line = faint(format!("  {file}line {}", count(failure.line)));
-        vec![
-            Text::from(what).and(at).and(line).into(),
-            group.source_label().into(),
-            bytes(failure.requested_bytes).into(),
-            bytes(failure.device_free_bytes).into(),
-            count(group.times()).into(),
-        ]
+        Text::from(what).and(at).and(line)
     };
     let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
     let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
     let note = left.map(|left| faint(format!("and {}: {more}", counted(left as u64, "other message"))));
-    let header = ["other messages", "by", "requested", "free", "times"];
-    document.table(Table::new(&header, &[0, 1], sorted.iter().take(rows).map(row)).wide().note(note));
+    let table = Table::of(sorted.into_iter().take(rows))
+        .text("other messages", message)
+        .text("by", |group| group.source_label())
+        .number("requested", |group| bytes(group.first.requested_bytes))
+        .number("free", |group| bytes(group.first.device_free_bytes))
+        .number("times", |group| count(group.times()));
+    document.table(table.wide().note(note));
 }
 
 /// A message that is not on the first screen.
@@ -196,8 +195,9 @@ fn details(document: &mut Document, failure: &ExplainedFailure, with_meaning: bo
     }
     let figures = &failure.figures;
     if with_meaning && !figures.is_empty() {
-        let rows = figures.iter().map(|figure| [figure.label, &figure.printed, &figure.meaning].map(Cell::from));
-        document.table(Table::new(&["number", "as printed", "meaning"], &[0, 2], rows.map(Vec::from)));
+        let table = Table::of(figures).text("number", |figure| figure.label);
+        let table = table.number("as printed", |figure| &*figure.printed).text("meaning", |figure| &*figure.meaning);
+        document.table(table);
     } else if !figures.is_empty() {
         let figures = figures.iter().map(|figure| format!("{} {}", figure.label, figure.printed));
         document.field("numbers", figures.collect::<Vec<_>>().join(", "));
@@ -227,31 +227,44 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     }
     let note = (last.error_bytes > 0)
         .then(|| format!("truncated to whole units: each may be up to {} more", size(last.error_bytes + 1)));
-    document.table(Table::new(&["", "now", "peak", "meaning"], &[0, 3], rows(last)).note(note));
-    let row = |one: &StatisticsReport| -> Vec<Cell> {
-        let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
+    let table = Table::of(statistics_rows(last))
+        .text("", |row| row.name)
+        .number("now", |row| amount(row.now))
+        .number("peak", |row| row.peak.map_or_else(String::new, size))
+        .text("meaning", |row| row.meaning);
+    document.table(table.note(note));
+    let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
+    let who = |one: &&StatisticsReport| {
         let who = source_label(one.rank, one.source.as_deref());
         let device = one.device.map_or_else(String::new, |device| format!("GPU {device}"));
         let who: Vec<String> = [who, device].into_iter().filter(|part| !part.is_empty()).collect();
-        [count(one.line), who.join(", "), one.state.to_owned()]
-            .into_iter()
-            .chain([one.peak_reserved_bytes, one.peak_allocated_bytes].map(size))
-            .chain([percent(one.waste_ratio), known(one.retries), known(one.ooms)])
-            .map(Cell::from)
-            .collect()
+        who.join(", ")
     };
     if all.len() > 1 {
-        let header = ["line", "by", "state", "peak reserved", "peak allocated", "waste", "retries", "OOMs"];
         let left_out = all.len().saturating_sub(MAX_ROWS);
         let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
-        document.table(Table::new(&header, &[1, 2], all.iter().skip(left_out).map(row)).note(note));
+        let table = Table::of(all.iter().skip(left_out))
+            .number("line", |one| count(one.line))
+            .text("by", who)
+            .text("state", |one| one.state)
+            .number("peak reserved", |one| size(one.peak_reserved_bytes))
+            .number("peak allocated", |one| size(one.peak_allocated_bytes))
+            .number("waste", |one| percent(one.waste_ratio))
+            .number("retries", |one| known(one.retries))
+            .number("OOMs", |one| known(one.ooms));
+        document.table(table.note(note));
     }
 }
 
-fn rows(last: &StatisticsReport) -> Vec<Vec<Cell>> {
-    let row = |name: &'static str, now: u64, most: Option<u64>, meaning: &'static str| {
-        vec![name.into(), amount(now).into(), most.map_or_else(String::new, size).into(), meaning.into()]
-    };
+struct StatisticsRow {
+    name: &'static str,
+    now: u64,
+    peak: Option<u64>,
+    meaning: &'static str,
+}
+
+fn statistics_rows(last: &StatisticsReport) -> Vec<StatisticsRow> {
+    let row = |name, now, peak, meaning| StatisticsRow { name, now, peak, meaning };
     let mut rows = vec![
         row("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),
         row("allocated", last.allocated_bytes, Some(last.peak_allocated_bytes), "blocks that tensors hold"),

@@ -4,11 +4,11 @@ use std::ops::Range;
 
 use super::notes::{add_notes, add_other_notes};
 use crate::base::units::{count, counted, percent, ratio, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, amount, code, faint, signed_amount, strong};
-use crate::output::wording::{command_line, location_label};
-use crate::whatif::fit::{
-    FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, LeaveOneOutCheck, PredictedFailure, SizeReport,
+use crate::output::document::{
+    Cell, Document, Judgement, Table, TableOf, Text, amount, code, faint, signed_amount, strong,
 };
+use crate::output::wording::{command_line, location_label};
+use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, PredictedFailure, SizeReport};
 
 /// Sizes and lines on the first screen, at most.
 const MAX_SIZES: usize = 12;
@@ -74,30 +74,32 @@ fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
 }
 
 /// The peaks at `sizes`.
-fn peaks(device: &FitDevice, sizes: &[SizeReport]) -> Table {
-    let row = |of: &SizeReport| -> Vec<Cell> {
+fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeReport> {
+    let name = |of: &&SizeReport| {
         let name = Text::from(count(of.size));
         let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == FitCertainty::Estimate;
-        let name = match of.fits {
+        match of.fits {
             Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
             Some(true) => Cell::Marked(Judgement::Good, name),
             Some(false) => Cell::Marked(Judgement::Bad, name),
             None => name.into(),
-        };
-        let result = match &of.failed {
-            Some(failed) => describe_failure(failed),
-            None if of.is_recorded => faint("recorded"),
-            None => Text::default(),
-        };
-        let share = device.capacity_bytes.map(|capacity| percent(ratio(of.peak_reserved_bytes, capacity)));
-        let peaks = [of.peak_allocated_bytes, of.peak_reserved_bytes].map(size);
-        let cells = [name, result.into()].into_iter().chain(peaks.map(Cell::from));
-        cells.chain(share.map(Cell::from)).collect()
+        }
     };
-    let header = ["size", "", "peak allocated", "peak reserved", "of device"];
-    let columns = if device.capacity_bytes.is_some() { header.len() } else { header.len() - 1 };
-    let table = Table::new(&header[..columns], &[0, 1], sizes.iter().map(row)).wide();
-    if columns == header.len() { table.optional_columns(&[columns - 1]) } else { table }
+    let result = |of: &&SizeReport| match &of.failed {
+        Some(failed) => describe_failure(failed),
+        None if of.is_recorded => faint("recorded"),
+        None => Text::default(),
+    };
+    let capacity = device.capacity_bytes;
+    Table::of(sizes)
+        .text("size", name)
+        .text("", result)
+        .number("peak allocated", |of| size(of.peak_allocated_bytes))
+        .number("peak reserved", |of| size(of.peak_reserved_bytes))
+        .number("of device", |of| percent(ratio(of.peak_reserved_bytes, capacity.unwrap_or_default())))
+        .optional()
+        .only_if(capacity.is_some())
+        .wide()
 }
 
 fn describe_failure(failed: &PredictedFailure) -> Text {
@@ -113,23 +115,19 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
     }
     let others = others.iter().fold(device.growth_rest_bytes, |sum, line| sum.saturating_add(line.bytes));
     let share: f64 = shown.iter().map(|line| line.share_ratio).sum();
-    let rest = (others > 0).then(|| {
-        let rest = [size(others), percent((1.0 - share).max(0.0)), String::new(), String::new()];
-        [faint("everything else").into()].into_iter().chain(rest.map(Cell::from)).collect()
-    });
-    let header = ["bytes", "share", "a unit", "growth"].map(str::to_owned);
-    let header: Vec<String> = [format!("held at {}", count(device.growth_at))].into_iter().chain(header).collect();
-    document.table(Table::new(&header, &[0, 4], shown.iter().map(growth_row).chain(rest)).wide());
-}
-
-fn growth_row(line: &GrowingLine) -> Vec<Cell> {
-    vec![
-        location_label(&line.location).into(),
-        amount(line.bytes).into(),
-        percent(line.share_ratio).into(),
-        signed_amount(line.bytes_per_unit).into(),
-        describe_law(line.law).into(),
-    ]
+    let rest = (others > 0).then_some((None, others, (1.0 - share).max(0.0)));
+    let rows = shown.iter().map(|line| (Some(line), line.bytes, line.share_ratio)).chain(rest);
+    let name = |(line, ..): &(Option<&GrowingLine>, u64, f64)| match line {
+        Some(line) => location_label(&line.location),
+        None => faint("everything else"),
+    };
+    let table = Table::of(rows)
+        .text(format!("held at {}", count(device.growth_at)), name)
+        .number("bytes", |(line, bytes, _)| if line.is_some() { amount(*bytes) } else { size(*bytes).into() })
+        .number("share", |(.., share)| percent(*share))
+        .number("a unit", |(line, ..)| line.map_or_else(Text::default, |line| signed_amount(line.bytes_per_unit)))
+        .text("growth", |(line, ..)| line.map_or("", |line| describe_law(line.law)));
+    document.table(table.wide());
 }
 
 fn describe_law(law: LawKind) -> &'static str {
@@ -158,19 +156,13 @@ fn details(document: &mut Document, device: &FitDevice) {
     if device.checked.is_empty() {
         document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {
-        let row = |check: &LeaveOneOutCheck| -> Vec<Cell> {
-            let errors = [check.allocated_error_ratio, check.reserved_error_ratio].map(describe_error);
-            let [allocated, reserved] = errors;
-            vec![
-                count(check.size).into(),
-                amount(check.predicted_allocated_bytes).into(),
-                allocated.into(),
-                amount(check.predicted_reserved_bytes).into(),
-                reserved.into(),
-            ]
-        };
-        let header = ["predicted from the others", "allocated", "", "reserved", ""];
-        document.table(Table::new(&header, &[0, 2, 4], device.checked.iter().map(row)));
+        let table = Table::of(&device.checked)
+            .text("predicted from the others", |check| count(check.size))
+            .number("allocated", |check| amount(check.predicted_allocated_bytes))
+            .text("", |check| describe_error(check.allocated_error_ratio))
+            .number("reserved", |check| amount(check.predicted_reserved_bytes))
+            .text("", |check| describe_error(check.reserved_error_ratio));
+        document.table(table);
     }
     document.fields(
         "unpaired",

@@ -18,11 +18,16 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
         let recordings = counted(report.inexact_devices, "recording");
         document.warning(Code::ModelParted.word(), format!("estimates for {recordings}: the model diverges"));
     }
-    let header = ["tried in a replay", "the jobs then", "peak reserved", "fits from", "device allocs"];
-    let rows = report.rows.iter().take(MAX_ROWS).map(|row| setting_cells(row, report.devices));
     let others = report.rows.len().saturating_sub(MAX_ROWS) as u64;
     let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
-    document.table(Table::new(&header, &[0, 1], rows).optional_columns(&[4]).wide().note(note));
+    let table = Table::of(report.rows.iter().take(MAX_ROWS))
+        .text("tried in a replay", |row| settings(row))
+        .text("the jobs then", |row| describe_jobs(row, report.devices))
+        .number("peak reserved", |row| amount(row.peak_reserved_bytes))
+        .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
+        .number("device allocs", |row| count(row.device_allocs))
+        .optional();
+    document.table(table.wide().note(note));
     if !report.unreadable.is_empty() {
         document.field("missing", format!("{} could not be used", counted(report.unreadable.len() as u64, "file")));
     }
@@ -34,29 +39,31 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
     document
 }
 
-fn setting_cells(row: &FleetWhatIfRow, devices: u64) -> Vec<Cell> {
-    let kinds = [
+/// The devices whose jobs do not go on, by kind.
+fn kinds(row: &FleetWhatIfRow) -> [(u64, &'static str); 4] {
+    [
         (row.failing_devices, "fail"),
         (row.failing_later_devices, "fail later"),
         (row.unknown_later_devices, "not known"),
         (row.untried_devices, "not tried"),
-    ];
-    let mark = match kinds.map(|(devices, _)| devices) {
+    ]
+}
+
+fn settings(row: &FleetWhatIfRow) -> Cell {
+    let mark = match kinds(row).map(|(devices, _)| devices) {
         [0, 0, 0, 0] => Judgement::Good,
         [0, 0, _, 0] => Judgement::Perhaps,
         _ => Judgement::Bad,
     };
-    let kinds = kinds.into_iter().filter(|(devices, _)| *devices > 0);
-    let kinds: Vec<String> = kinds.map(|(of, word)| format!("{} of {} {word}", count(of), count(devices))).collect();
     let settings = match row.settings.as_str() {
         "" => "as recorded".into(),
         settings => code(settings.replace(',', ", ")),
     };
-    vec![
-        Cell::Marked(mark, settings),
-        if kinds.is_empty() { "all go on".to_owned() } else { kinds.join(", ") }.into(),
-        amount(row.peak_reserved_bytes).into(),
-        row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
-        count(row.device_allocs).into(),
-    ]
+    Cell::Marked(mark, settings)
+}
+
+fn describe_jobs(row: &FleetWhatIfRow, devices: u64) -> String {
+    let kinds = kinds(row).into_iter().filter(|(devices, _)| *devices > 0);
+    let kinds: Vec<String> = kinds.map(|(of, word)| format!("{} of {} {word}", count(of), count(devices))).collect();
+    if kinds.is_empty() { "all go on".to_owned() } else { kinds.join(", ") }
 }

@@ -1,7 +1,7 @@
 //! The table of who holds memory: the same rows and columns wherever it is shown.
 
 use crate::base::units::{count, percent, ratio};
-use crate::output::document::{Cell, Table, amount, faint};
+use crate::output::document::{Cell, Table, TableOf, amount, faint};
 use crate::output::wording::guessed_label;
 use crate::study::attribution::{Category, Confidence};
 use crate::study::memory::BlockSum;
@@ -14,27 +14,22 @@ pub(super) struct HeldRow {
     pub(super) sum: BlockSum,
 }
 
-/// The column of categories.
-const CATEGORY: usize = 1;
-
 /// A row for each of `holders`, with its share of `all`, and one for what is left. Categories have a column if any is
 /// known.
-pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow>, all: BlockSum) -> Table {
-    let (mut rest, mut has_category) = (all, false);
-    let cells = |holder: Cell, category: String, sum: BlockSum| {
-        let share = percent(ratio(sum.bytes, all.bytes));
-        vec![holder, category.into(), amount(sum.bytes).into(), share.into(), count(sum.blocks).into()]
-    };
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
-    for HeldRow { holder, category, sum } in holders {
-        let category = category.filter(|(category, _)| *category != Category::Other);
-        has_category |= category.is_some();
-        rest = rest.minus(sum);
-        rows.push(cells(holder, category.map_or_else(String::new, |(of, sure)| guessed_label(of, sure)), sum));
-    }
+pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow>, all: BlockSum) -> TableOf<HeldRow> {
+    let mut rows: Vec<HeldRow> = holders.collect();
+    let rest = rows.iter().fold(all, |rest, row| rest.minus(row.sum));
     if rest.bytes > 0 {
-        rows.push(cells(faint("everything else").into(), String::new(), rest));
+        rows.push(HeldRow { holder: faint("everything else").into(), category: None, sum: rest });
     }
-    let table = Table::new(&[by, "", "bytes", "share", "blocks"], &[0, CATEGORY], rows).optional_columns(&[4]);
-    if has_category { table } else { table.without_column(CATEGORY) }
+    let category = |row: &HeldRow| row.category.filter(|(category, _)| *category != Category::Other);
+    let has_category = rows.iter().any(|row| category(row).is_some());
+    Table::of(rows)
+        .text(by, |row| row.holder.clone())
+        .text("", |row| category(row).map_or_else(String::new, |(of, sure)| guessed_label(of, sure)))
+        .only_if(has_category)
+        .number("bytes", |row| amount(row.sum.bytes))
+        .number("share", |row| percent(ratio(row.sum.bytes, all.bytes)))
+        .number("blocks", |row| count(row.sum.blocks))
+        .optional()
 }

@@ -3,7 +3,7 @@
 use super::notes::{add_notes, add_other_notes};
 use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{Cell, Document, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::command_line;
 use crate::whatif::{CallTimes, EntryReport, LiveDevice, LiveDifference, LiveReport};
 
@@ -59,13 +59,12 @@ fn setup(document: &mut Document, report: &LiveReport) {
 }
 
 fn live_device(document: &mut Document, device: &LiveDevice) {
-    let row = |name: &'static str, bytes: u64| -> Vec<Cell> { vec![name.into(), amount(bytes).into()] };
-    let rows = [
-        row("allocated", device.peak_allocated_bytes),
-        row("reserved, by the allocator's count", device.peak_reserved_bytes),
-        row("reserved, by the driver's", device.driver_peak_bytes),
+    let peaks = [
+        ("allocated", device.peak_allocated_bytes),
+        ("reserved, by the allocator's count", device.peak_reserved_bytes),
+        ("reserved, by the driver's", device.driver_peak_bytes),
     ];
-    document.table(Table::new(&["peak", ""], &[0], rows).wide());
+    document.table(Table::of(peaks).text("peak", |(name, _)| *name).number("", |(_, bytes)| amount(*bytes)).wide());
     calls(document, device);
     add_failed_requests(document, &device.ooms);
     if let Some(difference) = &device.first_difference {
@@ -99,14 +98,16 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
 fn calls(document: &mut Document, device: &LiveDevice) {
     let calls = &device.calls;
     let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
-    let row = |(name, times): (&str, &CallTimes)| {
-        vec![name.to_owned(), count(times.count), time(times.total_us), time(times.median_us), time(times.p99_us)]
-    };
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
-    let rows: Vec<Vec<String>> = kinds.into_iter().filter(|(_, times)| times.count > 0).map(row).collect();
-    if !rows.is_empty() {
-        let header = ["device calls", "count", "total", "median", "p99"];
-        document.table(Table::new(&header, &[0], rows).wide());
+    let made: Vec<(&str, &CallTimes)> = kinds.into_iter().filter(|(_, times)| times.count > 0).collect();
+    if !made.is_empty() {
+        let table = Table::of(made)
+            .text("device calls", |(name, _)| *name)
+            .number("count", |(_, times)| count(times.count))
+            .number("total", |(_, times)| time(times.total_us))
+            .number("median", |(_, times)| time(times.median_us))
+            .number("p99", |(_, times)| time(times.p99_us));
+        document.table(table.wide());
     }
 }

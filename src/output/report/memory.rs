@@ -4,7 +4,7 @@ use super::phrases::{self, pool_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table, amount};
-use crate::study::memory::{MemoryReport, PoolReport, SegmentReport, StreamReport};
+use crate::study::memory::{MemoryReport, SegmentReport};
 
 /// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
@@ -12,7 +12,12 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     // Without --at the figures are those of the snapshot.
     let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of GPU {} {at}", device.device));
-    document.table(Table::new(&["", "bytes", "share", ""], &[0, 3], totals(memory)));
+    let table = Table::of(totals(memory))
+        .text("", |(name, ..)| name.clone())
+        .number("bytes", |(_, bytes, _)| amount(*bytes))
+        .number("share", |(_, bytes, _)| percent(ratio(*bytes, memory.reserved_bytes)))
+        .text("", |(.., note)| note.clone());
+    document.table(table);
     let free = &memory.fragmentation;
     if free.rounding_bytes > 0 {
         let has_pending = memory.blocks.active_pending_free.count > 0;
@@ -52,12 +57,10 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     document.fields("released", flushes);
 }
 
-fn totals(memory: &MemoryReport) -> Vec<Vec<Cell>> {
+/// Name, bytes and note of each kind of memory.
+fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
-    let row = |depth: u8, name: &str, bytes: u64, note: String| {
-        let share = percent(ratio(bytes, memory.reserved_bytes));
-        vec![Cell::Indented(depth, name.into()), amount(bytes).into(), share.into(), note.into()]
-    };
+    let row = |depth, name: &str, bytes, note| (Cell::Indented(depth, name.into()), bytes, note);
     let held = format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
     let mut rows = vec![
         row(0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
@@ -112,9 +115,8 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     document.details("Segments", inside);
 }
 
-fn free_segments(device: &DeviceReport) -> Table {
-    const BLOCKS: usize = 3;
-    let kind = |s: &SegmentReport| match (s.small, s.expandable) {
+fn free_segments(device: &DeviceReport) -> impl Into<Table> {
+    let kind = |s: &&SegmentReport| match (s.small, s.expandable) {
         (true, false) => "small",
         (false, false) => "large",
         (true, true) => "small, exp.",
@@ -122,14 +124,16 @@ fn free_segments(device: &DeviceReport) -> Table {
     };
     let free: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
     let others = device.memory.segments.count.saturating_sub(free.len() as u64);
-    let rows = free.into_iter().map(|s| {
-        let [bytes, allocated, inactive, releasable] =
-            [s.bytes, s.allocated_bytes, s.inactive_bytes, s.releasable_bytes].map(size);
-        vec![format!("{:#x}", s.address), kind(s).to_owned(), bytes, count(s.blocks), allocated, inactive, releasable]
-    });
-    let header = ["segment", "kind", "bytes", "blocks", "allocated", "free", "releasable"];
-    let note = (others > 0).then(|| format!("and {}", counted(others, "other")));
-    Table::new(&header, &[0, 1], rows).optional_columns(&[BLOCKS]).note(note)
+    Table::of(free)
+        .text("segment", |s| format!("{:#x}", s.address))
+        .text("kind", kind)
+        .number("bytes", |s| size(s.bytes))
+        .number("blocks", |s| count(s.blocks))
+        .optional()
+        .number("allocated", |s| size(s.allocated_bytes))
+        .number("free", |s| size(s.inactive_bytes))
+        .number("releasable", |s| size(s.releasable_bytes))
+        .note((others > 0).then(|| format!("and {}", counted(others, "other"))))
 }
 
 /// Maximum number of pools and of streams listed.
@@ -150,36 +154,29 @@ fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>)
 /// Tables of pools and of streams, if there are several.
 pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
-        let row = |p: &PoolReport| {
-            let sizes = [p.reserved_bytes, p.allocated_bytes, p.pending_bytes, p.inactive_bytes];
-            let last = counted(p.streams.len() as u64, "stream");
-            cells(pool_label(p.pool_id), sizes, last)
-        };
-        let is_pending = memory.pools.iter().any(|p| p.pending_bytes > 0);
         document.heading("Pools");
         let (pools, note) = largest(&memory.pools, |pool| pool.reserved_bytes);
-        document.table(spaces("pool", "used by", pools.into_iter().map(row), is_pending).note(note));
+        let table = Table::of(pools)
+            .text("pool", |p| pool_label(p.pool_id))
+            .number("reserved", |p| size(p.reserved_bytes))
+            .number("allocated", |p| size(p.allocated_bytes))
+            .number("pending", |p| size(p.pending_bytes))
+            .only_if(memory.pools.iter().any(|p| p.pending_bytes > 0))
+            .number("free", |p| size(p.inactive_bytes))
+            .number("used by", |p| counted(p.streams.len() as u64, "stream"));
+        document.table(table.note(note));
     }
     if memory.streams.len() > 1 {
-        let row = |s: &StreamReport| {
-            let sizes = [s.reserved_bytes, s.allocated_bytes, s.pending_bytes, s.inactive_bytes];
-            cells(stream(s.stream), sizes, size(s.largest_free_block_bytes))
-        };
-        let is_pending = memory.streams.iter().any(|s| s.pending_bytes > 0);
         document.heading("Streams (each can only use its own free blocks)");
         let (streams, note) = largest(&memory.streams, |stream| stream.reserved_bytes);
-        let rows = streams.into_iter().map(row);
-        document.table(spaces("stream", "largest free block", rows, is_pending).note(note));
+        let table = Table::of(streams)
+            .text("stream", |s| stream(s.stream))
+            .number("reserved", |s| size(s.reserved_bytes))
+            .number("allocated", |s| size(s.allocated_bytes))
+            .number("pending", |s| size(s.pending_bytes))
+            .only_if(memory.streams.iter().any(|s| s.pending_bytes > 0))
+            .number("free", |s| size(s.inactive_bytes))
+            .number("largest free block", |s| size(s.largest_free_block_bytes));
+        document.table(table.note(note));
     }
-}
-
-fn cells(name: String, sizes: [u64; 4], last: String) -> Vec<String> {
-    [name].into_iter().chain(sizes.map(size)).chain([last]).collect()
-}
-
-/// A table of pools or streams, without the pending bytes if there are none.
-fn spaces(first: &'static str, last: &'static str, rows: impl Iterator<Item = Vec<String>>, is_pending: bool) -> Table {
-    const PENDING: usize = 3;
-    let table = Table::new(&[first, "reserved", "allocated", "pending", "free", last], &[0], rows);
-    if is_pending { table } else { table.without_column(PENDING) }
 }

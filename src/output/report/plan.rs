@@ -3,10 +3,10 @@
 use super::notes::{add_notes, add_other_notes};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::fit::FitCertainty;
-use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
+use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport, PlanRun};
 
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
@@ -33,23 +33,21 @@ pub fn plan(report: &PlanReport) -> Document {
 }
 
 /// The largest size of each GPU, with each change.
-fn sizes(report: &PlanReport) -> Table {
+fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
     let mut columns: Vec<(PlanChange, Option<u64>)> = Vec::new();
     for cell in report.gpus.iter().flat_map(|gpu| &gpu.cells) {
         if !columns.contains(&(cell.change, cell.ranks)) {
             columns.push((cell.change, cell.ranks));
         }
     }
-    let titles = columns.iter().map(|(change, ranks)| match change {
+    let title = |change: PlanChange, ranks: Option<u64>| match change {
         PlanChange::ExpandableSegments => "expandable".to_owned(),
         PlanChange::Checkpoint => "checkpoint".to_owned(),
         PlanChange::StateSharded => format!("state/{}", ranks.unwrap_or(1)),
         PlanChange::AsIs => "as it is".to_owned(),
-    });
-    let header = [format!("largest {} on", report.name), "memory".to_owned()].into_iter().chain(titles);
-    let header: Vec<String> = header.collect();
+    };
     let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
-    let name = |gpu: &PlanGpu| match report.wanted_size {
+    let name = |gpu: &&PlanGpu| match report.wanted_size {
         None => Cell::from(gpu.gpu),
         Some(_) if gpu.cell(PlanChange::AsIs).is_some_and(serves) => Cell::Marked(Judgement::Good, gpu.gpu.into()),
         Some(_) if gpu.cells.iter().any(serves) => Cell::Marked(Judgement::Perhaps, gpu.gpu.into()),
@@ -62,13 +60,15 @@ fn sizes(report: &PlanReport) -> Table {
             None => "".into(),
         }
     };
-    let rows = report.gpus.iter().map(|gpu| {
-        let sizes = columns.iter().map(|(change, ranks)| label(gpu, *change, *ranks));
-        [name(gpu), amount(gpu.usable_bytes).into()].into_iter().chain(sizes).collect::<Vec<Cell>>()
+    let table = Table::of(&report.gpus)
+        .text(format!("largest {} on", report.name), name)
+        .number("memory", |gpu| amount(gpu.usable_bytes))
+        .optional();
+    let table = columns.into_iter().fold(table, |table, (change, ranks)| {
+        let table = table.number(title(change, ranks), |gpu| label(gpu, change, ranks));
+        if change == PlanChange::StateSharded { table.optional() } else { table }
     });
-    let sharded = columns.iter().enumerate().filter(|(_, (change, _))| *change == PlanChange::StateSharded);
-    let optional: Vec<usize> = sharded.map(|(index, _)| index + 2).chain([1]).collect();
-    Table::new(&header, &[0], rows).wide().optional_columns(&optional)
+    table.wide()
 }
 
 /// The signs of the table: `* was run on this GPU · ~ about`.
@@ -86,35 +86,33 @@ fn legend(report: &PlanReport) -> Option<String> {
 /// The first request that fails at the next size, for the program as it is.
 fn failures(document: &mut Document, report: &PlanReport) {
     let failing = report.gpus.iter().filter_map(|gpu| Some((gpu, gpu.cell(PlanChange::AsIs)?.fails.as_ref()?)));
-    let rows: Vec<Vec<Cell>> = failing
-        .map(|(gpu, failed)| {
-            let why = if failed.verdict == Verdict::Fragmentation { "fragmentation" } else { "capacity" };
-            let at = location_label(&failed.location);
-            let figures = [count(failed.size), size(failed.requested_bytes)].map(Cell::from);
-            [gpu.gpu.into(), at.into(), why.into()].into_iter().chain(figures).collect()
-        })
-        .collect();
-    if !rows.is_empty() {
-        let header = ["fails first on", "at", "why", &report.name, "requested"].map(str::to_owned);
-        document.table(Table::new(&header, &[0, 1, 2], rows).wide());
+    let failing: Vec<_> = failing.collect();
+    let is_fragmented = |verdict: Verdict| verdict == Verdict::Fragmentation;
+    if !failing.is_empty() {
+        let table = Table::of(failing)
+            .text("fails first on", |(gpu, _)| gpu.gpu)
+            .text("at", |(_, failed)| location_label(&failed.location))
+            .text("why", |(_, failed)| if is_fragmented(failed.verdict) { "fragmentation" } else { "capacity" })
+            .number(report.name.clone(), |(_, failed)| count(failed.size))
+            .number("requested", |(_, failed)| size(failed.requested_bytes));
+        document.table(table.wide());
     }
 }
 
 /// The dry runs.
 fn runs(document: &mut Document, report: &PlanReport) {
-    let rows = report.runs.iter().map(|run| -> Vec<Cell> {
-        let mark = match (run.fits, run.is_certain) {
-            (true, true) => Judgement::Good,
-            (true, false) => Judgement::Perhaps,
-            (false, _) => Judgement::Bad,
-        };
-        let with = if run.expandable_segments { "expandable_segments:True" } else { "" };
-        let reserved = if run.fits { size(run.reserved_bytes) } else { String::new() };
-        vec![Cell::Marked(mark, run.gpu.as_str().into()), with.into(), count(run.size).into(), reserved.into()]
-    });
+    let mark = |run: &PlanRun| match (run.fits, run.is_certain) {
+        (true, true) => Judgement::Good,
+        (true, false) => Judgement::Perhaps,
+        (false, _) => Judgement::Bad,
+    };
     if !report.runs.is_empty() {
-        let header = ["dry run on", "", &report.name, "reserved"].map(str::to_owned);
-        document.table(Table::new(&header, &[0, 1], rows).wide());
+        let table = Table::of(&report.runs)
+            .text("dry run on", |run| Cell::Marked(mark(run), run.gpu.as_str().into()))
+            .text("", |run| if run.expandable_segments { "expandable_segments:True" } else { "" })
+            .number(report.name.clone(), |run| count(run.size))
+            .number("reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
+        document.table(table.wide());
     }
 }
 

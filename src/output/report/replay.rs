@@ -4,7 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::phrases::add_failed_requests;
 use super::summary::add_action;
 use crate::base::units::{count, counted, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, amount, faint, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, faint, strong};
 use crate::output::wording::{describe_outcome, frame_label};
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
 
@@ -77,42 +77,39 @@ fn first_failure(device: &ReplayedDevice, then: &JobOutcome) -> Option<Text> {
 }
 
 /// How well each device is reproduced.
-fn verified_table(devices: &[&ReplayedDevice]) -> Table {
-    let row = |device: &&ReplayedDevice| -> Vec<Cell> {
+fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDevice> {
+    let reproduced = |device: &ReplayedDevice| {
         let recorded = device.events.recorded as u64;
-        let (mark, reproduced) = match (device.exact, device.events.matched) {
+        match (device.exact, device.events.matched) {
             (Some(false), Some(matched)) => {
                 (Judgement::Bad, format!("{} of {}", count(matched as u64), count(recorded)))
             }
             (None, _) => (Judgement::Perhaps, "nothing to reproduce".to_owned()),
             _ => (Judgement::Good, format!("all {}", count(recorded))),
-        };
-        vec![
-            Cell::Marked(mark, format!("GPU {}", device.device).into()),
-            reproduced.into(),
-            amount(device.peak_allocated_bytes).into(),
-            amount(device.peak_reserved_bytes).into(),
-            count(device.ooms.len() as u64).into(),
-        ]
+        }
     };
-    let header = ["device", "entries", "peak allocated", "peak reserved", "failed requests"];
-    Table::new(&header, &[0], devices.iter().take(MAX_ROWS).map(row)).wide()
+    Table::of(devices.iter().copied().take(MAX_ROWS))
+        .text("device", |device| Cell::Marked(reproduced(device).0, format!("GPU {}", device.device).into()))
+        .number("entries", |device| reproduced(device).1)
+        .number("peak allocated", |device| amount(device.peak_allocated_bytes))
+        .number("peak reserved", |device| amount(device.peak_reserved_bytes))
+        .number("failed requests", |device| count(device.ooms.len() as u64))
+        .wide()
 }
 
 /// The outcome on each device.
-fn what_if_table(devices: &[&ReplayedDevice]) -> Table {
-    let row = |device: &&ReplayedDevice| -> Option<Vec<Cell>> {
-        let (then, recorded) = (device.then.as_ref()?, device.recorded.as_ref()?);
-        let mark = if then.goes_on() { Judgement::Good } else { Judgement::Bad };
-        Some(vec![
-            Cell::Marked(mark, format!("GPU {}", device.device).into()),
-            describe_outcome(then).into(),
-            amount(recorded.peak_reserved_bytes).into(),
-            amount(device.peak_reserved_bytes).into(),
-        ])
-    };
-    let header = ["device", "the job then", "reserved as recorded", "what-if"];
-    Table::new(&header, &[0, 1], devices.iter().take(MAX_ROWS).filter_map(row)).wide()
+fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
+    let rows = devices
+        .iter()
+        .take(MAX_ROWS)
+        .filter_map(|device| Some((device, device.then.as_ref()?, device.recorded.as_ref()?)));
+    let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
+    Table::of(rows)
+        .text("device", |(device, then, _)| Cell::Marked(mark(then), format!("GPU {}", device.device).into()))
+        .text("the job then", |(_, then, _)| describe_outcome(then))
+        .number("reserved as recorded", |(.., recorded)| amount(recorded.peak_reserved_bytes))
+        .number("what-if", |(device, ..)| amount(device.peak_reserved_bytes))
+        .wide()
 }
 
 /// Everything below the first screen about `device`.
@@ -204,7 +201,7 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
 }
 
 /// Six figures, as recorded and in the what-if.
-fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> Table {
+fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> impl Into<Table> {
     type Figure = (&'static str, fn(&ReplayedDevice) -> String);
     const FIGURES: [Figure; 6] = [
         ("peak reserved", |d| size(d.peak_reserved_bytes)),
@@ -214,6 +211,6 @@ fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> Table {
         ("retries", |d| count(d.retries)),
         ("failed requests", |d| count(d.ooms.len() as u64)),
     ];
-    let rows = FIGURES.iter().map(|(name, figure)| vec![(*name).to_owned(), figure(recorded), figure(device)]);
-    Table::new(&["", "recorded", "what-if"], &[0], rows).wide()
+    let table = Table::of(FIGURES).text("", |(name, _)| *name).number("recorded", |(_, figure)| figure(recorded));
+    table.number("what-if", |(_, figure)| figure(device)).wide()
 }

@@ -13,27 +13,26 @@ const LENGTHS: [u64; 3] = [8192, 32_768, 131_072];
 pub fn serving_plan(report: &ServingPlanReport) -> Document {
     let mut document = Document::default();
     document.headline(strong(report.summary().answer), faint(counted(report.rows.len() as u64, "dry run")));
-    let lengths = LENGTHS.iter().map(|length| format!("x {}", count(*length)));
-    let header = ["requests of so many tokens at once, on", "weights", "KV cache", "tokens"].map(str::to_owned);
-    let header: Vec<String> = header.into_iter().chain(lengths).collect();
-    document.table(Table::new(&header, &[0], report.rows.iter().map(cells)).wide());
+    let mark = |row: &ServingPlanRow| if row.is_started() { Judgement::Good } else { Judgement::Bad };
+    let show = |row: &ServingPlanRow, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
+        row.serving.as_ref().and_then(figure).map_or_else(String::new, format)
+    };
+    let table = Table::of(&report.rows)
+        .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()))
+        .number("weights", |row| show(row, |serving| serving.weight_bytes, size))
+        .number("KV cache", |row| show(row, |serving| serving.kv_cache_bytes, size))
+        .number("tokens", |row| show(row, |serving| serving.kv_cache_tokens, count));
+    let requests = |row: &ServingPlanRow, length: u64| row.serving.as_ref()?.requests_at(length);
+    let table = LENGTHS.iter().fold(table, |table, length| {
+        table.number(format!("x {}", count(*length)), |row| {
+            requests(row, *length).map_or_else(String::new, format_requests)
+        })
+    });
+    document.table(table.wide());
     for row in &report.rows {
         if let Some(reason) = &row.reason {
             document.warning("not-started", format!("{}: {reason}", row.label()));
         }
     }
     document
-}
-
-fn cells(row: &ServingPlanRow) -> Vec<Cell> {
-    let mark = if row.is_started() { Judgement::Good } else { Judgement::Bad };
-    let serving = row.serving.as_ref();
-    let show = |bytes: fn(&Serving) -> Option<u64>| serving.and_then(bytes).map_or_else(String::new, size);
-    let tokens = serving.and_then(|serving| serving.kv_cache_tokens).map_or_else(String::new, count);
-    let requests = LENGTHS.map(|length| {
-        serving.and_then(|serving| serving.requests_at(length)).map_or_else(String::new, format_requests)
-    });
-    let figures = [show(|serving| serving.weight_bytes), show(|serving| serving.kv_cache_bytes), tokens];
-    let figures = figures.into_iter().chain(requests).map(Cell::from);
-    std::iter::once(Cell::Marked(mark, row.label().into())).chain(figures).collect()
 }

@@ -5,9 +5,7 @@ use super::phrases::entry_range;
 use super::summary::add_copy;
 use crate::analysis::timeline::{DeviceTimeline, MarkSeries, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
-use crate::output::document::{
-    Band, Cell, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, amount, faint, strong,
-};
+use crate::output::document::{Band, Chart, ChartRow, Document, RowNote, Shape, Table, alarm, amount, faint, strong};
 use crate::stacks::phases::Phase;
 use crate::study::figures::Figure;
 use crate::study::{self, Activity};
@@ -73,26 +71,29 @@ fn range(device: &DeviceTimeline) -> String {
 const MAX_DEVICES: usize = 4;
 
 /// The peaks of each device, and when they were reached.
-fn peaks_table(devices: &[DeviceTimeline]) -> Table {
+fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
     let are_several = devices.len() > 1;
-    let row = |device: &DeviceTimeline, name: &str, series: &Series<u64>| -> Vec<Cell> {
-        let on = if are_several { format!("GPU {} ", device.device) } else { String::new() };
+    let on = |device: &DeviceTimeline| {
+        if are_several { format!("GPU {} ", device.device) } else { String::new() }
+    };
+    let after = |device: &DeviceTimeline, series: &Series<u64>| {
         let after = series.highest_time_us.zip(device.start_us).map(|(time, start)| time.saturating_sub(start));
-        vec![
-            format!("{on}{name}").into(),
-            amount(series.highest).into(),
-            series.highest_event.map_or_else(|| "before".to_owned(), count).into(),
-            after.map_or_else(String::new, duration).into(),
-        ]
+        after.map_or_else(String::new, duration)
     };
     let rows = devices.iter().take(MAX_DEVICES).flat_map(|device| {
         let figures = PEAKS.iter().take(if are_several { 2 } else { PEAKS.len() });
         let series = figures.filter_map(|(name, figure)| Some((*name, device.series.size(*figure)?)));
-        series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| row(device, name, series))
+        series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| (device, name, series))
     });
     let others = devices.len().saturating_sub(MAX_DEVICES) as u64;
     let note = (others > 0).then(|| faint(format!("and {}: --full", counted(others, "other GPU"))));
-    Table::new(&["peak", "bytes", "at entry", "after"], &[0], rows).wide().note(note)
+    Table::of(rows)
+        .text("peak", |(device, name, _)| format!("{}{name}", on(device)))
+        .number("bytes", |(.., series)| amount(series.highest))
+        .number("at entry", |(.., series)| series.highest_event.map_or_else(|| "before".to_owned(), count))
+        .number("after", |(device, _, series)| after(device, series))
+        .wide()
+        .note(note)
 }
 
 fn row(name: impl Into<String>, shape: Shape, note: RowNote) -> ChartRow {

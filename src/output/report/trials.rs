@@ -19,34 +19,32 @@ pub fn trials(report: &TrialsReport) -> Document {
     }
     let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
     runs.sort_by_key(|run| rank(run.outcome));
-    let rows = runs.into_iter().map(|run| -> Vec<Cell> {
-        let remedy = run.remedy.as_deref().unwrap_or("unchanged");
-        let headroom = run.headroom_bytes.map_or_else(String::new, size);
-        vec![Cell::Marked(judge(run.outcome), code(remedy)), describe_trial(run).into(), headroom.into()]
-    });
-    let header = [format!("tried on {}", report.gpu), "the job then".to_owned(), "headroom".to_owned()];
-    document.table(Table::new(&header, &[0, 1], rows).wide());
+    let table = Table::of(runs)
+        .text(format!("tried on {}", report.gpu), |run| marked_remedy(run))
+        .text("the job then", |run| describe_trial(run))
+        .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size));
+    document.table(table.wide());
     document.fields("copy", summary.copy.map(code));
     document
 }
 
 /// The starts of a serving engine, in their order: each changes one option.
-fn engine_table(report: &TrialsReport) -> Table {
-    let rows = report.runs.iter().map(|run| -> Vec<Cell> {
-        let option = run.remedy.as_deref().unwrap_or("unchanged");
+fn engine_table(report: &TrialsReport) -> impl Into<Table> {
+    let show = |run: &TrialReport, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
+        run.serving.as_ref().and_then(figure).map_or_else(String::new, format)
+    };
+    let requests = |run: &&TrialReport| {
         let serving = run.serving.as_ref();
-        let show = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
-        let row = [
-            show(serving.and_then(|serving| serving.weight_bytes)),
-            show(serving.and_then(|serving| serving.kv_cache_bytes)),
-            serving.and_then(|serving| serving.kv_cache_tokens).map_or_else(String::new, count),
-            requests.map_or_else(|| describe_no_start(serving), format_requests),
-        ];
-        std::iter::once(Cell::Marked(judge(run.outcome), code(option))).chain(row.map(Cell::from)).collect()
-    });
-    let header = [&*format!("started on {}", report.gpu), "weights", "KV cache", "tokens", "requests at once"];
-    Table::new(&header.map(str::to_owned), &[0], rows).wide()
+        requests.map_or_else(|| describe_no_start(serving), format_requests)
+    };
+    Table::of(&report.runs)
+        .text(format!("started on {}", report.gpu), |run| marked_remedy(run))
+        .number("weights", |run| show(run, |serving| serving.weight_bytes, size))
+        .number("KV cache", |run| show(run, |serving| serving.kv_cache_bytes, size))
+        .number("tokens", |run| show(run, |serving| serving.kv_cache_tokens, count))
+        .number("requests at once", requests)
+        .wide()
 }
 
 /// `does not start`, and with which requests it should.
@@ -55,12 +53,13 @@ fn describe_no_start(serving: Option<&Serving>) -> String {
     length.map_or_else(|| "does not start".to_owned(), |length| format!("with max_model_len {}", count(length)))
 }
 
-fn judge(outcome: TrialOutcome) -> Judgement {
-    match outcome {
+fn marked_remedy(run: &TrialReport) -> Cell {
+    let mark = match run.outcome {
         TrialOutcome::Ends => Judgement::Good,
         TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
         TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
-    }
+    };
+    Cell::Marked(mark, code(run.remedy.as_deref().unwrap_or("unchanged")))
 }
 
 /// The order of outcomes, the best first.
@@ -97,17 +96,16 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
     let (fitting, failing): (Vec<&SizeRunReport>, Vec<_>) = report.runs.iter().partition(|run| run.fits);
     let runs = fitting.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
     let runs: Vec<String> = runs.collect();
-    let rows = fitting.into_iter().rev().chain(failing).map(|run| -> Vec<Cell> {
-        let (mark, result) = match (run.fits, run.fits_in_worst_case) {
-            (true, true) => (Judgement::Good, "fits".into()),
-            (true, false) => (Judgement::Perhaps, "fits, but not in the worst case".into()),
-            (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
-        };
-        let reserved = if run.fits { size(run.reserved_bytes) } else { String::new() };
-        vec![Cell::Marked(mark, count(run.size).into()), result.into(), reserved.into()]
-    });
-    let header = [&*report.name, "", "peak reserved"].map(str::to_owned);
-    document.table(Table::new(&header, &[0, 1], rows).wide());
+    let result = |run: &SizeRunReport| match (run.fits, run.fits_in_worst_case) {
+        (true, true) => (Judgement::Good, "fits".into()),
+        (true, false) => (Judgement::Perhaps, "fits, but not in the worst case".into()),
+        (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
+    };
+    let table = Table::of(fitting.into_iter().rev().chain(failing))
+        .text(report.name.clone(), |run| Cell::Marked(result(run).0, count(run.size).into()))
+        .text("", |run| result(run).1)
+        .number("peak reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
+    document.table(table.wide());
     if runs.len() > 1 {
         document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
     }

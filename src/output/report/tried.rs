@@ -1,10 +1,9 @@
 //! The table of what was tried in replays: settings and changes to the program, the best first.
 
 use crate::base::units::{counted, size};
-use crate::output::document::{Cell, Judgement, Table, Text, amount, code, faint, source_location};
+use crate::output::document::{Cell, Judgement, Table, TableOf, Text, amount, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::Sureness;
-use crate::whatif::{JobOutcome, TriedKind, TriedMark, TriedRow};
+use crate::whatif::{JobOutcome, Sureness, TriedKind, TriedMark, TriedRow};
 
 /// The program as recorded.
 #[derive(Clone, Copy)]
@@ -23,17 +22,19 @@ pub(super) fn tried_table(
     shown: usize,
     baseline: Option<Baseline<'_>>,
     reserved_before: u64,
-) -> Table {
+) -> TableOf<ShownRow> {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
     let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
-    let mut rows: Vec<Vec<Cell>> = Vec::new();
+    let mut rows: Vec<ShownRow> = Vec::new();
     if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
         rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
     }
     for group in listed.chunk_by(|a, b| have_equal_outcomes(a, b)) {
         match group {
-            [first, others @ ..] if others.len() > 1 => rows.extend([cells(first), others_cells(others)]),
-            few => rows.extend(few.iter().map(|row| cells(row))),
+            [first, others @ ..] if others.len() > 1 => {
+                rows.extend([ShownRow::from(*first), others_row(first, others)]);
+            }
+            few => rows.extend(few.iter().map(|row| ShownRow::from(*row))),
         }
     }
     if let Some(Baseline { live_bytes, .. }) = baseline {
@@ -50,15 +51,29 @@ pub(super) fn tried_table(
     });
     let notes: Vec<String> = others.into_iter().chain(kept).collect();
     let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
-    let header = ["tried in a replay", "the job then", "reserved", "sure"];
-    let table = Table::new(&header, &[0, 1, 3], rows).wide().note(note);
     let is_sure = listed.iter().all(|row| row.sure == Sureness::Exact);
-    if is_sure { table.without_column(3) } else { table }
+    Table::of(rows)
+        .text("tried in a replay", |row| row.name.clone())
+        .text("the job then", |row| row.outcome.clone())
+        .number("reserved", |row| row.reserved.clone())
+        .text("sure", |row| if row.sure == Sureness::Exact { "" } else { row.sure.word() })
+        .only_if(!is_sure)
+        .wide()
+        .note(note)
+}
+
+/// What a row shows.
+pub(super) struct ShownRow {
+    name: Cell,
+    outcome: String,
+    reserved: Text,
+    sure: Sureness,
 }
 
 /// A row without a mark, below those with one.
-fn plain(name: &str, outcome: String, bytes: u64) -> Vec<Cell> {
-    vec![faint(format!("  {name}")).into(), outcome.into(), amount(bytes).into(), "".into()]
+fn plain(name: &str, outcome: String, bytes: u64) -> ShownRow {
+    let name = faint(format!("  {name}")).into();
+    ShownRow { name, outcome, reserved: amount(bytes), sure: Sureness::Exact }
 }
 
 /// Whether both are settings that do not help, with the same outcome.
@@ -67,37 +82,33 @@ fn have_equal_outcomes(a: &TriedRow, b: &TriedRow) -> bool {
     is_idle(a) && is_idle(b) && a.sure == b.sure && a.describe_then() == b.describe_then()
 }
 
-/// One row for `others`, settings like the one above them.
-fn others_cells(others: &[&TriedRow]) -> Vec<Cell> {
+/// One row for `others`, settings like `first` above them.
+fn others_row(first: &TriedRow, others: &[&TriedRow]) -> ShownRow {
     let mut peaks: Vec<String> = others.iter().map(|row| size(row.peak_reserved_bytes)).collect();
     peaks.dedup();
-    let reserved = if let [peak] = peaks.as_slice() { peak.clone() } else { String::new() };
+    let reserved = if let [peak] = peaks.as_slice() { peak.as_str() } else { "" };
     let what = faint(counted(others.len() as u64, "other setting"));
-    let mut row = others.first().map(|first| cells(first)).unwrap_or_default(); // there are several
-    if let [name, _, bytes, _] = row.as_mut_slice() {
-        (*name, *bytes) = (Cell::Marked(Judgement::Bad, what), reserved.into());
-    }
-    row
+    ShownRow { name: Cell::Marked(Judgement::Bad, what), reserved: reserved.into(), ..first.into() }
 }
 
-fn cells(row: &TriedRow) -> Vec<Cell> {
-    let mark = match row.mark {
-        TriedMark::Helps => Judgement::Good,
-        TriedMark::MayHelp => Judgement::Perhaps,
-        TriedMark::NoHelp => Judgement::Bad,
-    };
-    let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
-    let place = frame.map(|frame| faint("  ").and(source_location(&frame.file, &format!(":{}", frame.line))));
-    let what = match row.kind {
-        TriedKind::Settings => code(row.what.replace(',', ", ")),
-        TriedKind::Program => row.what.as_str().into(),
-    };
-    let sure = if row.sure == Sureness::Exact { "" } else { row.sure.word() };
-    let reserved = row.reached_reserved_bytes().map_or_else(String::new, size);
-    vec![
-        Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
-        row.describe_then().into(),
-        reserved.into(),
-        sure.into(),
-    ]
+impl From<&TriedRow> for ShownRow {
+    fn from(row: &TriedRow) -> Self {
+        let mark = match row.mark {
+            TriedMark::Helps => Judgement::Good,
+            TriedMark::MayHelp => Judgement::Perhaps,
+            TriedMark::NoHelp => Judgement::Bad,
+        };
+        let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
+        let place = frame.map(|frame| faint("  ").and(source_location(&frame.file, &format!(":{}", frame.line))));
+        let what = match row.kind {
+            TriedKind::Settings => code(row.what.replace(',', ", ")),
+            TriedKind::Program => row.what.as_str().into(),
+        };
+        Self {
+            name: Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
+            outcome: row.describe_then(),
+            reserved: row.reached_reserved_bytes().map_or_else(Text::default, |bytes| size(bytes).into()),
+            sure: row.sure,
+        }
+    }
 }

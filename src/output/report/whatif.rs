@@ -4,7 +4,7 @@ use super::notes::{add_notes, add_other_notes};
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Cell, Document, Table, amount, code, faint};
+use crate::output::document::{Document, Table, amount, code, faint};
 use crate::output::wording::{Summary, command_line, describe_outcome, tried_headline};
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
@@ -116,19 +116,15 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
             size(device.reserved_before_bytes)
         ));
     }
-    let header = ["settings", "the job then", "reserved", "fits from", "allocs"];
-    document.table(Table::new(&header, &[0, 1], rows.iter().map(|row| cells(row))));
-}
-
-fn cells(row: &WhatIfRow) -> Vec<Cell> {
-    vec![
-        match row.settings.as_str() {
-            "" => "as recorded".into(),
-            settings => code(settings.replace(',', ", ")).into(),
-        },
-        describe_outcome(&row.then).into(),
-        amount(row.peak_reserved_bytes).into(),
-        row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size).into(),
-        count(row.device_allocs).into(),
-    ]
+    let settings = |row: &&&WhatIfRow| match row.settings.as_str() {
+        "" => "as recorded".into(),
+        settings => code(settings.replace(',', ", ")),
+    };
+    let table = Table::of(rows)
+        .text("settings", settings)
+        .text("the job then", |row| describe_outcome(&row.then))
+        .number("reserved", |row| amount(row.peak_reserved_bytes))
+        .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
+        .number("allocs", |row| count(row.device_allocs));
+    document.table(table);
 }

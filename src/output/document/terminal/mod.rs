@@ -267,11 +267,8 @@ mod tests {
         document.fields("", ["more", "and more"]);
         document.heading(alarm("It failed"));
         document.list(["a point"]);
-        document.table(Table::new(
-            &["", "bytes"],
-            &[0],
-            [vec![Cell::from("all"), "12 B".into()], vec![Cell::Indented(1, "part".into()), "7 B".into()]],
-        ));
+        let rows = [(Cell::from("all"), "12 B"), (Cell::Indented(1, "part".into()), "7 B")];
+        document.table(Table::of(rows).text("", |(name, _)| name.clone()).number("bytes", |(_, bytes)| *bytes));
         assert_eq!(
             terminal(&document, PLAIN),
             "a.pickle\none two three four five six seven eight\nnine ten\n\nname    one two three four five six\n        \
@@ -282,9 +279,9 @@ mod tests {
     #[test]
     fn wide_tables_drop_columns_and_shorten_locations() {
         let place = source_location("/a/very/long/way/to/train.py", ":12 step");
-        let row =
-            vec![Cell::from("1"), "2".into(), Cell::WithDetails(place, vec!["some words on it that are long".into()])];
-        let table = Table::new(&["count", "least of all", "where"], &[2], [row]).optional_columns(&[1]);
+        let details = Cell::WithDetails(place, vec!["some words on it that are long".into()]);
+        let table = Table::of([details]).number("count", |_| "1").number("least of all", |_| "2").optional();
+        let table = table.text("where", Cell::clone);
         let mut document = Document::default();
         document.table(table);
         let page = terminal(&document, PLAIN);
@@ -294,9 +291,9 @@ mod tests {
 
     #[test]
     fn very_wide_tables_become_lines() {
-        let header = ["setting", "peak reserved", "smallest capacity", "share", "calls"];
-        let row = |name: &'static str| vec![name, "12.34 GiB", "1,024 MiB", "100%", ""];
-        let table = Table::new(&header, &[0], [row("as recorded"), row("expandable_segments:True")]);
+        let table = Table::of(["as recorded", "expandable_segments:True"]).text("setting", |name| *name);
+        let table = table.number("peak reserved", |_| "12.34 GiB").number("smallest capacity", |_| "1,024 MiB");
+        let table = Table::from(table.number("share", |_| "100%").number("calls", |_| ""));
         let mut document = Document::default();
         document.table(table.clone());
         assert_eq!(
@@ -329,7 +326,11 @@ mod tests {
         document.paragraph(text());
         document.field(EVIL, text());
         document.list([text()]);
-        document.table(Table::new(&["a"], &[0], [vec![Cell::WithDetails(text(), vec![text()])]]).note(Some(text())));
+        document.table(
+            Table::of([text()])
+                .text("a", |text| Cell::WithDetails(text.clone(), vec![text.clone()]))
+                .note(Some(text())),
+        );
         let row = ChartRow { name: EVIL.into(), shape: Shape::Marks(vec![[0, 1]]), note: RowNote::Text(EVIL.into()) };
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
         let bands = Shape::Bands { bands, is_numbered: false };

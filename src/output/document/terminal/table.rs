@@ -27,15 +27,15 @@ const MAX_WIDE_COLUMNS: usize = 100;
 /// Renders `table`.
 pub(super) fn table(table: &Table, style: Style) -> String {
     let Some(widths) = widths(table, style) else {
-        return match table.optional_columns.first() {
-            Some(dropped) => self::table(&table.clone().without_column(*dropped), style),
+        return match table.narrower() {
+            Some(narrower) => self::table(&narrower, style),
             None => stacked(table, style),
         };
     };
     let rows: Vec<Vec<String>> = table.rows.iter().map(|row| cells(row, &widths, style)).collect();
     let mut out = Lines::new(style);
     let mut lines = aligned(table, &rows, &widths).into_iter();
-    if let Some(header) = lines.next().filter(|_| table.header.iter().any(|name| !name.is_empty())) {
+    if let Some(header) = lines.next().filter(|_| table.columns.iter().any(|column| !column.heading.is_empty())) {
         let (first, width) = (first_name(table), widths.first().copied().unwrap_or(0));
         // The cell of the first name is empty.
         let others = if first.is_empty() { header.as_str() } else { header.get(width..).unwrap_or_default() };
@@ -78,7 +78,7 @@ impl Lines {
 
 /// The name of a first column of text: it begins at the margin, to the left of the rows.
 fn first_name(table: &Table) -> &str {
-    if table.text_columns.contains(&0) { table.header.first().map_or("", AsRef::as_ref) } else { "" }
+    table.columns.first().filter(|column| column.is_text).map_or("", |column| &*column.heading)
 }
 
 /// The width of each column, with text columns cut as needed; `None` if the table does not fit even so.
@@ -88,18 +88,18 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         let cells = table.rows.iter().filter_map(|row| row.get(column));
         let lines = cells.map(|cell| cell_lines(cell, usize::MAX, style));
         let widest = lines.flat_map(|cell| cell.lines().map(display_width).collect::<Vec<_>>()).max().unwrap_or(0);
-        let name = table.header.get(column).map_or(0, |name| display_width(name));
+        let name = table.columns.get(column).map_or(0, |column| display_width(&column.heading));
         let name = if column == 0 && !first_name(table).is_empty() { name.saturating_sub(INDENT) } else { name };
         // An empty column still takes one.
         widest.max(name).max(1)
     };
-    let mut widths: Vec<usize> = (0..table.header.len()).map(natural).collect();
+    let mut widths: Vec<usize> = (0..table.columns.len()).map(natural).collect();
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
     while let Some(excess @ 1..) = total(&widths).checked_sub(room) {
-        if !table.optional_columns.is_empty() {
+        if table.columns.iter().any(|column| column.is_optional) {
             return None;
         }
-        let texts = widths.iter().enumerate().filter(|(column, _)| table.text_columns.contains(column));
+        let texts = widths.iter().enumerate().filter(|(column, _)| table.is_text(*column));
         let (column, width) = texts.max_by_key(|(_, width)| **width).filter(|(_, width)| **width > MIN_TEXT_COLUMNS)?;
         let narrowed = width.saturating_sub(excess).max(MIN_TEXT_COLUMNS);
         *widths.get_mut(column)? = narrowed;
@@ -121,14 +121,14 @@ fn aligned(table: &Table, rows: &[Vec<String>], widths: &[usize]) -> Vec<String>
     laid_out.load_style(TableStyle::new());
     laid_out.set_content_arrangement(ContentArrangement::Dynamic);
     laid_out.set_width(u16::MAX);
-    let mut header: Vec<&str> = table.header.iter().map(AsRef::as_ref).collect();
+    let mut header: Vec<&str> = table.columns.iter().map(|column| &*column.heading).collect();
     if let Some(first) = header.first_mut().filter(|_| !first_name(table).is_empty()) {
         *first = "";
     }
     laid_out.set_header(header);
     laid_out.add_rows(rows);
     for ((index, column), width) in laid_out.column_iter_mut().enumerate().zip(widths) {
-        let is_text = table.text_columns.contains(&index);
+        let is_text = table.is_text(index);
         let gap = if index + 1 < widths.len() { GAP } else { 0 };
         column.set_padding((0, u16::try_from(gap).unwrap_or_default()));
         column.set_cell_alignment(if is_text { CellAlignment::Left } else { CellAlignment::Right });
@@ -169,14 +169,14 @@ fn stacked(table: &Table, style: Style) -> String {
         let first = row
             .iter()
             .enumerate()
-            .find(|(column, cell)| table.text_columns.contains(column) && !cell_lines(cell, room, style).is_empty());
+            .find(|(column, cell)| table.is_text(*column) && !cell_lines(cell, room, style).is_empty());
         let others = row
             .iter()
             .enumerate()
             .filter(|(column, cell)| first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_)));
         let others = others.filter_map(|(column, cell)| {
             let value = cell_lines(cell, usize::MAX, style);
-            let name = table.header.get(column).map_or("", AsRef::as_ref);
+            let name = table.columns.get(column).map_or("", |column| &*column.heading);
             (!value.is_empty()).then(|| format!("{name} {}", value.trim()).trim().to_owned())
         });
         let others = others.collect::<Vec<_>>().join(", ");

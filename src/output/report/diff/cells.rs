@@ -7,11 +7,10 @@ use crate::base::units::{count, counted, percent, ratio, signed_count, signed_si
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, PhaseChange, RankChange, RanksDiff, SettingChange, Status, StepChange,
 };
-use crate::output::document::{Cell, Judgement, Table, amount, code, faint, signed_amount};
+use crate::output::document::{Cell, Judgement, Table, TableOf, amount, code, faint, signed_amount};
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
-pub(super) const FIGURES: [&str; 5] = ["", "before", "after", "change", ""];
 pub(super) fn word(status: Status) -> &'static str {
     match status {
         Status::New => "new",
@@ -37,14 +36,22 @@ pub(super) fn share(before: u64, by: i64) -> String {
     }
 }
 
+/// A figure on both sides.
+pub(super) struct FigureRow {
+    name: Cell,
+    before: String,
+    after: String,
+    change: String,
+    share: String,
+}
+
 /// Totals, segments, blocks and fragmentation.
-pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>> {
+pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<FigureRow> {
     // A recording that lacks the device has nothing on it.
     let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let delta = &device.delta;
     let row = |depth, name: &str, figure: Figure| {
-        let (was, is) = (before.amount(figure), after.amount(figure));
-        let (by, share) = match figure.unit() {
+        let (change, share) = match figure.unit() {
             Unit::Ratio => (points(delta.amount(figure)), String::new()),
             Unit::Bytes => {
                 let by = delta.change(figure);
@@ -56,7 +63,8 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>>
             }
         };
         let name = Cell::Indented(depth, name.into());
-        vec![name, was.to_string().into(), is.to_string().into(), by.into(), share.into()]
+        let [before, after] = [before.amount(figure), after.amount(figure)].map(|amount| amount.to_string());
+        FigureRow { name, before, after, change, share }
     };
     let occurs = |figure| before.number(figure) + after.number(figure) > 0;
     let mut rows = Vec::new();
@@ -65,7 +73,13 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>>
         rows.push(row(0, "peak allocated", Figure::PeakAllocated));
         rows.push(row(0, "peak reserved", Figure::PeakReserved));
     }
-    rows.push(vec![format!("{}:", device.moment).into(), "".into(), "".into(), "".into(), "".into()]);
+    rows.push(FigureRow {
+        name: format!("{}:", device.moment).into(),
+        before: String::new(),
+        after: String::new(),
+        change: String::new(),
+        share: String::new(),
+    });
     rows.push(row(1, "allocated", Figure::Allocated));
     rows.push(row(1, "reserved", Figure::Reserved));
     if occurs(Figure::PendingBlocks) {
@@ -85,7 +99,12 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> Vec<Vec<Cell>>
     if occurs(Figure::Ooms) {
         rows.push(row(0, "failed requests", Figure::Ooms));
     }
-    rows
+    Table::of(rows)
+        .text("", |row| row.name.clone())
+        .number("before", |row| row.before.clone())
+        .number("after", |row| row.after.clone())
+        .number("change", |row| row.change.clone())
+        .number("", |row| row.share.clone())
 }
 
 /// A difference of ratios, in percentage points.
@@ -99,22 +118,16 @@ fn points(by: Amount) -> String {
 }
 
 /// The header of [`phases`].
-pub(super) const PHASES: [&str; 5] = ["phase", "before", "after", "change", ""];
 
 /// The peak of each phase.
-pub(super) fn phases(device: &DeviceDiff) -> Vec<Vec<String>> {
-    let row = |change: &PhaseChange| {
-        let by = change.delta_peak_allocated_bytes;
-        vec![
-            change.phase.word().to_owned(),
-            size(change.before_peak_allocated_bytes),
-            size(change.after_peak_allocated_bytes),
-            signed_size(by),
-            share(change.before_peak_allocated_bytes, by),
-        ]
-    };
+pub(super) fn phases(device: &DeviceDiff) -> TableOf<&PhaseChange> {
     let occurs = |change: &&PhaseChange| change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0;
-    device.by_phase.iter().filter(occurs).map(row).collect()
+    Table::of(device.by_phase.iter().filter(occurs))
+        .text("phase", |change| change.phase.word())
+        .number("before", |change| size(change.before_peak_allocated_bytes))
+        .number("after", |change| size(change.after_peak_allocated_bytes))
+        .number("change", |change| signed_size(change.delta_peak_allocated_bytes))
+        .number("", |change| share(change.before_peak_allocated_bytes, change.delta_peak_allocated_bytes))
 }
 
 /// The positions of the peaks in both recordings.
@@ -182,28 +195,24 @@ pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
 const MAX_RANKS: usize = 10;
 
 /// The ranks, the worst first.
-pub(super) fn ranks(ranks: &RanksDiff) -> Table {
-    let row = |row: &RankChange| -> Vec<Cell> {
-        let name = without_ending(&row.name);
-        let mark = match row.delta_allocated_bytes {
-            _ if row.after_ooms > row.before_ooms => Judgement::Bad,
-            1.. => Judgement::Perhaps,
-            _ => Judgement::Good,
-        };
-        vec![
-            Cell::Marked(mark, code(format!("{name} GPU {}", row.device))),
-            amount(row.before_allocated_bytes).into(),
-            amount(row.after_allocated_bytes).into(),
-            signed_amount(row.delta_allocated_bytes).into(),
-            share(row.before_allocated_bytes, row.delta_allocated_bytes).into(),
-            format!("{} → {}", count(row.before_ooms), count(row.after_ooms)).into(),
-        ]
+pub(super) fn ranks(ranks: &RanksDiff) -> TableOf<&RankChange> {
+    let mark = |row: &RankChange| match row.delta_allocated_bytes {
+        _ if row.after_ooms > row.before_ooms => Judgement::Bad,
+        1.. => Judgement::Perhaps,
+        _ => Judgement::Good,
     };
-    let header = ["allocated", "before", "after", "change", "", "failed requests"];
+    let name = |row: &RankChange| code(format!("{} GPU {}", without_ending(&row.name), row.device));
     let others = ranks.rows.len().saturating_sub(MAX_RANKS) as u64;
-    let note = (others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other"))));
-    let rows = ranks.rows.iter().take(MAX_RANKS).map(row);
-    Table::new(&header, &[0], rows).optional_columns(&[5]).wide().note(note)
+    Table::of(ranks.rows.iter().take(MAX_RANKS))
+        .text("allocated", |row| Cell::Marked(mark(row), name(row)))
+        .number("before", |row| amount(row.before_allocated_bytes))
+        .number("after", |row| amount(row.after_allocated_bytes))
+        .number("change", |row| signed_amount(row.delta_allocated_bytes))
+        .number("", |row| share(row.before_allocated_bytes, row.delta_allocated_bytes))
+        .number("failed requests", |row| format!("{} → {}", count(row.before_ooms), count(row.after_ooms)))
+        .optional()
+        .wide()
+        .note((others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other")))))
 }
 
 /// The name of a rank without the ending of its file.

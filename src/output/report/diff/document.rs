@@ -3,14 +3,11 @@
 use super::super::notes::changes_answer;
 use super::super::phrases::{location_details, operation_label};
 use super::cells::{
-    FIGURES, PHASES, figures, first_of, moments, not_compared, phases, ranks, settings, share, steps, without_ending,
-    word,
+    figures, first_of, moments, not_compared, phases, ranks, settings, share, steps, without_ending, word,
 };
 use crate::base::units::{count, counted, size};
-use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, OtherRows, Status, VariableChange,
-};
-use crate::output::document::{Cell, Document, Item, Table, Text, amount, code, faint, signed_amount, strong};
+use crate::compare::diff::{ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, Status, VariableChange};
+use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, frame_label, location_label};
 use crate::study::figures::Figure;
 
@@ -34,7 +31,7 @@ pub fn diff(report: &DiffReport) -> Document {
     for of in warnings {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
-    if let Some(table) = report.ranks.as_ref().map(ranks).or_else(|| devices(report)) {
+    if let Some(table) = report.ranks.as_ref().map(|of| ranks(of).into()).or_else(|| devices(report)) {
         document.table(table);
         lines(&mut document, most, MAX_LINES_BESIDE);
     } else {
@@ -84,21 +81,20 @@ fn context(device: &DeviceDiff) -> String {
 
 fn devices(report: &DiffReport) -> Option<Table> {
     const MAX_DEVICES: usize = 8;
-    let row = |device: &DeviceDiff| -> Vec<Cell> {
-        let [before, after] =
-            [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated));
-        let by = device.delta.change(Figure::Allocated);
-        let name = format!("GPU {} {}", device.device, device.moment);
-        vec![
-            name.into(),
-            amount(before).into(),
-            amount(after).into(),
-            signed_amount(by).into(),
-            share(before, by).into(),
-        ]
+    let amounts = |device: &DeviceDiff| {
+        [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated))
     };
-    let rows = report.devices.iter().take(MAX_DEVICES).map(row);
-    let table = || Table::new(&["allocated", "before", "after", "change", ""], &[0], rows).wide();
+    let change = |device: &DeviceDiff| device.delta.change(Figure::Allocated);
+    let table = || {
+        Table::of(report.devices.iter().take(MAX_DEVICES))
+            .text("allocated", |device| format!("GPU {} {}", device.device, device.moment))
+            .number("before", |device| amount(amounts(device)[0]))
+            .number("after", |device| amount(amounts(device)[1]))
+            .number("change", |device| signed_amount(change(device)))
+            .number("", |device| share(amounts(device)[0], change(device)))
+            .wide()
+            .into()
+    };
     (report.devices.len() > 1).then(table)
 }
 
@@ -107,21 +103,17 @@ fn lines(document: &mut Document, device: &DeviceDiff, shown: usize) {
     if device.lines.is_empty() {
         return;
     }
-    let mut rows: Vec<Vec<Cell>> = device.lines.iter().take(shown).map(|line| line_row(line, device)).collect();
+    let mut rows: Vec<ChangedRow> = device.lines.iter().take(shown).map(|line| line_row(line, device)).collect();
     let mut rest = device.other_lines;
     device.lines.iter().skip(shown).for_each(|line| rest.add(&line.held));
     if rest.held.delta_bytes != 0 {
-        rows.push(row(
-            faint("everything else").into(),
-            &rest.held,
-            share(rest.held.before_bytes, rest.held.delta_bytes),
-        ));
+        rows.push(ChangedRow::of_rest(rest.held));
     }
-    document.table(Table::new(&["line", "before", "after", "change", ""], &[0], rows).wide());
+    document.table(changes("line", rows));
 }
 
 /// A line; its caller too, if another line of the table has the same place.
-fn line_row(line: &LineChange, device: &DeviceDiff) -> Vec<Cell> {
+fn line_row(line: &LineChange, device: &DeviceDiff) -> ChangedRow {
     let label = location_label(&line.location);
     let same = device.lines.iter().filter(|other| location_label(&other.location) == label).count();
     let caller = line.location.called_from.as_ref().filter(|_| same > 1);
@@ -130,13 +122,32 @@ fn line_row(line: &LineChange, device: &DeviceDiff) -> Vec<Cell> {
         Some(file) if *file == caller.file => faint(format!(" from :{} {}", caller.line, caller.name)),
         _ => faint(" from ").and(frame_label(caller)),
     });
-    row(caller.into_iter().fold(label, Text::and).into(), &line.held, share_or_word(&line.held, line.status))
+    let holder = caller.into_iter().fold(label, Text::and).into();
+    ChangedRow { holder, held: line.held, share: share_or_word(&line.held, line.status) }
 }
 
-fn row(holder: Cell, held: &LiveChange, share: String) -> Vec<Cell> {
-    let before_and_after = [held.before_bytes, held.after_bytes].map(|bytes| Cell::from(size(bytes)));
-    let change = [signed_amount(held.delta_bytes).into(), share.into()];
-    [holder].into_iter().chain(before_and_after).chain(change).collect()
+/// What holds memory on both sides.
+struct ChangedRow {
+    holder: Cell,
+    held: LiveChange,
+    /// The change as a share, or a word.
+    share: String,
+}
+
+impl ChangedRow {
+    fn of_rest(held: LiveChange) -> Self {
+        Self { holder: faint("everything else").into(), held, share: share(held.before_bytes, held.delta_bytes) }
+    }
+}
+
+fn changes(by: &'static str, rows: Vec<ChangedRow>) -> TableOf<ChangedRow> {
+    Table::of(rows)
+        .text(by, |row| row.holder.clone())
+        .number("before", |row| size(row.held.before_bytes))
+        .number("after", |row| size(row.held.after_bytes))
+        .number("change", |row| signed_amount(row.held.delta_bytes))
+        .number("", |row| row.share.clone())
+        .wide()
 }
 
 /// The change in percent, or a word if one side has nothing.
@@ -178,7 +189,7 @@ fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
 fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_lines: bool) {
     document.heading(format!("GPU {}", device.device));
     document.fields("peak", (device.at == ComparedMoment::Peak).then(|| moments(device)));
-    document.table(Table::new(&FIGURES, &[0], figures(device, at)));
+    document.table(figures(device, at));
     if !has_lines {
         lines(document, device, usize::MAX);
     }
@@ -187,7 +198,7 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_
     variables(document, device);
     if device.at == at && !device.by_phase.is_empty() {
         document.subheading("Peak allocated in each phase");
-        document.table(Table::new(&PHASES, &[0], phases(device)).note(steps(device)));
+        document.table(phases(device).note(steps(device)));
     }
 }
 
@@ -199,18 +210,17 @@ fn details(line: &LineChange) -> Vec<Text> {
 }
 
 fn variables(document: &mut Document, device: &DeviceDiff) {
-    let Some(changes) = device.variables.as_ref().filter(|changes| !changes.rows.is_empty()) else { return };
-    let mut rows: Vec<Vec<Cell>> = changes.rows.iter().map(variable).collect();
-    let OtherRows { count, held, .. } = &changes.other;
-    if *count > 0 {
-        rows.push(row(faint("everything else").into(), held, share(held.before_bytes, held.delta_bytes)));
+    let Some(kept) = device.variables.as_ref().filter(|kept| !kept.rows.is_empty()) else { return };
+    let mut rows: Vec<ChangedRow> = kept.rows.iter().map(variable).collect();
+    if kept.other.count > 0 {
+        rows.push(ChangedRow::of_rest(kept.other.held));
     }
-    document.table(Table::new(&["kept at the snapshot by", "before", "after", "change", ""], &[0], rows).wide());
+    document.table(changes("kept at the snapshot by", rows));
 }
 
-fn variable(change: &VariableChange) -> Vec<Cell> {
+fn variable(change: &VariableChange) -> ChangedRow {
     let name = if change.name.is_some() { code(change.holder()) } else { change.holder().into() };
     let details = Some(change.details()).filter(|details| !details.is_empty()).map(Text::from);
     let holder = Cell::WithDetails(name, details.into_iter().collect());
-    row(holder, &change.held, share_or_word(&change.held, change.status))
+    ChangedRow { holder, held: change.held, share: share_or_word(&change.held, change.status) }
 }

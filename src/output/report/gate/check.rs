@@ -66,21 +66,24 @@ fn why(report: &CheckReport) -> Option<String> {
 }
 
 /// One row per limit, and below one that does not hold the line that holds most; with several devices, of the worst.
-fn limit_table(kinds: &[LimitKind<'_>]) -> Table {
+fn limit_table(kinds: &[LimitKind<'_>]) -> impl Into<Table> {
     let are_several = kinds.iter().any(|kind| kind.all > 1);
     let names = Names::from_paths(kinds.iter().map(|kind| &*kind.worst.path));
-    let header: &[&str] =
-        if are_several { &["limit", "worst", "limit", "not held on"] } else { &["limit", "actual", "limit"] };
     let rows = kinds.iter().flat_map(|kind| {
         let below = Some(below(kind.worst, are_several.then_some(&names))).filter(|below| !below.is_empty());
-        let below = below.map(|below| {
-            let mut cells = vec![Cell::Indented(1, below)];
-            cells.resize(header.len(), "".into());
-            cells
-        });
-        [row(kind, are_several)].into_iter().chain(below)
+        [(Some(kind), marked_name(kind))].into_iter().chain(below.map(|below| (None, Cell::Indented(1, below))))
     });
-    Table::new(header, &[0], rows).wide()
+    // The line below a limit has no figures.
+    let of_limit = |show: fn(&LimitKind<'_>) -> String| {
+        move |(kind, _): &(Option<&LimitKind<'_>>, Cell)| kind.map_or_else(String::new, show)
+    };
+    Table::of(rows)
+        .text("limit", |(_, name)| name.clone())
+        .number(if are_several { "worst" } else { "actual" }, of_limit(|kind| kind.worst.format_figures().1))
+        .number("limit", of_limit(|kind| kind.worst.format_figures().0))
+        .number("not held on", of_limit(|kind| format!("{} of {}", count(kind.failing), count(kind.all))))
+        .only_if(are_several)
+        .wide()
 }
 
 /// The text below a limit that does not hold: the worst of several devices, and the line that holds most.
@@ -95,19 +98,15 @@ fn below(worst: &Finding, names: Option<&Names>) -> Text {
     }
 }
 
-fn row(kind: &LimitKind<'_>, are_several: bool) -> Vec<Cell> {
+fn marked_name(kind: &LimitKind<'_>) -> Cell {
     let worst = kind.worst;
-    let (limit, actual) = worst.format_figures();
     let (mark, effect) = match (worst.passed, worst.severity) {
         (true, _) if worst.actual.is_none() => (Judgement::Perhaps, "  allowed"),
         (true, _) => (Judgement::Good, ""),
         (false, Severity::Warn) => (Judgement::Perhaps, "  warns"),
         (false, Severity::Fail) => (Judgement::Bad, ""),
     };
-    let name = Text::from(worst.code.word()).and(faint(effect));
-    let mut row = vec![Cell::Marked(mark, name), actual.into(), limit.into()];
-    row.extend(are_several.then(|| Cell::from(format!("{} of {}", count(kind.failing), count(kind.all)))));
-    row
+    Cell::Marked(mark, Text::from(worst.code.word()).and(faint(effect)))
 }
 
 /// `app/train.py:12 step  1.11 GiB held at the peak`

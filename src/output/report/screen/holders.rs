@@ -2,9 +2,9 @@
 
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
-use crate::analysis::failure::{Blocker, JudgedRequest};
+use crate::analysis::failure::JudgedRequest;
 use crate::base::units::{count, percent, size};
-use crate::output::document::{Cell, Document, Table, Text, amount, code, faint, source_location};
+use crate::output::document::{Document, Table, Text, amount, code, faint, source_location};
 use crate::output::report::held::{HeldRow, held_table};
 use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
@@ -124,26 +124,17 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
     if leaks.suspects.is_empty() {
         return;
     }
-    let mut cells: Vec<Vec<Cell>> = Vec::new();
-    if let Some(kept) = &leaks.variable {
-        let holder = variable_label(kept);
-        cells.push(vec![
-            holder.into(),
-            amount(leaks.bytes_per_step).into(),
-            amount(kept.bytes).into(),
-            count(kept.blocks).into(),
-        ]);
-    }
-    let line = |suspect: &LeakSuspect| -> Vec<Cell> {
-        vec![
-            location_label(&suspect.location).into(),
-            amount(suspect.bytes_per_step).into(),
-            amount(suspect.bytes).into(),
-            count(suspect.blocks).into(),
-        ]
+    let variable = leaks.variable.as_ref();
+    let variable = variable.map(|kept| (variable_label(kept), leaks.bytes_per_step, kept.bytes, kept.blocks));
+    let line = |suspect: &LeakSuspect| {
+        (location_label(&suspect.location), suspect.bytes_per_step, suspect.bytes, suspect.blocks)
     };
-    cells.extend(leaks.suspects.iter().take(rows).map(line));
-    document.table(Table::new(&["grows at", "a step", "now", "blocks"], &[0], cells).wide());
+    let table = Table::of(variable.into_iter().chain(leaks.suspects.iter().take(rows).map(line)))
+        .text("grows at", |(holder, ..)| holder.clone())
+        .number("a step", |(_, a_step, ..)| amount(*a_step))
+        .number("now", |(_, _, now, _)| amount(*now))
+        .number("blocks", |(.., blocks)| count(*blocks));
+    document.table(table.wide());
 }
 
 /// Appends the table of blocks that keep free memory apart, if that is why `oom` failed; returns whether it is.
@@ -153,12 +144,11 @@ pub(in crate::output::report) fn add_blockers(document: &mut Document, oom: &Jud
     if !keeps_apart || oom.blockers.is_empty() {
         return false;
     }
-    let row = |blocker: &Blocker| -> Vec<Cell> {
-        let bytes = [blocker.bytes_unlocked, blocker.bytes_held].map(size);
-        let holder = location_label(&blocker.location);
-        [holder.into()].into_iter().chain(bytes.map(Cell::from)).chain([count(blocker.blocks).into()]).collect()
-    };
-    let rows = oom.blockers.iter().take(MAX_BLOCKERS).map(row);
-    document.table(Table::new(&["in the way", "free around it", "holds", "blocks"], &[0], rows).wide());
+    let table = Table::of(oom.blockers.iter().take(MAX_BLOCKERS))
+        .text("in the way", |blocker| location_label(&blocker.location))
+        .number("free around it", |blocker| size(blocker.bytes_unlocked))
+        .number("holds", |blocker| size(blocker.bytes_held))
+        .number("blocks", |blocker| count(blocker.blocks));
+    document.table(table.wide());
     true
 }

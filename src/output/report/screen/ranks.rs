@@ -56,7 +56,7 @@ pub(crate) fn screen_of_ranks(
 }
 
 /// One row a device, with a name of its own; the first `limit` rows.
-pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
+pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
     let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
     let first = ranks.rows.first().map_or("", |row| &*row.path);
     let is_one = ranks.rows.iter().all(|row| row.path == first);
@@ -69,28 +69,29 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> Table {
         name if paths.len() < ranks.rows.len() => format!("{name} GPU {}", row.device),
         name => name.to_owned(),
     };
-    let row = |group: &Vec<usize>| -> Option<Vec<Cell>> {
+    let group = |group: &Vec<usize>| {
         let index = *group.first()?;
         let row = ranks.rows.get(index)?;
         let name = if has_numbers { ranks.labels(group) } else { name(row) };
-        let line = ranks.failures.iter().find(|group| group.rows.contains(&index));
-        let has_failed = row.has_failed();
-        let result = row.conclusion.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
-        let capacity = row.capacity_bytes.or(row.reach_bytes);
-        Some(vec![
-            Cell::Marked(if has_failed { Judgement::Bad } else { Judgement::Good }, code(name)),
-            result.into(),
-            line.map_or("", |group| &*group.line).into(),
-            row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default().into(),
-            amount(row.peak_reserved_bytes).into(),
-            capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes))).into(),
-        ])
+        Some((name, row, ranks.failures.iter().find(|group| group.rows.contains(&index))))
     };
+    let mark = |row: &RankRow| if row.has_failed() { Judgement::Bad } else { Judgement::Good };
+    let word = |row: &RankRow| if row.has_failed() { "failed" } else { "no failure" };
+    let share = |row: &RankRow| {
+        let capacity = row.capacity_bytes.or(row.reach_bytes);
+        capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)))
+    };
+    let when = |row: &RankRow| row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default();
     let others = ranks.groups.iter().skip(limit).map(Vec::len).sum::<usize>() as u64;
     let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
-    let header = [if is_one { "device" } else { "rank" }, "result", "at", "when", "peak reserved", "of device"];
-    Table::new(&header, &[0, 1, 2, 3], ranks.groups.iter().take(limit).filter_map(row))
-        .optional_columns(&[3])
+    Table::of(ranks.groups.iter().take(limit).filter_map(group))
+        .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::Marked(mark(row), code(name.as_str())))
+        .text("result", |(_, row, _)| row.conclusion.map_or(word(row), Verdict::word))
+        .text("at", |(.., line)| line.map_or("", |group| &*group.line))
+        .text("when", |(_, row, _)| when(row))
+        .optional()
+        .number("peak reserved", |(_, row, _)| amount(row.peak_reserved_bytes))
+        .number("of device", |(_, row, _)| share(row))
         .wide()
         .note(note)
 }

@@ -3,7 +3,7 @@
 use super::parts::{add_next, add_part};
 use crate::analysis::SnapshotReport;
 use crate::base::units::{count, percent, ratio};
-use crate::output::document::{BarKind, Cell, Document, Table, amount, faint};
+use crate::output::document::{BarKind, Document, Table, amount, faint};
 use crate::output::report::notes::add_notes;
 use crate::output::wording::{command_line, describe_budget, describe_options, format_requests};
 use crate::snapshot::Serving;
@@ -13,12 +13,11 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
     add_notes(document, &snapshot.warnings);
     add_bar(document, serving);
     let budget = serving.budget_bytes.unwrap_or_default();
-    let rows = describe_budget(serving).into_iter().map(|(name, bytes)| -> Vec<Cell> {
-        vec![name.into(), amount(bytes).into(), percent(ratio(bytes, budget)).into()]
-    });
-    let header =
-        [format!("memory of a GPU, by {} {}", serving.engine, serving.version), "bytes".into(), "share".into()];
-    document.table(Table::new(&header, &[0], rows).wide());
+    let table = Table::of(describe_budget(serving))
+        .text(format!("memory of a GPU, by {} {}", serving.engine, serving.version), |(name, _)| name.clone())
+        .number("bytes", |(_, bytes)| amount(*bytes))
+        .number("share", |(_, bytes)| percent(ratio(*bytes, budget)));
+    document.table(table.wide());
     add_requests(document, serving);
     document.fields("do", serving.longest_len().map(|length| format!("max_model_len {}", count(length))));
     document.fields("set", describe_options(serving));
@@ -46,12 +45,11 @@ fn add_requests(document: &mut Document, serving: &Serving) {
     if serving.requests.is_empty() {
         return;
     }
-    let lengths = serving.requests.iter().map(|(length, _)| format!("{} tokens", count(*length)));
-    let header: Vec<String> = std::iter::once("requests at once, each of".to_owned()).chain(lengths).collect();
-    let cells = serving.requests.iter().map(|(length, requests)| {
+    let table = Table::of([()]).text("requests at once, each of", |()| "");
+    let table = serving.requests.iter().fold(table, |table, (length, requests)| {
         let text = format_requests(*requests);
-        if *length > serving.max_model_len { Cell::from(faint(text)) } else { text.into() }
+        let text = if *length > serving.max_model_len { faint(text) } else { text.into() };
+        table.number(format!("{} tokens", count(*length)), |()| text.clone())
     });
-    document
-        .table(Table::new(&header, &[0], [std::iter::once(Cell::from("")).chain(cells).collect::<Vec<_>>()]).wide());
+    document.table(table.wide());
 }

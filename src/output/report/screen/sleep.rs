@@ -3,7 +3,7 @@
 use super::parts::add_part;
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Cell, Document, Table, amount};
+use crate::output::document::{BarKind, Document, Table, amount};
 use crate::snapshot::SleepCall;
 use crate::study::sleep::{SleepReport, SleepSwitch};
 
@@ -37,23 +37,20 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
         document.field("asleep", format!("{asleep} of vLLM {when}: PyTorch counts it, the device does not hold it"));
     }
     let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
-    let rows = calls().skip(calls().count().saturating_sub(MAX_CHANGES)).map(row);
-    let header = ["sleep mode", "reserved on the device", "asleep", "vLLM allocated", "the rest"];
-    document.table(Table::new(&header, &[0], rows).wide());
-}
-
-fn row(change: &SleepSwitch) -> Vec<Cell> {
-    let allocated_by = |is_engine: bool| -> u64 {
+    let allocated_by = |change: &SleepSwitch, is_engine: bool| -> u64 {
         let wanted = change.allocated.iter().filter(|held| held.engine.is_some() == is_engine);
         wanted.map(|held| held.bytes).sum()
     };
-    let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
-    let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
-    vec![
-        format!("vLLM {what}{at}").into(),
-        amount(change.on_device_bytes).into(),
-        amount(change.asleep_bytes).into(),
-        amount(allocated_by(true)).into(),
-        amount(allocated_by(false)).into(),
-    ]
+    let name = |change: &&SleepSwitch| {
+        let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
+        let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
+        format!("vLLM {what}{at}")
+    };
+    let table = Table::of(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
+        .text("sleep mode", name)
+        .number("reserved on the device", |change| amount(change.on_device_bytes))
+        .number("asleep", |change| amount(change.asleep_bytes))
+        .number("vLLM allocated", |change| amount(allocated_by(change, true)))
+        .number("the rest", |change| amount(allocated_by(change, false)));
+    document.table(table.wide());
 }
