@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::figures::PrintedFigure;
 use super::statistics::StatisticsReport;
 use crate::allocator::verdict::{Cause, Certainty, Verdict};
+use crate::explain::message::RefusedMapping;
 use crate::stacks::frames::FrameReport;
 
 /// Everything that a log holds about memory.
@@ -139,21 +140,6 @@ pub struct ExplainedFailure {
     pub called_from_code: Option<String>,
     /// The traceback before the message, innermost frame first.
     pub frames: Vec<FrameReport>,
-}
-
-/// Refusals of memory for expandable segments, on one device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RefusedMapping {
-    /// Line of the log with the first warning, from 1.
-    pub line: u64,
-    /// Device index.
-    pub device: u64,
-    /// Number of warnings.
-    pub times: u64,
-    /// Bytes free on the device at the last warning.
-    pub device_free_bytes: u64,
-    /// Total memory of the device, in bytes.
-    pub capacity_bytes: u64,
 }
 
 impl ExplainedFailure {

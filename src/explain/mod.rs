@@ -19,7 +19,7 @@ pub mod table;
 mod texts;
 mod verdict;
 
-pub use answer::{ExplainReport, ExplainedFailure, RefusedMapping};
+pub use answer::{ExplainReport, ExplainedFailure};
 pub use figures::PrintedFigure;
 pub use standard_advice::{Snippet, StandardAdvice};
 pub use statistics::StatisticsReport;
@@ -29,7 +29,7 @@ use self::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
 use crate::base::warning::RECORD_COMMAND;
-use crate::explain::message::{Log, Mapping, Message, NO_EXPANDABLE, Wording};
+use crate::explain::message::{Log, Message, NO_EXPANDABLE, Wording};
 use crate::explain::table::PrintedNumbers;
 use crate::stacks::frames::{FrameReport, code_and_caller};
 
@@ -39,13 +39,6 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
     if is_empty {
         return None;
     }
-    let refused = |mapping: &Mapping| RefusedMapping {
-        line: mapping.line,
-        device: mapping.device,
-        times: mapping.times,
-        device_free_bytes: mapping.free_bytes,
-        capacity_bytes: mapping.capacity_bytes,
-    };
     Some(ExplainReport {
         path: path.to_owned(),
         lines: log.lines,
@@ -55,7 +48,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         ),
         statistics_count: log.statistics_count,
         statistics: log.statistics.iter().map(statistics::evaluate).collect(),
-        refused_mappings: log.mappings.iter().map(refused).collect(),
+        refused_mappings: log.mappings.clone(),
         next_command: is_recordable(log)
             .then(|| log.place.and_then(|place| place.dry_run.as_deref()).unwrap_or(RECORD_COMMAND)),
     })

@@ -5,12 +5,12 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
-use clap::ValueEnum;
+use clap::{ArgAction, Args, ValueEnum};
 use serde::Serialize;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
-use super::{exit_code, private_directory};
+use super::{exit_code, parse_count, private_directory};
 use crate::cli::atomic_file::AtomicFile;
 use crate::cli::directory_lock::DirectoryLock;
 
@@ -31,13 +31,28 @@ const RECORDER: &[(&str, &str)] = &[
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Args, Serialize)]
 pub(in crate::cli) struct RecorderOptions {
+    /// Number of trace entries to keep for each device; older ones are lost
+    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(in crate::cli) max_entries: u64,
+
+    /// Record Python stacks, or C++ stacks as well
+    #[arg(long, default_value = "python")]
     pub(in crate::cli) stacks: StackKind,
+
+    /// When to write snapshots: at a failed request, or also at the end of processes without one
+    #[arg(long, value_name = "WHEN", default_value = "oom")]
     pub(in crate::cli) at: SnapshotWhen,
+
+    /// Maximum number of failures to keep for each process
+    ///
+    /// The first ones are kept, then at most one in 30 seconds.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
     pub(in crate::cli) keep: u64,
-    /// Whether to find the variables that keep memory alive.
+
+    /// Do not look for the variables that keep GPU memory alive
+    #[arg(long = "no-names", action = ArgAction::SetFalse)]
     pub(in crate::cli) names: bool,
 }
 

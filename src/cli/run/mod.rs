@@ -45,27 +45,8 @@ pub(super) struct Run {
     #[arg(short, long, value_name = "DIR")]
     output: Option<PathBuf>,
 
-    /// Number of trace entries to keep for each device; older ones are lost
-    #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
-    max_entries: u64,
-
-    /// Record Python stacks, or C++ stacks as well
-    #[arg(long, default_value = "python")]
-    stacks: StackKind,
-
-    /// When to write snapshots: at a failed request, or also at the end of processes without one
-    #[arg(long, value_name = "WHEN", default_value = "oom")]
-    at: SnapshotWhen,
-
-    /// Maximum number of failures to keep for each process
-    ///
-    /// The first ones are kept, then at most one in 30 seconds.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..))]
-    keep: u64,
-
-    /// Do not look for the variables that keep GPU memory alive
-    #[arg(long)]
-    no_names: bool,
+    #[command(flatten)]
+    recorder: RecorderOptions,
 
     /// Write the page on these snapshots; the run starts this in a separate process
     #[arg(long, hide = true, value_name = "FILE", num_args = 1..)]
@@ -115,15 +96,8 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         let end = args.ended_with.map(ProgramEnd::Code).or(args.ended_by.map(ProgramEnd::Signal));
         return page::write(&args.page_on, end);
     }
-    let options = RecorderOptions {
-        max_entries: args.max_entries,
-        stacks: args.stacks,
-        at: args.at,
-        keep: args.keep,
-        names: !args.no_names,
-    };
     let kind = RunKind { name: "oomscope-run", files: &[], environment: &[] };
-    let directory = RunDirectory::prepare(args.output.as_deref(), &options, kind)?;
+    let directory = RunDirectory::prepare(args.output.as_deref(), &args.recorder, kind)?;
     let (end, status, snapshots) = record(&args.command, directory)?;
     print_result(&args.command, end, &status, &snapshots);
     Ok(Exit::Code(end.code()))

@@ -2,7 +2,7 @@
 
 use super::allocation::FailedAllocation;
 use super::line::LineSource;
-use super::start::Mapping;
+use super::start::RefusedMapping;
 use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
 use crate::base::intern::{SeededMap, SeededSet};
@@ -31,7 +31,7 @@ pub struct Log {
     /// Number of all statistics.
     pub statistics_count: u64,
     /// Refused mappings, one entry per device.
-    pub mappings: Vec<Mapping>,
+    pub mappings: Vec<RefusedMapping>,
     /// The first place of the table that a line names; among those, the first of the table.
     pub place: Option<&'static Place>,
     /// The first error of a GPU that is not about memory: its line, from 1, and what it is.
@@ -183,10 +183,10 @@ impl LogBuilder {
         }
     }
 
-    pub(super) fn add_mapping(&mut self, found: Mapping) {
+    pub(super) fn add_mapping(&mut self, found: RefusedMapping) {
         let known = &mut self.log.mappings;
         if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
-            *known = Mapping { times: known.times + 1, line: known.line, ..found };
+            *known = RefusedMapping { times: known.times + 1, line: known.line, ..found };
         } else if known.len() < MAX_DEVICES {
             known.push(found);
         }

@@ -19,6 +19,6 @@ pub use line::LineSource;
 pub use log::{Log, Message};
 pub(crate) use scan::NO_EXPANDABLE;
 pub use scan::read;
-pub use start::Mapping;
+pub use start::RefusedMapping;
 pub use statistics::{Gauge, Statistics};
 pub use traceback::TracebackFrame;

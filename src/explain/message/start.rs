@@ -1,5 +1,7 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
+use serde::Serialize;
+
 use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
 use super::index::Index;
 use super::traceback::TracebackFrame;
@@ -106,31 +108,31 @@ pub(super) fn is_exception(before: &str) -> bool {
     before.is_empty() || ["Error:", "Error('", "Exception Message:**", "!!!"].iter().any(|end| before.ends_with(end))
 }
 
-/// A refused mapping of device memory into an expandable segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Mapping {
-    /// Device index as the process numbers it.
-    pub device: u64,
-    /// Bytes free on the device.
-    pub free_bytes: u64,
-    /// Total bytes of the device.
-    pub capacity_bytes: u64,
-    /// Number of warnings for this device.
-    pub times: u64,
+/// Refusals of memory for expandable segments, on one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedMapping {
     /// Line of the log with the first warning, from 1.
     pub line: u64,
+    /// Device index.
+    pub device: u64,
+    /// Number of warnings.
+    pub times: u64,
+    /// Bytes free on the device at the last warning.
+    pub device_free_bytes: u64,
+    /// Total memory of the device, in bytes.
+    pub capacity_bytes: u64,
 }
 
 /// `.. on device 0 while trying to map 20971520 bytes (free: 0, total: 85899345920)`
-pub(super) fn parse_mapping(text: &str, line: u64) -> Option<Mapping> {
+pub(super) fn parse_mapping(text: &str, line: u64) -> Option<RefusedMapping> {
     let number = |phrase: &str| {
         let (_, rest) = text.split_once(phrase)?;
         let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
         rest.get(..end)?.parse().ok()
     };
-    Some(Mapping {
+    Some(RefusedMapping {
         device: number(MAPPING_REFUSED)?,
-        free_bytes: number("(free: ")?,
+        device_free_bytes: number("(free: ")?,
         capacity_bytes: number(", total: ")?,
         times: 1,
         line,
@@ -186,6 +188,6 @@ mod tests {
     fn refused_mappings_are_read() {
         let text = "expandable_segments: memory mapping failed with OOM on device 2 while trying to map 20971520 bytes (free: 7, total: 85899345920).";
         let found = parse_mapping(text, 3).unwrap();
-        assert_eq!((found.device, found.free_bytes, found.capacity_bytes), (2, 7, 85_899_345_920));
+        assert_eq!((found.device, found.device_free_bytes, found.capacity_bytes), (2, 7, 85_899_345_920));
     }
 }
