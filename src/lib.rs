@@ -189,4 +189,4 @@ pub mod whatif;
 #[doc(inline)]
 pub use oomscope_engine::{allocator, snapshot, study};
 #[doc(hidden)]
-pub use oomscope_engine::{base, replay, stacks};
+pub use oomscope_engine::{base, python, replay, stacks};

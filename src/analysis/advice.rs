@@ -115,7 +115,7 @@ pub(super) struct Evidence<'a> {
     pub(super) leaks: &'a Leaks,
     /// Replayed changes to the program, the best first.
     pub(super) changes: &'a [ProgramRow],
-    /// The variables that keep the memory at the failure, if it is the last entry.
+    /// The variables that keep the memory at the failure: those that the recorder saw, or that stacks and text show.
     pub(super) kept: Option<&'a KeptReport>,
     /// The tensors of the failing function.
     pub(super) locals: Option<&'a LocalTensors>,

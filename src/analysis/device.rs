@@ -9,6 +9,7 @@ use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
 use super::options::Options;
+use super::statements::kept_by_statements;
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -16,6 +17,7 @@ use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
+use crate::python::ProgramText;
 use crate::replay::literal::Tracking;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
@@ -201,13 +203,22 @@ impl DeviceReport {
 }
 
 /// Analyzes one device. Returns the report and the warnings about its trace.
-pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
+pub(super) fn report(
+    device: DeviceStudy<'_, '_>,
+    options: Options<'_>,
+    program: &ProgramText<'_>,
+) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
-    let report = report_with_warnings(device, options, &mut warnings);
+    let report = report_with_warnings(device, options, program, &mut warnings);
     (report, warnings)
 }
 
-fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
+fn report_with_warnings(
+    device: DeviceStudy<'_, '_>,
+    options: Options<'_>,
+    program: &ProgramText<'_>,
+    warnings: &mut Warnings,
+) -> DeviceReport {
     let top = options.top;
     let mut failures = FailureCollector::new(device);
     // The replay and the reading of stacks need nothing of each other: two cores share them.
@@ -242,7 +253,8 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     // Other threads go on while a snapshot is taken.
     let allocated = memory.figures.allocated_bytes;
     let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
-    let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure));
+    let by_text = ooms.last().filter(|_| kept_by.is_none()).and_then(|oom| kept_by_statements(device, oom, program));
+    let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure)).or(by_text.as_ref());
     let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
     let locals = local_tensors.as_ref();
     let source = &device.snapshot().source;

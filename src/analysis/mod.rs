@@ -34,6 +34,7 @@ mod serving_plan;
 mod shape_cure;
 mod snapshot;
 mod source;
+mod statements;
 mod step_requests;
 pub mod timeline;
 mod trials;

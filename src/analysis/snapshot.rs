@@ -14,6 +14,7 @@ use super::source::{named_lines, quote_source};
 use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
+use crate::python::ProgramText;
 use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{Device, RecorderInfo, Snapshot, SourceLines};
 use crate::study::memory::SizedCount;
@@ -100,7 +101,9 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let studies: Vec<DeviceStudy<'_, '_>> = study.devices().collect();
-    let reports = threads::map(&studies, |device| device::report(*device, options));
+    let texts = options.source.into_iter().flatten();
+    let program = ProgramText::new(texts.map(|(file, text)| (file.as_str(), text.as_str())));
+    let reports = threads::map(&studies, |device| device::report(*device, options, &program));
     let (mut devices, of_devices): (Vec<DeviceReport>, Vec<Warnings>) = reports.into_iter().unzip();
     warnings.extend(of_devices.iter().flat_map(Warnings::to_vec));
     mark_imbalance(study, &mut devices);

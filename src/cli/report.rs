@@ -96,6 +96,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         request: None,
         rules: &config.categories,
         minor: None,
+        source: None,
         strip_paths: args.strip_paths,
     };
     let module = if args.replay { Some(browser_module()?) } else { None };

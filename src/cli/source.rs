@@ -10,6 +10,7 @@ use clap::Args;
 
 use crate::analysis::SnapshotReport;
 use crate::snapshot::Snapshot;
+use crate::stacks::frames::Origin;
 
 /// Larger files are not read: nobody writes such source.
 const MAX_FILE_BYTES: u64 = 4 << 20;
@@ -51,6 +52,16 @@ impl SourceDirectory {
         }
     }
 
+    /// The texts of the files in the stacks of `snapshot`, and of the others beside them, by recorded path.
+    pub(super) fn files_of(&self, snapshot: &Snapshot) -> BTreeMap<String, String> {
+        let Some(root) = &self.root else { return BTreeMap::new() };
+        let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
+        let paths = files.into_iter().map(|file| snapshot.text(file));
+        let is_user = |path: &&str| Origin::classify(path, 1, "") == Origin::User;
+        let texts = paths.filter(is_user).filter_map(|path| Some((path.to_owned(), read_text(&find(root, path)?)?)));
+        texts.collect()
+    }
+
     /// Adds the texts of all lines in the stacks of `snapshot`.
     #[cfg(feature = "explore")]
     pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot) {
@@ -68,16 +79,17 @@ impl SourceDirectory {
     }
 }
 
+/// The text of a file; `None` if it is too large.
+fn read_text(path: &Path) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= MAX_FILE_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// The texts of `lines` of the file with the recorded path `recorded`; `None` if there is none below `root`.
 fn read_lines(root: &Path, recorded: &str, lines: &BTreeSet<u32>) -> Option<Vec<(u32, String)>> {
     let last = usize::try_from(*lines.last()?).ok()?;
-    let file = File::open(find(root, recorded)?).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    if bytes.len() as u64 > MAX_FILE_BYTES {
-        return None;
-    }
-    let text = String::from_utf8_lossy(&bytes);
+    let text = read_text(&find(root, recorded)?)?;
     let numbered = (1..).zip(text.split('\n').take(last));
     Some(
         numbered.filter(|(number, _)| lines.contains(number)).map(|(number, text)| (number, text.to_owned())).collect(),

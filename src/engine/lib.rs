@@ -8,6 +8,8 @@ pub mod allocator;
 #[doc(hidden)]
 pub mod base;
 #[doc(hidden)]
+pub mod python;
+#[doc(hidden)]
 pub mod replay;
 pub mod snapshot;
 #[doc(hidden)]

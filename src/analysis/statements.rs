@@ -1,0 +1,367 @@
+//! The variables that keep the memory of a failed request, inferred from stacks, lifetimes and the text of the program,
+//! for snapshots whose recorder named none.
+//!
+//! Blocks of one stack have one history. [`ProgramText::keepers`] has the statements that its text shows; which of them
+//! is possible decides when the blocks were made and what still runs.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use super::failure::OomReport;
+use crate::base::ids::{StackId, to_u32};
+use crate::base::units::{escape_name, ratio};
+use crate::python::{Keep, Line, ProgramText};
+use crate::snapshot::{Action, BlockState, TensorKind, WriteKind};
+use crate::stacks::frames::{FrameReport, Origin, StackReader, forward_slashes};
+use crate::study::DeviceStudy;
+use crate::study::memory::{BlockSum, TopRows};
+use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
+
+/// Stacks with less of the memory are not followed.
+const MIN_GROUP_RATIO: f64 = 0.002;
+const MAX_GROUPS: usize = 300;
+/// A container with fewer items is no collection.
+const MIN_ITEMS: u64 = 3;
+/// A graph keeps what at least so many lines of modules made; a result alone is what one line made.
+const MIN_GRAPH_LINES: usize = 3;
+
+/// The live blocks of one stack at a failure.
+#[derive(Debug, Default, Clone)]
+struct Group {
+    sum: BlockSum,
+    /// The entries that allocated them, ascending; 0 for those that are older than the trace.
+    entries: Vec<usize>,
+    /// Number of blocks of this stack that were freed before, and the largest of them.
+    freed: u64,
+    largest_freed: u64,
+    largest: u64,
+}
+
+impl Group {
+    /// The number of blocks that were made at or after entry `since`.
+    fn made_since(&self, since: usize) -> usize {
+        self.entries.len() - self.entries.partition_point(|entry| *entry < since)
+    }
+
+    /// A larger block replaces the last each time.
+    fn is_replaced(&self) -> bool {
+        self.freed > 0 && self.largest > self.largest_freed
+    }
+}
+
+/// What one statement keeps, or what no statement has kept yet.
+#[derive(Default)]
+struct Kept {
+    keep: Option<Keep>,
+    sum: BlockSum,
+    /// The numbers of blocks by stack.
+    counts: Vec<u64>,
+    /// Stacks through modules that record graphs, and their bytes.
+    graph_lines: usize,
+    graph_bytes: u64,
+    kind: Option<TensorKind>,
+    largest: (u64, StackId),
+}
+
+/// The statements that keep the memory at `oom`, the last failure of `device`; `None` if the text shows none.
+pub(super) fn kept_by_statements(
+    device: DeviceStudy<'_, '_>,
+    oom: &OomReport,
+    program: &ProgramText<'_>,
+) -> Option<KeptReport> {
+    let failed = device.failed_requests().next_back().filter(|_| !program.is_empty())?;
+    let (groups, all) = live_groups(device, failed);
+    let stacks = device.stacks();
+    let failing = Failing::new(device, failed);
+    let mut kept: BTreeMap<(String, u32, String), Kept> = BTreeMap::new();
+    let mut running = Kept::default();
+    for (stack, group) in &groups {
+        let lines = lines_of(device, *stack);
+        let traits = StackTraits::new(device, *stack);
+        if traits.is_backward {
+            continue;
+        }
+        let possible = |keep: &Keep| failing.is_possible(keep, group);
+        let mut keeps: Vec<Keep> = match traits.kind {
+            Some(TensorKind::OptimizerState) => program.optimizer_keepers(),
+            _ => program.keepers(&lines),
+        };
+        if !keeps.iter().any(collects) && group.sum.blocks >= MIN_ITEMS && traits.kind.is_none() {
+            keeps.extend(if traits.is_module { program.hook_keepers() } else { program.cycle_keepers() });
+        }
+        keeps.retain(possible);
+        let row = match best_keep(&keeps, group) {
+            Some(best) => {
+                let key = (best.file.clone(), best.line, best.variable.clone());
+                kept.entry(key).or_insert_with(|| Kept { keep: Some(best.clone()), ..Kept::default() })
+            }
+            None => &mut running,
+        };
+        let has_grad = row.keep.as_ref().map_or_else(|| program.has_grad(&lines), |keep| keep.has_grad);
+        row.add(*stack, group, &traits, has_grad);
+    }
+    let rows = kept.into_values().chain([running]);
+    let mut keepers: Vec<KeptByVariable> =
+        rows.filter(|row| row.sum.blocks > 0).map(|row| row.report(stacks, all)).collect();
+    keepers.sort_by_key(|keeper| Reverse(keeper.bytes)); // stable
+    let trains = program.computes_gradients() || oom.is_in_optimizer();
+    Some(KeptReport {
+        complete: true,
+        top: TopRows { rows: Vec::new(), rest: all },
+        keepers,
+        optimizers: None,
+        trains: Some(trains),
+        untrained: Vec::new(),
+        idle: Vec::new(),
+        adapted: Vec::new(),
+        evaluating: program.evaluated(&failing.lines).into_iter().collect(),
+        unread: Vec::new(),
+        graph_backward: None,
+    })
+}
+
+/// The live blocks before entry `failed`, by stack, the largest groups first, and their sum.
+fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Group)>, BlockSum) {
+    let trace = device.device();
+    let mut live: FxHashMap<u64, (usize, u64, StackId)> = FxHashMap::default();
+    let mut seen: FxHashSet<u64> = FxHashSet::default();
+    let mut groups: FxHashMap<StackId, Group> = FxHashMap::default();
+    for index in 0..failed {
+        let entry = trace.entry(index);
+        match entry.action {
+            Action::Alloc => {
+                live.insert(entry.addr, (index, entry.size, entry.extended_stack));
+                seen.insert(entry.addr);
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                seen.insert(entry.addr);
+                if let Some((_, bytes, stack)) = live.remove(&entry.addr) {
+                    let group = groups.entry(stack).or_default();
+                    (group.freed, group.largest_freed) = (group.freed + 1, group.largest_freed.max(bytes));
+                }
+            }
+            _ => {}
+        }
+    }
+    // Older than the trace, and still there.
+    let blocks = trace.segments().flat_map(|segment| device.snapshot().blocks_of(segment));
+    for block in blocks.filter(|block| block.state == BlockState::ActiveAllocated && !seen.contains(&block.address)) {
+        live.insert(block.address, (0, block.size, block.extended_stack));
+    }
+    let mut all = BlockSum::default();
+    for (index, bytes, stack) in live.into_values() {
+        let group = groups.entry(stack).or_default();
+        group.sum = group.sum.plus(BlockSum { bytes, blocks: 1 });
+        group.entries.push(index);
+        group.largest = group.largest.max(bytes);
+        all = all.plus(BlockSum { bytes, blocks: 1 });
+    }
+    groups.values_mut().for_each(|group| group.entries.sort_unstable());
+    let mut groups: Vec<(StackId, Group)> = groups.into_iter().collect();
+    groups.retain(|(_, group)| group.sum.blocks > 0 && ratio(group.sum.bytes, all.bytes) >= MIN_GROUP_RATIO);
+    groups.sort_by_key(|(stack, group)| (Reverse(group.sum.bytes), to_u32(stack.index())));
+    groups.truncate(MAX_GROUPS);
+    (groups, all)
+}
+
+/// The frames of the program in `stack`, with its callers, the innermost first.
+fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
+    let (snapshot, stacks) = (device.snapshot(), device.stacks());
+    let mut lines = Vec::new();
+    let mut calls_package = false;
+    for id in stacks.frames_with_callers(stack) {
+        match stacks.origin(id) {
+            Origin::User => {
+                let frame = snapshot.stacks.frame(id);
+                let (file, function) = (snapshot.text(frame.file), snapshot.text(frame.name));
+                lines.push(Line { file, line: frame.line, function, calls_package });
+                calls_package = false;
+            }
+            Origin::Package => calls_package = true,
+            Origin::Torch | Origin::Plumbing | Origin::Native => {}
+        }
+    }
+    lines
+}
+
+/// What the frames of PyTorch show.
+struct StackTraits {
+    is_module: bool,
+    is_backward: bool,
+    kind: Option<TensorKind>,
+}
+
+impl StackTraits {
+    fn new(device: DeviceStudy<'_, '_>, stack: StackId) -> Self {
+        let (snapshot, stacks) = (device.snapshot(), device.stacks());
+        let line = stacks.line_id(stack);
+        let mut traits = Self { is_module: false, is_backward: line.is_backward, kind: None };
+        let mut is_inside = true;
+        for id in stacks.frames_with_callers(stack) {
+            let frame = snapshot.stacks.frame(id);
+            let file = forward_slashes(snapshot.text(frame.file));
+            match snapshot.text(frame.name) {
+                "_call_impl" => (traits.is_module, is_inside) = (true, false),
+                _ if stacks.origin(id) == Origin::User => is_inside = false,
+                _ if is_inside && file.contains("/torch/optim/") => traits.kind = Some(TensorKind::OptimizerState),
+                "_apply" | "__init__" | "reset_parameters" if is_inside && file.contains("/torch/nn/modules/") => {
+                    traits.kind = traits.kind.or(Some(TensorKind::Parameter));
+                }
+                _ => {}
+            }
+        }
+        traits
+    }
+}
+
+/// The program at the failing request: its frames, and since when each runs.
+struct Failing<'a> {
+    /// The innermost first.
+    lines: Vec<Line<'a>>,
+    /// By line, the entry since which its call runs, and since which the line runs.
+    since: Vec<(usize, usize)>,
+}
+
+impl<'a> Failing<'a> {
+    fn new(device: DeviceStudy<'_, 'a>, failed: usize) -> Self {
+        let trace = device.device();
+        let lines = lines_of(device, trace.entry(failed).extended_stack);
+        let mut since = vec![(0, 0); lines.len()];
+        // By stack, how many of the outermost lines it shares, and whether the next one is of the same function.
+        let mut shared: FxHashMap<StackId, Option<(usize, usize)>> = FxHashMap::default();
+        let (mut open_calls, mut open_lines) = (lines.len(), lines.len());
+        for index in (0..failed).rev() {
+            let entry = trace.entry(index);
+            if entry.action != Action::Alloc {
+                continue;
+            }
+            let alike = shared.entry(entry.extended_stack).or_insert_with(|| {
+                let other = lines_of(device, entry.extended_stack);
+                let pairs = || other.iter().rev().zip(lines.iter().rev());
+                let same =
+                    pairs().take_while(|(a, b)| (a.file, a.line, a.function) == (b.file, b.line, b.function)).count();
+                let goes_on = pairs().nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
+                (!other.is_empty()).then_some((same + usize::from(goes_on), same))
+            });
+            let Some((calls, same)) = *alike else { continue };
+            while open_calls > calls {
+                since[lines.len() - open_calls].0 = index + 1;
+                open_calls -= 1;
+            }
+            while open_lines > same {
+                since[lines.len() - open_lines].1 = index + 1;
+                open_lines -= 1;
+            }
+            if open_calls.max(open_lines) == 0 {
+                break;
+            }
+        }
+        Self { lines, since }
+    }
+
+    /// Whether `keep` can still have most of `group`: its variable outlives the call, or the running call made them; and the
+    /// running statement has not written yet what it makes now.
+    fn is_possible(&self, keep: &Keep, group: &Group) -> bool {
+        let blocks = group.entries.len();
+        let is_in = |line: &Line<'_>| line.file == keep.file && line.function == keep.function;
+        let call = self.lines.iter().position(is_in);
+        let is_call_over = || call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
+        if keep.is_bounded && group.freed > 0 || keep.local_to.is_some() && is_call_over() {
+            return false;
+        }
+        let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
+        let is_now = |at: usize| group.made_since(self.since[at].1) * 2 > blocks;
+        let is_joined = matches!(keep.kind, WriteKind::Join | WriteKind::Recur) && keep.container.is_none();
+        let is_replaced = || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS;
+        (keep.container.is_some() && keep.kind == WriteKind::Assign || !running.is_some_and(is_now))
+            && (!is_joined || is_replaced())
+    }
+}
+
+/// Whether each run of the statement keeps more.
+fn collects(keep: &Keep) -> bool {
+    let grows = match keep.kind {
+        WriteKind::Put | WriteKind::Extend | WriteKind::Store => true,
+        // Only through the graph.
+        WriteKind::Accumulate | WriteKind::Recur => keep.has_grad,
+        WriteKind::Join | WriteKind::Assign => matches!(keep.container, Some("lru_cache" | "cycle")),
+    };
+    grows && (keep.in_loop || keep.local_to.is_none())
+}
+
+/// The statement among `keeps`, the nearest first, that explains the number of blocks.
+fn best_keep<'k>(keeps: &'k [Keep], group: &Group) -> Option<&'k Keep> {
+    let is_collection = group.sum.blocks >= MIN_ITEMS;
+    let collecting = |filled: bool| {
+        let is_it = move |keep: &&Keep| collects(keep) && keep.container.is_some() == filled;
+        keeps.iter().find(is_it).filter(|_| is_collection)
+    };
+    let stored = || keeps.iter().find(|keep| keep.local_to.is_none() || keep.function == "<module>");
+    let made = || keeps.iter().find(|keep| keep.container.is_some());
+    collecting(true).or_else(|| collecting(false)).or_else(made).or_else(stored).or_else(|| keeps.first())
+}
+
+impl Kept {
+    fn add(&mut self, stack: StackId, group: &Group, traits: &StackTraits, has_grad: bool) {
+        self.sum = self.sum.plus(group.sum);
+        self.counts.push(group.sum.blocks);
+        if group.sum.bytes > self.largest.0 {
+            (self.largest, self.kind) = ((group.sum.bytes, stack), traits.kind);
+        }
+        if traits.is_module && has_grad {
+            self.graph_lines += 1;
+            self.graph_bytes += group.sum.bytes;
+        }
+    }
+
+    /// The number of items: of the values that are put together, the fewest blocks of one stack.
+    fn items(&self) -> u64 {
+        let several = self.counts.iter().copied().filter(|count| *count >= MIN_ITEMS);
+        several.min().or(self.counts.iter().copied().max()).unwrap_or(0)
+    }
+
+    fn report(self, stacks: &StackReader<'_>, all: BlockSum) -> KeptByVariable {
+        let items = self.items();
+        let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = self;
+        let is_graph = graph_lines >= MIN_GRAPH_LINES && kind.is_none();
+        let at = |keep: &Keep| FrameReport {
+            file: escape_name(&keep.file),
+            line: keep.line,
+            name: escape_name(&keep.function),
+        };
+        let name = keep.as_ref().map(|keep| escape_name(&keep.variable));
+        let container = keep.as_ref().and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
+            let (name, of) = if of == "queue" { (format!("{name}.queue"), "deque") } else { (name, of) };
+            Container { name, r#type: of.to_owned(), items, filled_at: None }
+        });
+        KeptByVariable {
+            bytes: sum.bytes,
+            blocks: sum.blocks,
+            share_ratio: ratio(sum.bytes, all.bytes),
+            graph_bytes: if is_graph { graph_bytes } else { 0 },
+            name,
+            kind: kind.or(Some(if is_graph { TensorKind::Saved } else { TensorKind::Variable })),
+            root: None,
+            author: None,
+            function: keep.as_ref().filter(|keep| keep.local_to.is_some()).map(at),
+            module: None,
+            container,
+            written: keep.as_ref().filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| Written {
+                at: at(keep),
+                kind: keep.kind,
+                value: keep.value.as_deref().map(escape_name),
+                in_loop: keep.in_loop,
+                has_grad: keep.has_grad,
+                is_read: keep.is_read,
+                backward: keep.backward,
+            }),
+            dtype: None,
+            shape: None,
+            places: None,
+            operator: None,
+            allocated_by: stacks.code_location(stacks.line_id(largest.1)),
+        }
+    }
+}

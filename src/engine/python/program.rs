@@ -1,0 +1,266 @@
+//! The files of a program: what is around a line, and what a name stands for.
+
+use rustc_hash::FxHashMap;
+
+use super::parse::parse;
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use crate::snapshot::BackwardCall;
+
+/// The text of a program, read once.
+#[derive(Debug, Default)]
+pub struct ProgramText<'a> {
+    pub(super) files: Vec<File<'a>>,
+    /// The functions by name, and classes by theirs with their `__init__`.
+    functions: FxHashMap<&'a str, Vec<StmtPath>>,
+    /// The assignments by the last part of a variable.
+    assignments: FxHashMap<&'a str, Vec<StmtPath>>,
+}
+
+/// A file, and the indexes of a statement and of those around it, the outermost first.
+type StmtPath = (usize, Vec<usize>);
+
+/// A file of the program, named as in the stacks.
+#[derive(Debug)]
+pub(super) struct File<'a> {
+    pub(super) path: &'a str,
+    pub(super) text: &'a str,
+    pub(super) statements: Vec<Stmt<'a>>,
+}
+
+/// A frame of a stack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Line<'a> {
+    /// The file, as recorded.
+    pub file: &'a str,
+    /// The line.
+    pub line: u32,
+    /// The name of the function, `<module>` outside of any.
+    pub function: &'a str,
+    /// The frame inside this one is that of an installed package: a value of a function goes there.
+    pub calls_package: bool,
+}
+
+/// A statement with everything around it, from the file's outermost statement on.
+#[derive(Debug, Clone)]
+pub(super) struct Place<'p, 'a> {
+    pub(super) file: &'p File<'a>,
+    pub(super) path: Vec<&'p Stmt<'a>>,
+}
+
+/// Functions of PyTorch that turn gradients off, as a decorator or in a `with`.
+const GRAD_OFF: [&str; 2] = ["no_grad", "inference_mode"];
+
+impl<'a> ProgramText<'a> {
+    /// Parses `files`, of each the recorded path and the text.
+    pub fn new(files: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+        let files: Vec<File<'a>> = files.map(|(path, text)| File { path, text, statements: parse(text) }).collect();
+        let mut program = Self::default();
+        for (index, file) in files.iter().enumerate() {
+            program.index(index, &file.statements);
+        }
+        Self { files, ..program }
+    }
+
+    fn index(&mut self, file: usize, statements: &[Stmt<'a>]) {
+        let outer = statements.iter().enumerate().map(|(index, statement)| (statement, vec![index], ""));
+        let mut waiting: Vec<(&Stmt<'a>, Vec<usize>, &'a str)> = outer.collect();
+        while let Some((statement, path, class)) = waiting.pop() {
+            if statement.kind == StmtKind::Function {
+                let name = if statement.word == "__init__" { class } else { statement.word };
+                self.functions.entry(name).or_default().push((file, path.clone()));
+            }
+            if let (StmtKind::Assign, [targets @ .., _]) = (statement.kind, statement.parts.as_slice()) {
+                for (target, _) in targets.iter().flat_map(|target| pairs(target, None)) {
+                    self.assignments.entry(target.word).or_default().push((file, path.clone()));
+                }
+            }
+            let class = if statement.kind == StmtKind::Class { statement.word } else { "" };
+            let inner = statement.body.iter().enumerate();
+            waiting.extend(inner.map(|(index, inner)| (inner, path.iter().copied().chain([index]).collect(), class)));
+        }
+    }
+
+    fn place_at(&self, (file, indexes): &StmtPath) -> Place<'_, 'a> {
+        let file = &self.files[*file];
+        let (mut path, mut inside) = (Vec::new(), &file.statements);
+        for index in indexes {
+            let Some(statement) = inside.get(*index) else { break };
+            path.push(statement);
+            inside = &statement.body;
+        }
+        Place { file, path }
+    }
+
+    /// Every statement with what is around it.
+    pub(super) fn all_places(&self) -> impl Iterator<Item = Place<'_, 'a>> {
+        self.files.iter().flat_map(|file| {
+            let mut waiting: Vec<Vec<&Stmt<'a>>> = file.statements.iter().rev().map(|it| vec![it]).collect();
+            std::iter::from_fn(move || {
+                let path = waiting.pop()?;
+                let body = path.last().map(|last| last.body.as_slice()).unwrap_or_default();
+                waiting.extend(body.iter().rev().map(|inner| path.iter().copied().chain([inner]).collect()));
+                Some(Place { file, path })
+            })
+        })
+    }
+
+    /// Whether the program has text.
+    pub fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    /// Whether the program computes gradients.
+    pub fn computes_gradients(&self) -> bool {
+        let has = |file: &File<'_>| ["backward(", "autograd", "torch.func"].iter().any(|word| file.text.contains(word));
+        self.files.iter().any(has)
+    }
+
+    /// The innermost statement of `line`; `None` if the text is not that of the frame.
+    pub(super) fn place(&self, line: &Line<'_>) -> Option<Place<'_, 'a>> {
+        let file = self.files.iter().find(|file| file.path == line.file)?;
+        let mut path: Vec<&Stmt<'a>> = Vec::new();
+        let mut inside = &file.statements;
+        while let Some(next) = inside.iter().rfind(|next| (next.first_line..=next.last_line).contains(&line.line)) {
+            path.push(next);
+            inside = &next.body;
+        }
+        let place = Place { file, path };
+        // A lambda or a comprehension belongs to the function around it.
+        let is_same = line.function.starts_with('<') || place.function().is_some_and(|it| it.word == line.function);
+        (is_same && !place.path.is_empty()).then_some(place)
+    }
+
+    /// The functions called `name`; of a class its `__init__`.
+    pub(super) fn functions(&self, name: &str) -> Vec<Place<'_, 'a>> {
+        self.functions.get(name).into_iter().flatten().map(|path| self.place_at(path)).collect()
+    }
+
+    /// The values that the program assigns to a variable with this last part, anywhere.
+    pub(super) fn assigned(&self, variable: &str) -> Vec<&Expr<'a>> {
+        let word = last_part(variable);
+        let statements = self.assignments.get(word).into_iter().flatten();
+        let mut found = Vec::new();
+        for statement in statements.filter_map(|path| self.place_at(path).statement()) {
+            if let Some((value, targets)) = statement.parts.split_last() {
+                let pairs = targets.iter().flat_map(|target| pairs(target, Some(value)));
+                found.extend(pairs.filter(|(target, _)| target.word == word).filter_map(|(_, value)| value));
+            }
+        }
+        found
+    }
+}
+
+/// `history` of `self.history`.
+pub(super) fn last_part(variable: &str) -> &str {
+    variable.rsplit('.').next().unwrap_or(variable)
+}
+
+/// Each target of an assignment with its value: the parts of two tuples, else the whole value.
+pub(super) fn pairs<'e, 'a>(
+    target: &'e Expr<'a>,
+    value: Option<&'e Expr<'a>>,
+) -> Vec<(&'e Expr<'a>, Option<&'e Expr<'a>>)> {
+    if target.kind != ExprKind::Group {
+        return vec![(target, value)];
+    }
+    let parts = value.filter(|value| value.kind == ExprKind::Group && value.parts.len() == target.parts.len());
+    let values = |index: usize| parts.map_or(value, |value| value.parts.get(index));
+    target.parts.iter().enumerate().flat_map(|(index, part)| pairs(part, values(index))).collect()
+}
+
+/// Whether `expression` calls a function that turns gradients off.
+fn turns_grad_off(expression: &Expr<'_>) -> bool {
+    expression.walk().any(|part| {
+        let is_set = part.called() == Some("set_grad_enabled");
+        let has_false = || part.parts.iter().any(|given| given.word == "False");
+        matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && GRAD_OFF.contains(&part.word)
+            || is_set && has_false()
+    })
+}
+
+pub(super) fn calls_backward<'s, 'a>(statement: &'s Stmt<'a>) -> impl Iterator<Item = &'s Expr<'a>> {
+    let calls = statement.walk().flat_map(Stmt::calls);
+    calls.filter(|call| matches!(call.called(), Some("backward" | "manual_backward")))
+}
+
+impl<'p, 'a> Place<'p, 'a> {
+    pub(super) fn statement(&self) -> Option<&'p Stmt<'a>> {
+        self.path.last().copied()
+    }
+
+    /// The innermost function around the statement.
+    pub(super) fn function(&self) -> Option<&'p Stmt<'a>> {
+        self.path.iter().rev().find(|statement| statement.kind == StmtKind::Function).copied()
+    }
+
+    pub(super) fn function_name(&self) -> &'a str {
+        self.function().map_or("<module>", |function| function.word)
+    }
+
+    /// The path below the innermost function.
+    fn own_path(&self) -> &[&'p Stmt<'a>] {
+        let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
+        &self.path[function.map_or(0, |at| at + 1)..]
+    }
+
+    pub(super) fn innermost_loop(&self) -> Option<&'p Stmt<'a>> {
+        self.own_path().iter().rev().find(|statement| statement.kind == StmtKind::Loop).copied()
+    }
+
+    /// Whether the text around turns gradients off: only what runs there, not what called the function.
+    pub(super) fn has_grad(&self) -> bool {
+        let with = self.own_path().iter().filter(|statement| statement.kind == StmtKind::With);
+        let decorators = self.function().into_iter().flat_map(|function| &function.decorators);
+        !with.flat_map(|with| &with.parts).chain(decorators).any(turns_grad_off)
+    }
+
+    /// Whether the statement is in the handler of an exception.
+    pub(super) fn is_in_handler(&self) -> bool {
+        self.own_path().iter().any(|statement| statement.kind == StmtKind::Block && statement.word == "except")
+    }
+
+    /// The statements of the function, without those of functions and classes in it, each with what is around it.
+    pub(super) fn own_statements(&self) -> Vec<Self> {
+        let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
+        let outer: Vec<&'p Stmt<'a>> = function.map_or(Vec::new(), |at| self.path[..=at].to_vec());
+        let body = outer.last().map_or(&self.file.statements, |function| &function.body);
+        let mut found = Vec::new();
+        let mut waiting: Vec<Self> = Vec::new();
+        let inside = |path: &[&'p Stmt<'a>], body: &'p [Stmt<'a>], waiting: &mut Vec<Self>| {
+            let inner = body.iter().rev().map(|inner| path.iter().copied().chain([inner]).collect());
+            waiting.extend(inner.map(|path| Self { file: self.file, path }));
+        };
+        inside(&outer, body, &mut waiting);
+        while let Some(place) = waiting.pop() {
+            let Some(statement) = place.statement() else { continue };
+            if !matches!(statement.kind, StmtKind::Function | StmtKind::Class) {
+                inside(&place.path, &statement.body, &mut waiting);
+            }
+            found.push(place);
+        }
+        found
+    }
+
+    /// Where the function calls `backward()`, as seen from a statement that keeps something in `variable`.
+    pub(super) fn backward(&self, variable: &str) -> Option<BackwardCall> {
+        let around = self.function().or_else(|| self.path.iter().find(|it| it.kind == StmtKind::Loop).copied())?;
+        let reads = |call: &Expr<'_>| call.walk().any(|part| part.variable().is_some_and(|name| name == variable));
+        let mut calls = calls_backward(around).peekable();
+        calls.peek()?;
+        Some(match self.innermost_loop() {
+            _ if calls.any(reads) => BackwardCall::Itself,
+            Some(inner) if calls_backward(inner).next().is_some() => BackwardCall::Loop,
+            // An object lives on: its methods are called in a loop.
+            None if variable.contains('.') => BackwardCall::Loop,
+            _ => BackwardCall::Function,
+        })
+    }
+
+    /// The text of `part` on one line.
+    pub(super) fn text_of(&self, part: &Expr<'a>) -> Option<&'a str> {
+        self.file.text.get(part.start..part.end).filter(|text| !text.contains('\n') && text.len() <= MAX_VALUE_BYTES)
+    }
+}
+
+/// Longer values are not shown.
+const MAX_VALUE_BYTES: usize = 80;

@@ -1,0 +1,140 @@
+//! Python text as a tree: no more of the grammar than the flow of values needs.
+
+/// The kind of an expression.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ExprKind {
+    /// `word`.
+    Name,
+    /// `parts[0].word`.
+    Attribute,
+    /// `parts[0](parts[1], ..)`.
+    Call,
+    /// `parts[0][parts[1], ..]`.
+    Subscript,
+    /// A tuple, a list, a set or a dictionary, which begins with `word`.
+    Group,
+    /// `parts[0]`, or a key and a value, for each of the clauses after it; begins with `word`.
+    Comprehension,
+    /// `for parts[0] in parts[1]`, with conditions.
+    Clause,
+    /// `word=parts[0]`: an argument, or a parameter with or without a default.
+    Keyword,
+    /// `*parts[0]`, `**parts[0]`.
+    Star,
+    /// Parameters, and the body as the last part.
+    Lambda,
+    /// `parts[0] if parts[1] else parts[2]`.
+    Conditional,
+    /// An arithmetic or a boolean operation.
+    Operation,
+    /// A comparison.
+    Comparison,
+    /// `yield parts[0]`, `yield from parts[0]`.
+    Yield,
+    /// `parts[0] as parts[1]`; `parts[1] := parts[0]`.
+    As,
+    /// A number, a text, or anything else without a value to follow.
+    Constant,
+}
+
+/// An expression, at bytes `start` to `end` of the text.
+#[derive(Debug, Clone)]
+pub(super) struct Expr<'a> {
+    /// Its kind, which gives `word` and `parts` their meaning.
+    pub(super) kind: ExprKind,
+    pub(super) word: &'a str,
+    pub(super) parts: Vec<Expr<'a>>,
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+/// The kind of a statement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StmtKind {
+    /// `parts[0]`.
+    Expression,
+    /// `parts[..] = parts.last()`.
+    Assign,
+    /// `parts[0] += parts[1]`.
+    Augmented,
+    /// `return parts[0]`.
+    Return,
+    /// `for parts[0] in parts[1]`, `while parts[0]`.
+    Loop,
+    /// `with parts`.
+    With,
+    /// A function `word` with parameters `parts`.
+    Function,
+    /// A class `word` with bases `parts`.
+    Class,
+    /// `global`, `nonlocal` of `parts`.
+    Shared,
+    /// Another header of a block: `if`, `else`, `try`, `except`, `match`, ..; `word` is its keyword.
+    Block,
+    /// Anything else.
+    Other,
+}
+
+/// A statement, in the lines `first_line` to `last_line`, its body included.
+#[derive(Debug, Clone)]
+pub(super) struct Stmt<'a> {
+    /// Its kind, which gives `word` and `parts` their meaning.
+    pub(super) kind: StmtKind,
+    pub(super) word: &'a str,
+    pub(super) parts: Vec<Expr<'a>>,
+    pub(super) decorators: Vec<Expr<'a>>,
+    pub(super) body: Vec<Stmt<'a>>,
+    pub(super) first_line: u32,
+    pub(super) last_line: u32,
+}
+
+impl<'a> Expr<'a> {
+    /// The variable: `self.history` of `self.history[-1]`; `None` of anything that is no variable or item of one.
+    pub(super) fn variable(&self) -> Option<String> {
+        match self.kind {
+            ExprKind::Name => Some(self.word.to_owned()),
+            ExprKind::Attribute => Some(format!("{}.{}", self.parts[0].variable()?, self.word)),
+            ExprKind::Subscript | ExprKind::Star => self.parts.first()?.variable(),
+            _ => None,
+        }
+    }
+
+    /// The last word of a called name: `append` of `self.history.append(x)`.
+    pub(super) fn called(&self) -> Option<&'a str> {
+        let function = self.parts.first().filter(|_| self.kind == ExprKind::Call)?;
+        matches!(function.kind, ExprKind::Name | ExprKind::Attribute).then_some(function.word)
+    }
+
+    /// The object whose method it calls.
+    pub(super) fn receiver(&self) -> Option<&Expr<'a>> {
+        let function = self.parts.first().filter(|_| self.kind == ExprKind::Call)?;
+        function.parts.first().filter(|_| function.kind == ExprKind::Attribute)
+    }
+
+    /// This expression and all in it, outer ones first.
+    pub(super) fn walk(&self) -> impl Iterator<Item = &Expr<'a>> {
+        let mut waiting = vec![self];
+        std::iter::from_fn(move || {
+            let next = waiting.pop()?;
+            waiting.extend(next.parts.iter().rev());
+            Some(next)
+        })
+    }
+}
+
+impl<'a> Stmt<'a> {
+    /// This statement and all in its body, in the order of the text.
+    pub(super) fn walk(&self) -> impl Iterator<Item = &Stmt<'a>> {
+        let mut waiting = vec![self];
+        std::iter::from_fn(move || {
+            let next = waiting.pop()?;
+            waiting.extend(next.body.iter().rev());
+            Some(next)
+        })
+    }
+
+    /// The calls in its own expressions.
+    pub(super) fn calls(&self) -> impl Iterator<Item = &Expr<'a>> {
+        self.parts.iter().flat_map(Expr::walk).filter(|part| part.kind == ExprKind::Call)
+    }
+}
