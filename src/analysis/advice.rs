@@ -195,7 +195,9 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     }
     if is_grown {
         if let Some(graphs) = &evidence.leaks.kept_graphs {
-            let variable = evidence.leaks.variable.clone().filter(|variable| variable.is_graph());
+            let in_text = || evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
+            let variable = evidence.leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
+            let variable = variable.filter(|variable| variable.is_graph());
             return Advice::Detach(graphs.clone(), variable);
         }
         let kind = evidence.leaks.kind.unwrap_or(GrowthKind::Kept);

@@ -15,7 +15,9 @@ use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, Line, ProgramText};
 use crate::snapshot::{Action, BlockState, TensorKind, WriteKind};
 use crate::stacks::frames::{FrameReport, Origin, StackReader, forward_slashes};
+use crate::stacks::phases::Phases;
 use crate::study::DeviceStudy;
+use crate::study::attribution::Leaks;
 use crate::study::memory::{BlockSum, TopRows};
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
@@ -36,6 +38,10 @@ struct Group {
     /// Number of blocks of this stack that were freed before, and the largest of them.
     freed: u64,
     largest_freed: u64,
+    /// Its line keeps more in each iteration.
+    grows: bool,
+    /// Parameters and buffers.
+    is_of_models: bool,
     largest: u64,
 }
 
@@ -63,23 +69,29 @@ struct Kept {
     graph_bytes: u64,
     kind: Option<TensorKind>,
     largest: (u64, StackId),
+    /// An installed package made some of it.
+    is_of_package: bool,
 }
 
 /// The statements that keep the memory at `oom`, the last failure of `device`; `None` if the text shows none.
 pub(super) fn kept_by_statements(
     device: DeviceStudy<'_, '_>,
     oom: &OomReport,
+    leaks: &Leaks,
     program: &ProgramText<'_>,
 ) -> Option<KeptReport> {
     let failed = device.failed_requests().next_back().filter(|_| !program.is_empty())?;
-    let (groups, all) = live_groups(device, failed);
+    let (mut groups, all) = live_groups(device, failed);
     let stacks = device.stacks();
-    let failing = Failing::new(device, failed);
+    let failing = Failing::new(device, failed, program);
     let mut kept: BTreeMap<(String, u32, String), Kept> = BTreeMap::new();
     let mut running = Kept::default();
-    for (stack, group) in &groups {
+    let mut untrained: Option<(String, Kept)> = None;
+    for (stack, group) in &mut groups {
         let lines = lines_of(device, *stack);
         let traits = StackTraits::new(device, *stack);
+        group.is_of_models = traits.kind == Some(TensorKind::Parameter);
+        let group = &*group;
         if traits.is_backward {
             continue;
         }
@@ -92,6 +104,11 @@ pub(super) fn kept_by_statements(
             keeps.extend(if traits.is_module { program.hook_keepers() } else { program.cycle_keepers() });
         }
         keeps.retain(possible);
+        let nobody_trains = if traits.is_module && program.has_grad(&lines) { program.untrained(&lines) } else { None };
+        if let Some(module) = nobody_trains {
+            untrained.get_or_insert_with(|| (module, Kept::default())).1.add(*stack, group, &traits, true);
+            continue;
+        }
         let row = match best_keep(&keeps, group) {
             Some(best) => {
                 let key = (best.file.clone(), best.line, best.variable.clone());
@@ -102,9 +119,12 @@ pub(super) fn kept_by_statements(
         let has_grad = row.keep.as_ref().map_or_else(|| program.has_grad(&lines), |keep| keep.has_grad);
         row.add(*stack, group, &traits, has_grad);
     }
-    let rows = kept.into_values().chain([running]);
+    // Graphs that a backward pass needs are no mistake beside those.
+    running.graph_bytes = if untrained.is_some() { 0 } else { running.graph_bytes };
+    let (module, frozen) = untrained.unzip();
+    let rows = kept.into_values().chain([running]).chain(frozen);
     let mut keepers: Vec<KeptByVariable> =
-        rows.filter(|row| row.sum.blocks > 0).map(|row| row.report(stacks, all)).collect();
+        rows.filter(|row| row.sum.blocks > 0).map(|row| row.report(stacks, all, leaks.kept_graphs.is_some())).collect();
     keepers.sort_by_key(|keeper| Reverse(keeper.bytes)); // stable
     let trains = program.computes_gradients() || oom.is_in_optimizer();
     Some(KeptReport {
@@ -113,7 +133,7 @@ pub(super) fn kept_by_statements(
         keepers,
         optimizers: None,
         trains: Some(trains),
-        untrained: Vec::new(),
+        untrained: module.into_iter().collect(),
         idle: Vec::new(),
         adapted: Vec::new(),
         evaluating: program.evaluated(&failing.lines).into_iter().collect(),
@@ -159,6 +179,10 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
         all = all.plus(BlockSum { bytes, blocks: 1 });
     }
     groups.values_mut().for_each(|group| group.entries.sort_unstable());
+    for line in device.growth().into_iter().flat_map(|growth| &growth.lines) {
+        let grown = groups.get_mut(&trace.entry(line.last_entry).extended_stack);
+        grown.into_iter().for_each(|group| group.grows = true);
+    }
     let mut groups: Vec<(StackId, Group)> = groups.into_iter().collect();
     groups.retain(|(_, group)| group.sum.blocks > 0 && ratio(group.sum.bytes, all.bytes) >= MIN_GROUP_RATIO);
     groups.sort_by_key(|(stack, group)| (Reverse(group.sum.bytes), to_u32(stack.index())));
@@ -188,6 +212,7 @@ fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
 
 /// What the frames of PyTorch show.
 struct StackTraits {
+    is_package: bool,
     is_module: bool,
     is_backward: bool,
     kind: Option<TensorKind>,
@@ -197,7 +222,7 @@ impl StackTraits {
     fn new(device: DeviceStudy<'_, '_>, stack: StackId) -> Self {
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let line = stacks.line_id(stack);
-        let mut traits = Self { is_module: false, is_backward: line.is_backward, kind: None };
+        let mut traits = Self { is_package: false, is_module: false, is_backward: line.is_backward, kind: None };
         let mut is_inside = true;
         for id in stacks.frames_with_callers(stack) {
             let frame = snapshot.stacks.frame(id);
@@ -205,6 +230,7 @@ impl StackTraits {
             match snapshot.text(frame.name) {
                 "_call_impl" => (traits.is_module, is_inside) = (true, false),
                 _ if stacks.origin(id) == Origin::User => is_inside = false,
+                _ if stacks.origin(id) == Origin::Package => traits.is_package = true,
                 _ if is_inside && file.contains("/torch/optim/") => traits.kind = Some(TensorKind::OptimizerState),
                 "_apply" | "__init__" | "reset_parameters" if is_inside && file.contains("/torch/nn/modules/") => {
                     traits.kind = traits.kind.or(Some(TensorKind::Parameter));
@@ -217,15 +243,18 @@ impl StackTraits {
 }
 
 /// The program at the failing request: its frames, and since when each runs.
-struct Failing<'a> {
+struct Failing<'s, 'a> {
     /// The innermost first.
     lines: Vec<Line<'a>>,
+    failed: usize,
+    /// The entries that begin a forward pass.
+    phases: &'s Phases,
     /// By line, the entry since which its call runs, and since which the line runs.
     since: Vec<(usize, usize)>,
 }
 
-impl<'a> Failing<'a> {
-    fn new(device: DeviceStudy<'_, 'a>, failed: usize) -> Self {
+impl<'s, 'a> Failing<'s, 'a> {
+    fn new(device: DeviceStudy<'s, 'a>, failed: usize, program: &ProgramText<'_>) -> Self {
         let trace = device.device();
         let lines = lines_of(device, trace.entry(failed).extended_stack);
         let mut since = vec![(0, 0); lines.len()];
@@ -258,7 +287,15 @@ impl<'a> Failing<'a> {
                 break;
             }
         }
-        Self { lines, since }
+        for (line, since) in since.iter_mut().enumerate() {
+            since.0 = last_call(device, program, (since.0, failed), lines.len() - 1 - line);
+        }
+        Self { lines, failed, phases: device.phases(), since }
+    }
+
+    /// The number of forward passes that have begun.
+    fn forwards(&self, entry: usize) -> usize {
+        self.phases.forwards_begun(entry)
     }
 
     /// Whether `keep` can still have most of `group`: its variable outlives the call, or the running call made them; and the
@@ -268,16 +305,67 @@ impl<'a> Failing<'a> {
         let is_in = |line: &Line<'_>| line.file == keep.file && line.function == keep.function;
         let call = self.lines.iter().position(is_in);
         let is_call_over = || call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
-        if keep.is_bounded && group.freed > 0 || keep.local_to.is_some() && is_call_over() {
+        let is_one = keep.kind == WriteKind::Assign && keep.in_loop && keep.container.is_none();
+        if is_one && group.sum.blocks >= MIN_ITEMS && !keep.has_grad {
+            return false; // it has one value at a time
+        }
+        if keep.is_bounded && !group.grows || keep.local_to.is_some() && is_call_over() {
             return false;
         }
         let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
-        let is_now = |at: usize| group.made_since(self.since[at].1) * 2 > blocks;
+        // A loop of one statement runs it several times.
+        let is_now = |at: usize| {
+            let is_earlier = |entry: &usize| collects(keep) && self.forwards(*entry) < self.forwards(self.failed);
+            let earlier = group.entries.partition_point(is_earlier);
+            group.made_since(self.since[at].1).min(blocks - earlier) * 2 > blocks
+        };
         let is_joined = matches!(keep.kind, WriteKind::Join | WriteKind::Recur) && keep.container.is_none();
         let is_replaced = || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS;
-        (keep.container.is_some() && keep.kind == WriteKind::Assign || !running.is_some_and(is_now))
-            && (!is_joined || is_replaced())
+        // A list in the making, unlike one that was made at once.
+        if keep.kind == WriteKind::Assign && keep.container == Some("list") {
+            return running.is_some() || group.is_of_models || is_list_call(keep);
+        }
+        !running.is_some_and(is_now) && (!is_joined || is_replaced())
     }
+}
+
+/// The entry that begins the last of several calls without an entry between them: the first line of the function runs
+/// again. `level` is the number of lines around the function's.
+fn last_call(
+    device: DeviceStudy<'_, '_>,
+    program: &ProgramText<'_>,
+    (since, failed): (usize, usize),
+    level: usize,
+) -> usize {
+    let trace = device.device();
+    let mut known: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
+    let (mut first, mut previous, mut start) = (None, None, since);
+    for index in since..failed {
+        let entry = trace.entry(index);
+        if entry.action != Action::Alloc {
+            continue;
+        }
+        let at = || {
+            let lines = lines_of(device, entry.extended_stack);
+            lines.len().checked_sub(level + 1).and_then(|at| lines.get(at).copied())
+        };
+        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else { continue };
+        if first.is_none() {
+            if at().is_none_or(|line| program.is_repeated(&line)) {
+                return since;
+            }
+            first = Some(line);
+        }
+        if first == Some(line) && previous != Some(line) {
+            start = index;
+        }
+        previous = Some(line);
+    }
+    start
+}
+
+fn is_list_call(keep: &Keep) -> bool {
+    keep.value.as_ref().is_some_and(|value| value.starts_with("list("))
 }
 
 /// Whether each run of the statement keeps more.
@@ -307,6 +395,7 @@ impl Kept {
     fn add(&mut self, stack: StackId, group: &Group, traits: &StackTraits, has_grad: bool) {
         self.sum = self.sum.plus(group.sum);
         self.counts.push(group.sum.blocks);
+        self.is_of_package |= traits.is_package;
         if group.sum.bytes > self.largest.0 {
             (self.largest, self.kind) = ((group.sum.bytes, stack), traits.kind);
         }
@@ -322,10 +411,13 @@ impl Kept {
         several.min().or(self.counts.iter().copied().max()).unwrap_or(0)
     }
 
-    fn report(self, stacks: &StackReader<'_>, all: BlockSum) -> KeptByVariable {
+    fn report(self, stacks: &StackReader<'_>, all: BlockSum, grows_by_graphs: bool) -> KeptByVariable {
         let items = self.items();
+        let is_tensor = self.counts.len() == 1 && !self.is_of_package;
         let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = self;
-        let is_graph = graph_lines >= MIN_GRAPH_LINES && kind.is_none();
+        let records = keep.as_ref().is_some_and(|keep| keep.has_grad) && grows_by_graphs;
+        let is_graph = (graph_lines >= MIN_GRAPH_LINES || records) && kind.is_none();
+        let graph_bytes = if records { sum.bytes } else { graph_bytes };
         let at = |keep: &Keep| FrameReport {
             file: escape_name(&keep.file),
             line: keep.line,
@@ -334,7 +426,7 @@ impl Kept {
         let name = keep.as_ref().map(|keep| escape_name(&keep.variable));
         let container = keep.as_ref().and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
             let (name, of) = if of == "queue" { (format!("{name}.queue"), "deque") } else { (name, of) };
-            Container { name, r#type: of.to_owned(), items, filled_at: None }
+            Container { name, r#type: of.to_owned(), items, filled_at: keep.as_ref().map(at) }
         });
         KeptByVariable {
             bytes: sum.bytes,
@@ -351,7 +443,8 @@ impl Kept {
             written: keep.as_ref().filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| Written {
                 at: at(keep),
                 kind: keep.kind,
-                value: keep.value.as_deref().map(escape_name),
+                // An object with several tensors is none itself.
+                value: keep.value.as_deref().filter(|value| is_tensor || is_graph || value.contains('(')).map(escape_name),
                 in_loop: keep.in_loop,
                 has_grad: keep.has_grad,
                 is_read: keep.is_read,

@@ -122,8 +122,8 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output.output {
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
-    let source = args.source.open()?;
     let output = args.output.open()?.with_exact_sizes(args.bytes);
+    let source = args.source.open_at(args.output.format == Format::Human && output.is_terminal())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -139,7 +139,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     let analyze = |snapshot: &Snapshot, path: &str, bytes: u64| {
         let texts = source.files_of(snapshot);
         let mut report = analyze(snapshot, path, bytes, Options { source: Some(&texts), ..options });
-        source.add_to(&mut report);
+        source.add_to(&mut report, &texts);
         report
     };
     if args.output.format == Format::Jsonl {

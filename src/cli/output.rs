@@ -51,9 +51,14 @@ impl Output {
         Self { has_exact_sizes, ..self }
     }
 
+    /// Whether a person at a terminal reads it.
+    pub(super) fn is_terminal(&self) -> bool {
+        self.file.is_none() && io::stdout().is_terminal()
+    }
+
     fn style(&self) -> Style {
         let (stream, is_destination) = (io::stdout(), self.file.is_none());
-        let terminal = is_destination && stream.is_terminal();
+        let terminal = self.is_terminal();
         let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
         let size = terminal_size::terminal_size_of(&stream);
         let style = stream_style(terminal, size, is_destination && colour);

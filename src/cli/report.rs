@@ -120,8 +120,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         let study = Study::new(snapshot, options.scope());
-        let mut report = analyze_study(&study, path, bytes, options);
-        source.add_to(&mut report);
+        let texts = source.files_of(snapshot);
+        let mut report = analyze_study(&study, path, bytes, Options { source: Some(&texts), ..options });
+        source.add_to(&mut report, &texts);
         let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
         if args.replay {
             data.stored = compressed(path)?;

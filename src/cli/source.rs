@@ -1,39 +1,55 @@
-//! `--source`: source files that may be read for their text.
+//! Source files that may be read for their text: below `--source`, or for a reader at a terminal below the working
+//! directory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
+use super::exit::print_stderr;
 use crate::analysis::SnapshotReport;
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
 
 /// Larger files are not read: nobody writes such source.
 const MAX_FILE_BYTES: u64 = 4 << 20;
+/// The same without `--source`.
+const MAX_UNASKED_BYTES: u64 = 1 << 20;
+/// Files of the program that are read for its statements, at most.
+const MAX_FILES: usize = 400;
 
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// Quote source lines from files below DIR
     ///
-    /// `oomscope run` stores the lines in the snapshot. For other snapshots, oomscope reads files only with this option,
-    /// and none outside DIR: a snapshot from somebody else must not put files of this machine on a page. A file belongs
-    /// to a recorded path if it has that path, or the longest end of it.
+    /// `oomscope run` stores the lines in the snapshot. For other snapshots, oomscope reads files below DIR, and none
+    /// outside: a snapshot from somebody else must not put files of this machine on a page. A file belongs to a recorded
+    /// path if it has that path, or the longest end of it. On a terminal the working directory is read without this
+    /// option, if a file is not newer than the recording.
     #[arg(long, value_name = "DIR")]
     pub(super) source: Option<PathBuf>,
 }
 
 impl SourceArgs {
     pub(super) fn open(&self) -> anyhow::Result<SourceDirectory> {
-        let Some(directory) = &self.source else { return Ok(SourceDirectory::default()) };
+        self.open_at(false)
+    }
+
+    /// Without `--source`, and if `is_terminal`, the working directory.
+    pub(super) fn open_at(&self, is_terminal: bool) -> anyhow::Result<SourceDirectory> {
+        let Some(directory) = &self.source else {
+            let root = if is_terminal { std::env::current_dir().and_then(|root| root.canonicalize()).ok() } else { None };
+            return Ok(SourceDirectory { root, is_unasked: true });
+        };
         let root = directory.canonicalize().with_context(|| format!("{}: cannot be opened", directory.display()))?;
         if !root.is_dir() {
             bail!("{}: is not a directory", directory.display());
         }
-        Ok(SourceDirectory { root: Some(root) })
+        Ok(SourceDirectory { root: Some(root), is_unasked: false })
     }
 }
 
@@ -42,58 +58,103 @@ impl SourceArgs {
 pub(super) struct SourceDirectory {
     /// Without symbolic links.
     root: Option<PathBuf>,
+    /// Nobody named it.
+    is_unasked: bool,
 }
 
 impl SourceDirectory {
-    /// Adds the texts of lines that `report` names.
-    pub(super) fn add_to(&self, report: &mut SnapshotReport) {
-        if let Some(root) = &self.root {
-            report.add_source(|file, lines| read_lines(root, file, lines).unwrap_or_default());
+    /// The text of the file with the path `recorded`; `None` if there is none, or if it is newer than the recording, of
+    /// which the last entry is of `recorded_us`.
+    fn read(&self, recorded: &str, recorded_us: Option<u64>) -> Option<String> {
+        let path = find(self.root.as_deref()?, recorded)?;
+        if !self.is_unasked {
+            return read_text(&path, MAX_FILE_BYTES);
         }
+        let modified = path.metadata().ok()?.modified().ok()?;
+        let recorded = SystemTime::UNIX_EPOCH + Duration::from_micros(recorded_us?);
+        if modified > recorded {
+            print_stderr(&format!("{}: is newer than the recording, so its text is not shown", path.display()));
+            return None;
+        }
+        read_text(&path, MAX_UNASKED_BYTES)
     }
 
-    /// The texts of the files in the stacks of `snapshot`, and of the others beside them, by recorded path.
+    /// The texts of the program's files: those in the stacks of `snapshot`, and those beside them.
     pub(super) fn files_of(&self, snapshot: &Snapshot) -> BTreeMap<String, String> {
-        let Some(root) = &self.root else { return BTreeMap::new() };
+        let mut texts = BTreeMap::new();
+        if self.root.is_none() {
+            return texts;
+        }
+        let recorded_us = snapshot_time(snapshot);
         let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
-        let paths = files.into_iter().map(|file| snapshot.text(file));
-        let is_user = |path: &&str| Origin::classify(path, 1, "") == Origin::User;
-        let texts = paths.filter(is_user).filter_map(|path| Some((path.to_owned(), read_text(&find(root, path)?)?)));
-        texts.collect()
+        let paths = files.into_iter().map(|file| snapshot.text(file).to_owned());
+        let mut waiting: Vec<String> =
+            paths.filter(|path| Origin::classify(path, 1, "") == Origin::User).collect();
+        waiting.extend(waiting.iter().flat_map(|path| self.beside(path)).collect::<BTreeSet<_>>());
+        for path in waiting {
+            if texts.len() < MAX_FILES && !texts.contains_key(&path) {
+                texts.extend(self.read(&path, recorded_us).map(|text| (path, text)));
+            }
+        }
+        texts
+    }
+
+    /// The other Python files in the directory of the file that was recorded as `path`, as they would be recorded.
+    fn beside(&self, path: &str) -> Vec<String> {
+        let found = self.root.as_deref().and_then(|root| find(root, path));
+        let entries = found.as_deref().and_then(Path::parent).and_then(|directory| directory.read_dir().ok());
+        let names = entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+        let directory = path.rsplit_once(['/', '\\']).map_or("", |(directory, _)| directory);
+        names.filter(|name| name.ends_with(".py")).map(|name| format!("{directory}/{name}")).collect()
+    }
+
+    /// Adds the texts of lines that `report` names, of the program's `texts` or of other files.
+    pub(super) fn add_to(&self, report: &mut SnapshotReport, texts: &BTreeMap<String, String>) {
+        let time_us = report.time_us;
+        report.add_source(|file, lines| {
+            let text = texts.get(file).cloned().or_else(|| self.read(file, time_us));
+            text.map(|text| lines_of(&text, lines)).unwrap_or_default()
+        });
     }
 
     /// Adds the texts of all lines in the stacks of `snapshot`.
     #[cfg(feature = "explore")]
-    pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot) {
-        let Some(root) = &self.root else { return };
+    pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot, texts: &BTreeMap<String, String>) {
+        if self.root.is_none() {
+            return;
+        }
+        let time_us = snapshot_time(snapshot);
         let mut lines = BTreeMap::<_, BTreeSet<u32>>::new();
         for frame in snapshot.stacks.all_frames() {
             lines.entry(frame.file).or_default().insert(frame.line);
         }
         for (file, lines) in lines {
             let file = snapshot.text(file).to_owned();
-            for (line, text) in read_lines(root, &file, &lines).unwrap_or_default() {
+            let text = texts.get(&file).cloned().or_else(|| self.read(&file, time_us));
+            for (line, text) in text.map(|text| lines_of(&text, &lines)).unwrap_or_default() {
                 snapshot.source.add(&file, line, &text);
             }
         }
     }
 }
 
-/// The text of a file; `None` if it is too large.
-fn read_text(path: &Path) -> Option<String> {
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= MAX_FILE_BYTES).then(|| String::from_utf8_lossy(&bytes).into_owned())
+/// When the last entry of any trace was written.
+fn snapshot_time(snapshot: &Snapshot) -> Option<u64> {
+    snapshot.devices().filter_map(|device| device.time_us(device.len().checked_sub(1)?)).max()
 }
 
-/// The texts of `lines` of the file with the recorded path `recorded`; `None` if there is none below `root`.
-fn read_lines(root: &Path, recorded: &str, lines: &BTreeSet<u32>) -> Option<Vec<(u32, String)>> {
-    let last = usize::try_from(*lines.last()?).ok()?;
-    let text = read_text(&find(root, recorded)?)?;
+/// The text of a file; `None` if it is larger than `limit`.
+fn read_text(path: &Path, limit: u64) -> Option<String> {
+    let mut bytes = Vec::new();
+    File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
+    (bytes.len() as u64 <= limit).then(|| String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// The texts of `lines`.
+fn lines_of(text: &str, lines: &BTreeSet<u32>) -> Vec<(u32, String)> {
+    let last = lines.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or(0);
     let numbered = (1..).zip(text.split('\n').take(last));
-    Some(
-        numbered.filter(|(number, _)| lines.contains(number)).map(|(number, text)| (number, text.to_owned())).collect(),
-    )
+    numbered.filter(|(number, _)| lines.contains(number)).map(|(number, text)| (number, text.to_owned())).collect()
 }
 
 /// The file below `root` with the path `recorded`, or else with the longest end of that path.

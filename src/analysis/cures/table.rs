@@ -268,6 +268,8 @@ pub(super) const OF_THE_PROCESS: &[CureRow] = &[
         &[
             "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the program \
            computes no gradients",
+            "run the model{call} under torch.inference_mode() or torch.no_grad(): its calls keep graphs, and the program \
+           computes no gradients",
         ],
     ),
     row(

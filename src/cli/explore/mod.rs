@@ -83,7 +83,7 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         let first = inputs.first().map_or("SNAPSHOT", |input| &*input.name);
         bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {first}`");
     }
-    let source = args.source.open()?;
+    let source = args.source.open_at(true)?;
     let options = Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
     let (mut ranks, mut exit, mut snapshot) = (None, Exit::Success, None);
     let place = if let [input] = inputs.as_slice() {
@@ -149,7 +149,8 @@ fn show_file(
 ) -> anyhow::Result<(Session, Option<Place>)> {
     let (done, wait) = channel();
     thread::spawn(move || {
-        session.source.add_to_snapshot(&mut snapshot);
+        let texts = session.source.files_of(&snapshot);
+        session.source.add_to_snapshot(&mut snapshot, &texts);
         let study = Study::new(&snapshot, session.options.scope());
         thread::scope(|scope| {
             let chosen = session.show_devices(scope, &study, &path, device);

@@ -112,9 +112,76 @@ impl ProgramText<'_> {
         flow.keeps
     }
 
+    /// Whether a loop or a comprehension of the function has the statement of `line`; also if its text is not known.
+    pub fn is_repeated(&self, line: &Line<'_>) -> bool {
+        let has_list = |statement: &Stmt<'_>| {
+            statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Comprehension)
+        };
+        self.place(line).is_none_or(|it| it.innermost_loop().is_some() || it.statement().is_some_and(has_list))
+    }
+
     /// Whether the text of no frame turns gradients off.
     pub fn has_grad(&self, frames: &[Line<'_>]) -> bool {
         frames.iter().filter_map(|frame| self.place(frame)).all(|place| place.has_grad())
+    }
+
+    /// The module whose graphs the innermost of `frames` makes, if no optimizer of the program has its parameters.
+    pub fn untrained(&self, frames: &[Line<'_>]) -> Option<String> {
+        let at = frames.iter().rposition(|frame| frame.function == "forward")? + 1;
+        let place = self.place(frames.get(at)?)?;
+        let is_module = |call: &&Expr<'_>| {
+            let name = call.called().unwrap_or_default();
+            let is_own = call.receiver().is_none_or(|receiver| receiver.word == "self");
+            is_own && name.starts_with(char::is_lowercase) && self.functions(name).is_empty() && !ON_HOST.contains(&name)
+        };
+        let calls: Vec<&Expr<'_>> = place.statement()?.calls().filter(is_module).collect();
+        let [call] = calls.as_slice() else { return None };
+        let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
+        let name = last_part(&module);
+        let trained = self.trained()?;
+        let mentions = |name: &str, other: &str| {
+            let copies = |value: &Expr<'_>| value.called() == Some("deepcopy");
+            self.assigned(name).into_iter().any(|it| !copies(it) && it.walk().any(|part| part.word == other))
+        };
+        let is_trained = trained.iter().any(|one| one == name || mentions(name, one) || mentions(one, name));
+        let mut calls = self.all_places().flat_map(|place| place.statement().into_iter().flat_map(Stmt::calls));
+        let is_frozen = calls.any(|call| {
+            let is_it = call.receiver().and_then(Expr::variable).is_some_and(|it| last_part(&it) == name);
+            is_it && matches!(call.called(), Some("requires_grad_" | "parameters"))
+        });
+        (!is_trained && !is_frozen).then_some(module)
+    }
+
+    /// The variable of the caller that a parameter stands for; else the variable itself.
+    fn argument(&self, variable: String, frames: &[Line<'_>]) -> String {
+        let [frame, caller, ..] = frames else { return variable };
+        let function = self.place(frame).and_then(|place| place.function());
+        let index = function.and_then(|it| it.parts.iter().position(|parameter| parameter.word == variable));
+        let (Some(function), Some(index), Some(caller)) = (function, index, self.place(caller)) else { return variable };
+        let is_method = function.parts.first().is_some_and(|first| first.word == "self");
+        let mut calls = caller.statement().into_iter().flat_map(Stmt::calls);
+        let call = calls.find(|call| call.called() == Some(function.word));
+        call.and_then(|call| call.parts.get(index + 1 - usize::from(is_method))?.variable()).unwrap_or(variable)
+    }
+
+    /// The last parts of the names of what optimizers get; `None` if there is no optimizer, or it is not known what one gets.
+    fn trained(&self) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for place in self.all_places() {
+            for call in place.statement().into_iter().flat_map(Stmt::calls).filter(|call| is_optimizer(call)) {
+                let given = call.parts.get(1)?;
+                let is_source = |part: &&Expr<'_>| part.called() == Some("parameters");
+                let modules: Vec<String> =
+                    given.walk().filter(is_source).filter_map(|part| part.receiver()?.variable()).collect();
+                let is_list = given.kind == ExprKind::Group;
+                if modules.is_empty() && !is_list || modules.iter().any(|name| name == "self") {
+                    return None;
+                }
+                names.extend(modules.iter().flat_map(|name| name.split('.')).filter(|it| *it != "self").map(str::to_owned));
+                names.extend(given.parts.iter().filter(|_| is_list).filter_map(Expr::variable));
+            }
+        }
+        (!names.is_empty()).then_some(names)
     }
 
     /// The module in evaluation mode that a running function calls, unless one of them calls `backward`.
@@ -130,10 +197,7 @@ impl ProgramText<'_> {
 
     /// The statements that keep optimizers, which are made with the parameters of a module.
     pub fn optimizer_keepers(&self) -> Vec<Keep> {
-        self.made_by(|call| {
-            let is_class = call.called().is_some_and(|name| name.starts_with(char::is_uppercase));
-            is_class && call.parts.iter().skip(1).any(|given| given.called() == Some("parameters"))
-        })
+        self.made_by(is_optimizer)
     }
 
     /// Loaders that `itertools.cycle` repeats: it keeps all that they yield.
@@ -211,6 +275,13 @@ impl ProgramText<'_> {
         }
         (found, has_bound)
     }
+}
+
+/// Whether `call` makes an optimizer: a class of `optim`, or one that gets the parameters of a module.
+fn is_optimizer(call: &Expr<'_>) -> bool {
+    let is_class = call.called().is_some_and(|name| name.starts_with(char::is_uppercase));
+    let of_optim = || call.receiver().is_some_and(|module| module.word == "optim");
+    is_class && (of_optim() || call.parts.iter().skip(1).any(|given| given.called() == Some("parameters")))
 }
 
 /// Whether a queue or a deque is made with a bound.
@@ -293,8 +364,13 @@ impl<'p, 'a> Flow<'p, 'a> {
 
     /// Follows the value through one statement. Whether it leaves the function.
     fn step(&mut self, place: &Place<'p, 'a>, tracked: &mut Tracked<'_>, depth: usize) -> bool {
-        let Some(statement) = place.statement() else { return false };
+        let leaves = self.write(place, tracked);
         self.enter_calls(place, tracked, depth);
+        leaves
+    }
+
+    fn write(&mut self, place: &Place<'p, 'a>, tracked: &mut Tracked<'_>) -> bool {
+        let Some(statement) = place.statement() else { return false };
         let is_yielded = statement
             .parts
             .iter()
@@ -382,6 +458,14 @@ impl<'p, 'a> Flow<'p, 'a> {
             _ => WriteKind::Recur,
         };
         self.keep(place, kind, target, value);
+        // An item of a container, or an object, has it.
+        let object = target.parts.first().filter(|_| target.kind == ExprKind::Attribute && target.parts[0].word != "self");
+        if let Some(object) = object.and_then(Expr::variable) {
+            let loops = place.path.iter().filter(|around| around.kind == StmtKind::Loop && around.parts.len() == 2);
+            let of_object = |around: &&&Stmt<'_>| around.parts[0].walk().any(|part| part.word == object);
+            tracked.names.extend(loops.filter(of_object).filter_map(|around| around.parts[1].variable()));
+            tracked.names.insert(object);
+        }
         tracked.names.insert(variable);
     }
 
@@ -394,7 +478,9 @@ impl<'p, 'a> Flow<'p, 'a> {
                 |(index, given): (usize, &Expr<'a>)| carries(given, tracked).then(|| (index, given.word, given.kind));
             let given: Vec<_> = call.parts.iter().skip(1).enumerate().filter_map(given).collect();
             let mut functions = if given.is_empty() { Vec::new() } else { self.program.functions(name) };
-            if functions.is_empty() && !given.is_empty() && !ON_HOST.contains(&name) {
+            // An object that is called, not a method.
+            let is_object = call.receiver().is_none_or(|receiver| receiver.word == "self");
+            if functions.is_empty() && !given.is_empty() && is_object && !ON_HOST.contains(&name) {
                 functions = self.program.functions("__call__");
             }
             if functions.len() > MAX_FUNCTIONS {
@@ -576,39 +662,3 @@ fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// The statements that may keep what `frames`, lines with their functions, make: `kind variable line value`.
-    fn keepers(text: &str, frames: &[(u32, &str)]) -> Vec<String> {
-        let program = ProgramText::new([("train.py", text)].into_iter());
-        let line = |(line, function): &(u32, &'static str)| Line {
-            file: "train.py",
-            line: *line,
-            function,
-            calls_package: false,
-        };
-        let frames: Vec<Line<'_>> = frames
-            .iter()
-            .map(|(at, name)| {
-                let name: &'static str = Box::leak((*name).to_owned().into_boxed_str());
-                line(&(*at, name))
-            })
-            .collect();
-        let shown = |keep: Keep| {
-            let container = keep.container.unwrap_or("-");
-            format!("{} {} {container} {} {}", keep.kind, keep.variable, keep.line, keep.value.unwrap_or_default())
-        };
-        program.keepers(&frames).into_iter().map(shown).collect()
-    }
-
-    #[test]
-    fn a_queue_has_its_type() {
-        let text = "class P:\n    def __init__(self):\n        self.q = queue.Queue()\n    def fill(self, source):\n        for batch in source:\n            b = [t.cuda() for t in batch]\n            self.q.put(b)\n";
-        assert_eq!(
-            keepers(text, &[(6, "fill")]),
-            ["assign b list 6 [t.cuda() for t in batch]", "put self.q queue 7 b"]
-        );
-    }
-}

@@ -6,6 +6,8 @@
 mod follow;
 mod parse;
 mod program;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod tree;
 

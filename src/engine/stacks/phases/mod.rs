@@ -94,7 +94,7 @@ impl Phases {
     }
 
     /// Number of forward passes that start at or before `entry`.
-    pub(crate) fn forwards_begun(&self, entry: usize) -> usize {
+    pub fn forwards_begun(&self, entry: usize) -> usize {
         self.forward_starts.partition_point(|start| *start as usize <= entry)
     }
 

@@ -53,14 +53,14 @@ pub struct Growth {
     /// Each iteration makes one request, as where a program loads its data.
     pub(crate) is_single_request: bool,
     /// The call sites whose blocks grow, most bytes first.
-    pub(crate) lines: Vec<GrowingLine>,
+    pub lines: Vec<GrowingLine>,
 }
 
 /// A call site whose blocks grow.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct GrowingLine {
     /// The trace entry of its last request that is still live.
-    pub(crate) last_entry: usize,
+    pub last_entry: usize,
     /// That of the first one.
     pub(crate) first_entry: usize,
     /// The iteration of the first one; 0 if it precedes them all.
