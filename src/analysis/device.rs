@@ -253,7 +253,8 @@ fn report_with_warnings(
     // Other threads go on while a snapshot is taken.
     let allocated = memory.figures.allocated_bytes;
     let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
-    let by_text = ooms.last().filter(|_| kept_by.is_none()).and_then(|oom| kept_by_statements(device, oom, &leaks, program));
+    let by_text =
+        ooms.last().filter(|_| kept_by.is_none()).and_then(|oom| kept_by_statements(device, oom, &leaks, program));
     let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure)).or(by_text.as_ref());
     let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
     let locals = local_tensors.as_ref();

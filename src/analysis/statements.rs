@@ -178,10 +178,13 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
         group.largest = group.largest.max(bytes);
         all = all.plus(BlockSum { bytes, blocks: 1 });
     }
-    groups.values_mut().for_each(|group| group.entries.sort_unstable());
+    for group in groups.values_mut() {
+        group.entries.sort_unstable();
+    }
     for line in device.growth().into_iter().flat_map(|growth| &growth.lines) {
-        let grown = groups.get_mut(&trace.entry(line.last_entry).extended_stack);
-        grown.into_iter().for_each(|group| group.grows = true);
+        if let Some(group) = groups.get_mut(&trace.entry(line.last_entry).extended_stack) {
+            group.grows = true;
+        }
     }
     let mut groups: Vec<(StackId, Group)> = groups.into_iter().collect();
     groups.retain(|(_, group)| group.sum.blocks > 0 && ratio(group.sum.bytes, all.bytes) >= MIN_GROUP_RATIO);
@@ -349,7 +352,9 @@ fn last_call(
             let lines = lines_of(device, entry.extended_stack);
             lines.len().checked_sub(level + 1).and_then(|at| lines.get(at).copied())
         };
-        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else { continue };
+        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else {
+            continue;
+        };
         if first.is_none() {
             if at().is_none_or(|line| program.is_repeated(&line)) {
                 return since;
@@ -444,7 +449,11 @@ impl Kept {
                 at: at(keep),
                 kind: keep.kind,
                 // An object with several tensors is none itself.
-                value: keep.value.as_deref().filter(|value| is_tensor || is_graph || value.contains('(')).map(escape_name),
+                value: keep
+                    .value
+                    .as_deref()
+                    .filter(|value| is_tensor || is_graph || value.contains('('))
+                    .map(escape_name),
                 in_loop: keep.in_loop,
                 has_grad: keep.has_grad,
                 is_read: keep.is_read,

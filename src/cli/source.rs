@@ -42,7 +42,8 @@ impl SourceArgs {
     /// Without `--source`, and if `is_terminal`, the working directory.
     pub(super) fn open_at(&self, is_terminal: bool) -> anyhow::Result<SourceDirectory> {
         let Some(directory) = &self.source else {
-            let root = if is_terminal { std::env::current_dir().and_then(|root| root.canonicalize()).ok() } else { None };
+            let root =
+                if is_terminal { std::env::current_dir().and_then(|root| root.canonicalize()).ok() } else { None };
             return Ok(SourceDirectory { root, is_unasked: true });
         };
         let root = directory.canonicalize().with_context(|| format!("{}: cannot be opened", directory.display()))?;
@@ -88,8 +89,7 @@ impl SourceDirectory {
         let recorded_us = snapshot_time(snapshot);
         let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
         let paths = files.into_iter().map(|file| snapshot.text(file).to_owned());
-        let mut waiting: Vec<String> =
-            paths.filter(|path| Origin::classify(path, 1, "") == Origin::User).collect();
+        let mut waiting: Vec<String> = paths.filter(|path| Origin::classify(path, 1, "") == Origin::User).collect();
         waiting.extend(waiting.iter().flat_map(|path| self.beside(path)).collect::<BTreeSet<_>>());
         for path in waiting {
             if texts.len() < MAX_FILES && !texts.contains_key(&path) {

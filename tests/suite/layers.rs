@@ -9,11 +9,12 @@ const ROOMS: &str = "
     base:
     allocator: base
     snapshot:  base allocator
+    python:    base snapshot
     stacks:    base snapshot
     replay:    base allocator snapshot
     study:     base allocator snapshot stacks replay
     whatif:    base allocator snapshot stacks replay study
-    analysis:  base allocator snapshot stacks replay study whatif
+    analysis:  base allocator snapshot python stacks replay study whatif
     compare:   base snapshot stacks replay study whatif analysis
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain

@@ -3,12 +3,18 @@
 //! In: the text of a program's files and the frames of a stack. Out: statements with their targets. Nothing is imported
 //! or run, and text that is no Python is skipped.
 
+mod containers;
+mod expressions;
 mod follow;
+mod keepers;
+mod modules;
 mod parse;
+mod parser;
 mod program;
 #[cfg(test)]
 mod tests;
 mod tokens;
+mod tracked;
 mod tree;
 
 pub use self::follow::Keep;

@@ -214,11 +214,6 @@ impl<'p, 'a> Place<'p, 'a> {
         !with.flat_map(|with| &with.parts).chain(decorators).any(turns_grad_off)
     }
 
-    /// Whether the statement is in the handler of an exception.
-    pub(super) fn is_in_handler(&self) -> bool {
-        self.own_path().iter().any(|statement| statement.kind == StmtKind::Block && statement.word == "except")
-    }
-
     /// The statements of the function, without those of functions and classes in it, each with what is around it.
     pub(super) fn own_statements(&self) -> Vec<Self> {
         let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);

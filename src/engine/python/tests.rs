@@ -3,7 +3,8 @@
 use super::{Keep, Line, ProgramText};
 
 fn lines(frames: &[(u32, &'static str)]) -> Vec<Line<'static>> {
-    let line = |(line, function): &(u32, &'static str)| Line { file: "t.py", line: *line, function, calls_package: false };
+    let line =
+        |(line, function): &(u32, &'static str)| Line { file: "t.py", line: *line, function, calls_package: false };
     frames.iter().map(line).collect()
 }
 
@@ -41,8 +42,12 @@ def main():
 #[test]
 fn a_result_goes_to_the_caller_and_into_its_calls() {
     let found = keepers(LOOP, &[(7, "step"), (12, "main")]);
-    let expected = ["7 assign y model(x) local", "12 assign out step(model, x) local", "12 assign _ step(model, x) local",
-        "5 put log.kept value"];
+    let expected = [
+        "7 assign y model(x) local",
+        "12 assign out step(model, x) local",
+        "12 assign _ step(model, x) local",
+        "5 put log.kept value",
+    ];
     assert_eq!(found, expected);
     // The text is not that of the frames.
     assert_eq!(keepers(LOOP, &[(7, "main")]), Vec::<String>::new());
@@ -56,10 +61,19 @@ fn a_result_goes_to_the_caller_and_into_its_calls() {
 #[test]
 fn numbers_and_copies_on_the_host_keep_nothing() {
     for value in ["f(x).item()", "float(f(x))", "f(x).to('cpu')", "f(x).detach().cpu()", "f(x).shape", "len(f(x))"] {
-        assert_eq!(keepers(&format!("for x in y:\n    kept.append({value})\n"), &[(2, "<module>")]), Vec::<String>::new());
+        assert_eq!(
+            keepers(&format!("for x in y:\n    kept.append({value})\n"), &[(2, "<module>")]),
+            Vec::<String>::new()
+        );
     }
-    for value in ["f(x)", "f(x).detach()", "(x, f(x))", "{'a': f(x)}", "[g(f(x))]", "f(x) if x else None", "f(x).logits"] {
-        assert_eq!(keepers(&format!("for x in y:\n    kept.append({value})\n"), &[(2, "<module>")]).len(), 1, "{value}");
+    for value in
+        ["f(x)", "f(x).detach()", "(x, f(x))", "{'a': f(x)}", "[g(f(x))]", "f(x) if x else None", "f(x).logits"]
+    {
+        assert_eq!(
+            keepers(&format!("for x in y:\n    kept.append({value})\n"), &[(2, "<module>")]).len(),
+            1,
+            "{value}"
+        );
     }
 }
 
@@ -103,9 +117,11 @@ fn containers_have_their_type_and_bound() {
 fn closures_generators_and_caches_outlive_the_call() {
     let closure = "def run(kept):\n    for x in y:\n        z = f(x)\n        kept.append(lambda: g(z))\n";
     assert!(keepers(closure, &[(3, "run")]).contains(&"4 put kept lambda: g(z)".to_owned()));
-    let generator = "def run():\n    seen = []\n    for x in y:\n        z = f(x)\n        seen.append(z)\n        yield z\n";
+    let generator =
+        "def run():\n    seen = []\n    for x in y:\n        z = f(x)\n        seen.append(z)\n        yield z\n";
     assert!(keepers(generator, &[(4, "run")]).contains(&"5 put seen z".to_owned()));
-    let cached = "import functools\n@functools.lru_cache(maxsize=None)\ndef mask(n):\n    return torch.ones(n)\nmask(3)\n";
+    let cached =
+        "import functools\n@functools.lru_cache(maxsize=None)\ndef mask(n):\n    return torch.ones(n)\nmask(3)\n";
     let found = program(cached).keepers(&lines(&[(4, "mask"), (5, "<module>")]));
     assert_eq!((found[0].container, found[0].line, found[0].is_bounded), (Some("lru_cache"), 2, false));
 }
@@ -126,9 +142,12 @@ fn an_item_of_a_loop_belongs_to_its_container() {
 #[test]
 fn a_module_that_no_optimizer_has_is_not_trained() {
     let text = |optimizer: &str| {
-        format!("class T:\n    def __init__(self, student, teacher):\n        self.teacher = teacher\n        self.o = {optimizer}\n    def step(self, x):\n        y = self.teacher(x)\n    def log(self, m, x):\n        return m(x)\n    def other(self, x):\n        z = self.log(self.teacher, x)\n")
+        format!(
+            "class T:\n    def __init__(self, student, teacher):\n        self.teacher = teacher\n        self.o = {optimizer}\n    def step(self, x):\n        y = self.teacher(x)\n    def log(self, m, x):\n        return m(x)\n    def other(self, x):\n        z = self.log(self.teacher, x)\n"
+        )
     };
-    let untrained = |optimizer: &str, frames: &[(u32, &'static str)]| program(&text(optimizer)).untrained(&lines(frames));
+    let untrained =
+        |optimizer: &str, frames: &[(u32, &'static str)]| program(&text(optimizer)).untrained(&lines(frames));
     let direct = [(3, "forward"), (6, "step")];
     assert_eq!(untrained("optim.Adam(student.parameters())", &direct).as_deref(), Some("self.teacher"));
     let through = [(3, "forward"), (8, "log"), (10, "other")];
@@ -140,7 +159,9 @@ fn a_module_that_no_optimizer_has_is_not_trained() {
 
 #[test]
 fn no_text_makes_the_flow_fail() {
-    for text in ["", "def f(", "x = [", "for x in", "class A:\n  def f(self): return self.g(", "f(*)", "a.b.c[", "lambda"] {
+    for text in
+        ["", "def f(", "x = [", "for x in", "class A:\n  def f(self): return self.g(", "f(*)", "a.b.c[", "lambda"]
+    {
         for line in 1..4 {
             let _ = keepers(text, &[(line, "<module>"), (line, "f")]);
         }

@@ -137,9 +137,9 @@ impl<'a> Lexer<'a> {
         let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
         let is_prefix = len <= 2 && rest[..len].bytes().all(|byte| b"rRbBuUfFtT".contains(&byte));
         if is_prefix && rest[len..].starts_with(['"', '\'']) {
-            self.quoted(len)
+            self.quoted(len);
         } else {
-            self.push(TokenKind::Name, len)
+            self.push(TokenKind::Name, len);
         }
     }
 

@@ -1,0 +1,104 @@
+//! The statements that may keep a value, by what makes it.
+
+use std::collections::BTreeSet;
+
+use super::follow::{Flow, Keep};
+use super::modules::is_optimizer;
+use super::program::{Line, ProgramText};
+use super::tracked::{Made, Tracked};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use crate::snapshot::WriteKind;
+
+impl ProgramText<'_> {
+    /// The statements that may keep what the innermost of `frames` makes, the nearest first.
+    pub fn keepers(&self, frames: &[Line<'_>]) -> Vec<Keep> {
+        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
+        let mut inner: Option<&str> = None;
+        for frame in frames.iter().filter(|frame| !frame.function.ends_with("comp>") && frame.function != "<genexpr>") {
+            let Some(place) = self.place(frame) else { break };
+            flow.has_grad &= place.has_grad();
+            let named = inner.filter(|name| place.statement().is_some_and(|statement| calls(statement, name)));
+            // A package between the two has the value.
+            if inner.is_some() && named.is_none() && frame.calls_package {
+                break;
+            }
+            let made = named.map_or(Made::Anything, Made::Call);
+            let goes_on = flow.through(&place, &Tracked { names: BTreeSet::new(), made: Some(made) }, 0);
+            if !goes_on {
+                break;
+            }
+            flow.keep_cached(&place);
+            inner = Some(frame.function);
+        }
+        flow.keeps
+    }
+
+    /// The statements that keep optimizers, which are made with the parameters of a module.
+    pub fn optimizer_keepers(&self) -> Vec<Keep> {
+        self.made_by(is_optimizer)
+    }
+
+    /// Loaders that `itertools.cycle` repeats: it keeps all that they yield.
+    pub fn cycle_keepers(&self) -> Vec<Keep> {
+        let mut keeps = self.made_by(|call| call.called() == Some("cycle"));
+        keeps.retain(|keep| keep.kind == WriteKind::Assign);
+        keeps.truncate(1);
+        for keep in &mut keeps {
+            keep.container = Some("cycle");
+        }
+        keeps
+    }
+
+    /// The statements that keep what calls such as `is_maker` return.
+    fn made_by(&self, is_maker: impl Fn(&Expr<'_>) -> bool) -> Vec<Keep> {
+        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
+        let tracked = Tracked { names: BTreeSet::new(), made: Some(Made::Anything) };
+        for place in self.all_places() {
+            let Some(statement) = place.statement() else { continue };
+            if statement.calls().any(&is_maker) && flow.through(&place, &tracked, 0) {
+                let caller = place.function_name();
+                let callers = self.all_places();
+                for caller in callers.filter(|other| other.statement().is_some_and(|it| calls(it, caller))) {
+                    flow.through(&caller, &tracked, 0);
+                }
+            }
+        }
+        flow.keeps
+    }
+
+    /// The statements that keep what hooks of modules see.
+    pub fn hook_keepers(&self) -> Vec<Keep> {
+        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
+        let statements = self.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
+        for call in statements.flat_map(Stmt::calls) {
+            let is_hook = call.called().is_some_and(|name| name.starts_with("register_") && name.ends_with("_hook"));
+            let Some(hook) = call.parts.get(1).filter(|_| is_hook) else { continue };
+            let name = hook.called().unwrap_or(hook.word);
+            for function in self.functions(name) {
+                let inner = function.statement().into_iter().flat_map(|function| function.body.iter());
+                let inner = inner.rev().find(|inner| inner.kind == StmtKind::Function && hook.called().is_some());
+                let mut place = function.clone();
+                place.path.extend(inner);
+                let parameters = place.function().map(|function| function.parts.as_slice()).unwrap_or_default();
+                let skipped = usize::from(parameters.first().is_some_and(|first| first.word == "self"));
+                // The module, its inputs, its output.
+                let names = parameters.iter().skip(skipped + 1).take(2).map(|one| one.word.to_owned()).collect();
+                flow.through(&place, &Tracked { names, made: None }, 1);
+            }
+        }
+        flow.keeps
+    }
+
+    /// Whether a loop or a comprehension of the function has the statement of `line`; also if its text is not known.
+    pub fn is_repeated(&self, line: &Line<'_>) -> bool {
+        let has_list = |statement: &Stmt<'_>| {
+            statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Comprehension)
+        };
+        self.place(line).is_none_or(|it| it.innermost_loop().is_some() || it.statement().is_some_and(has_list))
+    }
+}
+
+/// Whether `statement` calls `name`: a function, a class of it, or a module whose `forward` it is.
+fn calls(statement: &Stmt<'_>, name: &str) -> bool {
+    statement.parts.iter().flat_map(Expr::walk).any(|part| part.called() == Some(name))
+}

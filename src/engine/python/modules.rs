@@ -1,0 +1,96 @@
+//! The modules and optimizers of a program: what computes gradients, and what needs none.
+
+use super::program::{Line, Place, ProgramText, calls_backward, last_part};
+use super::tracked::ON_HOST;
+use super::tree::{Expr, ExprKind, Stmt};
+
+impl ProgramText<'_> {
+    /// Whether the text of no frame turns gradients off.
+    pub fn has_grad(&self, frames: &[Line<'_>]) -> bool {
+        frames.iter().filter_map(|frame| self.place(frame)).all(|place| place.has_grad())
+    }
+
+    /// The module whose graphs the innermost of `frames` makes, if no optimizer of the program has its parameters.
+    pub fn untrained(&self, frames: &[Line<'_>]) -> Option<String> {
+        let at = frames.iter().rposition(|frame| frame.function == "forward")? + 1;
+        let place = self.place(frames.get(at)?)?;
+        let is_module = |call: &&Expr<'_>| {
+            let name = call.called().unwrap_or_default();
+            let is_own = call.receiver().is_none_or(|receiver| receiver.word == "self");
+            is_own
+                && name.starts_with(char::is_lowercase)
+                && self.functions(name).is_empty()
+                && !ON_HOST.contains(&name)
+        };
+        let calls: Vec<&Expr<'_>> = place.statement()?.calls().filter(is_module).collect();
+        let [call] = calls.as_slice() else { return None };
+        let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
+        let name = last_part(&module);
+        let trained = self.trained()?;
+        let mentions = |name: &str, other: &str| {
+            let copies = |value: &Expr<'_>| value.called() == Some("deepcopy");
+            self.assigned(name).into_iter().any(|it| !copies(it) && it.walk().any(|part| part.word == other))
+        };
+        let is_trained = trained.iter().any(|one| one == name || mentions(name, one) || mentions(one, name));
+        let mut calls = self.all_places().flat_map(|place| place.statement().into_iter().flat_map(Stmt::calls));
+        let is_frozen = calls.any(|call| {
+            let is_it = call.receiver().and_then(Expr::variable).is_some_and(|it| last_part(&it) == name);
+            is_it && matches!(call.called(), Some("requires_grad_" | "parameters"))
+        });
+        (!is_trained && !is_frozen).then_some(module)
+    }
+
+    /// The variable of the caller that a parameter stands for; else the variable itself.
+    fn argument(&self, variable: String, frames: &[Line<'_>]) -> String {
+        let [frame, caller, ..] = frames else { return variable };
+        let function = self.place(frame).and_then(|place| place.function());
+        let index = function.and_then(|it| it.parts.iter().position(|parameter| parameter.word == variable));
+        let (Some(function), Some(index), Some(caller)) = (function, index, self.place(caller)) else {
+            return variable;
+        };
+        let is_method = function.parts.first().is_some_and(|first| first.word == "self");
+        let mut calls = caller.statement().into_iter().flat_map(Stmt::calls);
+        let call = calls.find(|call| call.called() == Some(function.word));
+        call.and_then(|call| call.parts.get(index + 1 - usize::from(is_method))?.variable()).unwrap_or(variable)
+    }
+
+    /// The last parts of the names of what optimizers get; `None` if there is no optimizer, or it is not known what one gets.
+    fn trained(&self) -> Option<Vec<String>> {
+        let mut names = Vec::new();
+        for place in self.all_places() {
+            for call in place.statement().into_iter().flat_map(Stmt::calls).filter(|call| is_optimizer(call)) {
+                let given = call.parts.get(1)?;
+                let is_source = |part: &&Expr<'_>| part.called() == Some("parameters");
+                let modules: Vec<String> =
+                    given.walk().filter(is_source).filter_map(|part| part.receiver()?.variable()).collect();
+                let is_list = given.kind == ExprKind::Group;
+                if modules.is_empty() && !is_list || modules.iter().any(|name| name == "self") {
+                    return None;
+                }
+                names.extend(
+                    modules.iter().flat_map(|name| name.split('.')).filter(|it| *it != "self").map(str::to_owned),
+                );
+                names.extend(given.parts.iter().filter(|_| is_list).filter_map(Expr::variable));
+            }
+        }
+        (!names.is_empty()).then_some(names)
+    }
+
+    /// The module in evaluation mode that a running function calls, unless one of them calls `backward`.
+    pub fn evaluated(&self, frames: &[Line<'_>]) -> Option<String> {
+        let places: Vec<Place<'_, '_>> = frames.iter().filter_map(|frame| self.place(frame)).collect();
+        let functions = || places.iter().filter_map(Place::function);
+        if functions().any(|function| calls_backward(function).next().is_some()) {
+            return None;
+        }
+        let calls = functions().flat_map(Stmt::walk).flat_map(Stmt::calls);
+        calls.filter(|call| call.called() == Some("eval")).find_map(|call| call.receiver()?.variable())
+    }
+}
+
+/// Whether `call` makes an optimizer: a class of `optim`, or one that gets the parameters of a module.
+pub(super) fn is_optimizer(call: &Expr<'_>) -> bool {
+    let is_class = call.called().is_some_and(|name| name.starts_with(char::is_uppercase));
+    let of_optim = || call.receiver().is_some_and(|module| module.word == "optim");
+    is_class && (of_optim() || call.parts.iter().skip(1).any(|given| given.called() == Some("parameters")))
+}

@@ -1,0 +1,97 @@
+//! Whether an expression has a value that is followed.
+
+use std::collections::BTreeSet;
+
+use super::program::pairs;
+use super::tree::{Expr, ExprKind};
+
+/// Their result is a number, a text or an object of the host.
+pub(super) const ON_HOST: [&str; 22] = [
+    "item",
+    "cpu",
+    "tolist",
+    "numpy",
+    "size",
+    "numel",
+    "dim",
+    "float",
+    "int",
+    "bool",
+    "str",
+    "len",
+    "print",
+    "range",
+    "isinstance",
+    "hasattr",
+    "id",
+    "type",
+    "repr",
+    "format",
+    "join",
+    "backward",
+];
+
+/// Facts about a tensor that keep nothing of it.
+const FACTS: [&str; 6] = ["shape", "dtype", "device", "ndim", "grad_fn", "requires_grad"];
+
+/// Of one function, the variables with the value. `made` describes the calls that make it, in the statement of the frame.
+#[derive(Debug, Default, Clone)]
+pub(super) struct Tracked<'n> {
+    pub(super) names: BTreeSet<String>,
+    pub(super) made: Option<Made<'n>>,
+}
+
+/// What makes the value in a statement.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Made<'n> {
+    /// Anything that it calls or computes.
+    Anything,
+    /// The function of the frame inside.
+    Call(&'n str),
+}
+
+fn any_name(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
+    expression.walk().any(|part| part.kind == ExprKind::Name && tracked.names.contains(part.word))
+}
+
+/// Whether the value of `expression` has the tracked one, or comes from it.
+pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
+    let any = |parts: &[Expr<'_>]| parts.iter().any(|part| carries(part, tracked));
+    let anything = matches!(tracked.made, Some(Made::Anything));
+    match expression.kind {
+        ExprKind::Constant => false,
+        // A closure keeps its variables.
+        ExprKind::Lambda => any_name(expression, tracked),
+        ExprKind::Name => tracked.names.contains(expression.word),
+        ExprKind::Attribute if FACTS.contains(&expression.word) => false,
+        ExprKind::Attribute => {
+            any(&expression.parts) || expression.variable().is_some_and(|variable| tracked.names.contains(&variable))
+        }
+        ExprKind::Subscript => {
+            carries(&expression.parts[0], tracked)
+                || expression.variable().is_some_and(|variable| tracked.names.contains(&variable))
+        }
+        ExprKind::Comparison => anything,
+        ExprKind::Operation if anything => true,
+        ExprKind::Clause => carries(&expression.parts[1], tracked),
+        ExprKind::Comprehension => {
+            let mut inner = tracked.clone();
+            for clause in expression.parts.iter().filter(|part| part.kind == ExprKind::Clause) {
+                if carries(&clause.parts[1], &inner) {
+                    inner.names.extend(pairs(&clause.parts[0], None).iter().filter_map(|(it, _)| it.variable()));
+                }
+            }
+            expression.parts.iter().any(|part| part.kind != ExprKind::Clause && carries(part, &inner))
+        }
+        ExprKind::Call => match (expression.called(), tracked.made) {
+            (Some(name), _) if ON_HOST.contains(&name) => false,
+            (Some("to"), _) if expression.parts.iter().any(|given| given.word.trim_matches(['"', '\'']) == "cpu") => {
+                false
+            }
+            (_, Some(Made::Anything)) => true,
+            (Some(name), Some(Made::Call(inner))) if name == inner => true,
+            _ => any(&expression.parts[1..]) || expression.receiver().is_some_and(|it| carries(it, tracked)),
+        },
+        _ => any(&expression.parts),
+    }
+}
