@@ -124,6 +124,8 @@ pub(super) struct Evidence<'a> {
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
+    /// No text of a running function turns gradients off.
+    pub(super) has_grad: bool,
 }
 
 /// A request that is larger than this many times all live memory failed because of its own size.
@@ -189,7 +191,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     // In the first step of a training loop the backward pass is still to come.
     let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);
     let unused_graphs = oom.held.as_ref().and_then(|held| held.unused_graphs.as_ref());
-    let unused_graphs = unused_graphs.filter(|_| !trains || evidence.completed_steps > 0);
+    let unused_graphs = unused_graphs.filter(|_| !trains || evidence.completed_steps > 0).filter(|_| evidence.has_grad);
     if let Some(graphs) = unused_graphs.filter(|graphs| graphs.bytes >= oom.shortfall_bytes) {
         return Advice::NoGrad(graphs.clone());
     }

@@ -9,7 +9,7 @@ use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
 use super::options::Options;
-use super::statements::kept_by_statements;
+use super::statements::{has_grad, kept_by_statements};
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -177,6 +177,7 @@ impl DeviceReport {
             leaks: &self.leaks,
             changes: &[],
             is_capacity_known: self.capacity_bytes.is_some(),
+            has_grad: true,
         };
         report.advice = vec![advise(oom, evidence)];
         report.conclusion = Some(conclude(oom, report.advice.first(), &self.leaks));
@@ -261,8 +262,17 @@ fn report_with_warnings(
     let source = &device.snapshot().source;
     let failing_line = locals.and_then(|locals| source.get(&locals.function.file, locals.function.line));
     let completed_steps = attribution.steps.completed;
-    let evidence =
-        Evidence { kept, locals, failing_line, completed_steps, leaks: &leaks, changes: &changes, is_capacity_known };
+    let has_grad = has_grad(device, program);
+    let evidence = Evidence {
+        kept,
+        locals,
+        failing_line,
+        completed_steps,
+        leaks: &leaks,
+        changes: &changes,
+        is_capacity_known,
+        has_grad,
+    };
     let advice: Vec<Advice> = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
     let conclusion = ooms.last().map(|oom| conclude(oom, advice.first(), &leaks));
     let tried_on = ooms.last().map(|_| TriedOn::from_device(device));

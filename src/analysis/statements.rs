@@ -193,6 +193,12 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
     (groups, all)
 }
 
+/// Whether the text of no function that runs at the last failure turns gradients off.
+pub(super) fn has_grad(device: DeviceStudy<'_, '_>, program: &ProgramText<'_>) -> bool {
+    let failed = device.failed_requests().next_back();
+    failed.is_none_or(|failed| program.has_grad(&lines_of(device, device.device().entry(failed).extended_stack)))
+}
+
 /// The frames of the program in `stack`, with its callers, the innermost first.
 fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
     let (snapshot, stacks) = (device.snapshot(), device.stacks());
@@ -419,19 +425,23 @@ impl Kept {
     fn report(self, stacks: &StackReader<'_>, all: BlockSum, grows_by_graphs: bool) -> KeptByVariable {
         let items = self.items();
         let is_tensor = self.counts.len() == 1 && !self.is_of_package;
-        let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = self;
-        let records = keep.as_ref().is_some_and(|keep| keep.has_grad) && grows_by_graphs;
-        let is_graph = (graph_lines >= MIN_GRAPH_LINES || records) && kind.is_none();
-        let graph_bytes = if records { sum.bytes } else { graph_bytes };
+        let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = &self;
+        let (keep, sum, kind, graph_bytes) = (keep.as_ref(), *sum, *kind, *graph_bytes);
+        let records = keep.is_some_and(|keep| keep.has_grad) && grows_by_graphs;
+        // A variable has one value: only a graph keeps the others.
+        let recurs = |keep: &Keep| matches!(keep.kind, WriteKind::Accumulate | WriteKind::Recur) && keep.has_grad;
+        let is_chain = keep.is_some_and(recurs) && self.counts.iter().any(|count| *count >= MIN_ITEMS);
+        let is_graph = (*graph_lines >= MIN_GRAPH_LINES || records || is_chain) && kind.is_none();
+        let graph_bytes = if records || is_chain { sum.bytes } else { graph_bytes };
         let at = |keep: &Keep| FrameReport {
             file: escape_name(&keep.file),
             line: keep.line,
             name: escape_name(&keep.function),
         };
-        let name = keep.as_ref().map(|keep| escape_name(&keep.variable));
-        let container = keep.as_ref().and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
+        let name = keep.map(|keep| escape_name(&keep.variable));
+        let container = keep.and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
             let (name, of) = if of == "queue" { (format!("{name}.queue"), "deque") } else { (name, of) };
-            Container { name, r#type: of.to_owned(), items, filled_at: keep.as_ref().map(at) }
+            Container { name, r#type: of.to_owned(), items, filled_at: keep.map(at) }
         });
         KeptByVariable {
             bytes: sum.bytes,
@@ -439,13 +449,13 @@ impl Kept {
             share_ratio: ratio(sum.bytes, all.bytes),
             graph_bytes: if is_graph { graph_bytes } else { 0 },
             name,
-            kind: kind.or(Some(if is_graph { TensorKind::Saved } else { TensorKind::Variable })),
+            kind: kind.or(Some(if is_graph || *graph_lines > 0 { TensorKind::Saved } else { TensorKind::Variable })),
             root: None,
             author: None,
-            function: keep.as_ref().filter(|keep| keep.local_to.is_some()).map(at),
+            function: keep.filter(|keep| keep.local_to.is_some()).map(at),
             module: None,
             container,
-            written: keep.as_ref().filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| Written {
+            written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| Written {
                 at: at(keep),
                 kind: keep.kind,
                 // An object with several tensors is none itself.

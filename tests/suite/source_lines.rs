@@ -178,3 +178,35 @@ fn a_page_without_directories_has_no_source() {
     assert!(result_of(&["report", path]).contains("our_secret()"));
     assert!(!result_of(&["report", "--strip-paths", path]).contains("our_secret()"));
 }
+
+#[test]
+fn the_statement_that_keeps_the_memory_is_named_without_a_recorder() {
+    let directory = TempDir::new().unwrap();
+    let text = "kept = []\ndef main():\n    while f(x):\n        kept.append(g(x).detach())\n";
+    fs::write(directory.path().join("train.py"), text).unwrap();
+    let size = 64 << 20;
+    let at = |line| Py::from(vec![sample::frame("/app/train.py", line, "main")]);
+    let mut events = Vec::new();
+    for step in 0..6 {
+        let address = sample::ADDRESS + u64::from(step) * size;
+        for action in ["segment_alloc", "alloc"] {
+            events.push(sample::event(action, address, size, sample::TIME).with("frames", at(4)));
+        }
+    }
+    events.push(sample::event("oom", 0, size, sample::TIME + 9).with("frames", at(3)));
+    let snapshot = sample::snapshot().with("device_traces", vec![events.into()]).with("segments", Vec::<Py>::new());
+    let path = directory.path().join("snapshot.pickle");
+    fs::write(&path, snapshot.pickle(4)).unwrap();
+    let action = |options: &[&str]| {
+        let result = result_of(&[&["analyze", "--format", "json", path.to_str().unwrap()], options].concat());
+        let result: Value = serde_json::from_str(&result).unwrap();
+        result["summary"]["action"].as_str().unwrap_or_default().to_owned()
+    };
+    let named = action(&["--source", directory.path().to_str().unwrap()]);
+    assert!(named.contains("into `kept` at") && named.contains("train.py:4: it holds 6"), "{named}");
+    assert!(!action(&[]).contains("kept"), "no text is read without the option");
+    // The file has changed since.
+    fs::write(directory.path().join("train.py"), text.replace("main", "other")).unwrap();
+    let changed = action(&["--source", directory.path().to_str().unwrap()]);
+    assert!(!changed.contains("kept"), "{changed}");
+}

@@ -264,6 +264,12 @@ impl<'p, 'a> Flow<'p, 'a> {
             }
             _ => (makes_list.then_some("list"), false),
         };
+        let steps = kind == WriteKind::Recur && variable.contains('.') && self.program.computes_gradients();
+        let backward = || match place.backward(&variable) {
+            // An object lives from one backward pass to the next.
+            None if steps => Some(BackwardCall::Loop),
+            found => found.or_else(|| self.backward_elsewhere(place, &variable)),
+        };
         let local_to = Self::is_local(place, &variable).then(|| place.function_name().to_owned());
         let keep = Keep {
             kind,
@@ -277,7 +283,7 @@ impl<'p, 'a> Flow<'p, 'a> {
             in_loop: place.innermost_loop().is_some(),
             has_grad: self.has_grad && place.has_grad(),
             is_read: is_read_in_loop(place, &variable),
-            backward: place.backward(&variable).or_else(|| self.backward_elsewhere(place, &variable)),
+            backward: backward(),
             variable,
         };
         let is_same =
