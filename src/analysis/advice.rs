@@ -10,8 +10,8 @@ use super::shape_cure::{ShapeCure, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::engines::Engine;
-use crate::stacks::frames::{CodeLocation, FrameReport, forward_slashes};
-use crate::study::attribution::{KeptGraphs, Leaks, UnusedGraphs};
+use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
+use crate::study::attribution::{KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::memory::Holder;
 use crate::study::variables::{KeptByVariable, KeptReport};
@@ -121,6 +121,10 @@ pub(super) struct Evidence<'a> {
     pub(super) locals: Option<&'a LocalTensors>,
     /// The text of the line of that function which failed.
     pub(super) failing_line: Option<&'a str>,
+    /// The text around it calls the fused attention of PyTorch.
+    pub(super) is_attention_fused: bool,
+    /// The change of the program that stacks show; without names only.
+    pub(super) by_calls: Option<&'a Cure>,
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
@@ -161,100 +165,160 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }
 }
 
-/// The most useful piece of advice, whether the size of the device is known or not.
-fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    let shapes = evidence.locals.and_then(|locals| shape_cure(locals, oom.requested_bytes, evidence.failing_line));
-    if let Some(cure) = shapes {
-        return Advice::Shapes(cure);
-    }
-    let batch = || evidence.locals.and_then(batch_cure).map(Advice::Shapes);
-    if let Some(request) = OversizedRequest::from_failure(oom) {
-        return batch().unwrap_or(Advice::RequestLess(request));
-    }
-    if is_checkpoint_load(oom) {
-        return Advice::LoadOnHost(oom.location.clone());
-    }
+/// A failure, and the evidence about it.
+type Case<'a> = (&'a OomReport, Evidence<'a>);
+
+/// A kind of evidence, and the advice if there is some.
+type Rule = (&'static str, fn(Case<'_>) -> Option<Advice>);
+
+/// The order of advice, the most useful first: a cure of the program whose evidence is complete; then a setting after which
+/// the job goes on; then what serves this request.
+const RULES: &[Rule] = &[
+    ("shapes at the failing line", |(oom, evidence)| {
+        let cure = shape_cure(evidence.locals?, oom.requested_bytes, evidence.failing_line)?;
+        let is_done = evidence.is_attention_fused && matches!(cure, ShapeCure::FusedAttention(_));
+        (!is_done).then_some(Advice::Shapes(cure))
+    }),
+    ("a request larger than the memory within reach, in parts", |(oom, evidence)| {
+        OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence)))
+    }),
+    ("a request larger than the memory within reach", |(oom, _)| {
+        OversizedRequest::from_failure(oom).map(Advice::RequestLess)
+    }),
+    ("`torch.load` makes the request", |(oom, _)| {
+        is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location)))
+    }),
     // The results of a graph stay in its pool, so moving what keeps them frees nothing.
-    if oom.verdict == Verdict::PrivatePool && explaining_growth(oom, evidence.leaks).is_none() {
-        return Advice::Standard(Verdict::PrivatePool);
-    }
-    if let Some(cure) = evidence.kept.and_then(|kept| find_cure(oom, kept)) {
-        return Advice::Cure(cure);
-    }
-    let is_grown = explaining_growth(oom, evidence.leaks).is_some();
-    if let Some(engine) = engine_beside(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
-        return Advice::SleepEngine(engine);
-    }
-    if let Some(parts) = batch().filter(|_| !is_grown) {
-        return parts;
-    }
-    // In the first step of a training loop the backward pass is still to come.
-    let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);
-    let unused_graphs = oom.held.as_ref().and_then(|held| held.unused_graphs.as_ref());
-    let unused_graphs = unused_graphs.filter(|_| !trains || evidence.completed_steps > 0).filter(|_| evidence.has_grad);
-    if let Some(graphs) = unused_graphs.filter(|graphs| graphs.bytes >= oom.shortfall_bytes) {
-        return Advice::NoGrad(graphs.clone());
-    }
-    if is_grown {
-        if let Some(graphs) = &evidence.leaks.kept_graphs {
-            let in_text = || evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
-            let variable = evidence.leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
-            let variable = variable.filter(|variable| variable.is_graph());
-            return Advice::Detach(graphs.clone(), variable);
-        }
-        let kind = evidence.leaks.kind.unwrap_or(GrowthKind::Kept);
-        let line = evidence.leaks.suspects.first().map(|suspect| suspect.location.clone());
-        return Advice::FreeGrowth(line, kind, evidence.leaks.variable.clone());
-    }
-    if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.then.goes_on()) {
-        return Advice::GoOn(Box::new(remedy.clone()));
-    }
-    // An input that is out of line need not be served.
-    let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single);
-    if let Some(input) = single {
-        return Advice::LimitInput(input.clone());
-    }
-    let change = best_change(evidence.changes);
-    let as_advice = |row: &ProgramRow| Advice::Change(row.label(), row.location.clone(), row.then.clone());
-    if let Some(change) = change.filter(|change| change.then.goes_on()) {
-        return as_advice(change);
-    }
-    if let Some(input) = &oom.unusual_input {
-        return Advice::LimitInput(input.clone());
-    }
+    ("memory of private pools, without growth", |(oom, evidence)| {
+        let is_it = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
+        is_it.then_some(Advice::Standard(Verdict::PrivatePool))
+    }),
+    ("variables that keep the memory", |(oom, evidence)| find_cure(oom, evidence.kept?).map(Advice::Cure)),
+    ("a serving engine beside the program", |(oom, evidence)| {
+        let is_it = !is_grown(oom, evidence) && oom.verdict == Verdict::Capacity;
+        engine_beside(oom).filter(|_| is_it).map(Advice::SleepEngine)
+    }),
+    ("a batch that needs no gradients", |case| parts(case).filter(|_| !is_grown(case.0, case.1))),
+    ("graphs of forward passes that no backward pass follows", |case| {
+        unused_graphs(case).filter(|graphs| graphs.after_backward).map(Advice::NoGrad)
+    }),
+    ("graphs that stay after their backward pass", |(oom, evidence)| {
+        let graphs = evidence.leaks.kept_graphs.as_ref().filter(|_| is_grown(oom, evidence))?;
+        let in_text = || evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
+        let variable = evidence.leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
+        Some(Advice::Detach(graphs.clone(), variable.filter(|variable| variable.is_graph())))
+    }),
+    ("calls that keep the memory, without names", |(_, evidence)| {
+        let fails_later = |cure: &&Cure| cure.then.as_ref().is_some_and(JobOutcome::fails_again);
+        evidence.by_calls.filter(|cure| !fails_later(cure)).cloned().map(Advice::Cure)
+    }),
+    ("graphs of forward passes, and no backward pass is recorded", |case| unused_graphs(case).map(Advice::NoGrad)),
+    ("lines that grow", |(oom, evidence)| {
+        let leaks = evidence.leaks;
+        let line = || leaks.suspects.first().map(|suspect| user_line(&suspect.location));
+        let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
+        is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
+    }),
+    ("a setting after which the job goes on", |(oom, _)| {
+        let remedy = oom.remedies.iter().find(|remedy| remedy.then.goes_on())?;
+        Some(Advice::GoOn(Box::new(remedy.clone())))
+    }),
+    ("calls that keep the memory, although the replay fails again later", |(_, evidence)| {
+        evidence.by_calls.cloned().map(Advice::Cure)
+    }),
+    // It need not be served.
+    ("a single input out of line", |(oom, _)| {
+        let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)?;
+        Some(Advice::LimitInput(single.clone()))
+    }),
+    ("a change after which the job goes on", |(_, evidence)| {
+        best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice)
+    }),
+    ("inputs that grow", |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput)),
     // A setting that uses the free memory fits the verdict, even if it may only postpone the failure. A limit on splits
     // may slow the program, and another way to step the optimizer needs less memory in every step.
-    let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
-    let is_first = |(settings, _): &(String, WhyUnknown)| {
-        change.is_none() || !is_foreach && !settings.contains("max_split_size_mb")
-    };
-    let setting = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation).filter(is_first);
-    if let Some((settings, why)) = setting {
-        return Advice::Try(settings, why);
-    }
-    if let Some(change) = change {
-        return as_advice(change);
-    }
-    if !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity) {
-        return Advice::Standard(oom.verdict);
-    }
+    ("fragmentation, and a setting that serves the request", |(oom, evidence)| {
+        let change = best_change(evidence.changes);
+        let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
+        let (settings, why) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation)?;
+        let leads = change.is_none() || !is_foreach && !settings.contains("max_split_size_mb");
+        leads.then_some(Advice::Try(settings, why))
+    }),
+    ("a change that serves the request", |(_, evidence)| best_change(evidence.changes).map(as_advice)),
+    ("another verdict than fragmentation or capacity", |(oom, _)| {
+        let is_other = !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
+        is_other.then_some(Advice::Standard(oom.verdict))
+    }),
     // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
-    if let Some((settings, why)) = unknown_remedy(oom) {
-        return Advice::Try(settings, why);
-    }
+    ("a setting that serves the request", |(oom, _)| {
+        unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why))
+    }),
     // A category that is a guess never leads, nor does a change that hardly shows.
-    let may_lead = |row: &&ProgramRow| {
-        let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
-        !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS
-    };
-    let may_help = |row: &&ProgramRow| row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. });
-    let mut guesses = evidence.changes.iter().filter(may_lead).filter(may_help);
-    let best = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next());
-    if let Some(guess) = best {
-        return Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone());
+    ("a change whose sizes are a guess", |(oom, evidence)| {
+        let may_lead = |row: &&ProgramRow| {
+            let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
+            !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
+        };
+        let mut guesses = evidence.changes.iter().filter(may_lead);
+        let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
+        Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
+    }),
+    ("replays that all fail", |(oom, evidence)| {
+        let may_help = evidence.changes.iter().any(|row| may_help(&row));
+        why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
+    }),
+];
+
+/// The most useful piece of advice, whether the size of the device is known or not.
+fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
+    let advice = RULES.iter().find_map(|(_, advice)| advice((oom, evidence)));
+    advice.unwrap_or(Advice::Standard(oom.verdict))
+}
+
+/// Evidence in the order in which it leads the advice.
+pub fn order_of_evidence() -> impl Iterator<Item = &'static str> {
+    RULES.iter().map(|(evidence, _)| *evidence)
+}
+
+fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {
+    explaining_growth(oom, evidence.leaks).is_some()
+}
+
+/// Inside the forward pass of an `autograd.Function`, gradients are off in a program that trains.
+fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
+    let is_function = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/autograd/function.py");
+    let locals = evidence.locals.filter(|_| !oom.frames.iter().any(is_function))?;
+    batch_cure(locals).map(Advice::Shapes)
+}
+
+fn as_advice(row: &ProgramRow) -> Advice {
+    Advice::Change(row.label(), row.location.clone(), row.then.clone())
+}
+
+fn may_help(row: &&ProgramRow) -> bool {
+    row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. })
+}
+
+/// The line that a user can change: that which called the code of a package.
+fn user_line(location: &CodeLocation) -> CodeLocation {
+    let is_package = |frame: &FrameReport| frame.origin() == Origin::Package;
+    match &location.called_from {
+        Some(caller) if location.frame.as_ref().is_some_and(is_package) => {
+            CodeLocation { frame: Some(caller.clone()), called_from: None, ..location.clone() }
+        }
+        _ => location.clone(),
     }
-    let may_help = evidence.changes.iter().any(|row| may_help(&row));
-    why_no_setting_helps(oom).map_or(Advice::Standard(oom.verdict), |why| Advice::NothingHelps(why, may_help))
+}
+
+/// Graphs that no backward pass uses, if they matter. In the first step of a training loop the backward pass is still to
+/// come.
+fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
+    let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);
+    let graphs = oom.held.as_ref()?.unused_graphs.as_ref().filter(|graphs| graphs.bytes >= oom.shortfall_bytes)?;
+    // Without gradients there are no graphs to avoid.
+    let is_off = |group: &KeptGroup| group.is_grad_off && group.bytes >= graphs.bytes / 2;
+    let is_grad_off = oom.held.iter().flat_map(|held| &held.kept_groups).any(is_off);
+    (evidence.has_grad && !is_grad_off && (!trains || evidence.completed_steps > 0)).then(|| graphs.clone())
 }
 
 /// The best change that is no guess and serves the request.

@@ -14,6 +14,7 @@ pub(super) fn conclude(oom: &OomReport, advice: Option<&Advice>, leaks: &Leaks) 
     let is_served = oom.remedies.iter().any(|remedy| remedy.avoids_oom);
     let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
     match advice {
+        Some(Advice::Cure(cure)) if cure.is_growth() => Verdict::Growth,
         Some(Advice::Cure(_)) => Verdict::Capacity,
         Some(Advice::Shapes(_)) if is_apart => Verdict::Capacity,
         Some(Advice::NothingHelps(..) | Advice::Guess(..)) if is_apart && !is_served => Verdict::Capacity,

@@ -5,6 +5,7 @@ use serde::Serialize;
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
 use super::cache_flushes::CacheFlushes;
 use super::conclusion::conclude;
+use super::cures::{Cure, find_cures_by_stacks};
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
@@ -19,6 +20,8 @@ use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
 use crate::python::ProgramText;
 use crate::replay::literal::Tracking;
+use crate::snapshot::SourceLines;
+use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
@@ -26,8 +29,8 @@ use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, Segmen
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::program::{ProgramRow, best_optimizer_change, find_best_changes};
-use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
+use crate::whatif::program::{ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -173,6 +176,8 @@ impl DeviceReport {
             kept: None,
             locals: None,
             failing_line: None,
+            is_attention_fused: false,
+            by_calls: None,
             completed_steps: self.steps.completed,
             leaks: &self.leaks,
             changes: &[],
@@ -242,7 +247,7 @@ fn report_with_warnings(
     let shown = failure.or(attribution.at_peak.as_ref()).and_then(|held| held.event);
     let step_requests = shown.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
     let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
-    let changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
+    let mut changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
         // Changes of a long trace are not replayed.
         Some(_) => find_best_changes(device).unwrap_or_default(),
         None => Vec::new(),
@@ -263,10 +268,16 @@ fn report_with_warnings(
     let failing_line = locals.and_then(|locals| source.get(&locals.function.file, locals.function.line));
     let completed_steps = attribution.steps.completed;
     let has_grad = has_grad(device, program);
+    // Where names show no cure, the program needs the memory.
+    let without_names = ooms.last().filter(|_| kept_by.is_none());
+    let (by_calls, replayed) = without_names.and_then(|oom| cure_by_calls(device, oom)).unzip();
+    changes.splice(0..0, replayed.flatten());
     let evidence = Evidence {
         kept,
         locals,
         failing_line,
+        is_attention_fused: locals.is_some_and(|locals| is_attention_fused(source, &locals.function)),
+        by_calls: by_calls.as_ref(),
         completed_steps,
         leaks: &leaks,
         changes: &changes,
@@ -329,6 +340,37 @@ const MIN_PEAK_RATIO: f64 = 0.05;
 fn is_optimizer_at_peak(peak: &MemoryBreakdown) -> bool {
     let temporaries = peak.by_category.iter().filter(|row| row.category == Category::Temporaries);
     peak.phase == Phase::Optimizer && temporaries.map(|row| row.share.share_ratio).sum::<f64>() >= MIN_PEAK_RATIO
+}
+
+/// Lines before and after a failing one that are read for what they call.
+const LINES_AROUND: u32 = 3;
+
+fn is_attention_fused(source: &SourceLines, at: &FrameReport) -> bool {
+    let lines = at.line.saturating_sub(LINES_AROUND)..=at.line.saturating_add(LINES_AROUND);
+    let mut texts = lines.filter_map(|line| source.get(&at.file, line));
+    texts.any(|text| text.contains("scaled_dot_product_attention"))
+}
+
+/// The change that stacks show for the last failed request of `device`, and its replay: the first after which the program
+/// does not fail again, else the first for memory that grows by every measure, else the first that serves the request.
+fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, Option<ProgramRow>)> {
+    let (mut growing, mut serving) = (None, None);
+    for (cure, group) in find_cures_by_stacks(oom) {
+        let Some(row) = replay_without_group(device, group) else {
+            return Some((cure, None)); // the trace is too long to try it
+        };
+        let then = row.as_ref().map(|row| row.then.clone());
+        let fails_later = then.as_ref().is_some_and(JobOutcome::fails_again);
+        if row.is_some() && !fails_later {
+            return Some((Cure { then, ..cure }, row));
+        }
+        if group.growth.is_some() {
+            growing = growing.or(Some((cure, None)));
+        } else if fails_later {
+            serving = serving.or(Some((Cure { then, ..cure }, row)));
+        }
+    }
+    growing.or(serving)
 }
 
 /// While a snapshot is taken, memory changes by at most one part in this number.

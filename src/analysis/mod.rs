@@ -41,10 +41,10 @@ mod trials;
 
 pub use crate::base::warning::Warning;
 pub use crate::replay::literal::Bucket;
-pub use advice::{Advice, DataParallelImbalance, NoSettingHelps, OversizedRequest};
+pub use advice::{Advice, DataParallelImbalance, NoSettingHelps, OversizedRequest, order_of_evidence};
 pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};
 pub use cache_flushes::CacheFlushes;
-pub use cures::{Cure, CureKind, CureRow, Fact};
+pub use cures::{Cure, CureHolder, CureKind, CureRow, Fact};
 pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;

@@ -1,6 +1,6 @@
 //! The first advice against programs of `tests/oracle/advised.py`, which were really run with the change that it names.
 
-use oomscope::analysis::{Advice, Options, analyze};
+use oomscope::analysis::{Advice, CureKind, Options, analyze};
 use oomscope::study::attribution::{Category, Confidence};
 
 use crate::support::fixtures;
@@ -42,7 +42,9 @@ fn a_kept_graph_is_named_with_the_line_that_makes_the_result() {
 /// Outputs are kept, but not their graphs: detached, the program fails at the same step.
 #[test]
 fn a_kept_output_is_no_kept_graph() {
-    assert!(matches!(first_advice("kept_logits"), Advice::FreeGrowth(..)), "{}", first_advice("kept_logits"));
+    let Advice::Cure(cure) = first_advice("kept_logits") else { panic!("{}", first_advice("kept_logits")) };
+    assert_eq!(cure.row.kind, CureKind::PutOnHost);
+    assert!(cure.then.is_some_and(|then| then.goes_on()));
 }
 
 #[test]

@@ -35,6 +35,7 @@ mod cli_start;
 mod commands_mutations;
 mod conf_vs_torch;
 mod confirm;
+mod cures;
 mod diff;
 mod diff_properties;
 mod docs;

@@ -57,6 +57,19 @@ fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
     }
 }
 
+/// The text before the first comma or colon that is in no parentheses: the rest repeats the facts.
+fn first_clause(sentence: &str) -> &str {
+    let mut depth = 0;
+    for (at, character) in sentence.char_indices() {
+        depth += i32::from(character == '(') - i32::from(character == ')');
+        let rest = &sentence[at..];
+        if depth == 0 && (rest.starts_with(", ") || rest.starts_with(": ")) {
+            return &sentence[..at];
+        }
+    }
+    sentence
+}
+
 /// The table of docs/cures.md: a row for each of the program's.
 fn render_cures() -> String {
     let row = |row: &CureRow| {

@@ -5,10 +5,16 @@ use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{FrameReport, Origin};
+use crate::study::attribution::{Category, KeptGroup, Maker};
+use crate::study::iterations::GrowthKind;
 use crate::study::variables::{Container, KeptByVariable, Written};
 
 /// A container that is filled nobody knows where leads from this share on.
 const MIN_UNKNOWN_SHARE: f64 = 0.3;
+/// Memory of the pass that runs is no older.
+const MIN_PASSES_SINCE: u64 = 2;
+/// Fewer passes of a loop are no collection.
+const MIN_GATHERED: u64 = 4;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
 /// The attribute of PyTorch's `PipelineStage` that keeps the output of each microbatch; no statement of the program fills
@@ -123,11 +129,69 @@ words! {
         GraphBackward = "graph-backward",
         /// Elements of float64, as half of the memory or more
         Doubles = "doubles",
+        /// Passes of a loop of the program left it, 4 or more, and the program does not drop old items
+        Gathered = "gathered",
+        /// Passes of a loop left as many bytes each, 3 or more, and the program does not drop old ones
+        MadeAgain = "made-again",
+        /// A call that is over made it, before the loop that runs
+        MadeBefore = "made-before",
+        /// One block has half of it
+        OneBlock = "one-block",
+        /// `torch.load` made it
+        FromFile = "from-file",
+        /// `copy.deepcopy` made it
+        Copied = "copied",
+        /// The evaluation loop of `transformers` made it
+        Predicted = "predicted",
+        /// A metric of `torchmetrics` made it
+        OfMetric = "of-metric",
+        /// The call of a request that failed before made it
+        OfFailedCall = "of-failed-call",
+        /// Forward passes with gradients made most of it
+        WithGraphs = "with-graphs",
+        /// A backward pass has run since
+        TrainedSince = "trained-since",
+        /// By its category state of optimizers
+        AsState = "as-state",
+        /// By its category parameters, which modules of PyTorch made
+        AsModel = "as-model",
+        /// By its category gradients, or parameters in many blocks
+        AsWeights = "as-weights",
     }
 }
 
 impl Fact {
-    /// Whether the fact is known to hold of `case`.
+    /// Whether the fact is known to hold of `group`.
+    pub(super) fn holds_of_group(self, group: &KeptGroup) -> bool {
+        // Made at once, such as the parameters that a loop over a file loads.
+        let is_at_once = group.is_over && group.forwards_between == 0;
+        let is_kept = group.growth.is_some() || !group.is_bounded && !is_at_once;
+        match self {
+            Self::Gathered => is_kept && group.passes >= MIN_GATHERED,
+            Self::Joined => group.growth == Some(GrowthKind::Replaced),
+            Self::MadeAgain => is_kept && group.equal_passes >= MIN_ITEMS,
+            Self::MadeBefore => is_at_once && group.passes_since >= MIN_PASSES_SINCE && !group.in_forward,
+            Self::OneBlock => group.largest_bytes >= group.bytes / 2,
+            Self::Large => group.share_ratio >= MIN_UNKNOWN_SHARE,
+            Self::FromFile => group.maker == Maker::Load,
+            Self::Copied => group.maker == Maker::Copy,
+            Self::Predicted => group.maker == Maker::Predictions,
+            Self::OfMetric => group.maker == Maker::Metric,
+            Self::OfFailedCall => group.of_failed_call,
+            Self::WithGraphs => group.keeps_graph && !group.is_grad_off,
+            Self::TrainedSince => group.before_backward,
+            Self::AsState => group.category == Category::OptimizerState,
+            Self::AsModel => group.category == Category::Parameters && group.made_by_modules,
+            // A constructor of the program may make data, too.
+            Self::AsWeights => {
+                group.category == Category::Gradients
+                    || group.category == Category::Parameters && group.largest_bytes < group.bytes / 2
+            }
+            _ => false, // facts about variables
+        }
+    }
+
+    /// Whether the fact is known to hold of the variable of `case`.
     pub(super) fn holds(self, case: Case<'_>) -> bool {
         let (keeper, write) = (case.keeper, case.keeper.written.as_ref());
         let container = keeper.container.as_ref();
@@ -199,6 +263,7 @@ impl Fact {
             Self::Evaluating => trains(case) && !case.kept.evaluating.is_empty(),
             Self::GraphBackward => case.kept.graph_backward.is_some(),
             Self::Doubles => is_double(keeper) && doubles_share(case) >= GRAPH_SHARE,
+            _ => false, // facts about stacks
         }
     }
 }

@@ -1,26 +1,61 @@
 //! The first change of the table that serves a failed request.
 
 use super::case::{Case, Request};
-use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_THE_PROCESS};
+use super::facts::Fact;
+use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_STACKS, OF_THE_PROCESS};
 use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
 use crate::stacks::frames::{FrameReport, forward_slashes};
+use crate::study::attribution::KeptGroup;
 use crate::study::variables::{KeptByVariable, KeptReport};
+use crate::whatif::JobOutcome;
 
 /// Smaller shares of the allocated memory do not lead.
 const MIN_SHARE: f64 = 0.1;
 
-/// A change of the program, and the variable that it frees.
+/// A change of the program, and the memory that it frees.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cure {
     /// The row of the table.
     pub row: &'static CureRow,
-    /// The variable; items of a container are one row. For a module that nobody trains, a variable that keeps graphs.
-    pub keeper: Box<KeptByVariable>,
+    /// The holder.
+    pub holder: CureHolder,
     /// The module that the change is about, or the variables to delete.
     pub subject: Option<String>,
     /// The line that calls the model, or a backward pass.
     pub call: Option<FrameReport>,
+    /// The job in a replay that frees the memory of the holder; absent if it was not replayed.
+    pub then: Option<JobOutcome>,
+}
+
+/// The holder of the memory that a change frees.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CureHolder {
+    /// A variable; items of a container are one row. For a module that nobody trains, a variable that keeps graphs.
+    Variable(Box<KeptByVariable>),
+    /// Calls of the program, as far as stacks show it.
+    Calls(Box<KeptGroup>),
+}
+
+/// The changes for groups of blocks that hold what the request of `oom` lacks. Among groups of about the same size,
+/// the first row decides.
+pub(in crate::analysis) fn find_cures_by_stacks(oom: &OomReport) -> Vec<(Cure, &KeptGroup)> {
+    let groups = oom.held.iter().flat_map(|held| &held.kept_groups);
+    let groups: Vec<&KeptGroup> = groups.filter(|group| group.bytes >= oom.shortfall_bytes).collect();
+    let most = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
+    let mut found: Vec<(bool, usize, &KeptGroup)> = groups
+        .into_iter()
+        .filter_map(|group| {
+            let row = OF_STACKS.iter().position(|row| row.holds_of_group(group))?;
+            (OF_STACKS[row].kind != CureKind::Needed).then_some((group.bytes < most / 2, row, group))
+        })
+        .collect();
+    found.sort_by_key(|(is_small, row, _)| (*is_small, *row)); // stable: the largest first
+    let cure = |(_, row, group): (bool, usize, &'_ KeptGroup)| {
+        let holder = CureHolder::Calls(Box::new(KeptGroup { blocks: Vec::new(), ..group.clone() }));
+        Cure { row: &OF_STACKS[row], holder, subject: None, call: None, then: None }
+    };
+    found.into_iter().map(|found| (cure(found), found.2)).collect()
 }
 
 /// The change that serves the request of `oom`: of the largest variable that has one, or else of several together.
@@ -59,6 +94,11 @@ impl CureRow {
 }
 
 impl Cure {
+    /// Whether each pass of a loop keeps more, as far as stacks show it.
+    pub(in crate::analysis) fn is_growth(&self) -> bool {
+        self.row.when.iter().any(|fact| matches!(fact, Fact::Gathered | Fact::MadeAgain))
+    }
+
     fn new(row: &'static CureRow, case: Case<'_>) -> Self {
         let kept = case.kept;
         let subject = match row.kind {
@@ -74,7 +114,7 @@ impl Cure {
             CureKind::NoGrad | CureKind::NoGradInEvaluation => model_call(case.request.frames),
             _ => None,
         };
-        Self { row, keeper: Box::new(case.keeper.clone()), subject, call }
+        Self { row, holder: CureHolder::Variable(Box::new(case.keeper.clone())), subject, call, then: None }
     }
 }
 

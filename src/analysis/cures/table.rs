@@ -5,6 +5,7 @@
 
 use super::case::Case;
 use super::facts::Fact::{self, *};
+use crate::study::attribution::KeptGroup;
 
 /// A row of the table.
 #[derive(Debug, PartialEq)]
@@ -101,7 +102,8 @@ const LIMIT_TENSOR: &[&str] = &["limit the length of `{name}`{at}: each step joi
 const NARROW: &[&str] = &["make `{name}`{at} of {narrow} instead of {dtype}"];
 const PUT_ON_HOST: &[&str] = &[
     "put only what you need of `{value}`, without its `{attribute}`, into `{name}`{at}: {items} on the GPU",
-    "put `{value}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
+    "put `{tensor}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
+    "put only what you need of `{value}`, or its tensors in host memory (.cpu() of each), into `{name}`{at}: {items} on the GPU",
     "put copies in host memory ({detach}.cpu()), or only what you need, into `{name}`{at}: {items} on the GPU",
 ];
 
@@ -297,10 +299,107 @@ pub(super) const OF_THE_PROCESS: &[CureRow] = &[
     row(CureKind::Narrow, &[Doubles], NARROW),
 ];
 
+/// For the blocks that the same calls made, without a variable. The largest group with a change leads.
+pub(super) const OF_STACKS: &[CureRow] = &[
+    row(
+        CureKind::LeaveHandler,
+        &[OfFailedCall],
+        &[
+            "leave the except block before going on: {size} of the call at {line} that failed before is still allocated, as \
+           where its exception's traceback keeps it",
+        ],
+    ),
+    row(
+        CureKind::CheckpointOnHost,
+        &[FromFile],
+        &[
+            "load the checkpoint into host memory (map_location=\"cpu\") at {line}, and delete it after its use: {size} of it \
+           is on the GPU",
+        ],
+    ),
+    row(
+        CureKind::PutOnHost,
+        &[Predicted, Gathered],
+        &[
+            "set eval_accumulation_steps, or let preprocess_logits_for_metrics keep only what the metrics need: the evaluation \
+           at {line} has gathered {size}",
+        ],
+    ),
+    row(
+        CureKind::PutOnHost,
+        &[OfMetric, Gathered],
+        &[
+            "give the metric that {line} updates compute_on_cpu=True, or thresholds= if it has them: it has gathered {size}",
+        ],
+    ),
+    row(
+        CureKind::WeightsOnHost,
+        &[Copied, MadeAgain],
+        &["put the copies that {line} makes in host memory (.cpu()), and only those you need: {calls} hold {size}"],
+    ),
+    row(
+        CureKind::KeepNoModels,
+        &[AsModel, MadeAgain],
+        &[
+            "keep results, or weights in host memory (.cpu()), instead of the models that {line} makes: {calls} hold {size}",
+        ],
+    ),
+    row(
+        CureKind::KeepNoOptimizers,
+        &[AsState, MadeAgain],
+        &["keep only the current optimizer of {line}: the state of several, {size}, is still allocated"],
+    ),
+    needed(&[AsState]),
+    needed(&[AsModel]),
+    needed(&[AsWeights]),
+    row(
+        CureKind::PutValue,
+        &[WithGraphs, Gathered, TrainedSince],
+        &[
+            "keep .item() or .detach() of the result of {line} instead of the result: the graphs of {calls} stay, {size}",
+        ],
+    ),
+    row(
+        CureKind::BackwardEach,
+        &[WithGraphs, Gathered],
+        &[
+            "keep no graphs of {line}: .item() or .detach() of its result, a backward() for each call, or torch.no_grad() \
+           where nothing is trained; those of {calls} stay, {size}",
+        ],
+    ),
+    needed(&[WithGraphs]),
+    row(
+        CureKind::JoinOnHost,
+        &[Joined, Gathered],
+        &[
+            "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes what they \
+           are joined to anew, and larger: {size} now",
+        ],
+    ),
+    row(
+        CureKind::PutOnHost,
+        &[Gathered],
+        &[
+            "put what {line} makes in host memory (.cpu()), or keep only what you need of it: {calls} hold {size} on the GPU",
+        ],
+    ),
+    row(
+        CureKind::DataOnHost,
+        &[MadeBefore, OneBlock, Large],
+        &[
+            "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the start",
+        ],
+    ),
+];
+
 impl CureRow {
     /// All rows, in the order in which they are compared.
     pub fn all() -> impl Iterator<Item = &'static Self> {
-        OF_A_VARIABLE.iter().chain(OF_THE_PROCESS)
+        OF_A_VARIABLE.iter().chain(OF_THE_PROCESS).chain(OF_STACKS)
+    }
+
+    pub(super) fn holds_of_group(&self, group: &KeptGroup) -> bool {
+        self.when.iter().all(|fact| fact.holds_of_group(group))
     }
 
     pub(super) fn holds(&self, case: Case<'_>) -> bool {

@@ -60,13 +60,7 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
         let number = line.line.into();
         document.source(Source { first: number, lines: vec![text.to_owned()], marked: number, note });
     }
-    let locations = callers(&failure.frames, failure.culprit.as_ref());
-    // A line of a library has none of the program's own frames below it.
-    document.callers(if locations.is_empty() {
-        failure.called_from.iter().map(frame_label).collect()
-    } else {
-        locations
-    });
+    document.callers(callers(&failure.frames, failure.culprit.as_ref(), failure.called_from.as_ref()));
     if let Some(text) = describe_host_memory(failure) {
         document.warning("host-memory", text);
     }

@@ -173,7 +173,7 @@ impl Advice {
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::NothingHelps(..) => None,
             Self::Shapes(_) => file_line(&oom.location),
-            Self::Cure(cure) => cure.keeper.written.as_ref().map(|written| written.at.file_line()),
+            Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),

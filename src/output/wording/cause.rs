@@ -17,9 +17,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let input = oom.unusual_input.as_ref().filter(|_| needs_less && conclusion == Verdict::Capacity);
     let why = match (first, device.explaining_growth(oom), input) {
         (_, Some(bytes), _) => describe_growth(oom, device, bytes),
-        (Some(Advice::Cure(cure)), ..) => {
-            format!("{} keeps {} of the allocated memory", cure.holder(), cure.share_label())
-        }
+        (Some(Advice::Cure(cure)), ..) => cure.describe_holder(),
         (Some(Advice::Shapes(_)), ..) if is_overruled => {
             "the request is for a table of pairs that the program can do without".to_owned()
         }

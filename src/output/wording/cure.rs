@@ -2,16 +2,23 @@
 
 use std::fmt;
 
-use crate::analysis::{Cure, CureKind, LocalTensorReport, ShapeCure};
-use crate::base::units::percent;
+use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, ShapeCure};
+use crate::base::units::{counted, percent, size};
 use crate::snapshot::TensorKind;
 use crate::stacks::frames::FrameReport;
+use crate::study::variables::{ITEM, KeptByVariable};
 
 /// The first sentence of its row whose slots are known.
 impl fmt::Display for Cure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sentence = self.row.sentences.iter().find_map(|sentence| self.fill(sentence));
-        f.write_str(&sentence.unwrap_or_default()) // a row with a cure has a sentence without optional slots
+        f.write_str(&sentence.unwrap_or_default())?; // a row with a cure has a sentence without optional slots
+        match &self.then {
+            Some(then) if then.goes_on() => f.write_str("; in a replay the job then goes on"),
+            Some(then) if then.fails_again() => f.write_str("; in a replay it then fails again later"),
+            Some(_) => f.write_str("; in a replay this request is then served"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -95,17 +102,28 @@ impl Cure {
     }
 
     fn slot(&self, slot: &str) -> Option<String> {
-        let keeper = &self.keeper;
-        let name = self.variable();
+        let keeper = match &self.holder {
+            CureHolder::Variable(keeper) => keeper,
+            CureHolder::Calls(group) => {
+                return Some(match slot {
+                    "line" => group.line.brief_label(),
+                    "calls" => counted(group.passes, "call"),
+                    "size" => size(group.bytes),
+                    _ => return None,
+                });
+            }
+        };
+        let name = variable(keeper);
         let text = match slot {
             "name" => name.filter(|name| !name.is_empty())?,
             "queue" => name?.strip_suffix(".queue")?,
             "root" => name?.split('[').next()?,
             // The variable before the exception's own: `failures` of `failures[*].__traceback__.step.x`.
             "exception" => name?.split("[*].__traceback__").next()?,
-            "value" => self.value()?,
+            "value" => value(keeper)?,
+            "tensor" => value(keeper).filter(|_| is_item(keeper))?,
             "expression" => keeper.written.as_ref()?.value.as_deref()?,
-            "attribute" => self.attribute()?,
+            "attribute" => attribute(keeper)?,
             "subject" => self.subject.as_deref()?,
             "dtype" => keeper.dtype.as_deref()?,
             "narrow" if keeper.dtype.as_deref() == Some("float64") => "float32",
@@ -121,44 +139,62 @@ impl Cure {
         Some(text.to_owned())
     }
 
-    /// The container, or the variable.
-    fn variable(&self) -> Option<&str> {
-        let container = self.keeper.container.as_ref().map(|container| container.name.as_str());
-        container.or(self.keeper.name.as_deref())
-    }
-
-    /// The holder of too much memory.
-    pub(super) fn holder(&self) -> String {
-        match (self.row.kind, &self.subject) {
+    /// The holder of too much memory, and its share of all that is allocated.
+    pub(super) fn describe_holder(&self) -> String {
+        let share = |ratio: f64| format!("{} of the allocated memory", percent(ratio));
+        let keeper = match &self.holder {
+            CureHolder::Variable(keeper) => keeper,
+            CureHolder::Calls(group) => {
+                let calls = if group.passes > 1 { counted(group.passes, "call") } else { "a call".to_owned() };
+                return format!("{calls} of {} left {}", group.line.brief_label(), share(group.share_ratio));
+            }
+        };
+        let holder = match (self.row.kind, &self.subject) {
             (CureKind::KeepNoException | CureKind::LeaveHandler, _) => "an exception".to_owned(),
             (CureKind::BreakCycle | CureKind::GradWithGraph, _) => "a reference cycle".to_owned(),
             (kind, Some(module)) if kind != CureKind::DeleteUnread => format!("`{module}`"),
-            _ => format!("`{}`", self.variable().unwrap_or_default()),
+            _ => format!("`{}`", variable(keeper).unwrap_or_default()),
+        };
+        format!("{holder} keeps {}", share(keeper.share_ratio))
+    }
+
+    /// The line to change.
+    pub(super) fn changed_line(&self) -> Option<&FrameReport> {
+        match &self.holder {
+            CureHolder::Variable(keeper) => keeper.written.as_ref().map(|written| &written.at),
+            CureHolder::Calls(group) => Some(&group.line),
         }
     }
+}
 
-    /// `80%`, of all allocated memory.
-    pub(super) fn share_label(&self) -> String {
-        percent(self.keeper.share_ratio)
-    }
+/// The container, or the variable.
+fn variable(keeper: &KeptByVariable) -> Option<&str> {
+    let container = keeper.container.as_ref().map(|container| container.name.as_str());
+    container.or(keeper.name.as_deref())
+}
 
-    /// The written value, if that is a plain variable or attribute.
-    fn value(&self) -> Option<&str> {
-        let value = self.keeper.written.as_ref()?.value.as_deref()?;
-        let is_name = |part: &str| {
-            let mut characters = part.chars();
-            characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
-                && characters.all(|other| other.is_alphanumeric() || other == '_')
-        };
-        value.split('.').all(is_name).then_some(value)
-    }
+/// The written value, if that is a plain variable or attribute.
+fn value(keeper: &KeptByVariable) -> Option<&str> {
+    let value = keeper.written.as_ref()?.value.as_deref()?;
+    let is_name = |part: &str| {
+        let mut characters = part.chars();
+        characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+            && characters.all(|other| other.is_alphanumeric() || other == '_')
+    };
+    value.split('.').all(is_name).then_some(value)
+}
 
-    /// The attribute of an item that has the memory: `cache` of `finished[*].cache[*]`.
-    fn attribute(&self) -> Option<&str> {
-        let container = &self.keeper.container.as_ref()?.name;
-        let below = self.keeper.name.as_deref()?.strip_prefix(container.as_str())?.strip_prefix("[*].")?;
-        below.split(['.', '[']).next()
-    }
+/// Whether the items are tensors: other objects may not have their methods.
+fn is_item(keeper: &KeptByVariable) -> bool {
+    let item = keeper.name.as_deref().zip(keeper.container.as_ref());
+    item.is_some_and(|(name, container)| name.strip_prefix(container.name.as_str()) == Some(ITEM))
+}
+
+/// The attribute of an item that has the memory: `cache` of `finished[*].cache[*]`.
+fn attribute(keeper: &KeptByVariable) -> Option<&str> {
+    let container = &keeper.container.as_ref()?.name;
+    let below = keeper.name.as_deref()?.strip_prefix(container.as_str())?.strip_prefix("[*].")?;
+    below.split(['.', '[']).next()
 }
 
 /// ` at train.py:12`; empty if it is not known.

@@ -92,6 +92,64 @@ impl Origin {
     }
 }
 
+/// Directories of installed code that the frames of a recording show by themselves, whatever their names.
+#[derive(Debug, Default)]
+pub(super) struct InstalledCode {
+    packages: Vec<String>,
+    library: Vec<String>,
+}
+
+/// The file and function of PyTorch through which each recorded module is called.
+const MODULE_CALL: (&str, &str) = ("/torch/nn/modules/module.py", "_call_impl");
+/// Those of the standard library with which threads and modules start.
+const STARTS: [(&str, &str); 3] =
+    [("/threading.py", "_bootstrap_inner"), ("/runpy.py", "_run_code"), ("/runpy.py", "_run_module_as_main")];
+
+impl InstalledCode {
+    /// `frames` are the files and functions of a recording.
+    pub(super) fn from_frames<'f>(frames: impl Iterator<Item = (&'f str, &'f str)>) -> Self {
+        let mut found = Self::default();
+        let mut entries: Vec<String> = Vec::new();
+        for (file, name) in frames {
+            let file = forward_slashes(file);
+            let below = |(end, function): (&str, &str)| file.strip_suffix(end).filter(|_| name == function);
+            let mut add = |to: fn(&mut Self) -> &mut Vec<String>, directory: &str| {
+                let directory = format!("{directory}/");
+                if !to(&mut found).contains(&directory) {
+                    to(&mut found).push(directory);
+                }
+            };
+            if let Some(directory) = below(MODULE_CALL) {
+                add(|found| &mut found.packages, directory);
+            } else if let Some(directory) = STARTS.into_iter().find_map(below) {
+                add(|found| &mut found.library, directory);
+            } else if name == "<module>" {
+                entries.push(file.into_owned());
+            }
+        }
+        // PyTorch's own source tree may have the program in it, too.
+        let is_program = |file: &String| Origin::classify(file, 1, "<module>") == Origin::User;
+        entries.retain(is_program);
+        found.packages.retain(|directory| !entries.iter().any(|file| file.starts_with(directory.as_str())));
+        found
+    }
+
+    /// [`Origin::classify`], with these directories.
+    pub(super) fn classify(&self, file: &str, line: u32, name: &str) -> Origin {
+        let origin = Origin::classify(file, line, name);
+        if origin != Origin::User {
+            return origin;
+        }
+        let file = forward_slashes(file);
+        let is_in = |directories: &[String]| directories.iter().any(|directory| file.starts_with(directory.as_str()));
+        match () {
+            () if is_in(&self.packages) => Origin::Package,
+            () if is_in(&self.library) => Origin::Plumbing,
+            () => Origin::User,
+        }
+    }
+}
+
 /// The name of the package that `file` belongs to: `einops` for `/venv/lib/python3.12/site-packages/einops/einops.py`.
 pub(super) fn package_name(file: &str) -> Option<&str> {
     let inside = |dir: &str| {
@@ -242,6 +300,31 @@ mod tests {
         assert_eq!(classify(&format!("{torch}/nn/modules/module.py"), "_call_impl"), Origin::Plumbing);
         let codegen = format!("{torch}/_functorch/codegen.py:codegen(compiled_function_forward)");
         assert_eq!(classify(&codegen, "inner"), Origin::Plumbing);
+    }
+
+    #[test]
+    fn frames_show_where_installed_code_is() {
+        let deps = "/opt/job/deps";
+        let frames = [
+            (format!("{deps}/torch/nn/modules/module.py"), "_call_impl"),
+            ("/opt/py/threading.py".to_owned(), "_bootstrap_inner"),
+            ("/app/train.py".to_owned(), "<module>"),
+        ];
+        let of = |frames: &[(String, &'static str)]| {
+            InstalledCode::from_frames(frames.iter().map(|(file, name)| (file.as_str(), *name)))
+        };
+        let installed = of(&frames);
+        for (file, origin) in [
+            ("/opt/job/deps/timm/models/vit.py", Origin::Package),
+            ("/opt/py/concurrent/futures/thread.py", Origin::Plumbing),
+            ("/opt/job/model.py", Origin::User),
+            ("/app/train.py", Origin::User),
+        ] {
+            assert_eq!(installed.classify(file, 7, "run"), origin, "{file}");
+        }
+        // A program inside PyTorch's source tree.
+        let program = [frames[0].clone(), (format!("{deps}/examples/train.py"), "<module>")];
+        assert_eq!(of(&program).classify(&format!("{deps}/examples/net.py"), 7, "run"), Origin::User);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use super::bounds::{ReportBounds, frame_bytes};
 use super::frame::{FrameList, FrameReport};
 use super::helpers::HelperLines;
 use super::location::{CodeFrames, CodeLocation, FrameRef, LineId, StackFrames, UNKNOWN_NODE, autograd_node};
-use super::origin::{Origin, forward_slashes, package_name};
+use super::origin::{InstalledCode, Origin, forward_slashes, package_name};
 use super::strip_paths::strip_directories;
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::units::escape_name;
@@ -42,9 +42,11 @@ pub struct StackReader<'a> {
 
 impl<'a> StackReader<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
+        let texts = snapshot.stacks.all_frames().map(|frame| (snapshot.text(frame.file), snapshot.text(frame.name)));
+        let installed = InstalledCode::from_frames(texts);
         let origin = |id: usize| {
             let frame = snapshot.stacks.frame(FrameId::from_index(id));
-            Origin::classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+            installed.classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
         };
         let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
         let names: Vec<&str> = snapshot.stacks.all_frames().map(|frame| snapshot.text(frame.name)).collect();

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::block_lives::BlockLives;
 use super::classify::classify;
+use super::kept_groups::{KeptGroup, kept_groups};
 use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
@@ -12,7 +13,7 @@ use crate::base::details::promised;
 use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::base::warning::words;
-use crate::snapshot::{Pools, Segment};
+use crate::snapshot::{Action, Pools, Segment};
 use crate::stacks::engines::Engine;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
@@ -78,6 +79,9 @@ pub struct MemoryBreakdown {
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_graphs: Option<UnusedGraphs>,
+    /// By the calls that made it, most bytes first; only where a request failed.
+    #[serde(skip)]
+    pub kept_groups: Vec<KeptGroup>,
 }
 
 promised! {
@@ -204,6 +208,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
             kept_since_start: self.holders(&classified, top, |block| self.is_kept_since_start(block)),
             unused_graphs: self.unused_graphs(&classified),
+            kept_groups: self.kept_groups(&classified),
         }
     }
 
@@ -220,6 +225,15 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         }
         let stacks = self.device.stacks();
         find_unused_graphs(stacks, self.live_set, classified, (self.lifetimes, self.phases), self.all.bytes)
+    }
+
+    fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {
+        let trace = self.device.device();
+        let is_failure = |entry| trace.action(entry) == Some(Action::Oom);
+        if !self.live_set.entry.is_some_and(is_failure) {
+            return Vec::new();
+        }
+        kept_groups(self.device, self.lifetimes, self.live_set, classified)
     }
 
     fn by_engine(&self, classified: &[Classification]) -> Vec<ByEngine> {

@@ -34,7 +34,7 @@ pub(super) fn show_failure(
             note: size(oom.requested_bytes),
         });
     }
-    document.callers(callers(&oom.frames, oom.location.frame.as_ref()));
+    document.callers(callers(&oom.frames, oom.location.frame.as_ref(), oom.location.called_from.as_ref()));
     add_notes(document, &snapshot.warnings);
     add_memory(document, device, oom);
     // The pools are those of the snapshot, which may be later.
@@ -74,10 +74,14 @@ fn context(device: &DeviceReport, oom: &OomReport) -> String {
 }
 
 /// The program's own frames of a stack around its line `first`; those of one file without its name.
-pub(in crate::output::report) fn callers(frames: &[FrameReport], first: Option<&FrameReport>) -> Vec<Text> {
-    let frames = || frames.iter().filter(|frame| frame.origin() == Origin::User);
+pub(in crate::output::report) fn callers(
+    frames: &[FrameReport],
+    first: Option<&FrameReport>,
+    called_from: Option<&FrameReport>,
+) -> Vec<Text> {
     let Some(first) = first else { return Vec::new() };
-    let callers = frames().skip_while(|frame| *frame != first).skip_while(|frame| *frame == first);
+    let outer = frames.iter().skip_while(|frame| *frame != first).skip_while(|frame| *frame == first);
+    let callers = outer.filter(|frame| frame.origin() == Origin::User);
     let mut file = first.file.as_str();
     let mut labels = Vec::new();
     for (index, frame) in callers.enumerate() {
@@ -86,7 +90,8 @@ pub(in crate::output::report) fn callers(frames: &[FrameReport], first: Option<&
         let line = format!(":{} {}", frame.line, frame.name);
         labels.push(if is_same_file { code(line) } else { frame_label(frame) });
     }
-    labels
+    // The stack of a thread of the backward pass has no line of the program.
+    if labels.is_empty() { called_from.into_iter().map(frame_label).collect() } else { labels }
 }
 
 /// The whole device when the request failed.

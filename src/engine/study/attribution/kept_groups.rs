@@ -1,0 +1,238 @@
+//! Groups the live blocks of a failure by the calls that made them: evidence of what the program keeps, without names.
+
+use rustc_hash::FxHashMap;
+
+use super::block_lives::BlockLives;
+use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::loop_passes::{LoopPasses, MadeBy};
+use crate::base::ids::{FrameId, StackId};
+use crate::base::units::ratio;
+use crate::base::warning::words;
+use crate::snapshot::Snapshot;
+use crate::stacks::frames::{FrameReport, Origin, StackReader, forward_slashes};
+use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
+use crate::study::category::{Category, Classification, Confidence};
+use crate::study::iterations::GrowthKind;
+use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
+
+/// Groups with a smaller share of the allocated memory are no evidence.
+const MIN_SHARE: f64 = 0.1;
+/// Most of the bytes.
+const HALF: f64 = 0.5;
+/// A collection whose program freed items when it had at least this share of its bytes is bounded.
+const BOUNDED_SHARE: f64 = 0.75;
+
+words! {
+    /// Code of a library that shows what blocks are for.
+    pub enum Maker {
+        /// `torch.load`
+        Load = "load",
+        /// `copy.deepcopy` of a module or a state dict
+        Copy = "copy",
+        /// The loop of `transformers` that gathers predictions
+        Predictions = "predictions",
+        /// A metric of `torchmetrics`
+        Metric = "metric",
+        /// Anything else
+        Other = "other",
+    }
+}
+
+/// Files and functions of each maker.
+const MAKERS: [(&str, Option<&str>, Maker); 5] = [
+    ("torch/serialization.py", None, Maker::Load),
+    ("/copy.py", Some("deepcopy"), Maker::Copy),
+    ("transformers/trainer_pt_utils.py", None, Maker::Predictions),
+    ("transformers/trainer.py", Some("prediction_step"), Maker::Predictions),
+    ("torchmetrics/metric.py", None, Maker::Metric),
+];
+/// The wrapper of functions under `torch.no_grad()` and `torch.inference_mode()`, and that of the forward pass of an
+/// `autograd.Function`, which saves what it keeps.
+const GRAD_OFF: [(&str, &str); 2] =
+    [("torch/utils/_contextlib.py", "decorate_context"), ("torch/autograd/function.py", "apply")];
+
+/// Live blocks that the same calls made.
+#[derive(Debug, Clone, PartialEq)]
+pub struct KeptGroup {
+    /// The innermost line of the user's code around the call of a module, an optimizer or a constructor.
+    pub line: FrameReport,
+    /// Bytes in these blocks.
+    pub bytes: u64,
+    /// Share of all allocated bytes, 0 to 1.
+    pub share_ratio: f64,
+    /// Number of passes of the program's loops that left a block.
+    pub passes: u64,
+    /// How it grows from iteration to iteration, if that is known.
+    pub growth: Option<GrowthKind>,
+    /// Passes that left as many bytes as most others.
+    pub equal_passes: u64,
+    /// The program has freed blocks of earlier passes when it had about as many.
+    pub is_bounded: bool,
+    /// The program has gone on to other lines or passes since.
+    pub is_over: bool,
+    /// Number of forward passes that began between its oldest and its newest block.
+    pub forwards_between: u64,
+    /// Number of passes of the loops around it that began since its newest block.
+    pub passes_since: u64,
+    /// Modules of PyTorch made most of it when they were built or moved.
+    pub made_by_modules: bool,
+    /// Modules made it while they were called.
+    pub in_forward: bool,
+    /// Bytes in the largest block.
+    pub largest_bytes: u64,
+    /// The category of most bytes.
+    pub category: Category,
+    /// Forward passes with gradients made most of it.
+    pub keeps_graph: bool,
+    /// A backward pass started since the oldest block was made.
+    pub before_backward: bool,
+    /// Some stack shows that gradients are off, so that `torch.no_grad()` changes nothing.
+    pub is_grad_off: bool,
+    /// The call of a failed request made it, and the request that fails now is another one.
+    pub of_failed_call: bool,
+    /// The code of a library that made it.
+    pub maker: Maker,
+    /// For each block, in order, the trace entry that made it, and what identifies the pass.
+    pub blocks: Vec<(u32, (u64, u64))>,
+}
+
+/// The groups among the blocks of `live_set`, most bytes first.
+pub(super) fn kept_groups(
+    device: DeviceStudy<'_, '_>,
+    lifetimes: &BlockLives<'_>,
+    live_set: &LiveSet,
+    classified: &[Classification],
+) -> Vec<KeptGroup> {
+    let passes = LoopPasses::up_to(device, live_set);
+    let makers = Makers::new(device.snapshot(), device.stacks());
+    // A guess is no evidence.
+    let sure = |(category, confidence): &Classification| {
+        if *confidence == Confidence::Low { Category::Other } else { *category }
+    };
+    let mut groups: FxHashMap<(u32, Maker), Vec<(&LiveBlock, Category, &MadeBy)>> = FxHashMap::default();
+    let phases = device.phases();
+    let forwards = |at: TracePoint| phases.forwards_begun(at.entry as usize) as u64;
+    let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
+    for (block, classification) in live_set.blocks.iter().zip(classified) {
+        if let Some(made_by) = passes.blocks.get(&block.address) {
+            let key = (made_by.chain.id, makers.of_stack(block.stack));
+            groups.entry(key).or_default().push((block, sure(classification), made_by));
+        }
+    }
+    let mut rows: Vec<KeptGroup> = groups
+        .into_iter()
+        .filter_map(|((chain, maker), blocks)| {
+            let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
+            let growing = passes.growing.get(&chain).filter(|growth| growth.live_bytes >= bytes / 2);
+            let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
+            // A line that calls a module in a loop shows no more than that a forward pass begins.
+            let forward_of = |block: &LiveBlock, made_by: &MadeBy| {
+                block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards)
+            };
+            let pass_of = |block: &LiveBlock, made_by: &MadeBy| (made_by.pass, forward_of(block, made_by));
+            let by_pass = sum_by_key(blocks.iter().map(|(block, _, made_by)| (pass_of(block, made_by), block.bytes)));
+            let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
+            for sum in by_pass.values() {
+                *sizes.entry(sum.bytes).or_default() += 1;
+            }
+            let by_category = sum_by_key(blocks.iter().map(|(block, category, _)| (*category, block.bytes)));
+            let mut made_in: Vec<(u32, (u64, u64))> = blocks
+                .iter()
+                .filter_map(|(block, _, made_by)| Some((block.allocated_at?.entry, pass_of(block, made_by))))
+                .collect();
+            made_in.sort_unstable();
+            let share_of = |is_it: &dyn Fn(&LiveBlock) -> bool| {
+                let some = blocks.iter().filter(|(block, ..)| is_it(block)).map(|(block, ..)| block.bytes);
+                ratio(some.sum(), bytes)
+            };
+            let oldest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).min_by_key(|at| at.entry)?;
+            let newest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).max_by_key(|at| at.entry)?;
+            let has_failed_call = |(entry, call): &(usize, MadeBy)| {
+                let forward = phases.forwards_begun(*entry) as u64;
+                let is_in_pass = |at: TracePoint| (at.entry as usize) < *entry && forwards(at) == forward;
+                call.chain.id == chain
+                    && call.chain.calls_module
+                    && blocks.iter().any(|(block, ..)| block.allocated_at.is_some_and(is_in_pass))
+            };
+            Some(KeptGroup {
+                line: device.stacks().frame_report(line),
+                bytes,
+                share_ratio: ratio(bytes, all.bytes),
+                passes: growing.map_or(0, |growth| growth.iterations).max(by_pass.len() as u64),
+                growth: growing.map(|growth| match growth.replaced_bytes > growth.live_bytes / 2 {
+                    true => GrowthKind::Replaced,
+                    false => GrowthKind::Kept,
+                }),
+                equal_passes: sizes.values().copied().max().unwrap_or(0),
+                is_bounded: passes
+                    .highest_before_free
+                    .get(&chain)
+                    .is_some_and(|highest| ratio(*highest, bytes) >= BOUNDED_SHARE),
+                is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
+                forwards_between: forwards(newest) - forwards(oldest),
+                passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),
+                made_by_modules: share_of(&|block: &LiveBlock| phases.stack_traits(block.stack).purpose.is_some())
+                    > HALF,
+                in_forward: share_of(&|block: &LiveBlock| phases.stack_traits(block.stack).has_forward_frame) > HALF,
+                largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
+                category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
+                // One block of a pass is its output.
+                keeps_graph: blocks.len() >= 2 * by_pass.len()
+                    && share_of(&|block: &LiveBlock| {
+                        block
+                            .allocated_at
+                            .is_some_and(|at| lifetimes.phase(at) == Phase::Forward && lifetimes.keeps_graph(at))
+                    }) > HALF,
+                before_backward: lifetimes.backward_passes_at(oldest) < lifetimes.backward_passes_at(live_set.point),
+                is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
+                of_failed_call: passes.failed.iter().any(has_failed_call),
+                maker,
+                blocks: made_in,
+            })
+        })
+        .collect();
+    rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.line.cmp(&other.line)));
+    rows
+}
+
+/// The frames of a snapshot that show what blocks are for.
+struct Makers<'a> {
+    snapshot: &'a Snapshot,
+    by_frame: Vec<Maker>,
+    is_grad_off: Vec<bool>,
+}
+
+impl<'a> Makers<'a> {
+    fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
+        let frames = || (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
+        let text = |id: FrameId| {
+            let frame = snapshot.stacks.frame(id);
+            let is_library = stacks.origin(id) != Origin::User;
+            (forward_slashes(snapshot.text(frame.file)), snapshot.text(frame.name), is_library)
+        };
+        let maker = |id: FrameId| {
+            let (file, name, is_library) = text(id);
+            let is_it = |(known, function, _): &&(&str, Option<&str>, Maker)| {
+                is_library && file.ends_with(known) && function.is_none_or(|function| function == name)
+            };
+            MAKERS.iter().find(is_it).map_or(Maker::Other, |(.., maker)| *maker)
+        };
+        let is_grad_off = |id: FrameId| {
+            let (file, name, is_library) = text(id);
+            is_library && GRAD_OFF.iter().any(|(known, function)| file.ends_with(known) && name == *function)
+        };
+        Self { snapshot, by_frame: frames().map(maker).collect(), is_grad_off: frames().map(is_grad_off).collect() }
+    }
+
+    fn of_stack(&self, stack: StackId) -> Maker {
+        let frames = self.snapshot.stacks.frames(self.snapshot.stacks.recorded_stack(stack)).iter();
+        let mut makers = frames.map(|frame| self.by_frame[frame.index()]);
+        makers.find(|maker| *maker != Maker::Other).unwrap_or(Maker::Other)
+    }
+
+    fn is_grad_off(&self, stack: StackId) -> bool {
+        let frames = self.snapshot.stacks.frames(self.snapshot.stacks.recorded_stack(stack)).iter();
+        frames.into_iter().any(|frame| self.is_grad_off[frame.index()])
+    }
+}

@@ -1,0 +1,226 @@
+//! Counts the passes of the program's own loops, from stacks alone: steps, requests of a server, items of a loop.
+//!
+//! A function runs its lines from the top, so a request at an earlier line than the last one of the same function, called
+//! from the same line, is in another pass of a loop, or in another call. No optimizer is needed.
+
+use std::rc::Rc;
+
+use rustc_hash::FxHashMap;
+
+use super::live_set::LiveSet;
+use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use crate::base::intern::SeededMap;
+use crate::snapshot::{Action, Snapshot};
+use crate::stacks::frames::{Origin, StackReader};
+use crate::study::DeviceStudy;
+use crate::study::iterations::GrowingLine;
+
+/// The functions of a stack up to the call of a module, an optimizer, a constructor or a backward pass, which have inner
+/// loops.
+#[derive(Debug, Default)]
+pub(super) struct CallChain {
+    /// Identifies the chain.
+    pub(super) id: u32,
+    /// The innermost frame of the user's code; without one, of a package.
+    pub(super) line: Option<FrameId>,
+    /// It ends with the call of a module.
+    pub(super) calls_module: bool,
+    /// For each function from the outermost on: its node, and the line.
+    path: Vec<(usize, u32)>,
+}
+
+/// A function that is called from one line of another.
+#[derive(Debug, Clone, Copy, Default)]
+struct Node {
+    last_line: u32,
+    passes: u64,
+}
+
+/// A live block, with the calls that made it.
+#[derive(Debug, Clone)]
+pub(super) struct MadeBy {
+    pub(super) chain: Rc<CallChain>,
+    /// Increases with each pass of a loop around the request.
+    pub(super) pass: u64,
+}
+
+/// The live blocks of a position by address, with the calls that made them.
+#[derive(Debug, Default)]
+pub(super) struct LoopPasses {
+    pub(super) blocks: SeededMap<u64, MadeBy>,
+    /// By chain: the most live bytes before the program freed a block of an earlier pass. A bounded cache has had as much
+    /// before.
+    pub(super) highest_before_free: FxHashMap<u32, u64>,
+    /// The failed requests before the position: their entries and calls.
+    pub(super) failed: Vec<(usize, MadeBy)>,
+    /// By chain: its growth from iteration to iteration.
+    pub(super) growing: FxHashMap<u32, ChainGrowth>,
+    /// By chain.
+    live_bytes: FxHashMap<u32, u64>,
+    nodes: Vec<Node>,
+}
+
+/// The lines of one chain that grow.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ChainGrowth {
+    pub(super) live_bytes: u64,
+    pub(super) iterations: u64,
+    /// The part of lines that each iteration replaces by larger blocks.
+    pub(super) replaced_bytes: u64,
+}
+
+/// Identifies a [`Node`]: the node and the line of its caller, its file and its name.
+type NodeKey = (usize, u32, SymbolId, SymbolId);
+
+struct Chains<'a> {
+    snapshot: &'a Snapshot,
+    stacks: &'a StackReader<'a>,
+    by_stack: Vec<Option<Rc<CallChain>>>,
+    nodes: Vec<Node>,
+    node_ids: FxHashMap<NodeKey, usize>,
+    chain_ids: FxHashMap<Vec<(usize, u32)>, u32>,
+    last_chain: u32,
+    /// By chain: the stack with which the program last came to it from another.
+    entered_by: FxHashMap<u32, StackId>,
+}
+
+impl LoopPasses {
+    /// Reads the trace of `device` up to the position of `live_set`.
+    pub(super) fn up_to(device: DeviceStudy<'_, '_>, live_set: &LiveSet) -> Self {
+        let (snapshot, trace, stacks) = (device.snapshot(), device.device(), device.stacks());
+        let mut chains = Chains {
+            snapshot,
+            stacks,
+            by_stack: vec![None; snapshot.stacks.len()],
+            nodes: Vec::new(),
+            node_ids: FxHashMap::default(),
+            chain_ids: FxHashMap::default(),
+            last_chain: u32::MAX,
+            entered_by: FxHashMap::default(),
+        };
+        let growing = device.growth().map(|growth| growth.lines.as_slice()).unwrap_or_default();
+        let growing: FxHashMap<usize, &GrowingLine> = growing.iter().map(|line| (line.last_entry, line)).collect();
+        let mut passes = Self::default();
+        let mut sizes: SeededMap<u64, u64> = SeededMap::default();
+        let end = live_set.entry.map_or(0, |entry| entry + 1);
+        for (index, entry) in trace.entries().take(end).enumerate() {
+            match entry.action {
+                Action::Alloc | Action::Oom => {
+                    let made_by = chains.request(entry.stack);
+                    if let Some(line) = growing.get(&index) {
+                        let growth = passes.growing.entry(made_by.chain.id).or_default();
+                        growth.live_bytes = growth.live_bytes.saturating_add(line.live_bytes);
+                        growth.iterations = growth.iterations.max(line.iterations);
+                        let is_replaced = line.blocks_per_iteration == 0;
+                        growth.replaced_bytes += if is_replaced { line.live_bytes } else { 0 };
+                    }
+                    if entry.action == Action::Alloc {
+                        *passes.live_bytes.entry(made_by.chain.id).or_default() += entry.size;
+                        sizes.insert(entry.addr, entry.size);
+                        passes.blocks.insert(entry.addr, made_by);
+                    } else if index + 1 < end {
+                        passes.failed.push((index, made_by));
+                    }
+                }
+                Action::FreeRequested | Action::FreeCompleted => {
+                    if let Some((block, bytes)) = passes.blocks.remove(&entry.addr).zip(sizes.remove(&entry.addr)) {
+                        passes.free(&block, bytes, chains.pass(&block.chain));
+                    }
+                }
+                _ => {}
+            }
+        }
+        passes.nodes = chains.nodes;
+        passes
+    }
+
+    /// Whether the program has gone on to another line or pass since it made the block.
+    pub(super) fn is_over(&self, block: &MadeBy) -> bool {
+        let mut path = block.chain.path.iter().map(|(node, line)| (self.nodes[*node], *line));
+        self.passes_since(block) > 0 || path.any(|(node, line)| node.last_line != line)
+    }
+
+    /// Number of passes of the loops around the block that have begun since.
+    pub(super) fn passes_since(&self, block: &MadeBy) -> u64 {
+        let now: u64 = block.chain.path.iter().map(|(node, _)| self.nodes[*node].passes).sum();
+        now.saturating_sub(block.pass)
+    }
+
+    /// Frees a block of `bytes`, in pass `now` of its chain.
+    fn free(&mut self, block: &MadeBy, bytes: u64, now: u64) {
+        let live = self.live_bytes.entry(block.chain.id).or_default();
+        // A value that its successor replaces is no item of a collection.
+        if block.pass + 1 < now {
+            let highest = self.highest_before_free.entry(block.chain.id).or_default();
+            *highest = (*highest).max(*live);
+        }
+        *live = live.saturating_sub(bytes);
+    }
+}
+
+impl Chains<'_> {
+    /// Counts a request of `stack`.
+    fn request(&mut self, stack: StackId) -> MadeBy {
+        let chain = self.chain(stack);
+        // A loop of one line, with another thread or line in between.
+        if self.last_chain != chain.id
+            && !chain.calls_module
+            && self.entered_by.insert(chain.id, stack) == Some(stack)
+            && let Some((node, line)) = chain.path.last()
+            && self.nodes[*node].last_line == *line
+        {
+            self.nodes[*node].passes += 1;
+        }
+        self.last_chain = chain.id;
+        for (node, line) in &chain.path {
+            let node = &mut self.nodes[*node];
+            node.passes += u64::from(*line < node.last_line);
+            node.last_line = *line;
+        }
+        MadeBy { pass: self.pass(&chain), chain }
+    }
+
+    fn pass(&self, chain: &CallChain) -> u64 {
+        chain.path.iter().map(|(node, _)| self.nodes[*node].passes).sum()
+    }
+
+    fn chain(&mut self, stack: StackId) -> Rc<CallChain> {
+        let stack = self.snapshot.stacks.recorded_stack(stack);
+        if let Some(known) = &self.by_stack[stack.index()] {
+            return Rc::clone(known);
+        }
+        let frames: Vec<FrameId> = self.snapshot.stacks.frames(stack).iter().collect();
+        let mut chain = CallChain::default();
+        let mut caller = (usize::MAX, 0);
+        for id in frames.iter().rev() {
+            let (frame, origin) = (self.snapshot.stacks.frame(*id), self.stacks.origin(*id));
+            let name = self.snapshot.text(frame.name);
+            match origin {
+                Origin::User | Origin::Package if name != "__init__" => {}
+                Origin::User | Origin::Package => break,
+                // The call of a module. Other code of PyTorch, such as that of loaders and decorators, calls the program.
+                Origin::Plumbing if name == "_call_impl" => {
+                    chain.calls_module = true;
+                    break;
+                }
+                _ => continue,
+            }
+            let next = self.nodes.len();
+            let node = *self.node_ids.entry((caller.0, caller.1, frame.file, frame.name)).or_insert(next);
+            if node == next {
+                self.nodes.push(Node::default());
+            }
+            caller = (node, frame.line);
+            chain.path.push(caller);
+            let is_user = chain.line.is_some_and(|line| self.stacks.origin(line) == Origin::User);
+            if origin == Origin::User || !is_user {
+                chain.line = Some(*id);
+            }
+        }
+        let next = to_u32(self.chain_ids.len());
+        chain.id = *self.chain_ids.entry(chain.path.clone()).or_insert(next);
+        let chain = Rc::new(chain);
+        self.by_stack[stack.index()] = Some(Rc::clone(&chain));
+        chain
+    }
+}

@@ -1,0 +1,69 @@
+//! Freeing what earlier calls of the program left: the replay of a cure that stacks show.
+
+use rustc_hash::FxHashMap;
+
+use super::change::{ChangedProgram, ProgramChange};
+use super::change_replay::ChangeReplayer;
+use super::find_changes::is_tried_by_default;
+use super::recorded_program::RecordedProgram;
+use super::report::ProgramRow;
+use crate::base::ids::to_u32;
+use crate::replay::ops::{ScriptOp, ScriptOpKind};
+use crate::study::DeviceStudy;
+use crate::study::attribution::KeptGroup;
+use crate::whatif::sureness::Sureness;
+
+/// The program of `device` if each call of `group` frees what the one before left. The row is absent if the last failed
+/// request is then not served either; `None` if the trace is too long to replay it by default.
+pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> Option<Option<ProgramRow>> {
+    if !is_tried_by_default(device) {
+        return None;
+    }
+    let recording = RecordedProgram::from_device(device);
+    let mut script = recording.script.clone();
+    let mut by_entry: FxHashMap<usize, u32> = FxHashMap::default();
+    for (index, block) in script.blocks.iter().enumerate() {
+        if let Some(op) = block.allocated_at.filter(|_| !block.is_failed && block.freed_at.is_none()) {
+            by_entry.entry(recording.entry_index_of(op)).or_insert(to_u32(index));
+        }
+    }
+    let blocks: Vec<_> = group
+        .blocks
+        .iter()
+        .filter_map(|(entry, pass)| Some((*by_entry.get(&(*entry as usize))?, *entry, *pass)))
+        .collect();
+    // By trace entry: the blocks that are freed before it, or before the next operation.
+    let mut frees: Vec<(u32, u32)> = Vec::new();
+    let (_, last, _) = *blocks.last()?;
+    for (index, (block, _, pass)) in blocks.iter().enumerate() {
+        let next = blocks[index..].iter().find(|(.., other)| other != pass).map(|(_, entry, _)| *entry);
+        if let Some(before) = next.or_else(|| group.is_over.then_some(last + 1)) {
+            frees.push((before, *block));
+        }
+    }
+    let line = recording.largest_line(frees.iter().map(|(_, block)| *block));
+    let freed: rustc_hash::FxHashSet<u32> = frees.iter().map(|(_, block)| *block).collect();
+    let bytes_at_peak = recording.bytes_at_peak(|block| freed.contains(&block));
+    let mut frees = frees.into_iter().peekable();
+    script.ops.clear();
+    for op in &recording.script.ops {
+        let entry = recording.entry_index_of(op.source);
+        if matches!(op.kind, ScriptOpKind::Alloc(_)) {
+            while let Some((_, block)) = frees.next_if(|(before, _)| *before as usize <= entry) {
+                let kind = ScriptOpKind::Free { block, is_moved: true };
+                script.ops.push(ScriptOp { source: op.source, kind });
+            }
+        }
+        script.ops.push(*op);
+    }
+    let change = ChangedProgram {
+        change: ProgramChange::LeftBehind,
+        certainty: Sureness::Exact,
+        description: "free what earlier calls left".to_owned(),
+        line,
+        other_lines: Vec::new(),
+        bytes_at_peak,
+        script,
+    };
+    Some(ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change))
+}
