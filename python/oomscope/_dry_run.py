@@ -21,6 +21,7 @@ import shutil
 import sys
 import time
 
+import _oomscope_children as children
 import _oomscope_cute as cute
 import _oomscope_ending as ending
 import _oomscope_files as files
@@ -121,6 +122,7 @@ class DryRun:
         self.retries = retries.Retries(objects.is_users_file, self.call_on_work)
         self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
+        children.watch(control)
         try:
             self.stderr = os.dup(2)
         except OSError:  # it is closed

@@ -736,6 +736,7 @@ def metadata(reason, oom, options):
         "max_entries": options["max_entries"],
         "stacks": options["stacks"],
         "time": int(time.time()),
+        "time_us": int(time.time() * 1e6),
         "threads": threads(),
         "sleep": sleep(),
         "dry_run": dry_run().describe() if dry_run() else None,

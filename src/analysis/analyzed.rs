@@ -6,6 +6,7 @@ use super::dry_run::{DryRunCertainty, DryRunReport};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProgramEnd, decide_job};
 use super::latest::latest_dumps;
 use super::ranks::{Ranks, compare_ranks};
+use super::shared_device::decide_shared;
 use super::snapshot::SnapshotReport;
 
 /// The JSON of `oomscope analyze`.
@@ -32,7 +33,7 @@ impl AnalyzeReport {
     /// Compares the devices of `snapshots` and summarizes them; `top` is the number of rows in tables.
     pub fn new(snapshots: Vec<SnapshotReport>, unreadable: Vec<Unreadable>, top: usize) -> Self {
         let ranks = compare_ranks(&snapshots);
-        let dry_run = JobVerdict::new(&snapshots, None);
+        let dry_run = JobVerdict::new(&snapshots, None, 0);
         Self { snapshots, top, ranks, dry_run, unreadable }
     }
 
@@ -41,9 +42,10 @@ impl AnalyzeReport {
         latest_dumps(&self.snapshots)
     }
 
-    /// Decides again, with the end of the command that the snapshots come from.
-    pub fn set_end(&mut self, end: ProgramEnd) {
-        self.dry_run = JobVerdict::new(&self.snapshots, Some(end));
+    /// Decides again, with the end of the command that the snapshots come from, and the number of its processes that
+    /// left no recording of their end.
+    pub fn set_end(&mut self, end: ProgramEnd, lost: usize) {
+        self.dry_run = JobVerdict::new(&self.snapshots, Some(end), lost);
     }
 }
 
@@ -59,12 +61,14 @@ pub struct JobVerdict {
 }
 
 impl JobVerdict {
-    fn new(snapshots: &[SnapshotReport], end: Option<ProgramEnd>) -> Option<Self> {
+    fn new(snapshots: &[SnapshotReport], end: Option<ProgramEnd>, lost: usize) -> Option<Self> {
         let latest = latest_dumps(snapshots);
         let processes: Vec<&DryRunReport> = latest.iter().filter_map(|snapshot| snapshot.dry_run.as_ref()).collect();
         let certainty = processes.iter().map(|process| process.certainty).max()?;
         let verdicts = processes.iter().map(|process| (process.verdict, process.reason.clone()));
         let was_ready = processes.iter().filter_map(|process| process.server()).any(|server| server.ready);
+        let lost = (lost > 0).then_some((DryRunVerdict::NoVerdict, DryRunReason::Lost(lost)));
+        let verdicts = verdicts.chain(decide_shared(&latest)).chain(lost);
         let (verdict, reason) = decide_job(verdicts, end.filter(|_| !was_ready))?;
         Some(Self { verdict, reason, certainty })
     }

@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::device_use::{DeviceUse, device_uses};
 use super::dry_failures::Failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
@@ -60,6 +61,9 @@ pub struct DryRunReport {
     /// The program has training steps, perhaps beside an engine.
     #[serde(skip)]
     pub trains: bool,
+    /// The memory over time on each device.
+    #[serde(skip)]
+    pub(super) device_uses: Vec<DeviceUse>,
 }
 
 promised! {
@@ -110,6 +114,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
         serving: dry_run.serving.clone(),
         trains: devices.iter().any(trains),
+        device_uses: device_uses(study),
     };
     let peak = devices.iter().map(DeviceReport::peak_on_device).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));

@@ -54,6 +54,10 @@ pub enum DryRunReason {
     ExitCode(u64, Option<CodeLocation>),
     /// An error ended the program.
     Error(Box<ProgramError>),
+    /// Several processes need more of a GPU than it has.
+    Shared(Box<SharedDevice>),
+    /// Number of processes that left no recording of their end.
+    Lost(usize),
 }
 
 /// A request that failed.
@@ -102,6 +106,19 @@ pub struct ReadBefore {
     pub location: CodeLocation,
     /// The value that the program got, such as `False`.
     pub value: String,
+}
+
+/// Processes that need more of a GPU than it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SharedDevice {
+    /// Device number.
+    pub device: u64,
+    /// Memory of the device.
+    pub total_bytes: u64,
+    /// The name of each process with its bytes, those of the CUDA context included.
+    pub processes: Vec<(String, u64)>,
+    /// The processes hold these bytes at the same time; otherwise they are peaks of which the times are not known.
+    pub is_simultaneous: bool,
 }
 
 /// How a command ended.

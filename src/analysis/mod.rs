@@ -11,6 +11,7 @@ mod conclusion;
 mod cures;
 mod data_parallel;
 mod device;
+mod device_use;
 mod dry_failures;
 mod dry_range;
 mod dry_reads;
@@ -32,6 +33,7 @@ mod rank_row;
 mod ranks;
 mod serving_plan;
 mod shape_cure;
+mod shared_device;
 mod snapshot;
 mod source;
 mod statements;
@@ -49,7 +51,9 @@ pub use device::DeviceReport;
 pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning};
-pub use dry_verdict::{DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry};
+pub use dry_verdict::{
+    DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry, SharedDevice,
+};
 pub use expandable_gain::ExpandableGain;
 pub use idle_cache::IdleCache;
 pub use jobs::{Attempts, OtherJob};

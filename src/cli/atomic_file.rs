@@ -3,10 +3,11 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use tempfile::{Builder, NamedTempFile};
 
-use super::signals::{TemporaryPath, create_temporary};
+use super::signals::{TemporaryPath, create_temporary, process_exists, process_name, remove};
 
 pub(super) enum AtomicFile {
     Temporary {
@@ -43,11 +44,8 @@ impl AtomicFile {
 
     /// Replaces `path` itself, even if it is a link.
     pub(super) fn replace(path: &Path) -> io::Result<Self> {
-        let directory = path.parent().filter(|parent| *parent != Path::new(""));
-        let mut builder = Builder::new();
-        builder.prefix(".oomscope-").suffix(".tmp");
-        set_permissions(&mut builder);
-        let (temporary, registered) = create_temporary(|| builder.tempfile_in(directory.unwrap_or(Path::new("."))))?;
+        let directory = parent_of(path);
+        let (temporary, registered) = create_temporary(|| temporary_builder(directory, 0o666).tempfile_in(directory))?;
         Ok(Self::Temporary { temporary, target: path.to_owned(), path: registered })
     }
 
@@ -91,13 +89,44 @@ fn link_target(path: &Path) -> PathBuf {
     target
 }
 
-/// Temporary files are private by default; this one gets the permissions of an ordinary new file.
-#[cfg(unix)]
-fn set_permissions(builder: &mut Builder<'_, '_>) {
-    use std::os::unix::fs::PermissionsExt as _;
-    builder.permissions(fs::Permissions::from_mode(0o666));
+/// The directory of `path`.
+pub(super) fn parent_of(path: &Path) -> &Path {
+    path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."))
 }
 
-/// A new file inherits the permissions of its directory.
-#[cfg(not(unix))]
-fn set_permissions(_: &mut Builder<'_, '_>) {}
+const PREFIX: &str = ".oomscope-";
+const SUFFIX: &str = ".tmp";
+
+/// Makes temporary files or directories in `directory`, with the permissions `mode` of ordinary new ones. Removes those
+/// of processes that were killed.
+pub(super) fn temporary_builder(directory: &Path, mode: u32) -> Builder<'static, 'static> {
+    static NAME: LazyLock<String> = LazyLock::new(|| format!("{PREFIX}{}-", process_name()));
+    // Errors are ignored: leftovers do no harm.
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        if is_left_over(&entry) {
+            let _ = remove(&entry.path());
+        }
+    }
+    let mut builder = Builder::new();
+    builder.prefix(NAME.as_str()).suffix(SUFFIX);
+    set_permissions(&mut builder, mode);
+    builder
+}
+
+/// Whether no process of this host has this temporary file any more.
+fn is_left_over(entry: &fs::DirEntry) -> bool {
+    let name = entry.file_name();
+    let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.rsplit_once('-'));
+    process.is_some_and(|(process, _)| !process_exists(process))
+}
+
+fn set_permissions(builder: &mut Builder<'_, '_>, mode: u32) {
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt as _;
+        builder.permissions(fs::Permissions::from_mode(mode));
+    }
+    // Elsewhere a new file inherits the permissions of its directory.
+    #[cfg(not(unix))]
+    let _ = (builder, mode);
+}

@@ -1,5 +1,6 @@
 //! `oomscope export`
 
+use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
@@ -7,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
 use super::args::{SnapshotArgs, WindowArgs, parse_position};
-use super::atomic_file::AtomicFile;
+use super::atomic_directory::AtomicDirectory;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
@@ -211,44 +212,23 @@ impl Job<'_> {
         &self,
         directory: &Path,
         extension: &str,
-        sink: impl Fn(Table, BufWriter<std::fs::File>) -> io::Result<S>,
+        sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
     ) -> anyhow::Result<Exit> {
-        let is_new = !directory.exists();
         let failed = || format!("{} cannot be written", directory.display());
-        std::fs::create_dir_all(directory).with_context(failed)?;
-        let written = self.write_tables_in(directory, extension, sink);
-        if is_new && !matches!(written, Ok(Some(_))) {
-            // Removes it only if it is empty.
-            let _ = std::fs::remove_dir(directory);
-        }
-        Ok(written?.unwrap_or(Exit::Unreadable))
-    }
-
-    fn write_tables_in<S: TableSink + Send>(
-        &self,
-        directory: &Path,
-        extension: &str,
-        sink: impl Fn(Table, BufWriter<std::fs::File>) -> io::Result<S>,
-    ) -> anyhow::Result<Option<Exit>> {
-        let mut files = Vec::new();
-        let mut open = |table: Table| -> anyhow::Result<S> {
-            let path = directory.join(format!("{}.{extension}", table.name));
-            let failed = || format!("{} cannot be written", path.display());
-            let file = AtomicFile::open(&path).with_context(failed)?;
-            let sink = file.handle().and_then(|handle| sink(table, BufWriter::new(handle))).with_context(failed)?;
-            files.push(file);
-            Ok(sink)
+        let staged = AtomicDirectory::new(directory).with_context(failed)?;
+        let open = |table: Table| -> anyhow::Result<S> {
+            let file = File::create(staged.path().join(format!("{}.{extension}", table.name)));
+            file.and_then(|file| sink(table, BufWriter::new(file))).with_context(failed)
         };
         let [allocations, events, stacks, segments, run] = TABLES;
         let sinks = [open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?];
         let mut tables = TableSet::new(sinks);
-        let failed = || format!("{} cannot be written", directory.display());
-        let exit = self.each(|recording| tables.add(recording).with_context(failed))?;
-        if exit.is_some() {
-            tables.finish().with_context(failed)?;
-            drop(tables);
-            files.into_iter().try_for_each(AtomicFile::finish).with_context(failed)?;
-        }
+        let Some(exit) = self.each(|recording| tables.add(recording).with_context(failed))? else {
+            return Ok(Exit::Unreadable);
+        };
+        tables.finish().with_context(failed)?;
+        drop(tables);
+        staged.finish().with_context(failed)?;
         Ok(exit)
     }
 }

@@ -5,6 +5,7 @@
 
 mod analyze;
 mod args;
+mod atomic_directory;
 mod atomic_file;
 mod browser_module;
 mod check;

@@ -3,31 +3,29 @@
 #[cfg(unix)]
 use self::unix::watch;
 #[cfg(unix)]
-pub(super) use self::unix::{handled_by, ignored_signals};
+pub(super) use self::unix::{handled_by, ignored_signals, is_interrupted_by_terminal, process_exists, process_name};
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tempfile::NamedTempFile;
-
-/// The temporary files that exist now.
+/// The temporary files and directories that exist now.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Keeps a path in [`TEMPORARY`] until it is dropped.
 #[derive(Debug)]
 pub(super) struct TemporaryPath(PathBuf);
 
-/// Creates a temporary file, which is removed if a signal ends the program.
-pub(super) fn create_temporary(
-    create: impl FnOnce() -> io::Result<NamedTempFile>,
-) -> io::Result<(NamedTempFile, TemporaryPath)> {
+/// Creates a temporary file or directory, which is removed if a signal ends the program.
+pub(super) fn create_temporary<T: AsRef<Path>>(
+    create: impl FnOnce() -> io::Result<T>,
+) -> io::Result<(T, TemporaryPath)> {
     #[cfg(unix)]
     watch();
     // The lock is held from before the file exists, so that a signal finds it in the list.
     let mut files = temporary();
     let file = create()?;
-    let path = std::path::absolute(file.path()).unwrap_or_else(|_| file.path().to_owned());
+    let path = std::path::absolute(&file).unwrap_or_else(|_| file.as_ref().to_owned());
     files.push(path.clone());
     Ok((file, TemporaryPath(path)))
 }
@@ -38,8 +36,29 @@ impl Drop for TemporaryPath {
     }
 }
 
+/// A signal ends the program before or after `task`.
+pub(super) fn without_interruption<T>(task: impl FnOnce() -> T) -> T {
+    let _files = temporary();
+    task()
+}
+
+/// Removes a file, or a directory with its files.
+pub(super) fn remove(path: &Path) -> io::Result<()> {
+    if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
+}
+
 fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
     TEMPORARY.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(not(unix))]
+pub(super) fn process_exists(_: &str) -> bool {
+    true
+}
+
+#[cfg(not(unix))]
+pub(super) fn process_name() -> String {
+    std::process::id().to_string()
 }
 
 #[cfg(not(unix))]
@@ -78,7 +97,7 @@ mod unix {
                     // The lock is kept, so that no other file is created or renamed.
                     let mut files = super::temporary();
                     for path in files.drain(..) {
-                        let _ = std::fs::remove_file(path);
+                        let _ = super::remove(&path);
                     }
                     let _ = emulate_default_handler(signal);
                 }
@@ -92,6 +111,33 @@ mod unix {
         let result = task();
         IS_HANDLED.store(false, Ordering::SeqCst);
         result
+    }
+
+    /// Whether Ctrl-C in a terminal sends SIGINT to this process, and to all others of its group.
+    pub(in crate::cli) fn is_interrupted_by_terminal() -> bool {
+        let terminal = std::fs::File::open("/dev/tty");
+        terminal.is_ok_and(|terminal| rustix::termios::tcgetpgrp(terminal) == Ok(rustix::process::getpgrp()))
+    }
+
+    /// The name of this host.
+    fn host() -> String {
+        rustix::system::uname().nodename().to_string_lossy().into_owned()
+    }
+
+    /// `HOST-PID` of this process.
+    pub(in crate::cli) fn process_name() -> String {
+        format!("{}-{}", host(), std::process::id())
+    }
+
+    /// False if the process `HOST-PID` has ended. One on another host counts as running.
+    pub(in crate::cli) fn process_exists(name: &str) -> bool {
+        use rustix::process::{Pid, test_kill_process};
+        // A name that is not HOST-PID shows nothing, so its process may be running.
+        let Some((on, pid)) = name.rsplit_once('-') else { return true };
+        match pid.parse().ok().and_then(Pid::from_raw) {
+            Some(pid) if on == host() => test_kill_process(pid) != Err(rustix::io::Errno::SRCH),
+            _ => true,
+        }
     }
 
     /// A bit for each signal that this process ignores; 0 on systems without /proc.

@@ -42,6 +42,7 @@ mod docs;
 mod dry_run;
 mod dry_run_estimates;
 #[cfg(unix)]
+mod dry_run_processes;
 mod dry_run_remedies;
 mod dry_run_stub;
 mod edges;
@@ -134,6 +135,7 @@ mod whatif;
 mod where_memory_was;
 mod wide;
 mod words;
+mod writers;
 
 /// Counts the heap that each thread takes.
 #[global_allocator]

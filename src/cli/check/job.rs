@@ -39,7 +39,7 @@ impl FinishedJob {
         };
         let run_directory = options.prepare(Some(&directory), Intervention::default())?;
         let (end, status, snapshots) = record_on_stderr(&command, run_directory)?;
-        let run = AnalyzedRun::read(&snapshots, Some(end))?;
+        let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
         let is_temporary = args.dir.is_none();
         Ok(Self { command, gpu: gpu.name(), run, end, status, directory, is_temporary })
     }

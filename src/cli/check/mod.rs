@@ -176,8 +176,10 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     outputs.write(&report)?;
     match &job {
         Some(job) if report.passed || args.exit_code == ExitCode::Bisect => job.remove_temporary()?,
-        Some(job) => print_stderr(&format!("for details: oomscope {}", job.directory().display())),
-        None => {}
+        Some(job) if job.directory().exists() => {
+            print_stderr(&format!("for details: oomscope {}", job.directory().display()));
+        }
+        _ => {}
     }
     Ok(Outcome {
         passed: report.passed,

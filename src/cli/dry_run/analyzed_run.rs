@@ -16,8 +16,8 @@ pub(in crate::cli) struct AnalyzedRun {
 }
 
 impl AnalyzedRun {
-    /// Reads `snapshots`. The verdict takes `end` into account, how their command ended.
-    pub(in crate::cli) fn read(snapshots: &[PathBuf], end: Option<CommandEnd>) -> anyhow::Result<Self> {
+    /// Reads `snapshots`. The verdict takes `end` into account: how their command ended, and its number of lost processes.
+    pub(in crate::cli) fn read(snapshots: &[PathBuf], end: Option<(CommandEnd, usize)>) -> anyhow::Result<Self> {
         let (mut reports, mut served) = (Vec::new(), 0);
         for path in snapshots {
             let snapshot = inputs::read_one(path)?;
@@ -25,8 +25,8 @@ impl AnalyzedRun {
             served += snapshot.devices().map(|device| device.indexes_with_action(Action::Alloc).count()).sum::<usize>();
         }
         let mut job = AnalyzeReport::new(reports, Vec::new(), 0);
-        if let Some(end) = end {
-            job.set_end(end.program_end());
+        if let Some((end, lost)) = end {
+            job.set_end(end.program_end(), lost);
         }
         Ok(Self { job, served })
     }

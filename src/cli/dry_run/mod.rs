@@ -59,7 +59,7 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         print_stderr(&list);
     }
     if args.tries || status.has_engine {
-        let report = trials::run(args, &name, end, &snapshots, log.as_deref())?;
+        let report = trials::run(args, &name, (end, status.lost()), &snapshots, log.as_deref())?;
         match args.format {
             // Nothing failed, so nothing was tried.
             Format::Human if report.runs.len() < 2 => {}

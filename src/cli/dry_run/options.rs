@@ -95,6 +95,10 @@ pub(in crate::cli) struct DryRunOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     max_entries: u64,
+
+    /// No other run at the same time may use its directory.
+    #[arg(skip)]
+    is_alone: bool,
 }
 
 impl MachineArgs {
@@ -119,14 +123,15 @@ impl MachineArgs {
 }
 
 impl DryRunOptions {
-    /// The options of a dry run on `machine`. Parsing keeps the defaults of the others in one place.
+    /// The options of a dry run on `machine`, in a directory of its own. Parsing keeps the defaults of the others in one
+    /// place.
     pub(in crate::cli) fn on_machine(machine: MachineArgs) -> anyhow::Result<Self> {
         #[derive(Parser)]
         struct Parsed {
             #[command(flatten)]
             options: DryRunOptions,
         }
-        Ok(Self { machine, ..Parsed::try_parse_from(["dry-run"])?.options })
+        Ok(Self { machine, is_alone: true, ..Parsed::try_parse_from(["dry-run"])?.options })
     }
 
     pub(in crate::cli) fn assumed_gpu(&self) -> AssumedGpu {
@@ -157,7 +162,8 @@ impl DryRunOptions {
         files.push(("dry-run.json", &config));
         let mut environment = rank.map(SingleRank::environment).unwrap_or_default();
         environment.extend(intervention.environment);
-        let kind = RunKind { name: "oomscope-dry-run", files: &files, environment: &environment };
+        let kind =
+            RunKind { name: "oomscope-dry-run", files: &files, environment: &environment, is_shared: !self.is_alone };
         RunDirectory::prepare(output, &options, kind)
     }
 }

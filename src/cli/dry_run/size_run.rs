@@ -38,10 +38,11 @@ impl SizeRun {
         label: &str,
     ) -> anyhow::Result<Self> {
         let directory = options.prepare(Some(directory), intervention)?;
-        let (end, _, snapshots) = record_to_log(command, directory, log)?;
+        let (end, status, snapshots) = record_to_log(command, directory, log)?;
         let run = AnalyzedRun::read(&snapshots, None)?;
         let has_failed = run.has_failed();
-        let may_differ = run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
+        let may_differ =
+            status.lost() > 0 || run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
         let mut worst: Option<Self> = None;
         for (path, report) in snapshots.iter().zip(run.job.snapshots) {
             let ran = Self { snapshot: path.clone(), report, has_failed, may_differ };

@@ -5,6 +5,7 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_dry_run.py", include_str!("../../../python/oomscope/_dry_run.py")),
     ("_oomscope_cute.py", include_str!("../../../python/oomscope/_cute.py")),
     ("_oomscope_draws.py", include_str!("../../../python/oomscope/_draws.py")),
+    ("_oomscope_children.py", include_str!("../../../python/oomscope/_children.py")),
     ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
     ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
     ("_oomscope_flashinfer.py", include_str!("../../../python/oomscope/_flashinfer.py")),

@@ -39,16 +39,16 @@ pub(super) struct Trials<'r> {
 }
 
 /// Runs the command again with each remedy, if a request of the first run failed; a serving engine also without `--try`,
-/// where its answer needs another start. `directory`, `end` and `snapshots` are those of the first run, `log` is its
+/// where its answer needs another start. `directory`, `end`, with the number of lost processes, and `snapshots` are those of the first run, `log` is its
 /// output if it was not printed.
 pub(super) fn run(
     args: &DryRun,
     directory: &Path,
-    end: CommandEnd,
+    (end, lost): (CommandEnd, usize),
     snapshots: &[PathBuf],
     log: Option<&Path>,
 ) -> anyhow::Result<TrialsReport> {
-    let first = AnalyzedRun::read(snapshots, Some(end))?;
+    let first = AnalyzedRun::read(snapshots, Some((end, lost)))?;
     let mut trials = Trials::new(args, directory, &first);
     let as_it_is = trials.judge(end, &first);
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
@@ -125,8 +125,8 @@ impl<'r> Trials<'r> {
         print_stderr(&format!("with {}: the output is in {}", remedy.describe(), log.display()));
         let (intervention, settings) = self.changed(remedy);
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
-        let (end, _, snapshots) = record_to_log(&self.args.command, run_directory, &log)?;
-        let run = AnalyzedRun::read(&snapshots, Some(end))?;
+        let (end, status, snapshots) = record_to_log(&self.args.command, run_directory, &log)?;
+        let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
         let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
             (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
             _ => true,

@@ -55,8 +55,8 @@ fn start(args: &Plan, engine: &Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Res
     let options: Vec<_> = gpus_option.into_iter().chain(longest).collect();
     print_stderr(&format!("on {gpus} x {}: the output is in {}", gpu.name, log.display()));
     let prepared = dry_run.options.prepare(Some(&directory), Intervention::with_engine_options(options))?;
-    let (end, _, snapshots) = record_to_log(&args.command, prepared, &log)?;
-    let run = AnalyzedRun::read(&snapshots, Some(end))?;
+    let (end, status, snapshots) = record_to_log(&args.command, prepared, &log)?;
+    let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
     let (verdict, reason) = match &run.job.dry_run {
         Some(job) => (job.verdict, job.reason.to_string()),
         None => (DryRunVerdict::NoVerdict, format!("no GPU memory was used: see {}", log.display())),

@@ -62,26 +62,28 @@ pub(super) enum CommandOutput<'f> {
     Log(&'f File),
 }
 
-/// Runs `command` to its end.
+/// Runs `command` to its end; without a `directory` it is not recorded.
 pub(super) fn run(
     command: &[OsString],
-    directory: &RunDirectory,
+    directory: Option<&RunDirectory>,
     output: CommandOutput<'_>,
 ) -> anyhow::Result<CommandEnd> {
     let Some((program, args)) = command.split_first() else {
         return Err(anyhow!("no command"));
     };
-    let control = directory.control_dir();
-    let others = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
-    let others = others.iter().flat_map(env::split_paths);
-    let path = env::join_paths(std::iter::once(control.clone()).chain(others))
-        .map_err(|_| anyhow!("{}: PYTHONPATH cannot hold this name", control.display()))?;
     let mut command = Command::new(program);
-    command
-        .args(args)
-        .envs(directory.environment().iter().cloned())
-        .env("PYTHONPATH", path)
-        .env("OOMSCOPE_DIR", directory.path());
+    command.args(args);
+    if let Some(directory) = directory {
+        let control = directory.control_dir();
+        let others = env::var_os("PYTHONPATH").filter(|path| !path.is_empty());
+        let others = others.iter().flat_map(env::split_paths);
+        let path = env::join_paths(std::iter::once(control.clone()).chain(others))
+            .map_err(|_| anyhow!("{}: PYTHONPATH cannot hold this name", control.display()))?;
+        command
+            .envs(directory.environment().iter().cloned())
+            .env("PYTHONPATH", path)
+            .env("OOMSCOPE_DIR", directory.path());
+    }
     match output {
         CommandOutput::Inherited => {}
         CommandOutput::OnStderr => {
@@ -120,10 +122,10 @@ mod signals {
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
     use signal_hook::iterator::{Handle, Signals};
 
-    use crate::cli::signals::ignored_signals;
+    use crate::cli::signals::{ignored_signals, is_interrupted_by_terminal};
 
-    /// Signals for the command. A terminal sends SIGINT and SIGQUIT to the command as well, so these are caught but not
-    /// forwarded, and the command decides what they do.
+    /// Signals for the command. A terminal sends SIGINT and SIGQUIT to the command as well, so these are then caught but
+    /// not forwarded, and the command decides what they do.
     const FORWARDED: [i32; 6] = [SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2];
 
     pub(super) fn terminating_signal(status: ExitStatus) -> Option<i32> {
@@ -152,7 +154,9 @@ mod signals {
                         SIGTERM => Signal::TERM,
                         SIGUSR1 => Signal::USR1,
                         SIGUSR2 => Signal::USR2,
-                        _ => continue,
+                        _ if is_interrupted_by_terminal() => continue,
+                        SIGINT => Signal::INT,
+                        _ => Signal::QUIT,
                     };
                     // The command may have ended just now.
                     let _ = pid.map(|pid| kill_process(pid, signal));

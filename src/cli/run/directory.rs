@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::Serialize;
 
-use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, snapshots_in};
+use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
 use super::{exit_code, parse_count, private_directory};
 use crate::cli::atomic_file::AtomicFile;
@@ -64,6 +64,8 @@ pub(in crate::cli) struct RunKind<'p> {
     pub(in crate::cli) files: &'p [(&'p str, &'p str)],
     /// Environment variables for the command.
     pub(in crate::cli) environment: &'p [(&'static str, String)],
+    /// Runs that use one directory at the same time are tasks of one job.
+    pub(in crate::cli) is_shared: bool,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
@@ -108,12 +110,25 @@ pub(in crate::cli) struct RunStatus {
     pub(super) recorded: usize,
     /// Number of those that did not end in Python's own way.
     pub(super) unfinished: usize,
+    /// Number of Python processes that could not be recorded, because of their options, and failed.
+    isolated: usize,
     /// Number of those in which a request failed.
     pub(super) failed: usize,
     /// There was no GPU.
     pub(super) is_dry_run: bool,
     /// A serving engine was started in a dry run.
     pub(in crate::cli) has_engine: bool,
+}
+
+impl RunStatus {
+    /// Number of processes whose memory is not known.
+    pub(in crate::cli) fn lost(&self) -> usize {
+        self.unfinished + self.isolated
+    }
+}
+
+fn is_named(path: &Path, prefix: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
 
 impl RunDirectory {
@@ -123,7 +138,7 @@ impl RunDirectory {
         kind: RunKind<'_>,
     ) -> anyhow::Result<Self> {
         let ChosenDirectory { path, is_created, lock } = match output {
-            Some(path) => choose_directory(path)?,
+            Some(path) => choose_directory(path, kind.is_shared)?,
             None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, lock: None },
         };
         let directory = Self {
@@ -135,11 +150,14 @@ impl RunDirectory {
             environment: kind.environment.to_vec(),
             lock,
         };
-        private_directory::create_control(&directory.control_dir())?;
-        directory
-            .write_recorder(options, kind.files)
-            .with_context(|| format!("{}: the recorder cannot be written there", directory.name.display()))?;
-        Ok(directory)
+        let written = private_directory::create_control(&directory.control_dir()).and_then(|()| {
+            let failed = || format!("{}: the recorder cannot be written there", directory.name.display());
+            directory.write_recorder(options, kind.files).with_context(failed)
+        });
+        if written.is_err() && directory.is_created {
+            let _ = fs::remove_dir_all(&directory.path);
+        }
+        written.map(|()| directory)
     }
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
@@ -182,32 +200,33 @@ impl RunDirectory {
     pub(in crate::cli) fn finish(self) -> (RunStatus, Vec<PathBuf>) {
         let control = self.control_dir();
         let processes = RecordedProcess::find_all(&self.path);
+        let is_shared = self.lock.is_some_and(DirectoryLock::release);
+        // Those of other tasks may go on.
+        let is_unfinished =
+            |process: &&RecordedProcess| !process.has_ended() && !(is_shared && process.may_be_running());
         let status = RunStatus {
             python: control.join("saw-python").exists(),
             old_python: control.join("saw-old-python").exists(),
             torch: control.join("saw-torch").exists(),
             torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
-            unfinished: processes.iter().filter(|process| !process.has_ended()).count(),
+            unfinished: processes.iter().filter(is_unfinished).count(),
             failed: processes
                 .iter()
                 .filter(|process| !control.join(format!("served-{}", process.name)).exists())
                 .count(),
+            isolated: paths_in(&control).filter(|path| is_named(path, "isolated-")).count(),
             is_dry_run: control.join("dry-run.json").exists(),
             has_engine: control.join("serving").exists(),
         };
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
-        let is_shared = self.lock.is_some_and(DirectoryLock::release);
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {
             let _ = fs::remove_dir_all(&control);
-            // A process that was killed while it wrote its snapshot.
-            for path in paths_in(&self.path).filter(|path| path.extension().is_some_and(|ending| ending == "part")) {
-                let _ = fs::remove_file(path);
-            }
+            remove_parts(&self.path);
         }
         if self.is_created {
             let _ = fs::remove_dir(&self.path);

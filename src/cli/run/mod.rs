@@ -10,6 +10,7 @@ mod restart;
 
 use std::ffi::OsString;
 use std::fs::File;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -23,7 +24,7 @@ pub(super) use self::directory::{
 };
 pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
-use super::exit::Exit;
+use super::exit::{Exit, print_stderr};
 use crate::analysis::ProgramEnd;
 
 /// Run a command, and write a snapshot when a request fails
@@ -60,6 +61,10 @@ pub(super) struct Run {
     #[arg(long, hide = true, value_name = "NUMBER")]
     ended_by: Option<i32>,
 
+    /// Number of its processes whose memory is not known
+    #[arg(long, hide = true, value_name = "N", default_value_t = 0)]
+    lost: usize,
+
     /// Command and its arguments
     #[arg(required_unless_present = "page_on", trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
@@ -94,13 +99,26 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
 pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
     if !args.page_on.is_empty() {
         let end = args.ended_with.map(ProgramEnd::Code).or(args.ended_by.map(ProgramEnd::Signal));
-        return page::write(&args.page_on, end);
+        return page::write(&args.page_on, end, args.lost);
     }
-    let kind = RunKind { name: "oomscope-run", files: &[], environment: &[] };
-    let directory = RunDirectory::prepare(args.output.as_deref(), &args.recorder, kind)?;
+    let kind = RunKind { name: "oomscope-run", files: &[], environment: &[], is_shared: true };
+    let directory = match RunDirectory::prepare(args.output.as_deref(), &args.recorder, kind) {
+        Err(error) if is_disk_full(&error) => {
+            // The job is worth more than its recording.
+            print_stderr(&format!("nothing is recorded: {error:#}"));
+            return Ok(Exit::Code(child::run(&args.command, None, CommandOutput::Inherited)?.code()));
+        }
+        directory => directory?,
+    };
     let (end, status, snapshots) = record(&args.command, directory)?;
     print_result(&args.command, end, &status, &snapshots);
     Ok(Exit::Code(end.code()))
+}
+
+/// Whether there is no room on a disk, or for this user.
+fn is_disk_full(error: &anyhow::Error) -> bool {
+    let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
+    kinds.into_iter().any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
 /// Runs `command` with the recorder of `directory`. Returns how it ended, what its processes did, and their snapshots.
@@ -108,7 +126,7 @@ pub(super) fn record(
     command: &[OsString],
     directory: RunDirectory,
 ) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
-    finish(child::run(command, &directory, CommandOutput::Inherited), directory)
+    finish(child::run(command, Some(&directory), CommandOutput::Inherited), directory)
 }
 
 /// Like [`record`], with the command's standard output on standard error.
@@ -116,7 +134,7 @@ pub(super) fn record_on_stderr(
     command: &[OsString],
     directory: RunDirectory,
 ) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
-    finish(child::run(command, &directory, CommandOutput::OnStderr), directory)
+    finish(child::run(command, Some(&directory), CommandOutput::OnStderr), directory)
 }
 
 fn finish(
@@ -134,12 +152,19 @@ pub(super) fn record_to_log(
     log: &Path,
 ) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
     let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    finish(child::run(command, &directory, CommandOutput::Log(&file)), directory)
+    finish(child::run(command, Some(&directory), CommandOutput::Log(&file)), directory)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_a_full_disk_is_one() {
+        let full = |code: i32| is_disk_full(&anyhow::Error::from(io::Error::from_raw_os_error(code)).context("x"));
+        assert!(full(28));
+        assert!(!full(2) && !full(13) && !is_disk_full(&anyhow::anyhow!("No space left on device")));
+    }
 
     #[test]
     fn counts_and_times_are_read_as_typed() {

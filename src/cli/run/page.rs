@@ -32,7 +32,7 @@ pub(in crate::cli) fn print_result(
         print_stderr(&describe_no_snapshot(command, end, status));
         return None;
     }
-    let code = write_in_child(snapshots, end);
+    let code = write_in_child(snapshots, end, status);
     if code.is_none_or(|code| code != 0 && code < VERDICT) {
         print_stderr("the page on these snapshots could not be written");
     }
@@ -41,10 +41,11 @@ pub(in crate::cli) fn print_result(
 
 /// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code
 /// is that of the command. Returns its exit code.
-fn write_in_child(snapshots: &[PathBuf], end: CommandEnd) -> Option<u8> {
+fn write_in_child(snapshots: &[PathBuf], end: CommandEnd, status: &RunStatus) -> Option<u8> {
     let program = std::env::current_exe().ok()?; // the caller reports it
     let mut child = Command::new(program);
     child.arg("run").arg("--page-on").args(snapshots).stdin(Stdio::null());
+    child.args(["--lost", &status.lost().to_string()]);
     match end {
         CommandEnd::Code(code) => child.args(["--ended-with", &code.to_string()]),
         CommandEnd::Signal(signal) => child.args(["--ended-by", &signal.to_string()]),
@@ -53,14 +54,14 @@ fn write_in_child(snapshots: &[PathBuf], end: CommandEnd) -> Option<u8> {
     u8::try_from(child.status().ok()?.code()?).ok()
 }
 
-pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>) -> anyhow::Result<Exit> {
+pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>, lost: usize) -> anyhow::Result<Exit> {
     let inputs = inputs::expand_paths(snapshots)?;
     let options = Options { top: 3, ..Options::default() };
     let (read, unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     // Unreadable files have been reported.
     let Some((mut report, _)) = combine_snapshots(read, unreadable, options)? else { return Ok(Exit::Success) };
     if let Some(end) = end {
-        report.set_end(end);
+        report.set_end(end, lost);
     }
     let directory = snapshots.first().and_then(|path| path.parent()).unwrap_or(Path::new("."));
     print_page(report::after_run(&report, &directory.display().to_string()));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use crate::base::input::read_text_file;
 use crate::cli::atomic_file::AtomicFile;
+use crate::cli::signals::process_exists;
 
 /// The subdirectory with the recorder and the status of each process.
 pub(super) const CONTROL_DIR: &str = ".recorder";
@@ -17,6 +18,13 @@ pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = paths_in(directory).filter(is_snapshot).collect();
     found.sort();
     found
+}
+
+/// Removes the parts of snapshots whose processes were killed while they wrote them.
+pub(super) fn remove_parts(directory: &Path) {
+    for path in paths_in(directory).filter(|path| path.extension().is_some_and(|ending| ending == "part")) {
+        let _ = fs::remove_file(path);
+    }
 }
 
 pub(super) fn paths_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
@@ -75,24 +83,4 @@ impl RecordedProcess {
     pub(in crate::cli) fn may_be_running(&self) -> bool {
         !self.has_ended() && process_exists(&self.name)
     }
-}
-
-#[cfg(unix)]
-fn process_exists(name: &str) -> bool {
-    use rustix::process::{Pid, test_kill_process};
-    // A name that is not HOST-PID shows nothing, so its process may be running.
-    let Some((host, pid)) = name.rsplit_once('-') else { return true };
-    let here = rustix::system::uname();
-    let pid = pid.parse().ok().and_then(Pid::from_raw);
-    match pid {
-        Some(pid) if here.nodename().to_bytes() == host.as_bytes() => {
-            test_kill_process(pid) != Err(rustix::io::Errno::SRCH)
-        }
-        _ => true,
-    }
-}
-
-#[cfg(not(unix))]
-fn process_exists(_name: &str) -> bool {
-    true
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::private_directory;
-use super::recorded_process::{CONTROL_DIR, RecordedProcess, snapshots_in};
+use super::recorded_process::{CONTROL_DIR, RecordedProcess, remove_parts, snapshots_in};
 use crate::cli::directory_lock::{DirectoryLock, LockAttempt};
 use crate::cli::exit::print_stderr;
 
@@ -24,8 +24,8 @@ pub(super) struct ChosenDirectory {
 }
 
 /// Chooses `named`, or its subdirectory `run-2`, `run-3` and so on if an earlier run left snapshots there. Tasks of one
-/// job that run at the same time share a directory.
-pub(super) fn choose_directory(named: &Path) -> anyhow::Result<ChosenDirectory> {
+/// job that run at the same time share a directory if `is_shared`.
+pub(super) fn choose_directory(named: &Path, is_shared: bool) -> anyhow::Result<ChosenDirectory> {
     let is_created = private_directory::create_or_check(named)?;
     let locked =
         DirectoryLock::try_exclusive(named).with_context(|| format!("{}: cannot be locked", named.display()))?;
@@ -37,6 +37,9 @@ pub(super) fn choose_directory(named: &Path) -> anyhow::Result<ChosenDirectory> 
         private_directory::create_control(&path.join(CONTROL_DIR))?;
         lock.share()?;
         return Ok(ChosenDirectory { path, is_created, lock: Some(lock) });
+    }
+    if !is_shared && matches!(locked, LockAttempt::Taken) {
+        return Ok(ChosenDirectory { path: create_next(named)?, is_created: true, lock: None });
     }
     let lock = DirectoryLock::shared(named)?;
     let runs = fs::read_dir(named)?.flatten().map(|entry| entry.path());
@@ -69,6 +72,7 @@ fn remove_leftovers(named: &Path) -> io::Result<()> {
         // A link is not followed, but refused when the recorder is written.
         if fs::symlink_metadata(&control).is_ok_and(|metadata| metadata.is_dir()) && !is_used() {
             fs::remove_dir_all(control)?;
+            remove_parts(&directory);
         }
     }
     Ok(())
@@ -80,7 +84,7 @@ fn create_next(named: &Path) -> anyhow::Result<PathBuf> {
         match private_directory::create(&path) {
             Ok(()) => {
                 let (named, path_shown) = (named.display(), path.display());
-                print_stderr(&format!("{named} has snapshots of an earlier run; those of this one go to {path_shown}"));
+                print_stderr(&format!("{named} has snapshots of another run; those of this one go to {path_shown}"));
                 return Ok(path);
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}

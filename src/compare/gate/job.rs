@@ -61,6 +61,8 @@ fn location(reason: &DryRunReason) -> Option<&CodeLocation> {
         | Reason::Stopped
         | Reason::StillRunning
         | Reason::EndNotRecorded
+        | Reason::Shared(_)
+        | Reason::Lost(_)
         | Reason::Signal(_) => None,
     }
 }

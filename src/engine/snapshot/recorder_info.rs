@@ -48,6 +48,9 @@ pub struct RecorderInfo {
     /// Capacity of each device's trace, in entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_entries: Option<u64>,
+    /// When the snapshot was taken, in microseconds since the epoch: about the end of a process that ends.
+    #[serde(skip)]
+    pub time_us: Option<u64>,
     /// The request that had just failed.
     #[serde(skip)]
     pub oom: Option<ObservedFailure>,

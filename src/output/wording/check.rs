@@ -29,6 +29,7 @@ impl CheckedJob {
     fn summary(&self, answer: &str) -> Summary {
         let place = self.place();
         let action = match self.verdict {
+            DryRunVerdict::WouldNotFit if self.line.is_none() => "use less memory, or more GPUs",
             DryRunVerdict::WouldNotFit => "request or keep less at that line; oomscope dry-run --try shows what helps",
             DryRunVerdict::MayFit => {
                 "give the value that decides with --value, or accept it with --allow-missing may-fit"

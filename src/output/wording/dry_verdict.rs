@@ -5,8 +5,9 @@ use std::fmt;
 use super::serving::describe_start;
 use crate::analysis::{
     AnalyzeReport, DeviceReport, DryRunReason, DryRunReport, FailedRequest, JobVerdict, ProgramError, ReadReport,
+    SharedDevice,
 };
-use crate::base::units::size;
+use crate::base::units::{counted, size};
 use crate::snapshot::{ReadUsage, ReadValue, SizeChange};
 use crate::stacks::frames::FrameReport;
 
@@ -74,7 +75,30 @@ impl fmt::Display for DryRunReason {
                 write!(f, "the program ended with exit code {code} at {}", location.label())
             }
             Self::Error(error) => f.write_str(&describe_error(error)),
+            Self::Shared(shared) => f.write_str(&describe_shared(shared)),
+            Self::Lost(processes) => {
+                let processes = counted(*processes as u64, "process");
+                write!(f, "{processes} left no recording: killed, or started with Python's option -I or -E and failed")
+            }
         }
+    }
+}
+
+/// Names the processes that share a device, the first ones if there are many.
+fn describe_shared(shared: &SharedDevice) -> String {
+    const MAX_NAMED: usize = 4;
+    let SharedDevice { device, total_bytes, processes, is_simultaneous } = shared;
+    let all = size(processes.iter().fold(0, |sum, (_, bytes)| sum.saturating_add(*bytes)));
+    let count = counted(processes.len() as u64, "process");
+    let total = size(*total_bytes);
+    let others = processes.len().saturating_sub(MAX_NAMED) as u64;
+    let others = (others > 0).then(|| format!("and {}", counted(others, "other")));
+    let named = processes.iter().take(MAX_NAMED).map(|(name, bytes)| format!("{name} ({})", size(*bytes)));
+    let named = named.chain(others).collect::<Vec<_>>().join(", ");
+    if *is_simultaneous {
+        format!("{count} hold {all} of GPU {device} at the same time, which has {total}: {named}")
+    } else {
+        format!("{count} share GPU {device}, when is not known; with their peaks they need {all} of {total}: {named}")
     }
 }
 

@@ -34,6 +34,7 @@ impl Decoder {
                 "alloc_conf" => recorded.alloc_conf = text(),
                 "max_entries" => recorded.max_entries = self.integer(value),
                 "devices" => recorded.devices = self.read_recorder_devices(value),
+                "time_us" => recorded.time_us = self.integer(value),
                 "oom" => recorded.oom = self.read_recorded_failure(value),
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "names" => self.snapshot.tensor_names = self.read_tensor_names(value),

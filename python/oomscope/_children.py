@@ -1,0 +1,74 @@
+"""Python processes that a dry run cannot record, because they ignore PYTHONPATH or get another one.
+
+Each of them has a file `isolated-HOST-PID` in the control directory, until it ends with exit code 0.
+"""
+
+import os
+import re
+import shlex
+import socket
+import subprocess
+
+PYTHON = re.compile(r"python[\d.]*$")
+# The options of Python that take an argument; the program follows `-c` and `-m`.
+PROGRAM, WITH_ARGUMENT = "cm", "WX"
+
+
+def watch(control):
+    """Notes the processes that this one starts with `subprocess`, which asyncio uses, too."""
+    original = subprocess.Popen.__init__
+
+    def __init__(self, args, *rest, **keywords):
+        original(self, args, *rest, **keywords)
+        try:
+            if cannot_be_recorded(args, keywords.get("env"), control):
+                note(self, os.path.join(control, "isolated-%s-%d" % (socket.gethostname(), self.pid)))
+        except (OSError, TypeError, ValueError):  # such as a word that is not text; the program goes on
+            pass
+
+    subprocess.Popen.__init__ = __init__
+
+
+def note(process, marker):
+    open(marker, "w").close()
+    on_exit = process._handle_exitstatus
+
+    def _handle_exitstatus(*args, **keywords):
+        on_exit(*args, **keywords)
+        if process.returncode == 0 and os.path.exists(marker):
+            os.unlink(marker)
+
+    process._handle_exitstatus = _handle_exitstatus
+
+
+def cannot_be_recorded(args, env, control):
+    """Whether `args` starts a Python that does not load the recorder of this run."""
+    words = shlex.split(args) if isinstance(args, str) else [os.fspath(word) for word in args]
+    if not words or not PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+        return False
+    if env is not None and os.path.realpath(control) not in map(os.path.realpath, search_path(env)):
+        return True
+    return ignores_environment([os.fsdecode(word) for word in words[1:]])
+
+
+def search_path(env):
+    path = os.fsdecode(env.get("PYTHONPATH") or env.get(b"PYTHONPATH") or "")
+    return [entry for entry in path.split(os.pathsep) if entry]
+
+
+def ignores_environment(words):
+    """Whether the options before the program have -I or -E."""
+    words = iter(words)
+    for word in words:
+        if not re.match("-[a-zA-Z]", word):
+            return False
+        for position, letter in enumerate(word[1:]):
+            if letter in "IE":
+                return True
+            if letter in PROGRAM:
+                return False
+            if letter in WITH_ARGUMENT:
+                if position + 2 == len(word):
+                    next(words, None)
+                break
+    return False
