@@ -49,6 +49,12 @@ pub fn snapshot(bytes: &[u8]) -> bool {
     true
 }
 
+/// Reading so many bytes takes memory in proportion, whatever they are.
+pub fn assert_in_proportion(bytes: usize, heap: usize) {
+    let most = (64 << 20) + 4 * bytes;
+    assert!(heap <= most, "{heap} bytes of heap for {bytes} bytes, of at most {most}");
+}
+
 /// What reads as a snapshot is analyzed, and every renderer lays the answer out; the same twice.
 pub fn analysis(bytes: &[u8]) -> bool {
     let Ok(snapshot) = Snapshot::read(bytes, &|_| ()) else { return false };

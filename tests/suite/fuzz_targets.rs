@@ -7,7 +7,7 @@ mod bodies;
 use crate::support::cases::cases;
 use crate::support::mutate::{Random, mutant, with_seeds};
 use crate::support::pickle_tree::Tree;
-use crate::support::{fixtures, plain_json};
+use crate::support::{fixtures, peak_heap, plain_json};
 use oomscope::base::input::Source;
 use oomscope::cli::EXAMPLE;
 
@@ -29,6 +29,13 @@ fn recordings() -> Vec<Vec<u8>> {
     RECORDINGS.map(fixtures::pickle).into()
 }
 
+/// [`bodies::snapshot`] within its memory.
+fn snapshot_in_proportion(bytes: &[u8]) -> bool {
+    let (is_read, heap) = peak_heap::peak_of(|| bodies::snapshot(bytes));
+    bodies::assert_in_proportion(bytes.len(), heap);
+    is_read
+}
+
 /// Gives `body` the `originals`, which it must read, and mutants of each: how many were read, of how many.
 fn exercise(body: Body, originals: &[Vec<u8>], mutants_of_each: u64) -> (usize, usize) {
     let (mut read, mutants_of_each) = (0, cases(mutants_of_each));
@@ -43,7 +50,7 @@ fn exercise(body: Body, originals: &[Vec<u8>], mutants_of_each: u64) -> (usize, 
 
 #[test]
 fn no_mutant_of_a_recording_makes_the_reader_panic() {
-    let (read, of) = exercise(bodies::snapshot, &recordings(), 800);
+    let (read, of) = exercise(snapshot_in_proportion, &recordings(), 800);
     // Damage of both kinds: noticed, and such that the file still says something.
     assert!(read >= of / 13 && of - read >= of / 13, "{read} of {of}");
     let (read, of) = exercise(bodies::pickle, &recordings(), 400);
@@ -56,7 +63,14 @@ fn no_mutant_of_a_json_dump_makes_the_reader_panic() {
         let tree = Tree::read(&fixtures::pickle(name)).unwrap();
         plain_json::dump(&tree).into_bytes()
     });
-    exercise(bodies::snapshot, &dumps, 150);
+    exercise(snapshot_in_proportion, &dumps, 150);
+    // Opcodes that make a container of each byte: within the memory, or refused.
+    for opcodes in [&b"\x85"[..], b"]", b"]a", b"}", b"(l", b"\x8f"] {
+        let mut bomb = [&b"\x80\x04}\x8c\x01x"[..], b"]"].concat();
+        bomb.extend(opcodes.iter().cycle().take(8 << 20));
+        bomb.extend(b"s.");
+        snapshot_in_proportion(&bomb);
+    }
 }
 
 #[test]
