@@ -25,9 +25,10 @@ fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
         .device()
         .entries_where(|action| action.is_growth() || matches!(action, Action::SegmentFree | Action::SegmentUnmap));
     let steps = moves.map(|(index, entry)| {
-        reserved = match entry.action.is_growth() {
-            true => reserved.saturating_add(entry.size),
-            false => reserved.saturating_sub(entry.size),
+        reserved = if entry.action.is_growth() {
+            reserved.saturating_add(entry.size)
+        } else {
+            reserved.saturating_sub(entry.size)
         };
         Some((device.device().time_us(index)?, reserved))
     });

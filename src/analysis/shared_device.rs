@@ -42,8 +42,8 @@ pub(super) fn decide_shared(latest: &[&SnapshotReport]) -> Option<(DryRunVerdict
         }
     }
     let found = devices.values().filter_map(|sharers| exceeded(sharers));
-    let worst =
-        found.reduce(|worst, other| if other.is_simultaneous > worst.is_simultaneous { other } else { worst })?;
+    // The first of those that are certain.
+    let worst = found.min_by_key(|shared| !shared.is_simultaneous)?;
     let verdict = if worst.is_simultaneous { DryRunVerdict::WouldNotFit } else { DryRunVerdict::MayFit };
     Some((verdict, DryRunReason::Shared(Box::new(worst))))
 }

@@ -61,7 +61,7 @@ impl EntryArgs {
     }
 
     /// The entry of a run.
-    pub(super) fn measure(&self, judged: &[JudgedSnapshot]) -> BaselineEntry {
+    pub(super) fn measure(judged: &[JudgedSnapshot]) -> BaselineEntry {
         let mut entry = BaselineEntry {
             gpu: judged.iter().find_map(|snapshot| snapshot.gpu.clone()),
             torch: judged.iter().find_map(|snapshot| snapshot.torch.clone()),

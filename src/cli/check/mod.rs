@@ -156,7 +156,7 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
     let missing = gate.missing_findings(&judged, &unreadable_names);
     let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
-    let measured = entry.as_ref().map(|entry| entry.measure(&judged));
+    let measured = entry.as_ref().map(|_| EntryArgs::measure(&judged));
     let refusal = entry.as_ref().zip(measured.as_ref());
     let refusal = refusal.and_then(|(entry, measured)| entry.refusal(&judged, measured, &allow_missing));
     let before = entry.as_ref().filter(|entry| !entry.is_written).and_then(|entry| entry.before.as_ref());

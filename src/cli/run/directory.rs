@@ -200,17 +200,13 @@ impl RunDirectory {
     pub(in crate::cli) fn finish(self) -> (RunStatus, Vec<PathBuf>) {
         let control = self.control_dir();
         let processes = RecordedProcess::find_all(&self.path);
-        let is_shared = self.lock.is_some_and(DirectoryLock::release);
-        // Those of other tasks may go on.
-        let is_unfinished =
-            |process: &&RecordedProcess| !process.has_ended() && !(is_shared && process.may_be_running());
-        let status = RunStatus {
+        let mut status = RunStatus {
             python: control.join("saw-python").exists(),
             old_python: control.join("saw-old-python").exists(),
             torch: control.join("saw-torch").exists(),
             torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
-            unfinished: processes.iter().filter(is_unfinished).count(),
+            unfinished: 0,
             failed: processes
                 .iter()
                 .filter(|process| !control.join(format!("served-{}", process.name)).exists())
@@ -222,6 +218,7 @@ impl RunDirectory {
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
+        let is_shared = self.lock.is_some_and(DirectoryLock::release);
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {
@@ -231,6 +228,10 @@ impl RunDirectory {
         if self.is_created {
             let _ = fs::remove_dir(&self.path);
         }
+        // Those of other tasks may go on.
+        let may_go_on = |process: &RecordedProcess| is_shared && process.may_be_running();
+        let unfinished = processes.iter().filter(|process| !process.has_ended());
+        status.unfinished = unfinished.filter(|process| !may_go_on(process)).count();
         (status, snapshots)
     }
 }
