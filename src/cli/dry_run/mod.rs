@@ -58,7 +58,8 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
-    if args.tries || status.has_engine {
+    let is_page = args.format == Format::Human;
+    if args.tries || status.has_engine && is_page {
         let report = trials::run(args, &name, (end, status.lost()), &snapshots, log.as_deref())?;
         match args.format {
             // Nothing failed, so nothing was tried.
@@ -66,8 +67,8 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
             Format::Human => print_page(report::trials(&report)),
             format => Output::open(None)?.write_answer(format, &report, report::trials)?,
         }
-    } else if args.format != Format::Human {
-        let job = AnalyzedRun::read(&snapshots, Some(end))?.job;
+    } else if !is_page {
+        let job = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?.job;
         Output::open(None)?.write_answer(args.format, &job, report::analyze)?;
     }
     // It is for this run alone: the next one compiles again, so that it has the same answer.

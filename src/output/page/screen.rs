@@ -54,7 +54,7 @@ impl Screen {
 
 /// Whether `block` is a table whose first column starts with `name`.
 fn starts_with(block: &Block, name: &str) -> bool {
-    matches!(block, Block::Table(table) if table.header.first().is_some_and(|first| first.starts_with(name)))
+    matches!(block, Block::Table(table) if table.columns.first().is_some_and(|first| first.heading.starts_with(name)))
 }
 
 fn is_own_command(field: &Field) -> bool {
@@ -74,7 +74,7 @@ mod tests {
         document.field("pools", "one");
         document.field("why", "capacity");
         for name in ["in the way", "held by", "tried in a replay"] {
-            document.table(Table::new(&[name], &[0], [vec![format!("a row of {name}")]]));
+            document.table(Table::of([name]).text(name, |name| format!("a row of {name}")));
         }
         document.field("do", "less");
         document.field("next", "oomscope report -o page.html x");
