@@ -56,7 +56,7 @@ fn truth(device: DeviceStudy<'_, '_>, moment: TracePosition) -> State {
         blocks: state.allocated_blocks,
         pending_blocks: state.pending_blocks,
         free_blocks: state.free_blocks,
-        segments: state.segments.all,
+        segments: state.segments.count,
         largest_free_block: state.largest_free_block,
         releasable: state.releasable,
     }

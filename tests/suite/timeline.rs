@@ -158,8 +158,8 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
                         memory.active_bytes - memory.allocated_bytes,
                         free.releasable_bytes,
                         free.stranded_bytes,
-                        private().map(|pool| pool.inactive_bytes).sum(),
-                        private().map(|pool| pool.reserved_bytes).sum(),
+                        private().map(|pool| pool.bytes.inactive_bytes).sum(),
+                        private().map(|pool| pool.bytes.reserved_bytes).sum(),
                         free.largest_free_block_bytes,
                     ],
                     "{name}"

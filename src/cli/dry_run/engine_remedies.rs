@@ -1,9 +1,10 @@
 //! Options of a serving engine that make room for its KV cache.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::outside_remedy::OutsideRemedy;
 use crate::snapshot::Serving;
+use crate::stacks::engines::{Engine, EngineChange};
 
 /// A share of the memory that still leaves some for other processes.
 const HIGH_UTILIZATION: f64 = 0.95;
@@ -24,34 +25,20 @@ pub(super) fn further_starts(serving: &Serving) -> Vec<OutsideRemedy> {
 
 /// The options of the engine to try, each alone, the least change first.
 pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
-    let options = if serving.is_vllm() { vllm_options(serving) } else { sglang_options(serving) };
-    let given =
-        options.into_iter().filter_map(|(name, value)| Some(OutsideRemedy::EngineOption { name, value: value? }));
-    given.collect()
-}
-
-type Options = Vec<(&'static str, Option<Value>)>;
-
-/// Not its share of the memory: it leaves the rest for activations.
-fn sglang_options(serving: &Serving) -> Options {
-    vec![
-        ("kv_cache_dtype", (serving.kv_cache_dtype == "auto").then(|| json!("fp8_e4m3"))),
-        ("quantization", serving.quantization.is_empty().then(|| json!("fp8"))),
-    ]
-}
-
-fn vllm_options(serving: &Serving) -> Options {
-    let is_plain = serving.quantization.is_empty();
-    vec![
-        ("gpu_memory_utilization", (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION))),
-        (
-            "max_num_batched_tokens",
-            (serving.max_num_batched_tokens > SMALL_BATCHED_TOKENS).then(|| json!(SMALL_BATCHED_TOKENS)),
-        ),
-        ("max_num_seqs", (serving.max_num_seqs > SMALL_SEQS).then(|| json!(SMALL_SEQS))),
-        ("quantization", is_plain.then(|| json!("fp8"))),
-        ("tensor_parallel_size", Some(json!(serving.tensor_parallel.max(1) * 2))),
-    ]
+    let is_above = |number: u64, limit: u64| (number > limit).then(|| json!(limit));
+    let value = |change: EngineChange| match change {
+        EngineChange::MoreMemory => (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION)),
+        EngineChange::FewerTokens => is_above(serving.max_num_batched_tokens, SMALL_BATCHED_TOKENS),
+        EngineChange::FewerRequests => is_above(serving.max_num_seqs, SMALL_SEQS),
+        EngineChange::QuantizedWeights => serving.quantization.is_empty().then(|| json!("fp8")),
+        EngineChange::QuantizedCache => (serving.kv_cache_dtype == "auto").then(|| json!("fp8_e4m3")),
+        EngineChange::MoreGpus => Some(json!(serving.tensor_parallel.max(1) * 2)),
+    };
+    let changes = Engine::of_name(&serving.engine).map_or(&[][..], |engine| engine.changes);
+    changes
+        .iter()
+        .filter_map(|(name, change)| Some(OutsideRemedy::EngineOption { name, value: value(*change)? }))
+        .collect()
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The differences between releases of PyTorch in the allocator's decisions, as a value.
 
-use crate::allocator::releases::{Rule, has_rule};
+use crate::allocator::conf::option_since;
+use crate::allocator::releases::{Rule, rules};
 
 /// Which of several free blocks of the same size serves a request (pytorch/pytorch#167662).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -14,47 +15,35 @@ pub enum TieBreak {
 }
 
 /// The rules of one release.
-#[expect(clippy::struct_excessive_bools, reason = "independent changes of PyTorch's")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
+    minor: u32,
+    /// A bit for each rule.
+    rules: u32,
     /// The choice among free blocks of the same size.
     pub tie_break: TieBreak,
-    /// Expandable segments serve private pools too (pytorch/pytorch#128068). In older releases only their rule for
-    /// splitting applied there.
-    pub expandable_private_pools: bool,
-    /// Pools with a custom allocator follow the rules for plain segments, whatever the settings. In older releases
-    /// the rule for splitting depended on the settings alone.
-    pub custom_pools_never_expandable: bool,
-    /// `release_available_cached_blocks` skips expandable blocks.
-    pub reclaim_skips_expandable: bool,
-    /// A reservation that is smaller than the request is released, and the request fails.
-    pub reservation_must_fit: bool,
-    /// Unmapping decreases a private pool's `cudaMalloc_count`.
-    pub unmap_counts_for_pool: bool,
-    /// Every request for a private pool, in `use_mem_pool` too, behaves as in a graph capture: it neither waits for
-    /// events nor releases memory of other pools. Since 2.13 only requests in a capture do.
-    pub private_pools_as_captures: bool,
-    /// `throw_on_cudamalloc_oom`: a request above `per_process_memory_fraction` fails before `cudaMalloc`.
-    pub has_throw_on_cudamalloc_oom: bool,
 }
 
 impl Behaviour {
     /// The rules of PyTorch 2.`minor`: 9 for 2.9.1.
     pub fn for_release(minor: u32) -> Self {
-        let has = |rule| has_rule(minor, rule);
-        Self {
-            tie_break: match (has(Rule::OldestSegment), has(Rule::OldestBlock)) {
-                (true, _) => TieBreak::OldestSegment,
-                (false, true) => TieBreak::OldestBlock,
-                (false, false) => TieBreak::LowestAddress,
-            },
-            expandable_private_pools: has(Rule::ExpandablePrivatePools),
-            custom_pools_never_expandable: has(Rule::CustomPoolsNeverExpandable),
-            reclaim_skips_expandable: has(Rule::ReclaimSkipsExpandable),
-            reservation_must_fit: has(Rule::ReservationMustFit),
-            unmap_counts_for_pool: has(Rule::UnmapCountsForPool),
-            private_pools_as_captures: !has(Rule::PrivatePoolsRetry),
-            has_throw_on_cudamalloc_oom: has(Rule::ThrowOnCudamallocOom),
-        }
+        let rules = Self { minor, rules: rules(minor), tie_break: TieBreak::LowestAddress };
+        let tie_break = match (rules.has(Rule::OldestSegment), rules.has(Rule::OldestBlock)) {
+            (true, _) => TieBreak::OldestSegment,
+            (false, true) => TieBreak::OldestBlock,
+            (false, false) => TieBreak::LowestAddress,
+        };
+        Self { tie_break, ..rules }
+    }
+
+    /// Whether the release follows `rule`.
+    #[inline]
+    pub fn has(self, rule: Rule) -> bool {
+        self.rules >> rule as u32 & 1 == 1
+    }
+
+    /// Whether the release has option `key`.
+    pub(super) fn has_option(self, key: &str) -> bool {
+        option_since(key).is_some_and(|since| since <= self.minor)
     }
 }

@@ -11,6 +11,7 @@ use super::size::{is_small_request, round_size, segment_size};
 use super::stats::AllocatorStatistics;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::DeviceMemory;
+use crate::allocator::releases::Rule;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
@@ -237,7 +238,7 @@ impl CachingAllocator {
         if self.allowed_memory_maximum.is_some_and(|limit| after > limit) {
             return None;
         }
-        if self.settings.throw_on_cudamalloc_oom && self.behaviour.has_throw_on_cudamalloc_oom {
+        if self.settings.throw_on_cudamalloc_oom && self.behaviour.has_option("throw_on_cudamalloc_oom") {
             let total = device.total_bytes();
             if after > fraction_of(total, self.settings.per_process_memory_fraction) {
                 self.statistics.num_oom_rejections += 1;
@@ -246,7 +247,7 @@ impl CachingAllocator {
             }
         }
         let is_private = params.pool != DEFAULT_POOL;
-        if params.is_expandable && (!is_private || self.behaviour.expandable_private_pools) {
+        if params.is_expandable && (!is_private || self.behaviour.has(Rule::ExpandablePrivatePools)) {
             let id = self.try_allocate_expandable_block(params, device)?;
             if is_private {
                 self.pools.get_mut(params.pool).cuda_malloc_count += 1;

@@ -6,6 +6,7 @@ use super::request::{AllocParams, DEFAULT_POOL};
 use super::size::granule_size;
 use crate::allocator::conf::Reserve;
 use crate::allocator::device::{DeviceMemory, FreeRanges};
+use crate::allocator::releases::Rule;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{StackId, to_u32};
 
@@ -51,7 +52,7 @@ impl CachingAllocator {
         let size = self.reservation_size(granule, device.total_bytes())?;
         let base = device.reserve(size, granule).ok()?;
         let registration = self.next_registration();
-        if size < params.size && self.behaviour.reservation_must_fit {
+        if size < params.size && self.behaviour.has(Rule::ReservationMustFit) {
             device.release(base, size);
             return None;
         }
@@ -118,7 +119,7 @@ impl CachingAllocator {
     fn reservation_size(&self, granule: u64, total: u64) -> Option<u64> {
         let default = total.saturating_add(total / 8);
         let bytes = match self.settings.expandable_segments_reserve {
-            Some(reserve) if self.behaviour.reservation_must_fit => match reserve {
+            Some(reserve) if self.behaviour.has(Rule::ReservationMustFit) => match reserve {
                 Reserve::Bytes(bytes) => bytes.min(default),
                 Reserve::Fraction(part) => fraction_of(total, part).min(default),
             },
@@ -222,7 +223,7 @@ impl CachingAllocator {
         let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
         self.reserved_bytes = self.reserved_bytes.saturating_sub(hole.size);
         self.statistics.decrease_reserved(pool, is_small, hole.size);
-        if pool != DEFAULT_POOL && self.behaviour.unmap_counts_for_pool {
+        if pool != DEFAULT_POOL && self.behaviour.has(Rule::UnmapCountsForPool) {
             let counter = &mut self.pools.get_mut(pool).cuda_malloc_count;
             *counter -= 1;
             if *counter < 0 {

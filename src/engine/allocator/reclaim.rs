@@ -5,6 +5,7 @@ use super::caching::{CachingAllocator, fraction_of};
 use super::free_set::FreeKey;
 use super::request::{AllocParams, DEFAULT_POOL, PendingFreeId};
 use crate::allocator::device::DeviceMemory;
+use crate::allocator::releases::Rule;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
@@ -65,7 +66,7 @@ impl CachingAllocator {
         let from = FreeKey::at_least(min_bytes);
         let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
         let larger = free_list.free.range_from(from).next().copied();
-        if !self.behaviour.reclaim_skips_expandable && !self.expandable_segments.is_empty() {
+        if !self.behaviour.has(Rule::ReclaimSkipsExpandable) && !self.expandable_segments.is_empty() {
             let smaller = || free_list.free.range_before_rev(from).take_while(|key| key.size >= limit);
             let finds_expandable = larger.as_ref().map_or_else(|| smaller().any(is_expandable), is_expandable);
             if finds_expandable {

@@ -1,7 +1,7 @@
-//! The supported releases of PyTorch 2, and the rules, options and keys that each introduced.
+//! The supported releases of PyTorch 2, and the rules and keys that each introduced.
 //!
 //! Everything that depends on the release is looked up in this table: the allocator's rules, the grammar of the
-//! settings and its options, the keys of a snapshot. A new release is a new row; until then it is unsupported.
+//! settings, the keys of a snapshot. The table of options ([`super::conf`]) has the release of each. A new release is a new row; until then it is unsupported.
 //!
 //! Each row was verified with recordings of fifteen releases, 2.1.2 to 2.15.0.
 
@@ -12,24 +12,25 @@ pub use lines::releases_with_line;
 /// A rule that a release introduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Rule {
-    /// Expandable segments serve private pools too (pytorch/pytorch#128068).
+    /// Expandable segments serve private pools too (pytorch/pytorch#128068). In older releases only their rule for
+    /// splitting applied there.
     ExpandablePrivatePools,
     /// Unmapping decreases a private pool's `cudaMalloc_count`.
     UnmapCountsForPool,
     /// `release_available_cached_blocks` skips expandable blocks.
     ReclaimSkipsExpandable,
-    /// Pools with a custom allocator follow the rules for plain segments.
+    /// Pools with a custom allocator follow the rules for plain segments, whatever the settings. In older releases the rule
+    /// for splitting depended on the settings alone.
     CustomPoolsNeverExpandable,
     /// Among free blocks of the same size the oldest serves, not the one with the lowest address
     /// (pytorch/pytorch#167662).
     OldestBlock,
     /// Among free blocks of the same size the lowest one in the oldest segment serves.
     OldestSegment,
-    /// `throw_on_cudamalloc_oom`: requests above `per_process_memory_fraction` fail before `cudaMalloc`.
-    ThrowOnCudamallocOom,
     /// A reservation that is smaller than the request is released, and the request fails.
     ReservationMustFit,
-    /// A request for a private pool outside a graph capture waits for events and releases cached blocks.
+    /// A request for a private pool outside a graph capture waits for events and releases cached blocks. Before, every
+    /// request for a private pool, in `use_mem_pool` too, behaved as in a graph capture.
     PrivatePoolsRetry,
     /// `memory_stats()` has statistics for each private pool.
     StatisticsByPool,
@@ -52,8 +53,6 @@ pub enum Rule {
 struct Release {
     minor: u32,
     rules: &'static [Rule],
-    /// Options of `PYTORCH_CUDA_ALLOC_CONF`.
-    options: &'static [&'static str],
     /// Keys of a snapshot and of its settings that identify this release or a later one.
     keys: &'static [&'static str],
     /// Statistics of `memory_stats()`.
@@ -61,32 +60,15 @@ struct Release {
 }
 
 const fn release(minor: u32) -> Release {
-    Release { minor, rules: &[], options: &[], keys: &[], statistics: &[] }
+    Release { minor, rules: &[], keys: &[], statistics: &[] }
 }
 
 /// Oldest first, without gaps. Row 0 stands for releases older than the supported ones.
 const RELEASES: [Release; 16] = [
     // pytorch/pytorch#86241
     Release { keys: &["device_traces"], ..release(0) },
+    Release { keys: &["is_expandable"], ..release(1) },
     Release {
-        options: &[
-            "max_split_size_mb",
-            "garbage_collection_threshold",
-            "roundup_power2_divisions",
-            "expandable_segments",
-            "backend",
-        ],
-        keys: &["is_expandable"],
-        ..release(1)
-    },
-    Release {
-        options: &[
-            "release_lock_on_cudamalloc",
-            "release_lock_on_hipmalloc",
-            "pinned_use_cuda_host_register",
-            "pinned_use_hip_host_register",
-            "pinned_num_register_threads",
-        ],
         keys: &["time_us"], // pytorch/pytorch#112266
         ..release(2)
     },
@@ -102,36 +84,24 @@ const RELEASES: [Release; 16] = [
         keys: &["external_annotations"],
         ..release(5)
     },
-    Release { options: &["max_non_split_rounding_mb", "pinned_use_background_threads"], ..release(6) },
+    release(6),
     release(7),
     Release { rules: &[Rule::ReclaimSkipsExpandable], keys: &["compile_context"], ..release(8) },
-    Release {
-        options: &["graph_capture_record_stream_reuse"],
-        keys: &["graph_capture_record_stream_reuse"],
-        ..release(9)
-    },
+    Release { keys: &["graph_capture_record_stream_reuse"], ..release(9) },
     Release {
         rules: &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128],
-        options: &["per_process_memory_fraction", "pinned_reserve_segment_size_mb"],
         keys: &["user_metadata"],
         ..release(10)
     },
-    Release { rules: &[Rule::ResetsNonSplitRounding], options: &["large_segment_size_mb"], ..release(11) },
-    Release {
-        rules: &[Rule::OldestBlock, Rule::ThrowOnCudamallocOom],
-        options: &["throw_on_cudamalloc_oom", "pinned_free_catch_all"],
-        keys: &["pool_id"],
-        statistics: &["num_oom_rejections"],
-        ..release(12)
-    },
+    Release { rules: &[Rule::ResetsNonSplitRounding], ..release(11) },
+    Release { rules: &[Rule::OldestBlock], keys: &["pool_id"], statistics: &["num_oom_rejections"], ..release(12) },
     Release {
         rules: &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
-        options: &["pinned_max_round_threshold_mb", "pinned_max_cached_size_mb"],
         keys: &["max_round_threshold"],
         ..release(13)
     },
     Release { keys: &["host_traces", "internal_metadata"], ..release(14) },
-    Release { options: &["expandable_segments_reserve", "expandable_segments_reserve_by_class"], ..release(15) },
+    release(15),
 ];
 
 /// The oldest supported minor release.
@@ -141,12 +111,13 @@ pub const NEWEST: u32 = RELEASES[RELEASES.len() - 1].minor;
 
 /// Whether release 2.`minor` follows `rule`.
 pub fn has_rule(minor: u32, rule: Rule) -> bool {
-    first_release_with(|release| release.rules.contains(&rule)).is_some_and(|since| since <= minor)
+    rules(minor) >> rule as u32 & 1 == 1
 }
 
-/// The release that introduced option `name`; `None` if no release has it.
-pub fn option_since(name: &str) -> Option<u32> {
-    first_release_with(|release| release.options.contains(&name))
+/// A bit for each [`Rule`] that release 2.`minor` follows.
+pub(super) fn rules(minor: u32) -> u32 {
+    let rules = RELEASES.iter().take_while(|release| release.minor <= minor).flat_map(|release| release.rules);
+    rules.fold(0, |bits, rule| bits | 1 << *rule as u32)
 }
 
 /// The release that first wrote `key`.
@@ -192,7 +163,6 @@ mod tests {
         };
         let named = |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         once(RELEASES.iter().flat_map(|r| r.rules).map(|rule| format!("{rule:?}")).collect());
-        once(RELEASES.iter().flat_map(|r| named(r.options)).collect());
         once(RELEASES.iter().flat_map(|r| named(r.keys)).collect());
         once(RELEASES.iter().flat_map(|r| named(r.statistics)).collect());
     }

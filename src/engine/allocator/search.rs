@@ -5,6 +5,7 @@ use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::{AllocParams, DEFAULT_POOL, Request};
 use super::size::{is_small_request, round_size};
+use crate::allocator::releases::Rule;
 use crate::base::ids::PoolId;
 
 impl CachingAllocator {
@@ -76,7 +77,7 @@ impl CachingAllocator {
     pub(super) fn uses_expandable_segments(&self, pool: PoolId) -> bool {
         self.settings.expandable_segments
             && (pool == DEFAULT_POOL
-                || !self.behaviour.custom_pools_never_expandable
+                || !self.behaviour.has(Rule::CustomPoolsNeverExpandable)
                 || self.pools.get(pool).is_none_or(|pool| !pool.has_custom_allocator))
     }
 

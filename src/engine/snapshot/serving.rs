@@ -74,11 +74,6 @@ const NCCL_BYTES: u64 = 2 * GIB;
 const BLOCK_TOKENS: u64 = 16;
 
 impl Serving {
-    /// Whether the options are those of vLLM.
-    pub fn is_vllm(&self) -> bool {
-        self.engine == "vLLM"
-    }
-
     /// Number of GPUs that the engine uses.
     pub fn gpus(&self) -> u64 {
         self.tensor_parallel.max(1).saturating_mul(self.pipeline_parallel.max(1))

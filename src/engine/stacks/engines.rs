@@ -23,8 +23,24 @@ pub struct Engine {
     pub gpus_option: Option<&'static str>,
     /// An option of a dry run, and its value, with which requests are as long as the memory allows.
     pub longest_option: Option<(&'static str, i64)>,
+    /// The option for its share of the memory.
+    pub share_option: &'static str,
+    /// Options that make room for the KV cache, the least change first.
+    pub changes: &'static [(&'static str, EngineChange)],
     /// Calls that take its memory off the device and bring it back, and the option that they need.
     pub sleep_calls: [&'static str; 3],
+}
+
+/// A value of an option that makes room for the KV cache.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum EngineChange {
+    /// A share of the memory that leaves less for other processes.
+    MoreMemory,
+    FewerTokens,
+    FewerRequests,
+    QuantizedWeights,
+    QuantizedCache,
+    MoreGpus,
 }
 
 impl Serialize for Engine {
@@ -48,6 +64,14 @@ static ENGINES: [Engine; 2] = [
         command: "vllm",
         gpus_option: Some("tensor_parallel_size"),
         longest_option: Some(("max_model_len", -1)),
+        share_option: "gpu_memory_utilization",
+        changes: &[
+            ("gpu_memory_utilization", EngineChange::MoreMemory),
+            ("max_num_batched_tokens", EngineChange::FewerTokens),
+            ("max_num_seqs", EngineChange::FewerRequests),
+            ("quantization", EngineChange::QuantizedWeights),
+            ("tensor_parallel_size", EngineChange::MoreGpus),
+        ],
         sleep_calls: ["llm.sleep()", "llm.wake_up()", "LLM(enable_sleep_mode=True)"],
     },
     Engine {
@@ -59,6 +83,9 @@ static ENGINES: [Engine; 2] = [
         command: "sglang",
         gpus_option: None,
         longest_option: None,
+        share_option: "mem_fraction_static",
+        // Its share of the memory leaves the rest for activations.
+        changes: &[("kv_cache_dtype", EngineChange::QuantizedCache), ("quantization", EngineChange::QuantizedWeights)],
         sleep_calls: [
             "engine.release_memory_occupation()",
             "engine.resume_memory_occupation()",
@@ -80,6 +107,11 @@ impl Engine {
     /// Every engine.
     fn all() -> impl Iterator<Item = &'static Self> {
         ENGINES.iter()
+    }
+
+    /// The engine whose project writes its name so.
+    pub fn of_name(name: &str) -> Option<&'static Self> {
+        Self::all().find(|engine| engine.name == name)
     }
 
     /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its

@@ -155,27 +155,27 @@ fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>)
 pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
         document.heading("Pools");
-        let (pools, note) = largest(&memory.pools, |pool| pool.reserved_bytes);
+        let (pools, note) = largest(&memory.pools, |pool| pool.bytes.reserved_bytes);
         let table = Table::of(pools)
             .text("pool", |p| pool_label(p.pool_id))
-            .number("reserved", |p| size(p.reserved_bytes))
-            .number("allocated", |p| size(p.allocated_bytes))
-            .number("pending", |p| size(p.pending_bytes))
-            .only_if(memory.pools.iter().any(|p| p.pending_bytes > 0))
-            .number("free", |p| size(p.inactive_bytes))
+            .number("reserved", |p| size(p.bytes.reserved_bytes))
+            .number("allocated", |p| size(p.bytes.allocated_bytes))
+            .number("pending", |p| size(p.bytes.pending_bytes))
+            .only_if(memory.pools.iter().any(|p| p.bytes.pending_bytes > 0))
+            .number("free", |p| size(p.bytes.inactive_bytes))
             .number("used by", |p| counted(p.streams.len() as u64, "stream"));
         document.table(table.note(note));
     }
     if memory.streams.len() > 1 {
         document.heading("Streams (each can only use its own free blocks)");
-        let (streams, note) = largest(&memory.streams, |stream| stream.reserved_bytes);
+        let (streams, note) = largest(&memory.streams, |stream| stream.bytes.reserved_bytes);
         let table = Table::of(streams)
             .text("stream", |s| stream(s.stream))
-            .number("reserved", |s| size(s.reserved_bytes))
-            .number("allocated", |s| size(s.allocated_bytes))
-            .number("pending", |s| size(s.pending_bytes))
-            .only_if(memory.streams.iter().any(|s| s.pending_bytes > 0))
-            .number("free", |s| size(s.inactive_bytes))
+            .number("reserved", |s| size(s.bytes.reserved_bytes))
+            .number("allocated", |s| size(s.bytes.allocated_bytes))
+            .number("pending", |s| size(s.bytes.pending_bytes))
+            .only_if(memory.streams.iter().any(|s| s.bytes.pending_bytes > 0))
+            .number("free", |s| size(s.bytes.inactive_bytes))
             .number("largest free block", |s| size(s.largest_free_block_bytes));
         document.table(table.note(note));
     }

@@ -4,6 +4,7 @@ use super::Summary;
 use crate::analysis::{DryRunReason, DryRunVerdict, JobVerdict, ServingPlanReport};
 use crate::base::units::{count, size};
 use crate::snapshot::Serving;
+use crate::stacks::engines::Engine;
 
 /// The verdict in one line: `would start on an NVIDIA H100 (dry run): 15.0 GiB weights, KV cache 57.1 GiB = 467,840
 /// tokens, 57.1 requests of 8,192 tokens`.
@@ -64,7 +65,7 @@ pub(crate) fn format_requests(requests: f64) -> String {
 /// The parts of the memory that the engine may use, with the options that change each.
 pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
     let quantization = if serving.quantization.is_empty() { "" } else { &*serving.quantization };
-    let share = if serving.is_vllm() { "gpu_memory_utilization" } else { "mem_fraction_static" };
+    let share = Engine::of_name(&serving.engine).map_or("mem_fraction_static", |engine| engine.share_option);
     let parts = [
         (format!("weights {quantization}").trim_end().to_owned(), serving.weight_bytes),
         (

@@ -57,7 +57,7 @@ pub fn shell_assignment(option: &str, recorded: Option<&str>) -> String {
 impl Settings {
     /// PyTorch's defaults in release 2.`minor`.
     pub fn defaults_for_release(minor: u32) -> Self {
-        let one_division_is_exact = Dialect::for_release(minor).one_division_is_exact;
+        let one_division_is_exact = !Dialect::for_release(minor).allows_zero_divisions;
         Self { one_division_is_exact, ..Self::default() }
     }
 
@@ -66,10 +66,11 @@ impl Settings {
     /// # Errors
     /// If release 2.`minor` does not have the option.
     pub fn with_default(&self, key: &str, minor: u32) -> Result<Self, ConfError> {
-        let (dialect, plain) = (Dialect::for_release(minor), Self::defaults_for_release(minor));
+        let (dialect, mut plain) = (Dialect::for_release(minor), Self::defaults_for_release(minor));
         let option = Dialect::find_option(key).filter(|option| dialect.has_option(option));
         let mut settings = self.clone();
         match option.ok_or_else(|| dialect.unrecognized_key(key, "Accelerator"))?.meaning {
+            OptionMeaning::Flag(setting) => *setting(&mut settings) = *setting(&mut plain),
             OptionMeaning::LargeSegmentSize => {
                 settings.large_segment_size = plain.large_segment_size;
             }
@@ -83,15 +84,11 @@ impl Settings {
             OptionMeaning::Divisions => {
                 settings.roundup_power2_divisions = plain.roundup_power2_divisions;
             }
-            OptionMeaning::ExpandableSegments => settings.expandable_segments = false,
             OptionMeaning::Backend => settings.backend_is_async = false,
             OptionMeaning::Fraction => {
                 settings.per_process_memory_fraction = plain.per_process_memory_fraction;
             }
             OptionMeaning::Reserve => settings.expandable_segments_reserve = None,
-            OptionMeaning::ReleaseLock => settings.release_lock_on_cudamalloc = false,
-            OptionMeaning::GraphReuse => settings.graph_capture_record_stream_reuse = false,
-            OptionMeaning::ThrowOnOom => settings.throw_on_cudamalloc_oom = false,
             // No setting here depends on these.
             OptionMeaning::ReserveByClass
             | OptionMeaning::RegisterThreads

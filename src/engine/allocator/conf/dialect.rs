@@ -1,24 +1,28 @@
 //! The differences between releases of PyTorch in parsing the settings string.
 
+use OptionMeaning::{
+    Backend, Divisions, Flag, Fraction, GarbageCollection, LargeSegmentSize, MaxNonSplitRounding, MaxSplitSize,
+    PinnedFlag, PinnedReserve, PinnedSize, RegisterThreads, Reserve, ReserveByClass,
+};
+
 use super::error::ConfError;
-use crate::allocator::releases::{Rule, has_rule, option_since};
+use super::settings::Settings;
+use crate::allocator::releases::{Rule, has_rule};
 
 /// The setting that an option changes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 pub(super) enum OptionMeaning {
+    /// True or False, for this setting.
+    Flag(fn(&mut Settings) -> &mut bool),
     LargeSegmentSize,
     MaxSplitSize,
     MaxNonSplitRounding,
     GarbageCollection,
     Divisions,
-    ExpandableSegments,
     Backend,
     Fraction,
     Reserve,
     ReserveByClass,
-    ReleaseLock,
-    GraphReuse,
-    ThrowOnOom,
     RegisterThreads,
     PinnedReserve,
     /// A number of MiB without bounds, for pinned host memory.
@@ -31,13 +35,15 @@ pub(super) enum OptionMeaning {
 #[derive(Debug)]
 pub(super) struct KnownOption {
     pub(super) key: &'static str,
+    /// The first minor release of PyTorch 2 that has it.
+    since: u32,
     pub(super) meaning: OptionMeaning,
     /// Whether the parser shared by all accelerators reads it, or the one for CUDA.
     pub(super) is_shared: bool,
 }
 
-const fn option(key: &'static str, meaning: OptionMeaning) -> KnownOption {
-    KnownOption { key, meaning, is_shared: false }
+const fn option(key: &'static str, since: u32, meaning: OptionMeaning) -> KnownOption {
+    KnownOption { key, since, meaning, is_shared: false }
 }
 
 impl KnownOption {
@@ -48,71 +54,58 @@ impl KnownOption {
 }
 
 /// All options of all supported releases.
-pub(super) const OPTIONS: [KnownOption; 22] = [
-    option("max_split_size_mb", OptionMeaning::MaxSplitSize).shared(),
-    option("garbage_collection_threshold", OptionMeaning::GarbageCollection).shared(),
-    option("roundup_power2_divisions", OptionMeaning::Divisions).shared(),
-    option("expandable_segments", OptionMeaning::ExpandableSegments).shared(),
-    option("max_non_split_rounding_mb", OptionMeaning::MaxNonSplitRounding).shared(),
-    option("large_segment_size_mb", OptionMeaning::LargeSegmentSize).shared(),
-    option("backend", OptionMeaning::Backend),
-    option("release_lock_on_cudamalloc", OptionMeaning::ReleaseLock),
-    option("release_lock_on_hipmalloc", OptionMeaning::ReleaseLock),
-    option("graph_capture_record_stream_reuse", OptionMeaning::GraphReuse),
-    option("per_process_memory_fraction", OptionMeaning::Fraction),
-    option("throw_on_cudamalloc_oom", OptionMeaning::ThrowOnOom),
-    option("expandable_segments_reserve", OptionMeaning::Reserve),
-    option("expandable_segments_reserve_by_class", OptionMeaning::ReserveByClass),
-    option("pinned_use_cuda_host_register", OptionMeaning::PinnedFlag),
-    option("pinned_use_hip_host_register", OptionMeaning::PinnedFlag),
-    option("pinned_num_register_threads", OptionMeaning::RegisterThreads),
-    option("pinned_use_background_threads", OptionMeaning::PinnedFlag).shared(),
-    option("pinned_reserve_segment_size_mb", OptionMeaning::PinnedReserve),
-    option("pinned_free_catch_all", OptionMeaning::PinnedFlag),
-    option("pinned_max_round_threshold_mb", OptionMeaning::PinnedSize).shared(),
-    option("pinned_max_cached_size_mb", OptionMeaning::PinnedSize).shared(),
+pub(super) static OPTIONS: [KnownOption; 22] = [
+    option("max_split_size_mb", 1, MaxSplitSize).shared(),
+    option("garbage_collection_threshold", 1, GarbageCollection).shared(),
+    option("roundup_power2_divisions", 1, Divisions).shared(),
+    option("expandable_segments", 1, Flag(|settings| &mut settings.expandable_segments)).shared(),
+    option("max_non_split_rounding_mb", 6, MaxNonSplitRounding).shared(),
+    option("large_segment_size_mb", 11, LargeSegmentSize).shared(),
+    option("backend", 1, Backend),
+    option("release_lock_on_cudamalloc", 2, Flag(|settings| &mut settings.release_lock_on_cudamalloc)),
+    option("release_lock_on_hipmalloc", 2, Flag(|settings| &mut settings.release_lock_on_cudamalloc)),
+    option("graph_capture_record_stream_reuse", 9, Flag(|settings| &mut settings.graph_capture_record_stream_reuse)),
+    option("per_process_memory_fraction", 10, Fraction),
+    option("throw_on_cudamalloc_oom", 12, Flag(|settings| &mut settings.throw_on_cudamalloc_oom)),
+    option("expandable_segments_reserve", 15, Reserve),
+    option("expandable_segments_reserve_by_class", 15, ReserveByClass),
+    option("pinned_use_cuda_host_register", 2, PinnedFlag),
+    option("pinned_use_hip_host_register", 2, PinnedFlag),
+    option("pinned_num_register_threads", 2, RegisterThreads),
+    option("pinned_use_background_threads", 6, PinnedFlag).shared(),
+    option("pinned_reserve_segment_size_mb", 10, PinnedReserve),
+    option("pinned_free_catch_all", 12, PinnedFlag),
+    option("pinned_max_round_threshold_mb", 13, PinnedSize).shared(),
+    option("pinned_max_cached_size_mb", 13, PinnedSize).shared(),
 ];
+
+/// The minor release that introduced option `key`; `None` if no release has it.
+pub fn option_since(key: &str) -> Option<u32> {
+    Dialect::find_option(key).map(|option| option.since)
+}
 
 /// The parser's rules in one release.
 #[derive(Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is one independent difference")]
 pub(super) struct Dialect {
     minor: u32,
-    /// Colons and commas are checked, and a missing one is reported. Otherwise any token is accepted in their place.
-    pub(super) is_strict: bool,
-    /// Tabs and line breaks are removed like spaces.
-    pub(super) removes_all_blanks: bool,
-    /// The string is parsed twice: first the options that all accelerators share, then the others.
-    pub(super) reads_shared_first: bool,
-    /// Numbers of MiB are 64 bits wide, not 32.
-    pub(super) reads_wide_numbers: bool,
-    /// A size limit may equal the large segment size; otherwise it must exceed it.
-    pub(super) allows_minimum_size: bool,
-    /// 0 means "off" in a list of divisions.
+    /// The parser that all accelerators share. It accepts any token in place of a colon or comma, removes tabs and line
+    /// breaks like spaces, and parses the string twice: first the options that all accelerators share, then the others.
+    /// Numbers of MiB are 64 bits wide, not 32. A size limit may equal the large segment size, which it must exceed
+    /// otherwise. `>` in a list starts above the last listed size, not at it.
+    pub(super) is_shared: bool,
+    /// 0 means "off" in a list of divisions, and one division is plain rounding.
     pub(super) allows_zero_divisions: bool,
-    /// `>` in a list starts above the last listed size, not at it.
-    pub(super) rest_starts_above: bool,
     /// Parsing resets `max_non_split_rounding` to the large segment size.
     pub(super) resets_non_split_rounding: bool,
-    /// See [`Settings::one_division_is_exact`](super::Settings::one_division_is_exact).
-    pub(super) one_division_is_exact: bool,
 }
 
 impl Dialect {
     pub(super) fn for_release(minor: u32) -> Self {
-        let is_new = has_rule(minor, Rule::SharedParser);
-        let zero_divisions = has_rule(minor, Rule::ZeroDivisions);
         Self {
             minor,
-            is_strict: !is_new,
-            removes_all_blanks: is_new,
-            reads_shared_first: is_new,
-            reads_wide_numbers: is_new,
-            allows_minimum_size: is_new,
-            allows_zero_divisions: zero_divisions,
-            rest_starts_above: is_new,
+            is_shared: has_rule(minor, Rule::SharedParser),
+            allows_zero_divisions: has_rule(minor, Rule::ZeroDivisions),
             resets_non_split_rounding: has_rule(minor, Rule::ResetsNonSplitRounding),
-            one_division_is_exact: !zero_divisions,
         }
     }
 
@@ -122,7 +115,7 @@ impl Dialect {
     }
 
     pub(super) fn has_option(&self, option: &KnownOption) -> bool {
-        option_since(option.key).is_some_and(|since| since <= self.minor)
+        option.since <= self.minor
     }
 
     /// PyTorch's error for a `key` that this release does not have. `parser` is the part that reports it.
@@ -150,12 +143,6 @@ impl Dialect {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_option_belongs_to_a_release() {
-        let without: Vec<&str> = OPTIONS.iter().map(|o| o.key).filter(|key| option_since(key).is_none()).collect();
-        assert_eq!(without, Vec::<&str>::new());
-    }
 
     #[test]
     fn hints_name_the_release_or_a_similar_key() {

@@ -14,6 +14,7 @@ mod settings;
 mod tokens;
 
 pub use change::{ConfChange, shell_assignment};
+pub use dialect::option_since;
 pub use error::ConfError;
 pub use option_list::find_option;
 pub use parse::{ParsedConf, UnknownKeys, parse};

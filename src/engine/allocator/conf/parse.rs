@@ -37,7 +37,7 @@ pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) ->
         max_split_size: u64::MAX,
         roundup_power2_divisions: [0; 16],
         garbage_collection_threshold: 0.0,
-        one_division_is_exact: dialect.one_division_is_exact,
+        one_division_is_exact: !dialect.allows_zero_divisions,
         ..before.clone()
     };
     let tokens = Tokens::tokenize(text, &dialect);
@@ -48,7 +48,7 @@ pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) ->
         settings.max_non_split_rounding = settings.large_segment_size;
     }
     let mut reader = Reader { tokens, dialect, unknown, settings, warnings: Vec::new() };
-    if reader.dialect.reads_shared_first {
+    if reader.dialect.is_shared {
         reader.read(Some(true))?;
         reader.read(Some(false))?;
     } else {
@@ -105,7 +105,7 @@ fn parse_fraction(token: &str, key: &str) -> Result<f64, ConfError> {
 impl Dialect {
     /// A number of MiB, or any other whole number.
     fn parse_mebibytes(&self, token: &str, key: &str) -> Result<u64, ConfError> {
-        let wide = self.reads_wide_numbers;
+        let wide = self.is_shared;
         let read = if wide { number::parse_unsigned(token) } else { number::parse_int(token) };
         map_number_error(read, "stoull", token, key)
     }
@@ -172,9 +172,7 @@ impl Reader {
                 self.settings.garbage_collection_threshold = Self::parse_threshold(&token, name)?;
             }
             OptionMeaning::Divisions => return self.read_divisions(&token, at),
-            OptionMeaning::ExpandableSegments => {
-                self.settings.expandable_segments = Self::parse_flag(&token, at)?;
-            }
+            OptionMeaning::Flag(setting) => *setting(&mut self.settings) = Self::parse_flag(&token, at)?,
             OptionMeaning::Backend => self.settings.backend_is_async = Self::parse_backend(&token)?,
             OptionMeaning::Fraction => {
                 let fraction = parse_fraction(&token, name)?;
@@ -189,15 +187,6 @@ impl Reader {
                 }
             }
             OptionMeaning::ReserveByClass => return self.check_reserve_by_class(at),
-            OptionMeaning::ReleaseLock => {
-                self.settings.release_lock_on_cudamalloc = Self::parse_flag(&token, at)?;
-            }
-            OptionMeaning::GraphReuse => {
-                self.settings.graph_capture_record_stream_reuse = Self::parse_flag(&token, at)?;
-            }
-            OptionMeaning::ThrowOnOom => {
-                self.settings.throw_on_cudamalloc_oom = Self::parse_flag(&token, at)?;
-            }
             OptionMeaning::RegisterThreads => self.check_threads(&token, name)?,
             OptionMeaning::PinnedReserve => {
                 if self.dialect.parse_mebibytes(&token, name)? == 0 {
@@ -218,7 +207,7 @@ impl Reader {
     fn parse_size_with_minimum(&self, token: &str, name: &str) -> Result<u64, ConfError> {
         let mib = self.dialect.parse_mebibytes(token, name)?;
         let minimum = self.settings.large_segment_size / MIB;
-        let equal = self.dialect.allows_minimum_size;
+        let equal = self.dialect.is_shared;
         if mib > minimum || (equal && mib == minimum) {
             return Ok(mib_to_bytes(mib));
         }
@@ -292,7 +281,7 @@ impl Reader {
             let divisions = self.parse_divisions_in_list(at)?;
             let buckets = &mut self.settings.roundup_power2_divisions;
             if interval == ">" {
-                let from = last + usize::from(self.dialect.rest_starts_above);
+                let from = last + usize::from(self.dialect.is_shared);
                 buckets.iter_mut().skip(from).for_each(|bucket| *bucket = divisions);
             } else {
                 let bucket = parse_bucket(&interval)?;

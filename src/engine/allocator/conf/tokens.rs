@@ -6,13 +6,13 @@ use super::error::ConfError;
 /// Words and punctuation of a settings string.
 pub(super) struct Tokens {
     pub(super) list: Vec<String>,
-    /// See [`Dialect::is_strict`].
+    /// Colons and commas are checked, and a missing one is reported.
     pub(super) is_strict: bool,
 }
 
 impl Tokens {
     pub(super) fn tokenize(text: &str, dialect: &Dialect) -> Self {
-        Self { list: split_tokens(text, dialect), is_strict: dialect.is_strict }
+        Self { list: split_tokens(text, dialect), is_strict: !dialect.is_shared }
     }
 
     pub(super) fn is_token(&self, at: usize, token: &str) -> bool {
@@ -70,7 +70,7 @@ fn split_tokens(text: &str, dialect: &Dialect) -> Vec<String> {
                 list.push(std::mem::take(&mut word));
             }
             list.push(c.to_string());
-        } else if c != ' ' && !(dialect.removes_all_blanks && ('\t'..='\r').contains(&c)) {
+        } else if c != ' ' && !(dialect.is_shared && ('\t'..='\r').contains(&c)) {
             word.push(c);
         }
     }

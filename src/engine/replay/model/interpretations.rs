@@ -4,6 +4,7 @@
 //! completion may have been polled when the request began, or waited for because the request could not be served.
 //! Memory may have been released for the request, or by an `empty_cache()` before it.
 
+use crate::allocator::releases::Rule;
 use crate::allocator::{CachingAllocator, PendingFreeId, Request};
 use crate::base::ids::{PoolId, StackId};
 use crate::replay::ops::Boundary;
@@ -78,7 +79,7 @@ pub(super) fn interpretations(
         // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only.
         // The id of a capture's own pool ends in 0.
         let is_private = pool != PoolId::default();
-        let is_capture_pool = is_private && (id[1] == 0 || allocator.behaviour().private_pools_as_captures);
+        let is_capture_pool = is_private && (id[1] == 0 || !allocator.behaviour().has(Rule::PrivatePoolsRetry));
         let known: Vec<PendingFreeId> = prelude.completed.iter().map(|(_, pending_free)| *pending_free).collect();
         plain.is_capturing = is_capture_pool
             || allocator.has_pending_other_than(&known)

@@ -11,6 +11,7 @@ use super::hypothesis::Hypothesis;
 use super::verification::EntrySink;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
+use crate::allocator::releases::Rule;
 use crate::allocator::{
     Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT, granule_size,
     round_size, segment_size,
@@ -355,7 +356,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     /// leaves no entry if the cache is empty.
     fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
-            && self.allocator.behaviour().private_pools_as_captures
+            && !self.allocator.behaviour().has(Rule::PrivatePoolsRetry)
             && !self.program.is_in_capture(pool, stream).unwrap_or(self.assumes_captures)
     }
 

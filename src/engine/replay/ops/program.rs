@@ -7,7 +7,8 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 
 use crate::allocator::conf::Settings;
-use crate::allocator::{Behaviour, InitialBlock, InitialSegment, round_size};
+use crate::allocator::releases::{Rule, has_rule};
+use crate::allocator::{InitialBlock, InitialSegment, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::replay::literal::DEFAULT_STREAM;
 use crate::snapshot::{BlockState, Device};
@@ -225,7 +226,7 @@ impl Program<'_> {
     /// Whether PyTorch 2.`minor` treats requests in a graph capture differently, and the trace does not show for some
     /// request whether it was in one.
     pub fn has_unknown_captures(&self, minor: u32) -> bool {
-        Behaviour::for_release(minor).private_pools_as_captures
+        !has_rule(minor, Rule::PrivatePoolsRetry)
             && self.operations.iter().any(|operation| match operation.kind {
                 OperationKind::Alloc { pool, stream, .. } => self.is_in_capture(pool, stream).is_none(),
                 _ => false,

@@ -175,7 +175,7 @@ impl<'a> BlockLives<'a> {
             }
         }
         lifetimes.finish(live.values(), at);
-        let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
+        let ends = live.iter().map(|(address, block)| (*address, block.block.allocated_at));
         lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
         lifetimes
     }
@@ -198,9 +198,9 @@ impl<'a> BlockLives<'a> {
     ) {
         let exist = live.iter_mut().filter(|(_, block)| block.bytes_left > 0);
         let mut blocks: Vec<LiveBlock> = exist
-            .map(|(address, block)| {
+            .map(|(_, block)| {
                 block.is_in_live_set = true;
-                block.live_block(*address)
+                block.live_block()
             })
             .collect();
         blocks.sort_unstable_by_key(|block| block.address);
@@ -214,10 +214,10 @@ impl<'a> BlockLives<'a> {
     fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
         for block in live {
             // A block that outlives the next backward pass too is no gradient.
-            if let Some(allocated_at) = block.allocated_at
+            if let Some(allocated_at) = block.block.allocated_at
                 && self.backward_passes_at(allocated_at) == self.backward_passes_at(at)
             {
-                self.count_outliving_pass(*block, allocated_at, at, false);
+                self.count_outliving_pass(block.block, allocated_at, at, false);
             }
         }
         self.count_computed();
@@ -233,16 +233,17 @@ impl<'a> BlockLives<'a> {
             (self.last_alloc[run], self.freed_at_end[run]) = (at.entry, 0);
         }
         let (stack, requested_bytes) = (entry.stack, entry.size);
-        let new = OpenBlock {
+        let block = LiveBlock {
+            address: entry.addr,
+            bytes,
+            requested_bytes,
             stack,
             extended_stack: entry.extended_stack,
-            bytes,
-            bytes_left: bytes,
-            requested_bytes,
             allocated_at: Some(at),
-            forwards_begun: self.forwards_begun,
-            is_in_live_set: false,
+            freed_at: None,
+            freed_by: StackTraits::default(),
         };
+        let new = OpenBlock::new(block, self.forwards_begun);
         let traits = self.phases.stack_traits(stack);
         self.count_alloc(at, requested_bytes, traits);
         match traits.purpose {
@@ -275,7 +276,7 @@ impl<'a> BlockLives<'a> {
         let traits = self.phases.stack_traits(entry.stack);
         self.has_stacks_of_frees |= traits.caller.is_some();
         let by_program = is_run_by_program(traits);
-        if let Some(allocated_at) = block.allocated_at {
+        if let Some(allocated_at) = block.block.allocated_at {
             self.count_free(block, allocated_at, at, by_program);
         }
         if !block.is_in_live_set {
@@ -301,8 +302,9 @@ impl<'a> BlockLives<'a> {
         if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
             return; // teardown
         }
+        let OpenBlock { block, forwards_begun: forward, .. } = block;
         self.count_outliving_pass(block, allocated_at, freed, by_program);
-        let [forward, last] = [block.forwards_begun, self.forwards_begun];
+        let last = self.forwards_begun;
         let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
         let in_forward = self.phase(allocated_at) == Phase::Forward;
         let is_module_block = in_forward && self.phases.stack_traits(block.stack).has_forward_frame;
@@ -371,7 +373,7 @@ impl<'a> BlockLives<'a> {
     }
 
     /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
-    fn count_outliving_pass(&mut self, block: OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
+    fn count_outliving_pass(&mut self, block: LiveBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
             *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() += 1;
             let run = allocated_at.run as usize;

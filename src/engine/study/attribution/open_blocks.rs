@@ -1,7 +1,6 @@
 //! The blocks that are live while a trace is read.
 
-use super::live_set::{LiveBlock, TracePoint};
-use crate::base::ids::StackId;
+use super::live_set::LiveBlock;
 use crate::base::intern::SeededMap;
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::StackTraits;
@@ -10,13 +9,9 @@ use crate::study::block_sizes::{BlockSizes, InitialBlock};
 /// A block that is live at the current entry.
 #[derive(Clone, Copy)]
 pub(super) struct OpenBlock {
-    pub(super) stack: StackId,
-    pub(super) extended_stack: StackId,
-    pub(super) bytes: u64,
-    /// The same, after entries that contradict the state shortened it; 0 if they removed it.
+    pub(super) block: LiveBlock,
+    /// Its bytes, after entries that contradict the state shortened it; 0 if they removed it.
     pub(super) bytes_left: u64,
-    pub(super) requested_bytes: u64,
-    pub(super) allocated_at: Option<TracePoint>,
     /// The number of forward passes that had started when it was allocated.
     pub(super) forwards_begun: usize,
     /// Whether it is in a live set.
@@ -27,18 +22,14 @@ pub(super) struct OpenBlock {
 pub(super) type OpenBlocks = SeededMap<u64, OpenBlock>;
 
 impl OpenBlock {
-    /// `freed` is where it was freed, with the traits of the freeing stack.
-    pub(super) fn block(self, address: u64, freed: Option<(TracePoint, StackTraits)>) -> LiveBlock {
-        let Self { stack, extended_stack, bytes, requested_bytes, allocated_at, .. } = self;
-        let (freed_at, freed_by) = freed.unzip();
-        let freed_by = freed_by.unwrap_or_default();
-        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, freed_at, freed_by }
+    pub(super) fn new(block: LiveBlock, forwards_begun: usize) -> Self {
+        Self { block, bytes_left: block.bytes, forwards_begun, is_in_live_set: false }
     }
 
     /// The block as it is now.
-    pub(super) fn live_block(&self, address: u64) -> LiveBlock {
-        let requested_bytes = self.requested_bytes.min(self.bytes);
-        LiveBlock { bytes: self.bytes_left, requested_bytes, ..self.block(address, None) }
+    pub(super) fn live_block(&self) -> LiveBlock {
+        let requested_bytes = self.block.requested_bytes.min(self.block.bytes);
+        LiveBlock { bytes: self.bytes_left, requested_bytes, ..self.block }
     }
 }
 
@@ -46,18 +37,17 @@ impl OpenBlock {
 pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockSizes) -> OpenBlocks {
     let open = |block: &InitialBlock| {
         let InitialBlock { address, bytes, requested_bytes, extended_stack } = *block;
-        let stack = stacks.recorded_stack(extended_stack);
-        let block = OpenBlock {
-            stack,
-            extended_stack,
+        let block = LiveBlock {
+            address,
             bytes,
-            bytes_left: bytes,
             requested_bytes,
+            stack: stacks.recorded_stack(extended_stack),
+            extended_stack,
             allocated_at: None,
-            forwards_begun: 0,
-            is_in_live_set: false,
+            freed_at: None,
+            freed_by: StackTraits::default(),
         };
-        (address, block)
+        (address, OpenBlock::new(block, 0))
     };
     block_sizes.initial.iter().map(open).collect()
 }

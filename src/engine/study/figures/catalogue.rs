@@ -168,25 +168,25 @@ catalogue! {
             => state.private_reserved;
         Segments "segments" Count
             "Segments: ranges of memory reserved on the device"
-            => state.segments.all;
+            => state.segments.count;
         SmallSegments "small-segments" Count
             "Segments of small pools"
-            => state.segments.small[0];
+            => state.segments.small.count;
         SmallSegmentMemory "small-segment-memory" Bytes
             "Memory in segments of small pools"
-            => state.segments.small[1];
+            => state.segments.small.bytes;
         LargeSegments "large-segments" Count
             "Segments of large pools"
-            => state.segments.large[0];
+            => state.segments.large.count;
         LargeSegmentMemory "large-segment-memory" Bytes
             "Memory in segments of large pools"
-            => state.segments.large[1];
+            => state.segments.large.bytes;
         ExpandableSegments "expandable-segments" Count
             "Mapped ranges of expandable segments, of small and of large pools"
-            => state.segments.expandable[0];
+            => state.segments.expandable.count;
         ExpandableSegmentMemory "expandable-segment-memory" Bytes
             "Memory in mapped ranges of expandable segments"
-            => state.segments.expandable[1];
+            => state.segments.expandable.bytes;
         AllocatedBlocks "allocated-blocks" Count
             "Live blocks"
             => state.allocated_blocks;

@@ -1,5 +1,7 @@
 //! A device's memory at one position in plain quantities, and the ratios derived from them.
 
+use serde::Serialize;
+
 use crate::base::units::ratio;
 
 /// A device's memory at one position. Quantities are in bytes unless noted.
@@ -29,7 +31,7 @@ pub struct MemoryState {
     /// In free blocks of private pools.
     pub private_free: u64,
     /// Number and bytes of segments.
-    pub segments: SegmentCounts,
+    pub segments: SegmentTotals,
     /// Number of live blocks.
     pub allocated_blocks: u64,
     /// Number of freed blocks that another stream may still use.
@@ -38,17 +40,33 @@ pub struct MemoryState {
     pub free_blocks: u64,
 }
 
-/// Segments by kind. Those of small and large pools add up to all.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct SegmentCounts {
+/// A number of segments with their total size.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SizedCount {
     /// Number of segments.
-    pub all: u64,
-    /// Number and bytes of segments of small pools.
-    pub small: [u64; 2],
-    /// Number and bytes of segments of large pools.
-    pub large: [u64; 2],
-    /// Number and bytes of mapped ranges of expandable segments, of small or large pools.
-    pub expandable: [u64; 2],
+    pub count: u64,
+    /// Their total size in bytes.
+    pub bytes: u64,
+}
+
+impl SizedCount {
+    pub(crate) fn add(&mut self, bytes: u64) {
+        self.count += 1;
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+}
+
+/// Segments by kind. `small` and `large` add up to `count`; `expandable` overlaps with both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct SegmentTotals {
+    /// Number of segments.
+    pub count: u64,
+    /// Segments of small pools.
+    pub small: SizedCount,
+    /// Segments of large pools.
+    pub large: SizedCount,
+    /// Mapped ranges of expandable segments, of small or large pools.
+    pub expandable: SizedCount,
 }
 
 impl MemoryState {

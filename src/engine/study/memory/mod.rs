@@ -19,36 +19,8 @@ pub use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};
-use crate::study::figures::{MemoryState, SegmentCounts};
-
-/// A number of segments with their total size.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct SizedCount {
-    /// Number of segments.
-    pub count: u64,
-    /// Their total size in bytes.
-    pub bytes: u64,
-}
-
-impl SizedCount {
-    fn add(&mut self, bytes: u64) {
-        self.count += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-    }
-}
-
-/// Segments by kind. `small` and `large` add up to `count`; `expandable` overlaps with both.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct SegmentTotals {
-    /// Number of segments.
-    pub count: u64,
-    /// Segments of small pools.
-    pub small: SizedCount,
-    /// Segments of large pools.
-    pub large: SizedCount,
-    /// Mapped ranges of expandable segments, of small or large pools.
-    pub expandable: SizedCount,
-}
+use crate::study::figures::MemoryState;
+pub use crate::study::figures::{SegmentTotals, SizedCount};
 
 /// Blocks of one state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -105,11 +77,9 @@ pub struct SegmentReport {
     pub releasable_bytes: u64,
 }
 
-/// One pool of the allocator.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PoolReport {
-    /// Pool id; (0, 0) is the default pool, others are private (CUDA graphs, `MemPool`).
-    pub pool_id: [u64; 2],
+/// The memory of a pool or a stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct MemoryUse {
     /// Bytes in its segments.
     pub reserved_bytes: u64,
     /// Bytes in live blocks.
@@ -118,6 +88,16 @@ pub struct PoolReport {
     pub pending_bytes: u64,
     /// Bytes in free blocks.
     pub inactive_bytes: u64,
+}
+
+/// One pool of the allocator.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct PoolReport {
+    /// Pool id; (0, 0) is the default pool, others are private (CUDA graphs, `MemPool`).
+    pub pool_id: [u64; 2],
+    /// Its memory.
+    #[serde(flatten)]
+    pub bytes: MemoryUse,
     /// Raw handles of its streams, ascending.
     pub streams: Vec<u64>,
 }
@@ -138,26 +118,21 @@ impl PrivatePools {
         let mut sum = Self::default();
         for pool in pools.iter().filter(|pool| pool.pool_id != [0, 0]) {
             sum.count += 1;
-            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.reserved_bytes);
-            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.inactive_bytes);
+            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.bytes.reserved_bytes);
+            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.bytes.inactive_bytes);
         }
         (sum.count > 0).then_some(sum)
     }
 }
 
 /// One stream.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct StreamReport {
     /// Raw handle; 0 is the default stream.
     pub stream: u64,
-    /// Bytes in its segments.
-    pub reserved_bytes: u64,
-    /// Bytes in live blocks.
-    pub allocated_bytes: u64,
-    /// Bytes in freed blocks that another stream may still use.
-    pub pending_bytes: u64,
-    /// Bytes in free blocks.
-    pub inactive_bytes: u64,
+    /// Its memory.
+    #[serde(flatten)]
+    pub bytes: MemoryUse,
     /// Size of the largest free block in bytes.
     pub largest_free_block_bytes: u64,
 }
@@ -254,10 +229,16 @@ pub fn report_memory<'a>(
         let blocks = segment.blocks_in(all_blocks);
         memory.add(segment, blocks, settings);
         let id = all_pools.get(segment.pool);
-        let pool = pools.entry(id).or_insert_with(|| PoolReport::new(id));
-        pool.add(segment, blocks);
-        let stream = streams.entry(segment.stream).or_insert_with(|| StreamReport::new(segment.stream));
-        stream.add(segment, blocks);
+        let pool = pools.entry(id).or_insert_with(|| PoolReport { pool_id: id, ..PoolReport::default() });
+        pool.bytes.add(segment, blocks);
+        if let Err(at) = pool.streams.binary_search(&segment.stream) {
+            pool.streams.insert(at, segment.stream);
+        }
+        let stream = streams.entry(segment.stream).or_default();
+        stream.stream = segment.stream;
+        stream.bytes.add(segment, blocks);
+        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive).map(|block| block.size);
+        stream.largest_free_block_bytes = free.fold(stream.largest_free_block_bytes, u64::max);
     }
     memory.pools = pools.into_values().collect();
     memory.private_pools = PrivatePools::from_pools(&memory.pools);
@@ -320,45 +301,13 @@ impl SegmentReport {
     }
 }
 
-impl PoolReport {
-    fn new(pool_id: [u64; 2]) -> Self {
-        let [reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes] = [0; 4];
-        let streams = Vec::new();
-        Self { pool_id, reserved_bytes, allocated_bytes, pending_bytes, inactive_bytes, streams }
-    }
-
+impl MemoryUse {
     fn add(&mut self, segment: &Segment, blocks: &[Block]) {
         let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
         add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
         add(&mut self.pending_bytes, BlockState::ActivePendingFree);
         add(&mut self.inactive_bytes, BlockState::Inactive);
-        if let Err(at) = self.streams.binary_search(&segment.stream) {
-            self.streams.insert(at, segment.stream);
-        }
-    }
-}
-
-impl StreamReport {
-    fn new(stream: u64) -> Self {
-        Self {
-            stream,
-            reserved_bytes: 0,
-            allocated_bytes: 0,
-            pending_bytes: 0,
-            inactive_bytes: 0,
-            largest_free_block_bytes: 0,
-        }
-    }
-
-    fn add(&mut self, segment: &Segment, blocks: &[Block]) {
-        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
-        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
-        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
-        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
-        add(&mut self.inactive_bytes, BlockState::Inactive);
-        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        self.largest_free_block_bytes = free.map(|block| block.size).fold(self.largest_free_block_bytes, u64::max);
     }
 }
 
@@ -412,7 +361,6 @@ impl MemoryReport {
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
         let private = self.private_pools.unwrap_or_default();
-        let tally = |tally: SizedCount| [tally.count, tally.bytes];
         MemoryState {
             reserved: self.reserved_bytes,
             allocated: self.allocated_bytes,
@@ -425,12 +373,7 @@ impl MemoryReport {
             inactive_split: free.inactive_split_bytes,
             private_reserved: private.reserved_bytes,
             private_free: private.inactive_bytes,
-            segments: SegmentCounts {
-                all: segments.count,
-                small: tally(segments.small),
-                large: tally(segments.large),
-                expandable: tally(segments.expandable),
-            },
+            segments: *segments,
             allocated_blocks: blocks.active_allocated.count,
             pending_blocks: blocks.active_pending_free.count,
             free_blocks: blocks.inactive.count,
