@@ -1,5 +1,6 @@
 //! Formatting settings as a settings string.
 
+use super::dialect::{OPTIONS, OptionMeaning};
 use super::settings::{Reserve, Settings};
 use crate::base::units::{GIB, MIB};
 
@@ -14,7 +15,6 @@ impl Settings {
             }
         };
         let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
-        let capital = |flag: bool| if flag { "True" } else { "False" };
         add(self.expandable_segments, &|| "expandable_segments:True".to_owned());
         add(self.max_split_size != plain.max_split_size, &|| {
             format!("max_split_size_mb:{}", self.max_split_size / MIB)
@@ -43,13 +43,12 @@ impl Settings {
                 }
             });
         }
-        let flags = [
-            ("throw_on_cudamalloc_oom", self.throw_on_cudamalloc_oom),
-            ("release_lock_on_cudamalloc", self.release_lock_on_cudamalloc),
-            ("graph_capture_record_stream_reuse", self.graph_capture_record_stream_reuse),
-        ];
-        for (key, flag) in flags {
-            add(flag, &|| format!("{key}:{}", capital(flag)));
+        let mut rest = Self { expandable_segments: false, ..self.clone() };
+        for option in &OPTIONS {
+            if let OptionMeaning::Flag(setting) = option.meaning {
+                // Of two keys of a setting, the first is named.
+                add(std::mem::take(setting(&mut rest)), &|| format!("{}:True", option.key));
+            }
         }
         add(self.backend_is_async, &|| "backend:cudaMallocAsync".to_owned());
         options
