@@ -701,7 +701,6 @@ def run(oomscope, python, name, directory):
     target = [*this["launch"], str(program) if this["source"] is None else "job.py", *arguments]
     command = [
         oomscope,
-        "--wide",
         "dry-run",
         "-o",
         "out",
@@ -723,7 +722,8 @@ def run(oomscope, python, name, directory):
         process.send_signal(this["end"])
     _, errors = process.communicate(timeout=900)
     seconds = time.monotonic() - start
-    found = re.search(r"^(?:oomscope: )?((?:would|may|did not|no verdict)\b.*)", errors, re.M)
+    # The lines that continue the first have a margin.
+    found = re.search(r"^(?:oomscope: )?((?:would|may|did not|no verdict)\b.*(?:\n  .*)*)", errors, re.M)
     line = " ".join(found.group(1).split()) if found else "no first line"
     snapshots = sorted(str(path) for path in (directory / "out").glob("*.pickle.gz"))
     if not snapshots:
