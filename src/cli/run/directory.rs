@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
-use super::{exit_code, parse_count, private_directory};
+use super::{exit_code, private_directory};
 use crate::cli::atomic_file::AtomicFile;
 use crate::cli::directory_lock::DirectoryLock;
 
@@ -250,4 +250,18 @@ pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
         }
     }
     bail!("there are too many directories {name}-N here: remove some")
+}
+
+/// Parses `1000000`, `200K` or `1M`.
+pub(in crate::cli) fn parse_count(text: &str) -> Result<u64, String> {
+    let (digits, factor) = match text.as_bytes().last() {
+        Some(b'k' | b'K') => (text.get(..text.len() - 1), 1_000),
+        Some(b'm' | b'M') => (text.get(..text.len() - 1), 1_000_000),
+        _ => (Some(text), 1),
+    };
+    let count = digits.and_then(|digits| digits.parse::<u64>().ok());
+    match count.and_then(|count| count.checked_mul(factor)) {
+        Some(0) | None => Err("give a number of entries, such as 200K or 1M".to_owned()),
+        Some(count) => Ok(count),
+    }
 }

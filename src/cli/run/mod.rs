@@ -20,7 +20,7 @@ use clap::Args;
 pub(super) use self::child::CommandEnd;
 use self::child::CommandOutput;
 pub(super) use self::directory::{
-    RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered,
+    RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered, parse_count,
 };
 pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
@@ -68,20 +68,6 @@ pub(super) struct Run {
     /// Command and its arguments
     #[arg(required_unless_present = "page_on", trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-}
-
-/// Parses `1000000`, `200K` or `1M`.
-pub(super) fn parse_count(text: &str) -> Result<u64, String> {
-    let (digits, factor) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (text.get(..text.len() - 1), 1_000),
-        Some(b'm' | b'M') => (text.get(..text.len() - 1), 1_000_000),
-        _ => (Some(text), 1),
-    };
-    let count = digits.and_then(|digits| digits.parse::<u64>().ok());
-    match count.and_then(|count| count.checked_mul(factor)) {
-        Some(0) | None => Err("give a number of entries, such as 200K or 1M".to_owned()),
-        Some(count) => Ok(count),
-    }
 }
 
 /// Parses `10`, `10s`, `0.5s` or `2m`.

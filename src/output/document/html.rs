@@ -182,7 +182,7 @@ mod tests {
         document.heading(code("</h2><script>alert(1)</script>"));
         document.field("a\"b", alarm("'x' & \u{202e}y"));
         document.list(["<li>"]);
-        document.table(Table::of(["<td onclick=\"x\">"]).text("t", |text| *text).note(Some("<b>")));
+        document.table(Table::from_rows(["<td onclick=\"x\">"]).text("t", |text| *text).note(Some("<b>")));
         let frames = vec!["</details>".to_owned(), "</pre><img src=x onerror=alert(1)>".to_owned()];
         document.stack(Stack { name: "stack", frames, folded_frames: 1 });
         document.details("<summary>", Document::default());

@@ -323,7 +323,7 @@ mod tests {
     #[test]
     fn cells_are_not_ended_by_a_bar() {
         let mut document = Document::default();
-        let table = Table::of([()]).text("", |()| "a|b").number("", |()| text::code("c|d\ne"));
+        let table = Table::from_rows([()]).text("", |()| "a|b").number("", |()| text::code("c|d\ne"));
         document.table(table.number("x|y", |()| Cell::WithDetails("f".into(), vec!["g".into()])));
         let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";
         assert_eq!(markdown(&document), expected);

@@ -85,7 +85,7 @@ impl<T: Into<Text>> From<T> for Cell {
 
 impl Table {
     /// A table of `rows`, without a column yet.
-    pub fn of<R>(rows: impl IntoIterator<Item = R>) -> TableOf<R> {
+    pub fn from_rows<R>(rows: impl IntoIterator<Item = R>) -> TableOf<R> {
         let rows: Vec<R> = rows.into_iter().collect();
         let cells = rows.iter().map(|_| Vec::new()).collect();
         TableOf { rows, table: Self { rows: cells, ..Self::default() } }

@@ -74,7 +74,7 @@ mod tests {
         document.field("pools", "one");
         document.field("why", "capacity");
         for name in ["in the way", "held by", "tried in a replay"] {
-            document.table(Table::of([name]).text(name, |name| format!("a row of {name}")));
+            document.table(Table::from_rows([name]).text(name, |name| format!("a row of {name}")));
         }
         document.field("do", "less");
         document.field("next", "oomscope report -o page.html x");

@@ -17,7 +17,7 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     let Some((held, moment)) = shown_breakdown(device) else { return }; // nothing is known about it
     let during = moment_label(Some(held)).map_or_else(String::new, |label| format!(" ({label})"));
     document.heading(format!("Where the memory was {moment}{during}"));
-    let table = Table::of(breakdown_rows(held)).text("", |row| row.group).text("", |row| row.name.clone());
+    let table = Table::from_rows(breakdown_rows(held)).text("", |row| row.group).text("", |row| row.name.clone());
     let table = table.number("bytes", |row| amount(row.share.bytes));
     let table = table.number("share", |row| percent(row.share.share_ratio));
     let table = table.text("", |row| Cell::Bar(ratio(row.share.bytes, held.allocated_bytes)));

@@ -162,7 +162,7 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
     let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
     let note = left.map(|left| faint(format!("and {}: {more}", counted(left as u64, "other message"))));
-    let table = Table::of(sorted.into_iter().take(rows))
+    let table = Table::from_rows(sorted.into_iter().take(rows))
         .text("other messages", message)
         .text("by", |group| group.source_label())
         .number("requested", |group| bytes(group.first.requested_bytes))
@@ -189,7 +189,7 @@ fn details(document: &mut Document, failure: &ExplainedFailure, with_meaning: bo
     }
     let figures = &failure.figures;
     if with_meaning && !figures.is_empty() {
-        let table = Table::of(figures).text("number", |figure| figure.label);
+        let table = Table::from_rows(figures).text("number", |figure| figure.label);
         let table = table.number("as printed", |figure| &*figure.printed).text("meaning", |figure| &*figure.meaning);
         document.table(table);
     } else if !figures.is_empty() {
@@ -221,7 +221,7 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     }
     let note = (last.error_bytes > 0)
         .then(|| format!("truncated to whole units: each may be up to {} more", size(last.error_bytes + 1)));
-    let table = Table::of(statistics_rows(last))
+    let table = Table::from_rows(statistics_rows(last))
         .text("", |row| row.name)
         .number("now", |row| amount(row.now))
         .number("peak", |row| row.peak.map_or_else(String::new, size))
@@ -237,7 +237,7 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     if all.len() > 1 {
         let left_out = all.len().saturating_sub(MAX_ROWS);
         let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
-        let table = Table::of(all.iter().skip(left_out))
+        let table = Table::from_rows(all.iter().skip(left_out))
             .number("line", |one| count(one.line))
             .text("by", who)
             .text("state", |one| one.state)

@@ -91,7 +91,7 @@ fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeRep
         None => Text::default(),
     };
     let capacity = device.capacity_bytes;
-    Table::of(sizes)
+    Table::from_rows(sizes)
         .text("size", name)
         .text("", result)
         .number("peak allocated", |of| size(of.peak_allocated_bytes))
@@ -121,7 +121,7 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
         Some(line) => location_label(&line.location),
         None => faint("everything else"),
     };
-    let table = Table::of(rows)
+    let table = Table::from_rows(rows)
         .text(format!("held at {}", count(device.growth_at)), name)
         .number("bytes", |(line, bytes, _)| if line.is_some() { amount(*bytes) } else { size(*bytes).into() })
         .number("share", |(.., share)| percent(*share))
@@ -156,7 +156,7 @@ fn details(document: &mut Document, device: &FitDevice) {
     if device.checked.is_empty() {
         document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {
-        let table = Table::of(&device.checked)
+        let table = Table::from_rows(&device.checked)
             .text("predicted from the others", |check| count(check.size))
             .number("allocated", |check| amount(check.predicted_allocated_bytes))
             .text("", |check| describe_error(check.allocated_error_ratio))

@@ -20,7 +20,7 @@ pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
     }
     let others = report.rows.len().saturating_sub(MAX_ROWS) as u64;
     let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
-    let table = Table::of(report.rows.iter().take(MAX_ROWS))
+    let table = Table::from_rows(report.rows.iter().take(MAX_ROWS))
         .text("tried in a replay", |row| settings(row))
         .text("the jobs then", |row| describe_jobs(row, report.devices))
         .number("peak reserved", |row| amount(row.peak_reserved_bytes))

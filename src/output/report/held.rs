@@ -24,7 +24,7 @@ pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow
     }
     let category = |row: &HeldRow| row.category.filter(|(category, _)| *category != Category::Other);
     let has_category = rows.iter().any(|row| category(row).is_some());
-    Table::of(rows)
+    Table::from_rows(rows)
         .text(by, |row| row.holder.clone())
         .text("", |row| category(row).map_or_else(String::new, |(of, sure)| guessed_label(of, sure)))
         .only_if(has_category)

@@ -64,7 +64,8 @@ fn live_device(document: &mut Document, device: &LiveDevice) {
         ("reserved, by the allocator's count", device.peak_reserved_bytes),
         ("reserved, by the driver's", device.driver_peak_bytes),
     ];
-    document.table(Table::of(peaks).text("peak", |(name, _)| *name).number("", |(_, bytes)| amount(*bytes)).wide());
+    document
+        .table(Table::from_rows(peaks).text("peak", |(name, _)| *name).number("", |(_, bytes)| amount(*bytes)).wide());
     calls(document, device);
     add_failed_requests(document, &device.ooms);
     if let Some(difference) = &device.first_difference {
@@ -102,7 +103,7 @@ fn calls(document: &mut Document, device: &LiveDevice) {
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
     let made: Vec<(&str, &CallTimes)> = kinds.into_iter().filter(|(_, times)| times.count > 0).collect();
     if !made.is_empty() {
-        let table = Table::of(made)
+        let table = Table::from_rows(made)
             .text("device calls", |(name, _)| *name)
             .number("count", |(_, times)| count(times.count))
             .number("total", |(_, times)| time(times.total_us))

@@ -12,7 +12,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     // Without --at the figures are those of the snapshot.
     let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of GPU {} {at}", device.device));
-    let table = Table::of(totals(memory))
+    let table = Table::from_rows(totals(memory))
         .text("", |(name, ..)| name.clone())
         .number("bytes", |(_, bytes, _)| amount(*bytes))
         .number("share", |(_, bytes, _)| percent(ratio(*bytes, memory.reserved_bytes)))
@@ -124,7 +124,7 @@ fn free_segments(device: &DeviceReport) -> impl Into<Table> {
     };
     let free: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
     let others = device.memory.segments.count.saturating_sub(free.len() as u64);
-    Table::of(free)
+    Table::from_rows(free)
         .text("segment", |s| format!("{:#x}", s.address))
         .text("kind", kind)
         .number("bytes", |s| size(s.bytes))
@@ -156,7 +156,7 @@ pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) 
     if memory.pools.len() > 1 {
         document.heading("Pools");
         let (pools, note) = largest(&memory.pools, |pool| pool.bytes.reserved_bytes);
-        let table = Table::of(pools)
+        let table = Table::from_rows(pools)
             .text("pool", |p| pool_label(p.pool_id))
             .number("reserved", |p| size(p.bytes.reserved_bytes))
             .number("allocated", |p| size(p.bytes.allocated_bytes))
@@ -169,7 +169,7 @@ pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) 
     if memory.streams.len() > 1 {
         document.heading("Streams (each can only use its own free blocks)");
         let (streams, note) = largest(&memory.streams, |stream| stream.bytes.reserved_bytes);
-        let table = Table::of(streams)
+        let table = Table::from_rows(streams)
             .text("stream", |s| stream(s.stream))
             .number("reserved", |s| size(s.bytes.reserved_bytes))
             .number("allocated", |s| size(s.bytes.allocated_bytes))

@@ -60,7 +60,7 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
             None => "".into(),
         }
     };
-    let table = Table::of(&report.gpus)
+    let table = Table::from_rows(&report.gpus)
         .text(format!("largest {} on", report.name), name)
         .number("memory", |gpu| amount(gpu.usable_bytes))
         .optional();
@@ -89,7 +89,7 @@ fn failures(document: &mut Document, report: &PlanReport) {
     let failing: Vec<_> = failing.collect();
     let is_fragmented = |verdict: Verdict| verdict == Verdict::Fragmentation;
     if !failing.is_empty() {
-        let table = Table::of(failing)
+        let table = Table::from_rows(failing)
             .text("fails first on", |(gpu, _)| gpu.gpu)
             .text("at", |(_, failed)| location_label(&failed.location))
             .text("why", |(_, failed)| if is_fragmented(failed.verdict) { "fragmentation" } else { "capacity" })
@@ -107,7 +107,7 @@ fn runs(document: &mut Document, report: &PlanReport) {
         (false, _) => Judgement::Bad,
     };
     if !report.runs.is_empty() {
-        let table = Table::of(&report.runs)
+        let table = Table::from_rows(&report.runs)
             .text("dry run on", |run| Cell::Marked(mark(run), run.gpu.as_str().into()))
             .text("", |run| if run.expandable_segments { "expandable_segments:True" } else { "" })
             .number(report.name.clone(), |run| count(run.size))

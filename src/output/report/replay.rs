@@ -88,7 +88,7 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
             _ => (Judgement::Good, format!("all {}", count(recorded))),
         }
     };
-    Table::of(devices.iter().copied().take(MAX_ROWS))
+    Table::from_rows(devices.iter().copied().take(MAX_ROWS))
         .text("device", |device| Cell::Marked(reproduced(device).0, format!("GPU {}", device.device).into()))
         .number("entries", |device| reproduced(device).1)
         .number("peak allocated", |device| amount(device.peak_allocated_bytes))
@@ -104,7 +104,7 @@ fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
         .take(MAX_ROWS)
         .filter_map(|device| Some((device, device.then.as_ref()?, device.recorded.as_ref()?)));
     let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
-    Table::of(rows)
+    Table::from_rows(rows)
         .text("device", |(device, then, _)| Cell::Marked(mark(then), format!("GPU {}", device.device).into()))
         .text("the job then", |(_, then, _)| describe_outcome(then))
         .number("reserved as recorded", |(.., recorded)| amount(recorded.peak_reserved_bytes))
@@ -211,6 +211,7 @@ fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> impl Into<Tabl
         ("retries", |d| count(d.retries)),
         ("failed requests", |d| count(d.ooms.len() as u64)),
     ];
-    let table = Table::of(FIGURES).text("", |(name, _)| *name).number("recorded", |(_, figure)| figure(recorded));
+    let table =
+        Table::from_rows(FIGURES).text("", |(name, _)| *name).number("recorded", |(_, figure)| figure(recorded));
     table.number("what-if", |(_, figure)| figure(device)).wide()
 }

@@ -17,7 +17,7 @@ pub fn serving_plan(report: &ServingPlanReport) -> Document {
     let show = |row: &ServingPlanRow, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
         row.serving.as_ref().and_then(figure).map_or_else(String::new, format)
     };
-    let table = Table::of(&report.rows)
+    let table = Table::from_rows(&report.rows)
         .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()))
         .number("weights", |row| show(row, |serving| serving.weight_bytes, size))
         .number("KV cache", |row| show(row, |serving| serving.kv_cache_bytes, size))

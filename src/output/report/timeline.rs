@@ -87,7 +87,7 @@ fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
     });
     let others = devices.len().saturating_sub(MAX_DEVICES) as u64;
     let note = (others > 0).then(|| faint(format!("and {}: --full", counted(others, "other GPU"))));
-    Table::of(rows)
+    Table::from_rows(rows)
         .text("peak", |(device, name, _)| format!("{}{name}", on(device)))
         .number("bytes", |(.., series)| amount(series.highest))
         .number("at entry", |(.., series)| series.highest_event.map_or_else(|| "before".to_owned(), count))

@@ -19,7 +19,7 @@ pub fn trials(report: &TrialsReport) -> Document {
     }
     let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
     runs.sort_by_key(|run| rank(run.outcome));
-    let table = Table::of(runs)
+    let table = Table::from_rows(runs)
         .text(format!("tried on {}", report.gpu), |run| marked_remedy(run))
         .text("the job then", |run| describe_trial(run))
         .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size));
@@ -38,7 +38,7 @@ fn engine_table(report: &TrialsReport) -> impl Into<Table> {
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
         requests.map_or_else(|| describe_no_start(serving), format_requests)
     };
-    Table::of(&report.runs)
+    Table::from_rows(&report.runs)
         .text(format!("started on {}", report.gpu), |run| marked_remedy(run))
         .number("weights", |run| show(run, |serving| serving.weight_bytes, size))
         .number("KV cache", |run| show(run, |serving| serving.kv_cache_bytes, size))
@@ -101,7 +101,7 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         (true, false) => (Judgement::Perhaps, "fits, but not in the worst case".into()),
         (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
     };
-    let table = Table::of(fitting.into_iter().rev().chain(failing))
+    let table = Table::from_rows(fitting.into_iter().rev().chain(failing))
         .text(report.name.clone(), |run| Cell::Marked(result(run).0, count(run.size).into()))
         .text("", |run| result(run).1)
         .number("peak reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });

@@ -52,7 +52,7 @@ pub(super) fn tried_table(
     let notes: Vec<String> = others.into_iter().chain(kept).collect();
     let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
     let is_sure = listed.iter().all(|row| row.sure == Sureness::Exact);
-    Table::of(rows)
+    Table::from_rows(rows)
         .text("tried in a replay", |row| row.name.clone())
         .text("the job then", |row| row.outcome.clone())
         .number("reserved", |row| row.reserved.clone())
@@ -62,7 +62,7 @@ pub(super) fn tried_table(
         .note(note)
 }
 
-/// What a row shows.
+/// The cells of a row.
 pub(super) struct ShownRow {
     name: Cell,
     outcome: String,

@@ -120,7 +120,7 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
         "" => "as recorded".into(),
         settings => code(settings.replace(',', ", ")),
     };
-    let table = Table::of(rows)
+    let table = Table::from_rows(rows)
         .text("settings", settings)
         .text("the job then", |row| describe_outcome(&row.then))
         .number("reserved", |row| amount(row.peak_reserved_bytes))

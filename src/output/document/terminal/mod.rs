@@ -268,7 +268,7 @@ mod tests {
         document.heading(alarm("It failed"));
         document.list(["a point"]);
         let rows = [(Cell::from("all"), "12 B"), (Cell::Indented(1, "part".into()), "7 B")];
-        document.table(Table::of(rows).text("", |(name, _)| name.clone()).number("bytes", |(_, bytes)| *bytes));
+        document.table(Table::from_rows(rows).text("", |(name, _)| name.clone()).number("bytes", |(_, bytes)| *bytes));
         assert_eq!(
             terminal(&document, PLAIN),
             "a.pickle\none two three four five six seven eight\nnine ten\n\nname    one two three four five six\n        \
@@ -280,7 +280,7 @@ mod tests {
     fn wide_tables_drop_columns_and_shorten_locations() {
         let place = source_location("/a/very/long/way/to/train.py", ":12 step");
         let details = Cell::WithDetails(place, vec!["some words on it that are long".into()]);
-        let table = Table::of([details]).number("count", |_| "1").number("least of all", |_| "2").optional();
+        let table = Table::from_rows([details]).number("count", |_| "1").number("least of all", |_| "2").optional();
         let table = table.text("where", Cell::clone);
         let mut document = Document::default();
         document.table(table);
@@ -291,7 +291,7 @@ mod tests {
 
     #[test]
     fn very_wide_tables_become_lines() {
-        let table = Table::of(["as recorded", "expandable_segments:True"]).text("setting", |name| *name);
+        let table = Table::from_rows(["as recorded", "expandable_segments:True"]).text("setting", |name| *name);
         let table = table.number("peak reserved", |_| "12.34 GiB").number("smallest capacity", |_| "1,024 MiB");
         let table = Table::from(table.number("share", |_| "100%").number("calls", |_| ""));
         let mut document = Document::default();
@@ -327,7 +327,7 @@ mod tests {
         document.field(EVIL, text());
         document.list([text()]);
         document.table(
-            Table::of([text()])
+            Table::from_rows([text()])
                 .text("a", |text| Cell::WithDetails(text.clone(), vec![text.clone()]))
                 .note(Some(text())),
         );

@@ -99,7 +99,7 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<Figure
     if occurs(Figure::Ooms) {
         rows.push(row(0, "failed requests", Figure::Ooms));
     }
-    Table::of(rows)
+    Table::from_rows(rows)
         .text("", |row| row.name.clone())
         .number("before", |row| row.before.clone())
         .number("after", |row| row.after.clone())
@@ -122,7 +122,7 @@ fn points(by: Amount) -> String {
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<&PhaseChange> {
     let occurs = |change: &&PhaseChange| change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0;
-    Table::of(device.by_phase.iter().filter(occurs))
+    Table::from_rows(device.by_phase.iter().filter(occurs))
         .text("phase", |change| change.phase.word())
         .number("before", |change| size(change.before_peak_allocated_bytes))
         .number("after", |change| size(change.after_peak_allocated_bytes))
@@ -203,7 +203,7 @@ pub(super) fn ranks(ranks: &RanksDiff) -> TableOf<&RankChange> {
     };
     let name = |row: &RankChange| code(format!("{} GPU {}", without_ending(&row.name), row.device));
     let others = ranks.rows.len().saturating_sub(MAX_RANKS) as u64;
-    Table::of(ranks.rows.iter().take(MAX_RANKS))
+    Table::from_rows(ranks.rows.iter().take(MAX_RANKS))
         .text("allocated", |row| Cell::Marked(mark(row), name(row)))
         .number("before", |row| amount(row.before_allocated_bytes))
         .number("after", |row| amount(row.after_allocated_bytes))

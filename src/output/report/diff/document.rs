@@ -86,7 +86,7 @@ fn devices(report: &DiffReport) -> Option<Table> {
     };
     let change = |device: &DeviceDiff| device.delta.change(Figure::Allocated);
     let table = || {
-        Table::of(report.devices.iter().take(MAX_DEVICES))
+        Table::from_rows(report.devices.iter().take(MAX_DEVICES))
             .text("allocated", |device| format!("GPU {} {}", device.device, device.moment))
             .number("before", |device| amount(amounts(device)[0]))
             .number("after", |device| amount(amounts(device)[1]))
@@ -126,7 +126,7 @@ fn line_row(line: &LineChange, device: &DeviceDiff) -> ChangedRow {
     ChangedRow { holder, held: line.held, share: share_or_word(&line.held, line.status) }
 }
 
-/// What holds memory on both sides.
+/// A row of a table of changes.
 struct ChangedRow {
     holder: Cell,
     held: LiveChange,
@@ -141,7 +141,7 @@ impl ChangedRow {
 }
 
 fn changes(by: &'static str, rows: Vec<ChangedRow>) -> TableOf<ChangedRow> {
-    Table::of(rows)
+    Table::from_rows(rows)
         .text(by, |row| row.holder.clone())
         .number("before", |row| size(row.held.before_bytes))
         .number("after", |row| size(row.held.after_bytes))

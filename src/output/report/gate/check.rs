@@ -77,7 +77,7 @@ fn limit_table(kinds: &[LimitKind<'_>]) -> impl Into<Table> {
     let of_limit = |show: fn(&LimitKind<'_>) -> String| {
         move |(kind, _): &(Option<&LimitKind<'_>>, Cell)| kind.map_or_else(String::new, show)
     };
-    Table::of(rows)
+    Table::from_rows(rows)
         .text("limit", |(_, name)| name.clone())
         .number(if are_several { "worst" } else { "actual" }, of_limit(|kind| kind.worst.format_figures().1))
         .number("limit", of_limit(|kind| kind.worst.format_figures().0))

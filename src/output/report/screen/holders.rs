@@ -129,7 +129,7 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
     let line = |suspect: &LeakSuspect| {
         (location_label(&suspect.location), suspect.bytes_per_step, suspect.bytes, suspect.blocks)
     };
-    let table = Table::of(variable.into_iter().chain(leaks.suspects.iter().take(rows).map(line)))
+    let table = Table::from_rows(variable.into_iter().chain(leaks.suspects.iter().take(rows).map(line)))
         .text("grows at", |(holder, ..)| holder.clone())
         .number("a step", |(_, a_step, ..)| amount(*a_step))
         .number("now", |(_, _, now, _)| amount(*now))
@@ -144,7 +144,7 @@ pub(in crate::output::report) fn add_blockers(document: &mut Document, oom: &Jud
     if !keeps_apart || oom.blockers.is_empty() {
         return false;
     }
-    let table = Table::of(oom.blockers.iter().take(MAX_BLOCKERS))
+    let table = Table::from_rows(oom.blockers.iter().take(MAX_BLOCKERS))
         .text("in the way", |blocker| location_label(&blocker.location))
         .number("free around it", |blocker| size(blocker.bytes_unlocked))
         .number("holds", |blocker| size(blocker.bytes_held))

@@ -13,7 +13,7 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
     add_notes(document, &snapshot.warnings);
     add_bar(document, serving);
     let budget = serving.budget_bytes.unwrap_or_default();
-    let table = Table::of(describe_budget(serving))
+    let table = Table::from_rows(describe_budget(serving))
         .text(format!("memory of a GPU, by {} {}", serving.engine, serving.version), |(name, _)| name.clone())
         .number("bytes", |(_, bytes)| amount(*bytes))
         .number("share", |(_, bytes)| percent(ratio(*bytes, budget)));
@@ -45,7 +45,7 @@ fn add_requests(document: &mut Document, serving: &Serving) {
     if serving.requests.is_empty() {
         return;
     }
-    let table = Table::of([()]).text("requests at once, each of", |()| "");
+    let table = Table::from_rows([()]).text("requests at once, each of", |()| "");
     let table = serving.requests.iter().fold(table, |table, (length, requests)| {
         let text = format_requests(*requests);
         let text = if *length > serving.max_model_len { faint(text) } else { text.into() };

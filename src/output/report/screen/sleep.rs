@@ -46,7 +46,7 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
         let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
         format!("vLLM {what}{at}")
     };
-    let table = Table::of(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
+    let table = Table::from_rows(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
         .text("sleep mode", name)
         .number("reserved on the device", |change| amount(change.on_device_bytes))
         .number("asleep", |change| amount(change.asleep_bytes))
