@@ -5,7 +5,7 @@
 //! 0. [`base`]: amounts, ids, interning, reading files, warnings
 //! 1. [`allocator`]: PyTorch's caching allocator as a pure machine
 //! 2. [`snapshot`]: the contents of a snapshot file, in columns
-//! 3. [`stacks`]: what a stack means; [`replay`]: a device's trace replayed
+//! 3. [`python`]: which statement keeps a value; [`stacks`]: what a stack means; [`replay`]: a device's trace replayed
 //! 4. [`study`]: one snapshot, with the facts that several questions need computed once
 //! 5. [`whatif`]: the recording replayed under other settings, as another program, or at another size
 //! 6. [`analysis`]: the report of one snapshot, and why its requests failed

@@ -26,7 +26,7 @@ const MIN_GROUP_RATIO: f64 = 0.002;
 const MAX_GROUPS: usize = 300;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
-/// A graph keeps what at least so many lines of modules made; a result alone is what one line made.
+/// A graph keeps the blocks of at least this number of stacks through modules; a result alone has one.
 const MIN_GRAPH_LINES: usize = 3;
 
 /// The live blocks of one stack at a failure.
@@ -41,7 +41,7 @@ struct Group {
     /// Its line keeps more in each iteration.
     grows: bool,
     /// Parameters and buffers.
-    is_of_models: bool,
+    has_parameters: bool,
     largest: u64,
 }
 
@@ -57,7 +57,7 @@ impl Group {
     }
 }
 
-/// What one statement keeps, or what no statement has kept yet.
+/// The memory that one statement keeps, or that no statement has kept yet.
 #[derive(Default)]
 struct Kept {
     keep: Option<Keep>,
@@ -70,7 +70,7 @@ struct Kept {
     kind: Option<TensorKind>,
     largest: (u64, StackId),
     /// An installed package made some of it.
-    is_of_package: bool,
+    has_package: bool,
 }
 
 /// The statements that keep the memory at `oom`, the last failure of `device`; `None` if the text shows none.
@@ -90,7 +90,7 @@ pub(super) fn kept_by_statements(
     for (stack, group) in &mut groups {
         let lines = lines_of(device, *stack);
         let traits = StackTraits::new(device, *stack);
-        group.is_of_models = traits.kind == Some(TensorKind::Parameter);
+        group.has_parameters = traits.kind == Some(TensorKind::Parameter);
         let group = &*group;
         if traits.is_backward {
             continue;
@@ -219,7 +219,7 @@ fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
     lines
 }
 
-/// What the frames of PyTorch show.
+/// Facts that the frames of PyTorch show.
 struct StackTraits {
     is_package: bool,
     is_module: bool,
@@ -275,7 +275,7 @@ impl<'s, 'a> Failing<'s, 'a> {
             if entry.action != Action::Alloc {
                 continue;
             }
-            let alike = shared.entry(entry.extended_stack).or_insert_with(|| {
+            let shared_lines = shared.entry(entry.extended_stack).or_insert_with(|| {
                 let other = lines_of(device, entry.extended_stack);
                 let pairs = || other.iter().rev().zip(lines.iter().rev());
                 let same =
@@ -283,7 +283,7 @@ impl<'s, 'a> Failing<'s, 'a> {
                 let goes_on = pairs().nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
                 (!other.is_empty()).then_some((same + usize::from(goes_on), same))
             });
-            let Some((calls, same)) = *alike else { continue };
+            let Some((calls, same)) = *shared_lines else { continue };
             while open_calls > calls {
                 since[lines.len() - open_calls].0 = index + 1;
                 open_calls -= 1;
@@ -332,7 +332,7 @@ impl<'s, 'a> Failing<'s, 'a> {
         let is_replaced = || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS;
         // A list in the making, unlike one that was made at once.
         if keep.kind == WriteKind::Assign && keep.container == Some("list") {
-            return running.is_some() || group.is_of_models || is_list_call(keep);
+            return running.is_some() || group.has_parameters || is_list_call(keep);
         }
         !running.is_some_and(is_now) && (!is_joined || is_replaced())
     }
@@ -406,7 +406,7 @@ impl Kept {
     fn add(&mut self, stack: StackId, group: &Group, traits: &StackTraits, has_grad: bool) {
         self.sum = self.sum.plus(group.sum);
         self.counts.push(group.sum.blocks);
-        self.is_of_package |= traits.is_package;
+        self.has_package |= traits.is_package;
         if group.sum.bytes > self.largest.0 {
             (self.largest, self.kind) = ((group.sum.bytes, stack), traits.kind);
         }
@@ -424,7 +424,7 @@ impl Kept {
 
     fn report(self, stacks: &StackReader<'_>, all: BlockSum, grows_by_graphs: bool) -> KeptByVariable {
         let items = self.items();
-        let is_tensor = self.counts.len() == 1 && !self.is_of_package;
+        let is_tensor = self.counts.len() == 1 && !self.has_package;
         let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = &self;
         let (keep, sum, kind, graph_bytes) = (keep.as_ref(), *sum, *kind, *graph_bytes);
         let records = keep.is_some_and(|keep| keep.has_grad) && grows_by_graphs;

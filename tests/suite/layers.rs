@@ -9,7 +9,7 @@ const ROOMS: &str = "
     base:
     allocator: base
     snapshot:  base allocator
-    python:    base snapshot
+    python:    snapshot
     stacks:    base snapshot
     replay:    base allocator snapshot
     study:     base allocator snapshot stacks replay

@@ -187,8 +187,8 @@ fn the_statement_that_keeps_the_memory_is_named_without_a_recorder() {
     let size = 64 << 20;
     let at = |line| Py::from(vec![sample::frame("/app/train.py", line, "main")]);
     let mut events = Vec::new();
-    for step in 0..6u32 {
-        let address = sample::ADDRESS + u64::from(step) * size;
+    for step in 0..6 {
+        let address = sample::ADDRESS + step * size;
         for action in ["segment_alloc", "alloc"] {
             events.push(sample::event(action, address, size, sample::TIME).with("frames", at(4)));
         }
