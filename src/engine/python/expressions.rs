@@ -204,7 +204,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What brackets have up to `close`: arguments, indexes, items, keys with values, clauses. Whether it has a comma.
+    /// Reads the contents of brackets up to `close`: arguments, indexes, items, keys with values, clauses. Returns whether
+    /// there is a comma.
     fn items(&mut self, close: &str, parts: &mut Vec<Expr<'a>>) -> Option<bool> {
         let mut has_comma = false;
         while self.take(close).is_none() {

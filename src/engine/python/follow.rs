@@ -93,14 +93,14 @@ impl<'p, 'a> Flow<'p, 'a> {
             known.names = here.names;
         }
         let is_whole = start.kind == StmtKind::Function;
-        let around = place.innermost_loop();
+        let enclosing = place.innermost_loop();
         let statements = place.own_statements();
         for round in 0..2 {
             for other in &statements {
                 let Some(statement) = other.statement() else { continue };
                 let is_later = is_whole || statement.first_line > start.first_line;
                 let is_around =
-                    || around.is_some_and(|it| (it.first_line..=it.last_line).contains(&statement.first_line));
+                    || enclosing.is_some_and(|it| (it.first_line..=it.last_line).contains(&statement.first_line));
                 let is_start = std::ptr::eq(statement, start) && !is_whole;
                 if !is_start && (is_later || round > 0 && is_around()) && !known.names.is_empty() {
                     goes_on |= self.step(other, &mut known, depth);
@@ -184,9 +184,9 @@ impl<'p, 'a> Flow<'p, 'a> {
             return;
         }
         let Some(variable) = target.variable() else { return };
-        let again = value.walk().any(|part| part.variable().is_some_and(|name| name == variable));
+        let reads_itself = value.walk().any(|part| part.variable().is_some_and(|name| name == variable));
         let kind = match value.kind {
-            _ if !again => WriteKind::Assign,
+            _ if !reads_itself => WriteKind::Assign,
             ExprKind::Operation => WriteKind::Accumulate,
             ExprKind::Call if value.called().is_some_and(|name| JOIN.contains(&name)) => WriteKind::Join,
             _ => WriteKind::Recur,
@@ -196,9 +196,10 @@ impl<'p, 'a> Flow<'p, 'a> {
         let object =
             target.parts.first().filter(|_| target.kind == ExprKind::Attribute && target.parts[0].word != "self");
         if let Some(object) = object.and_then(Expr::variable) {
-            let loops = place.path.iter().filter(|around| around.kind == StmtKind::Loop && around.parts.len() == 2);
-            let of_object = |around: &&&Stmt<'_>| around.parts[0].walk().any(|part| part.word == object);
-            tracked.names.extend(loops.filter(of_object).filter_map(|around| around.parts[1].variable()));
+            let loops =
+                place.path.iter().filter(|enclosing| enclosing.kind == StmtKind::Loop && enclosing.parts.len() == 2);
+            let of_object = |enclosing: &&&Stmt<'_>| enclosing.parts[0].walk().any(|part| part.word == object);
+            tracked.names.extend(loops.filter(of_object).filter_map(|enclosing| enclosing.parts[1].variable()));
             tracked.names.insert(object);
         }
         tracked.names.insert(variable);

@@ -238,9 +238,9 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// Where the function calls `backward()`, as seen from a statement that keeps something in `variable`.
     pub(super) fn backward(&self, variable: &str) -> Option<BackwardCall> {
-        let around = self.function().or_else(|| self.path.iter().find(|it| it.kind == StmtKind::Loop).copied())?;
+        let enclosing = self.function().or_else(|| self.path.iter().find(|it| it.kind == StmtKind::Loop).copied())?;
         let reads = |call: &Expr<'_>| call.walk().any(|part| part.variable().is_some_and(|name| name == variable));
-        let mut calls = calls_backward(around).peekable();
+        let mut calls = calls_backward(enclosing).peekable();
         calls.peek()?;
         Some(match self.innermost_loop() {
             _ if calls.any(reads) => BackwardCall::Itself,

@@ -1,4 +1,4 @@
-//! What programs keep.
+//! Programs, and the statements in them that keep memory.
 
 use super::{Keep, Line, ProgramText};
 

@@ -34,14 +34,14 @@ pub(super) const ON_HOST: [&str; 22] = [
 /// Facts about a tensor that keep nothing of it.
 const FACTS: [&str; 6] = ["shape", "dtype", "device", "ndim", "grad_fn", "requires_grad"];
 
-/// Of one function, the variables with the value. `made` describes the calls that make it, in the statement of the frame.
+/// The variables of one function that have the value. `made` describes the calls that make it, in the statement of the frame.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tracked<'n> {
     pub(super) names: BTreeSet<String>,
     pub(super) made: Option<Made<'n>>,
 }
 
-/// What makes the value in a statement.
+/// The calls that make the value in a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Made<'n> {
     /// Anything that it calls or computes.
