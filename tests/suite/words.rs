@@ -74,10 +74,8 @@ fn first_clause(sentence: &str) -> &str {
 fn render_cures() -> String {
     let row = |row: &CureRow| {
         let facts: Vec<&str> = row.when.iter().map(|fact| fact.word()).collect();
-        // The reason after the colon repeats the facts.
-        let change =
-            row.sentences.last().and_then(|sentence| sentence.split(": ").next()).unwrap_or("none: it is needed");
-        format!("| {} | {change} |", facts.join(", "))
+        let change = row.sentences.last().map_or("none", |sentence| first_clause(sentence));
+        format!("| {} | {change} |", facts.join(","))
     };
     CureRow::all().map(row).collect::<Vec<_>>().join("\n")
 }

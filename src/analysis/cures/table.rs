@@ -4,7 +4,7 @@
 //! slots in braces, which `output::wording` fills; the first one whose slots are all known is shown.
 
 use super::case::Case;
-use super::facts::Fact::{self, *};
+use super::facts::Fact;
 use crate::study::attribution::KeptGroup;
 
 /// A row of the table.
@@ -87,12 +87,17 @@ pub enum CureKind {
     FreezeBase,
 }
 
-const fn row(kind: CureKind, when: &'static [Fact], sentences: &'static [&'static str]) -> CureRow {
-    CureRow { kind, when, sentences }
-}
-
-const fn needed(when: &'static [Fact]) -> CureRow {
-    row(CureKind::Needed, when, &[])
+/// The rows of a table: a change, its facts, and its sentences or a constant with them.
+macro_rules! rows {
+    (@sentences $constant:ident) => { $constant };
+    (@sentences $($sentence:literal),*) => { &[$($sentence),*] };
+    ($($kind:ident: $($fact:ident),+ $(=> $($sentences:tt),+)?;)*) => {
+        &[$(CureRow {
+            kind: CureKind::$kind,
+            when: &[$(Fact::$fact),+],
+            sentences: rows!(@sentences $($($sentences),+)?),
+        }),*]
+    };
 }
 
 const BACKWARD_EACH: &[&str] =
@@ -103,294 +108,150 @@ const NARROW: &[&str] = &["make `{name}`{at} of {narrow} instead of {dtype}"];
 const PUT_ON_HOST: &[&str] = &[
     "put only what you need of `{value}`, without its `{attribute}`, into `{name}`{at}: {items} on the GPU",
     "put `{tensor}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
-    "put only what you need of `{value}`, or its tensors in host memory (.cpu() of each), into `{name}`{at}: {items} on the GPU",
+    "put only what you need of `{value}`, or its tensors in host memory (.cpu()), into `{name}`{at}: {items} on the GPU",
     "put copies in host memory ({detach}.cpu()), or only what you need, into `{name}`{at}: {items} on the GPU",
 ];
 
 /// For one variable, from who keeps it to what its statement does. The largest variable with a cure leads.
-pub(super) const OF_A_VARIABLE: &[CureRow] = &[
-    row(
-        CureKind::KeepNoException,
-        &[Exception, Contained],
-        &[
-            "put the text of the exception into `{exception}`{at} instead of the exception: its traceback keeps the variables \
-           of the call that failed",
-        ],
-    ),
-    row(
-        CureKind::LeaveHandler,
-        &[Exception],
-        &[
-            "leave the except block, or delete the exception, before going on: its traceback keeps the variables of the \
-           call that failed",
-        ],
-    ),
-    row(
-        CureKind::BreakCycle,
-        &[Cycle],
-        &[
-            "break the reference cycle of `{name}`, or call gc.collect() in each step: only the garbage collector frees it",
-            "break the reference cycle, or call gc.collect() in each step: only the garbage collector frees it",
-        ],
-    ),
-    needed(&[InForward]),
-    row(CureKind::BoundQueue, &[Queue], &["give `{queue}` a bound, such as Queue(maxsize=2): {items}"]),
-    row(
-        CureKind::ReturnNoOutputs,
-        &[PipelineOutputs],
-        &[
-            "call step(.., return_outputs=False): `{name}` keeps the outputs of all microbatches; a 1F1B schedule also has \
-           fewer of them in flight",
-        ],
-    ),
-    row(
-        CureKind::LimitResults,
-        &[LruCache],
-        &["limit the results that `{name}` keeps, such as lru_cache(maxsize=1): {items}"],
-    ),
-    row(
-        CureKind::RepeatLoader,
-        &[Cycled],
-        &["start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}"],
-    ),
-    row(CureKind::PutOnHost, &[Unwritten, Items, Large, Plain, NoGraphs], PUT_ON_HOST),
-    needed(&[Unwritten]),
-    row(
-        CureKind::DeleteAtEnd,
-        &[Assigned, InLoop, Running],
-        &["delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last"],
-    ),
-    row(
-        CureKind::IterateLoader,
-        &[Assigned, OfList, Plain],
-        &["iterate over the loader{at} instead of keeping `{expression}` as `{name}`: {items}"],
-    ),
-    needed(&[OfList]),
-    row(
-        CureKind::KeepNoOptimizers,
-        &[State, Filled],
-        &["keep only the current optimizer in `{name}`{at}: {items}, each with its state"],
-    ),
-    needed(&[State]),
-    row(CureKind::LimitTensor, &[Buffer, Joined], LIMIT_TENSOR),
-    row(
-        CureKind::KeepNoModels,
-        &[OfModel, Filled],
-        &["put results, or weights in host memory (.cpu()), into `{name}`{at} instead of models: {items}"],
-    ),
-    row(
-        CureKind::LoadEach,
-        &[OfModel, Items, Assigned, Loaded],
-        &["load one model of `{name}` at a time{at}: {items}"],
-    ),
-    needed(&[OfModel]),
-    needed(&[Graphs, BackwardElsewhere]),
-    row(CureKind::BackwardEach, &[Graphs, Filled, BackwardLater], BACKWARD_EACH),
-    row(
-        CureKind::PutValue,
-        &[Graphs, Filled],
-        &[
-            "put `{value}.item()`, or `{value}.detach()` if it is no scalar, into `{name}`{at}: {items} with their graphs",
-            "put values without their graphs, .item() or .detach(), into `{name}`{at}: {items} with their graphs",
-        ],
-    ),
-    row(CureKind::BackwardEach, &[Graphs, Accumulated, Repeats, BackwardOfIt], BACKWARD_EACH),
-    row(
-        CureKind::AddValue,
-        &[Graphs, Accumulated, Repeats],
-        &[
-            "add `{value}.item()` to `{name}`{at}: the sum keeps the graph of each value",
-            "add .item() of each value to `{name}`{at}: the sum keeps the graph of each",
-        ],
-    ),
-    row(
-        CureKind::DetachState,
-        &[Graphs, Recurs, BackwardInLoop],
-        &[
-            "detach `{value}` in each step (`{value} = {value}.detach()`){at}: it keeps the graphs of all steps before",
-            "detach `{name}` in each step (`{name} = {name}.detach()`){at}: it keeps the graphs of all steps before",
-        ],
-    ),
-    needed(&[Graphs]),
-    needed(&[Filled, Awaited]),
-    row(
-        CureKind::WeightsOnHost,
-        &[Filled, Weights],
-        &[
-            "put copies of the weights in host memory (.cpu()), and only the best, into `{name}`{at}: {items} on the GPU",
-        ],
-    ),
-    needed(&[Filled, Replaced]),
-    row(
-        CureKind::LimitCache,
-        &[Filled, Stored],
-        &["limit the entries of `{name}`{at}, or put copies in host memory (.cpu()): {items}"],
-    ),
-    row(CureKind::PutOnHost, &[Filled], PUT_ON_HOST),
-    row(CureKind::JoinOnHost, &[Assigned, OfParts], JOIN_ON_HOST),
-    row(CureKind::LimitTensor, &[Joined, Read], LIMIT_TENSOR),
-    row(CureKind::LimitTensor, &[Recurs, Read], LIMIT_TENSOR),
-    row(CureKind::JoinOnHost, &[Joined], JOIN_ON_HOST),
-    row(CureKind::JoinOnHost, &[Recurs, InLoop], JOIN_ON_HOST),
-    row(
-        CureKind::CheckpointOnHost,
-        &[Assigned, LoadCall],
-        &["load `{root}` into host memory (map_location=\"cpu\"){at}, and delete it after its use"],
-    ),
-    row(
-        CureKind::DataOnHost,
-        &[Assigned, Once, Data],
-        &["keep `{name}` in host memory{at}, and move one batch at a time to the GPU"],
-    ),
-    row(CureKind::Narrow, &[Assigned, Wide], NARROW),
-];
+pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
+    KeepNoException: Exception, Contained =>
+        "put the text of the exception into `{exception}`{at} instead of the exception: its traceback keeps the \
+         variables of the call that failed";
+    LeaveHandler: Exception =>
+        "leave the except block, or delete the exception, before going on: its traceback keeps the variables of the \
+         call that failed";
+    BreakCycle: Cycle =>
+        "break the reference cycle of `{name}`, or call gc.collect() in each step: only the garbage collector frees \
+         it",
+        "break the reference cycle, or call gc.collect() in each step: only the garbage collector frees it";
+    Needed: InForward;
+    BoundQueue: Queue =>
+        "give `{queue}` a bound, such as Queue(maxsize=2): {items}";
+    ReturnNoOutputs: PipelineOutputs =>
+        "call step(.., return_outputs=False): `{name}` keeps the outputs of all microbatches; a 1F1B schedule also \
+         has fewer of them in flight";
+    LimitResults: LruCache =>
+        "limit the results that `{name}` keeps, such as lru_cache(maxsize=1): {items}";
+    RepeatLoader: Cycled =>
+        "start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}";
+    PutOnHost: Unwritten, Items, Large, Plain, NoGraphs => PUT_ON_HOST;
+    Needed: Unwritten;
+    DeleteAtEnd: Assigned, InLoop, Running =>
+        "delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last";
+    IterateLoader: Assigned, OfList, Plain =>
+        "iterate over the loader{at} instead of keeping `{expression}` as `{name}`: {items}";
+    Needed: OfList;
+    KeepNoOptimizers: State, Filled =>
+        "keep only the current optimizer in `{name}`{at}: {items}, each with its state";
+    Needed: State;
+    LimitTensor: Buffer, Joined => LIMIT_TENSOR;
+    KeepNoModels: OfModel, Filled =>
+        "put results, or weights in host memory (.cpu()), into `{name}`{at} instead of models: {items}";
+    LoadEach: OfModel, Items, Assigned, Loaded =>
+        "load one model of `{name}` at a time{at}: {items}";
+    Needed: OfModel;
+    Needed: Graphs, BackwardElsewhere;
+    BackwardEach: Graphs, Filled, BackwardLater => BACKWARD_EACH;
+    PutValue: Graphs, Filled =>
+        "put `{value}.item()`, or `{value}.detach()` if it is no scalar, into `{name}`{at}: {items} with their \
+         graphs",
+        "put values without their graphs, .item() or .detach(), into `{name}`{at}: {items} with their graphs";
+    BackwardEach: Graphs, Accumulated, Repeats, BackwardOfIt => BACKWARD_EACH;
+    AddValue: Graphs, Accumulated, Repeats =>
+        "add `{value}.item()` to `{name}`{at}: the sum keeps the graph of each value",
+        "add .item() of each value to `{name}`{at}: the sum keeps the graph of each";
+    DetachState: Graphs, Recurs, BackwardInLoop =>
+        "detach `{value}` in each step (`{value} = {value}.detach()`){at}: it keeps the graphs of all steps before",
+        "detach `{name}` in each step (`{name} = {name}.detach()`){at}: it keeps the graphs of all steps before";
+    Needed: Graphs;
+    Needed: Filled, Awaited;
+    WeightsOnHost: Filled, Weights =>
+        "put copies of the weights in host memory (.cpu()), and only the best, into `{name}`{at}: {items} on the \
+         GPU";
+    Needed: Filled, Replaced;
+    LimitCache: Filled, Stored =>
+        "limit the entries of `{name}`{at}, or put copies in host memory (.cpu()): {items}";
+    PutOnHost: Filled => PUT_ON_HOST;
+    JoinOnHost: Assigned, OfParts => JOIN_ON_HOST;
+    LimitTensor: Joined, Read => LIMIT_TENSOR;
+    LimitTensor: Recurs, Read => LIMIT_TENSOR;
+    JoinOnHost: Joined => JOIN_ON_HOST;
+    JoinOnHost: Recurs, InLoop => JOIN_ON_HOST;
+    CheckpointOnHost: Assigned, LoadCall =>
+        "load `{root}` into host memory (map_location=\"cpu\"){at}, and delete it after its use";
+    DataOnHost: Assigned, Once, Data =>
+        "keep `{name}` in host memory{at}, and move one batch at a time to the GPU";
+    Narrow: Assigned, Wide => NARROW;
+};
 
 /// For all variables of which the facts hold, together; the largest of them is named.
-pub(super) const OF_THE_PROCESS: &[CureRow] = &[
-    row(CureKind::DeleteUnread, &[Unread], &["delete what nothing reads any more (`del {subject}`) before this"]),
-    row(
-        CureKind::FreezeIdle,
-        &[ForTraining, IdleModule],
-        &[
-            "freeze `{subject}` (`{subject}.requires_grad_(False)`): its learning rate is 0, but it has gradients, optimizer \
-           state and graphs",
-        ],
-    ),
-    row(
-        CureKind::FreezeBase,
-        &[ForTraining, Adapted],
-        &[
-            "freeze all of `{subject}` but its adapters (requires_grad_(False)) before the optimizer gets the parameters: it \
-           trains the base model, too",
-        ],
-    ),
-    row(
-        CureKind::NoGrad,
-        &[Graphs, TrainsNothing],
-        &[
-            "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the program \
-           computes no gradients",
-            "run the model{call} under torch.inference_mode() or torch.no_grad(): its calls keep graphs, and the program \
-           computes no gradients",
-        ],
-    ),
-    row(
-        CureKind::Freeze,
-        &[Graphs, Untrained],
-        &[
-            "freeze `{subject}` (`{subject}.requires_grad_(False)`), or call it under torch.no_grad(): no optimizer has its \
-           parameters, but its calls keep graphs",
-        ],
-    ),
-    row(
-        CureKind::NoGradInEvaluation,
-        &[Graphs, Evaluating],
-        &[
-            "run `{subject}`{call} under torch.inference_mode() or torch.no_grad(): it is in evaluation mode, but its calls \
-           keep graphs, and no backward pass follows",
-        ],
-    ),
-    row(
-        CureKind::GradWithGraph,
-        &[Nameless, GraphBackward],
-        &["use torch.autograd.grad(.., create_graph=True) instead of backward(create_graph=True){call}, \
-           which makes a reference cycle of parameters and gradients"],
-    ),
-    row(CureKind::Narrow, &[Doubles], NARROW),
-];
+pub(super) const OF_THE_PROCESS: &[CureRow] = rows! {
+    DeleteUnread: Unread =>
+        "delete what nothing reads any more (`del {subject}`) before this";
+    FreezeIdle: ForTraining, IdleModule =>
+        "freeze `{subject}` (`{subject}.requires_grad_(False)`): its learning rate is 0, but it has gradients, \
+         optimizer state and graphs";
+    FreezeBase: ForTraining, Adapted =>
+        "freeze all of `{subject}` but its adapters (requires_grad_(False)) before the optimizer gets the \
+         parameters: it trains the base model, too";
+    NoGrad: Graphs, TrainsNothing =>
+        "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the \
+         program computes no gradients",
+        "run the model{call} under torch.inference_mode() or torch.no_grad(): its calls keep graphs, and the program \
+         computes no gradients";
+    Freeze: Graphs, Untrained =>
+        "freeze `{subject}` (`{subject}.requires_grad_(False)`), or call it under torch.no_grad(): no optimizer has \
+         its parameters, but its calls keep graphs";
+    NoGradInEvaluation: Graphs, Evaluating =>
+        "run `{subject}`{call} under torch.inference_mode() or torch.no_grad(): it is in evaluation mode, but its \
+         calls keep graphs, and no backward pass follows";
+    GradWithGraph: Nameless, GraphBackward =>
+        "use torch.autograd.grad(.., create_graph=True) instead of backward(create_graph=True){call}, which makes a \
+         reference cycle of parameters and gradients";
+    Narrow: Doubles => NARROW;
+};
 
 /// For the blocks that the same calls made, without a variable. The largest group with a change leads.
-pub(super) const OF_STACKS: &[CureRow] = &[
-    row(
-        CureKind::LeaveHandler,
-        &[OfFailedCall],
-        &[
-            "leave the except block before going on: {size} of the call at {line} that failed before is still allocated, as \
-           where its exception's traceback keeps it",
-        ],
-    ),
-    row(
-        CureKind::CheckpointOnHost,
-        &[FromFile],
-        &[
-            "load the checkpoint into host memory (map_location=\"cpu\") at {line}, and delete it after its use: {size} of it \
-           is on the GPU",
-        ],
-    ),
-    row(
-        CureKind::PutOnHost,
-        &[Predicted, Gathered],
-        &[
-            "set eval_accumulation_steps, or let preprocess_logits_for_metrics keep only what the metrics need: the evaluation \
-           at {line} has gathered {size}",
-        ],
-    ),
-    row(
-        CureKind::PutOnHost,
-        &[OfMetric, Gathered],
-        &[
-            "give the metric that {line} updates compute_on_cpu=True, or thresholds= if it has them: it has gathered {size}",
-        ],
-    ),
-    row(
-        CureKind::WeightsOnHost,
-        &[Copied, MadeAgain],
-        &["put the copies that {line} makes in host memory (.cpu()), and only those you need: {calls} hold {size}"],
-    ),
-    row(
-        CureKind::KeepNoModels,
-        &[AsModel, MadeAgain],
-        &[
-            "keep results, or weights in host memory (.cpu()), instead of the models that {line} makes: {calls} hold {size}",
-        ],
-    ),
-    row(
-        CureKind::KeepNoOptimizers,
-        &[AsState, MadeAgain],
-        &["keep only the current optimizer of {line}: the state of several, {size}, is still allocated"],
-    ),
-    needed(&[AsState]),
-    needed(&[AsModel]),
-    needed(&[AsWeights]),
-    row(
-        CureKind::PutValue,
-        &[WithGraphs, Gathered, TrainedSince],
-        &[
-            "keep .item() or .detach() of the result of {line} instead of the result: the graphs of {calls} stay, {size}",
-        ],
-    ),
-    row(
-        CureKind::BackwardEach,
-        &[WithGraphs, Gathered],
-        &[
-            "keep no graphs of {line}: .item() or .detach() of its result, a backward() for each call, or torch.no_grad() \
-           where nothing is trained; those of {calls} stay, {size}",
-        ],
-    ),
-    needed(&[WithGraphs]),
-    row(
-        CureKind::JoinOnHost,
-        &[Joined, Gathered],
-        &[
-            "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes what they \
-           are joined to anew, and larger: {size} now",
-        ],
-    ),
-    row(
-        CureKind::PutOnHost,
-        &[Gathered],
-        &[
-            "put what {line} makes in host memory (.cpu()), or keep only what you need of it: {calls} hold {size} on the GPU",
-        ],
-    ),
-    row(
-        CureKind::DataOnHost,
-        &[MadeBefore, OneBlock, Large],
-        &[
-            "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the start",
-        ],
-    ),
-];
+pub(super) const OF_STACKS: &[CureRow] = rows! {
+    LeaveHandler: OfFailedCall =>
+        "leave the except block before going on: {size} of the call at {line} that failed before is still allocated, \
+         as where its exception's traceback keeps it";
+    CheckpointOnHost: FromFile =>
+        "load the checkpoint into host memory (map_location=\"cpu\") at {line}, and delete it after its use: {size} \
+         of it is on the GPU";
+    PutOnHost: Predicted, Gathered =>
+        "set eval_accumulation_steps, or let preprocess_logits_for_metrics keep only what the metrics need: the \
+         evaluation at {line} has gathered {size}";
+    PutOnHost: OfMetric, Gathered =>
+        "give the metric that {line} updates compute_on_cpu=True, or thresholds= if it has them: it has gathered \
+         {size}";
+    WeightsOnHost: Copied, MadeAgain =>
+        "put the copies that {line} makes in host memory (.cpu()), and only those you need: {calls} hold {size}";
+    KeepNoModels: AsModel, MadeAgain =>
+        "keep results, or weights in host memory (.cpu()), instead of the models that {line} makes: {calls} hold \
+         {size}";
+    KeepNoOptimizers: AsState, MadeAgain =>
+        "keep only the current optimizer of {line}: the state of several, {size}, is still allocated";
+    Needed: AsState;
+    Needed: AsModel;
+    Needed: AsWeights;
+    PutValue: WithGraphs, Gathered, TrainedSince =>
+        "keep .item() or .detach() of the result of {line} instead of the result: the graphs of {calls} stay, \
+         {size}";
+    BackwardEach: WithGraphs, Gathered =>
+        "keep no graphs of {line}: .item() or .detach() of its result, a backward() for each call, or \
+         torch.no_grad() where nothing is trained; those of {calls} stay, {size}";
+    Needed: WithGraphs;
+    JoinOnHost: Joined, Gathered =>
+        "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes \
+         what they are joined to anew, and larger: {size} now";
+    PutOnHost: Gathered =>
+        "put what {line} makes in host memory (.cpu()), or keep only what you need of it: {calls} hold {size} on the \
+         GPU";
+    DataOnHost: MadeBefore, OneBlock, Large =>
+        "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the \
+         start";
+};
 
 impl CureRow {
     /// All rows, in the order in which they are compared.
