@@ -11,7 +11,7 @@ class Oomscope < Formula
   def install
     system "cargo", "install", *std_cargo_args
     generate_completions_from_executable(bin/"oomscope", "generate", "completions")
-    (man1/"oomscope.1").write Utils.safe_popen_read(bin/"oomscope", "generate", "man")
+    system bin/"oomscope", "generate", "man", man1
   end
 
   test do

@@ -63,7 +63,14 @@ FILL_METHODS = (
 CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
 # Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a
 # model, which asks how much of it fits. A serving engine divides the memory as its page says.
-NOT_ADAPTING = ("/torch/", "/.recorder/", "transformers/modeling_utils.py", "/vllm/", "/sglang/")
+NOT_ADAPTING = (
+    "/torch/",
+    "/.recorder/",
+    "/oomscope/_recorder.py",
+    "transformers/modeling_utils.py",
+    "/vllm/",
+    "/sglang/",
+)
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.

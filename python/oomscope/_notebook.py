@@ -7,7 +7,8 @@ import sys
 import tempfile
 from typing import Any, Optional
 
-from ._program import Report, analyze, find_program
+from ._program import analyze, find_program, has_snapshot
+from ._reports import Report
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -22,6 +23,16 @@ def load_ipython_extension(shell: Any) -> None:
         return dry_run_cell(line, cell)
 
     shell.register_magic_function(oomscope_dry_run, "cell", "oomscope_dry_run")
+
+
+class PrintedReport(Report):
+    """A report whose page the cell has printed: as the cell's result, it shows nothing."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report, str(report), report.to_markdown())
+
+    def _ipython_display_(self) -> None:
+        pass
 
 
 def dry_run_cell(line: str, cell: str) -> Optional[Report]:
@@ -53,5 +64,4 @@ def dry_run_cell(line: str, cell: str) -> Optional[Report]:
         raise
     finally:
         process.wait()
-    has_snapshot = os.path.isdir(output) and any(name.endswith(".pickle.gz") for name in os.listdir(output))
-    return analyze(output) if has_snapshot else None
+    return PrintedReport(analyze(output)) if has_snapshot(output) else None

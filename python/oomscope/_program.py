@@ -1,16 +1,17 @@
 """Calls the program `oomscope`."""
 
 import html
-import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-# A row of a notebook's table, which would otherwise be aligned to the right.
-ROW = '<tr><th style="text-align: left">%s</th><td style="text-align: left">%s</td></tr>'
+from ._reports import Report, read
+
 Path = Union[str, "os.PathLike[str]"]
 
 
@@ -56,59 +57,53 @@ def to_flags(options: Dict[str, Any]) -> List[str]:
     return arguments
 
 
-# Options of `oomscope analyze` that `oomscope report` has, too.
-SHARED_WITH_REPORT = frozenset(("device", "at", "capacity", "source", "from", "to"))
+# The names of a page in the two formats that a report keeps.
+PAGES = {"human": "page.txt", "markdown": "page.md"}
 
 
-class Report(Dict[str, Any]):
-    """The JSON of `oomscope analyze` (docs/json.md). `str()` and notebooks show the page."""
-
-    def __init__(self, data: Dict[str, Any], paths: Sequence[str], options: Dict[str, Any]) -> None:
-        super().__init__(data)
-        self._arguments = (*to_flags(options), "--", *paths)
-        shared = {name: value for name, value in options.items() if name in SHARED_WITH_REPORT}
-        self._report_arguments = (*to_flags(shared), "--", *paths)
-
-    @property
-    def summary(self) -> Dict[str, Optional[str]]:
-        """What failed and why (`answer`), `who` holds most, what to do (`action`) and a setting to `copy`."""
-        return self["summary"]
-
-    def to_markdown(self) -> str:
-        """The page as Markdown, for an issue, a comment or a notebook."""
-        return output_of(["analyze", "--format", "markdown", *self._arguments])
-
-    def __str__(self) -> str:
-        return output_of(["analyze", "--color", "never", *self._arguments])
-
-    def to_html(self) -> str:
-        """The interactive page of `oomscope report`, half a megabyte or more: the memory over time, by line."""
-        return output_of(["report", *self._report_arguments])
-
-    def _repr_html_(self) -> str:
-        names = {"answer": "result", "who": "held by", "variable": "kept by", "action": "to do", "copy": "copy"}
-        rows = [(label, self.summary.get(key)) for key, label in names.items()]
-        table = "".join(ROW % (label, html.escape(value)) for label, value in rows if value)
-        return "<table>%s</table><details><summary>all of it</summary><pre>%s</pre></details>" % (
-            table,
-            html.escape(str(self)),
-        )
-
-    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
-        printer.text(str(self))  # IPython in a terminal
-
-    def _repr_markdown_(self) -> str:
-        return self.to_markdown()
+def report_of(command: str, paths: Sequence[Path], options: Dict[str, Any]) -> Report:
+    """Runs a command once, and returns its JSON with its page."""
+    files = [os.fspath(path) for path in paths]
+    with tempfile.TemporaryDirectory(prefix="oomscope-") as directory:
+        pages = {kind: os.path.join(directory, name) for kind, name in PAGES.items()}
+        also = ["--also=%s=%s" % page for page in pages.items()]
+        output = output_of([command, "--format", "json", *also, *to_flags(options), "--", *files])
+        texts = {}
+        for kind, page in pages.items():
+            with open(page, encoding="utf-8") as file:
+                texts[kind] = file.read()
+    return Report(read(output), texts["human"], texts["markdown"])
 
 
 def analyze(*paths: Path, **options: Any) -> Report:
-    """Analyzes snapshots or directories of snapshots.
+    """Why a request failed, who holds the memory, and what helps, by snapshots or directories of snapshots.
 
     Options are those of `oomscope analyze`: `capacity="80GiB"`, `top=5`, `at="peak"`.
     """
-    files = [os.fspath(path) for path in paths]
-    output = output_of(["analyze", "--format", "json", *to_flags(options), "--", *files])
-    return Report(json.loads(output), files, options)
+    return report_of("analyze", paths, options)
+
+
+def diff(before: Path, after: Path, **options: Any) -> Report:
+    """What grew between two snapshots, or two directories of ranks; options are those of `oomscope diff`."""
+    return report_of("diff", [before, after], options)
+
+
+def explain(log: Path, **options: Any) -> Report:
+    """What the out-of-memory messages in a log mean, or in the text of a message."""
+    return report_of("explain", [log], options)
+
+
+def whatif(*paths: Path, **options: Any) -> Report:
+    """Replays snapshots under other settings and with changes of the program.
+
+    Options are those of `oomscope whatif`: `capacity="t4"`, `set="expandable_segments:True"`.
+    """
+    return report_of("whatif", paths, options)
+
+
+def check(*paths: Path, **limits: Any) -> Report:
+    """Checks limits such as `max_peak_allocated="2GiB"` or `max_ooms=0`. `.passed` tells whether all hold."""
+    return report_of("check", paths, limits)
 
 
 class Page(str):
@@ -139,15 +134,60 @@ def view(*paths: Path, **options: Any) -> Page:
     return Page(output_of(["report", *to_flags(options), "--", *map(os.fspath, paths)]))
 
 
-def check(path: Path, **limits: Any) -> List[Dict[str, Any]]:
-    """Checks limits such as `max_peak_allocated="2GiB"` or `max_ooms=0`. Returns the findings that fail."""
-    report = output_of(["check", "--format", "json", *to_flags(limits), "--", os.fspath(path)])
-    return [finding for finding in json.loads(report)["findings"] if not finding["passed"]]
+def report(*paths: Path, output: Optional[Path] = None, **options: Any) -> Page:
+    """The page of `oomscope report`, half a megabyte or more, also written to `output`."""
+    page = view(*paths, **options)
+    if output is not None:
+        with open(output, "w", encoding="utf-8") as file:
+            file.write(page)
+    return page
 
 
-def run(command: Sequence[Path], **options: Any) -> int:
+def words_of(command: Union[str, Sequence[Path]]) -> List[str]:
+    """A command's words; those of one text as a shell splits it. Only a shell knows pipes and the like."""
+    if not isinstance(command, str):
+        return [os.fspath(word) for word in command]
+    lexer = shlex.shlex(command, posix=True, punctuation_chars=True)
+    lexer.whitespace_split = True
+    words = list(lexer)
+    if not words or any(word.strip("|&;<>()") == "" for word in words):
+        raise ValueError('not a single command: %r; for a shell, give ["sh", "-c", ..]' % command)
+    return words
+
+
+def run(command: Union[str, Sequence[Path]], **options: Any) -> int:
     """Runs `command`, records its CUDA memory, and returns its exit code.
 
     Options are those of `oomscope run`: `output="DIR"`, `max_entries=200_000`, `stacks="all"`, `at="exit"`.
     """
-    return subprocess.call([find_program(), "run", *to_flags(options), "--", *map(os.fspath, command)])
+    return subprocess.call([find_program(), "run", *to_flags(options), "--", *words_of(command)])
+
+
+def dry_run(
+    command: Union[str, Sequence[Path]], gpu: str = "h100", output: Optional[Path] = None, **options: Any
+) -> Report:
+    """Runs `command` without a GPU, and analyzes its recording; `.verdict` is `would-fit` or another word.
+
+    Options are those of `oomscope dry-run`: `memory="40GiB"`, `rank="3/64"`. Without `output`, nothing is kept.
+    """
+    words = words_of(command)
+    if output is not None:
+        return _dry_run(words, {"gpu": gpu, **options}, os.fspath(output))
+    with tempfile.TemporaryDirectory(prefix="oomscope-") as directory:
+        return _dry_run(words, {"gpu": gpu, **options}, os.path.join(directory, "run"))
+
+
+def _dry_run(words: Sequence[str], options: Dict[str, Any], output: str) -> Report:
+    arguments = [find_program(), "dry-run", "--output", output, *to_flags(options), "--", *words]
+    result = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    said = result.stdout.decode("utf-8", "replace")
+    if not has_snapshot(output):
+        raise OomscopeError(said.strip() or "the command left no recording")
+    found = report_of("analyze", [output], {})
+    found.output = said
+    return found
+
+
+def has_snapshot(directory: str) -> bool:
+    """Whether a run wrote a snapshot to `directory`."""
+    return os.path.isdir(directory) and any(name.endswith(".pickle.gz") for name in os.listdir(directory))

@@ -1,6 +1,7 @@
 """`oomscope.record`: records one block of a program."""
 
 import contextlib
+import errno
 import os
 import sys
 from typing import Any, Dict, Iterator, List, Union
@@ -52,7 +53,10 @@ def record(
 
     The snapshot is written at the end of the block. If a request fails, it is also written at that moment, and an
     exception that ends the block keeps that snapshot. It has the `names` of the variables that keep memory alive.
+
+    Raises `ValueError` for a wrong option, and `OSError` if `path` cannot be written, before the block begins.
     """
+    _check(path, max_entries, stacks)
     import torch
 
     options: Dict[str, Any] = {"max_entries": max_entries, "stacks": stacks, "names": names}
@@ -74,7 +78,10 @@ def record(
         yield recording
     except BaseException:
         if not recording.failed:
-            recording.write("exit")
+            try:
+                recording.write("exit")
+            except Exception as error:  # must not replace the program's own exception
+                _recorder.log("no snapshot written: " + _recorder.describe_error(error))
         raise
     else:
         recording.write("exit")
@@ -82,6 +89,21 @@ def record(
         _active.remove(recording)
         if not is_recorded:
             torch.cuda.memory._record_memory_history(None)
+
+
+def _check(path: "Union[str, os.PathLike[str]]", max_entries: int, stacks: str) -> None:
+    """Finds out before the recording what would lose it at the end."""
+    if isinstance(max_entries, bool) or not isinstance(max_entries, int) or max_entries < 1:
+        raise ValueError("max_entries: %r is not a number of trace entries" % (max_entries,))
+    if stacks not in ("python", "all"):
+        raise ValueError("stacks: %r is neither 'python' nor 'all'" % (stacks,))
+    name = os.fspath(path)
+    if os.path.isdir(name):
+        raise IsADirectoryError(errno.EISDIR, "is a directory: name a file for the snapshot", name)
+    part = "%s.%d.part" % (name, os.getpid())
+    with open(part, "wb"):
+        pass
+    os.remove(part)
 
 
 def _is_history_enabled() -> bool:

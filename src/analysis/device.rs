@@ -1,6 +1,6 @@
 //! The report on one device.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
 use super::cache_flushes::CacheFlushes;
@@ -39,9 +39,9 @@ pub struct DeviceReport {
     /// Device number.
     pub device: u64,
     /// The position requested with `--at`. Figures up to `other_segments`, `top_stacks` and `top_lines` apply to it;
-    /// `peak`, `ooms`, `at_peak`, `steps` and `leaks` always cover the trace. Absent without `--at`, and if the device
-    /// lacks the position (warning `no-moment`): figures then apply to the snapshot.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `peak`, `ooms`, `at_peak`, `steps` and `leaks` always cover the trace. The snapshot without `--at`, and if the device
+    /// lacks the position (warning `no-moment`).
+    #[serde(serialize_with = "moment_or_snapshot")]
     pub moment: Option<TracePosition>,
     /// The memory at that position.
     #[serde(flatten)]
@@ -140,6 +140,10 @@ promised! {
     }
 }
 
+fn moment_or_snapshot<S: Serializer>(moment: &Option<TracePosition>, serializer: S) -> Result<S::Ok, S::Error> {
+    moment.unwrap_or_default().serialize(serializer)
+}
+
 /// Growth below this part of the peak is not worth a look.
 const MIN_GROWTH_PARTS: u64 = 100;
 
@@ -147,6 +151,12 @@ impl DeviceReport {
     /// The trace. The legacy recording API keeps a single entry, which is no history.
     pub fn history(&self) -> Option<&MemoryHistory> {
         self.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1)
+    }
+
+    /// Whether the position requested with `--at` is that of the last failed request.
+    pub fn is_at_last_failure(&self) -> bool {
+        let failure = self.ooms.last().map(|oom| TracePosition::Entry { event: oom.event });
+        failure.is_some() && failure == self.moment
     }
 
     /// The most bytes of the device that PyTorch's segments occupied at once.
@@ -397,13 +407,12 @@ fn needs_program_change(oom: &OomReport) -> bool {
 }
 
 fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelector) -> String {
-    let why = match selector {
-        _ if device.device().is_empty() => "no history was recorded".to_owned(),
-        PositionSelector::Peak | PositionSelector::End => "its trace has no entry".to_owned(),
-        PositionSelector::Failure => "no request failed".to_owned(),
-        PositionSelector::Entry(_) => {
-            format!("its trace has {}", counted(device.device().len() as u64, "entry"))
+    let why = match device.device().len() {
+        0 => PositionSelector::End.describe_missing(),
+        entries if matches!(selector, PositionSelector::Entry(_)) => {
+            format!("its trace has {}", counted(entries as u64, "entry"))
         }
+        _ => selector.describe_missing(),
     };
     format!("GPU {}: {why}, so its memory is shown as at the snapshot", device.id())
 }

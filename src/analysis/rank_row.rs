@@ -73,19 +73,14 @@ pub struct RankRow {
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes.
     pub peak_reserved_bytes: u64,
-    /// Reserved bytes at the snapshot.
-    pub reserved_bytes: u64,
-    /// Allocated bytes at the snapshot.
-    pub allocated_bytes: u64,
-    /// 1 - allocated / reserved, at the snapshot.
-    pub gap_ratio: f64,
 }
 
-/// The median; the lower of the two middle values if their number is even, 0 if it is 0.
+/// The median: of an even number the mean of both middle values; 0 without any.
 pub(super) fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
-    values.get(values.len().saturating_sub(1) / 2).copied().unwrap_or(0)
+    let middle = |index: usize| values.get(index).copied().unwrap_or(0);
+    middle(values.len().saturating_sub(1) / 2).midpoint(middle(values.len() / 2))
 }
 
 /// The rows of one snapshot.
@@ -151,9 +146,6 @@ impl RankRow {
             reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
             peak_allocated_bytes: device.peak.allocated_bytes,
             peak_reserved_bytes: device.peak.reserved_bytes,
-            reserved_bytes: device.memory.reserved_bytes,
-            allocated_bytes: device.memory.allocated_bytes,
-            gap_ratio: device.memory.fragmentation.gap_ratio,
         }
     }
 }

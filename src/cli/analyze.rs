@@ -5,16 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_capacity, parse_position, parse_release};
+use super::args::{Format, OutputArgs, POSITION, SnapshotArgs, WindowArgs, gpu_or, parse_capacity, parse_release};
 use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
-use super::exit::Exit;
+use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::write_lines;
 use super::output::Output;
 use super::source::SourceArgs;
 use crate::analysis::{Options, analyze};
-use crate::base::units::parse_size;
+use crate::base::units::parse_memory;
 use crate::output::Brief;
 use crate::output::formats;
 use crate::output::report;
@@ -67,14 +67,14 @@ pub(super) struct Analyze {
     ///
     /// ENTRY shows memory after the trace entry with this index (from 0, per device), `peak` when most was allocated,
     /// `failure` when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position,
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", value_parser = POSITION, hide_possible_values = true,
         allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_capacity), hide_possible_values = true)]
     capacity: Option<u64>,
 
     /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at --at
@@ -104,7 +104,7 @@ pub(super) struct Analyze {
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
-    match parse_size(text).map_err(|error| error.to_string())? {
+    match parse_memory(text)? {
         0 => Err("the size must be larger than 0".to_owned()),
         bytes => Ok(bytes),
     }
@@ -114,7 +114,7 @@ fn parse_request(text: &str) -> Result<u64, String> {
 const MAX_BRIEF_BYTES: usize = 2048;
 
 pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
-    if args.brief && args.output.format != Format::Json {
+    if args.brief && args.output.format() != Format::Json {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(None)?;
@@ -122,8 +122,8 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     if let Some(path) = &args.output.output {
         config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
     }
-    let output = args.output.open()?.with_exact_sizes(args.bytes);
-    let source = args.source.open_at(args.output.format == Format::Human && output.is_terminal())?;
+    let mut output = args.output.open()?.with_exact_sizes(args.bytes);
+    let source = args.source.open_at(args.output.format() == Format::Human && output.is_terminal())?;
     let options = Options {
         device: args.device,
         top: args.top,
@@ -142,16 +142,22 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         source.add_to(&mut report, &texts);
         report
     };
-    if args.output.format == Format::Jsonl {
+    if args.output.format() == Format::Jsonl {
         return stream(&inputs, options, output);
     }
     let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
-    match args.output.format {
-        Format::Json if args.brief => output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?,
+    match args.output.format() {
+        Format::Json if args.brief => {
+            output.write_also(&report, &report::analyze)?;
+            output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
+        }
         format => output.write_answer(format, &report, report::analyze)?,
+    }
+    if let (Format::Human, Some(diff)) = (args.output.format(), args.snapshots.comparison()) {
+        print_stderr(&format!("both are shown as ranks of a job; to compare them: {diff}"));
     }
     Ok(exit)
 }

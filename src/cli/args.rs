@@ -1,13 +1,19 @@
 //! Arguments that several commands share.
 
+use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 
 use super::inputs::{Input, expand_named, refuse_output_over_inputs};
+use crate::allocator::device::GPUS;
 pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
 pub(super) use crate::allocator::releases::parse_release;
+use crate::analysis::rank_in_path;
+use crate::base::units::quote_shell_word;
 use crate::study::{Bound, PositionSelector, Window};
 
 /// Arguments of commands that replay on the allocator model.
@@ -26,7 +32,7 @@ pub(super) struct ModelArgs {
     ///
     /// Snapshots do not record the size of the device. Without this option, the replay uses as much memory as a failed
     /// request, or the recorder of `oomscope run`, shows to be available.
-    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_replay_capacity), hide_possible_values = true)]
     pub(super) capacity: Option<u64>,
 
     /// Show sizes as exact numbers of bytes
@@ -37,17 +43,62 @@ pub(super) struct ModelArgs {
     pub(super) output: OutputArgs,
 }
 
-/// Parses the argument of `--at`.
-pub(super) fn parse_position(text: &str) -> Result<PositionSelector, String> {
-    match text {
-        "peak" => Ok(PositionSelector::Peak),
-        "failure" => Ok(PositionSelector::Failure),
-        "end" => Ok(PositionSelector::End),
-        _ => text
-            .parse()
-            .map(PositionSelector::Entry)
-            .map_err(|_| "give the index of a trace entry, counted from 0, or peak, failure or end".to_owned()),
+/// A parser of values, of which completions know some.
+#[derive(Clone)]
+pub(super) struct KnownValues<P> {
+    parse: P,
+    known: fn() -> Vec<&'static str>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for KnownValues<P> {
+    type Value = P::Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, clap::Error> {
+        self.parse.parse_ref(command, arg, value)
     }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.known)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// `parse`, whose value may be the name of a GPU.
+pub(super) fn gpu_or<P>(parse: P) -> KnownValues<P> {
+    KnownValues { parse, known: || GPUS.iter().map(|gpu| gpu.name).collect() }
+}
+
+/// The parser of `--at`.
+pub(super) const POSITION: KnownValues<fn(&str) -> Result<PositionSelector, String>> =
+    KnownValues { parse: parse_position, known: || vec!["peak", "failure", "end"] };
+
+fn parse_position(text: &str) -> Result<PositionSelector, String> {
+    match text {
+        "peak" | "max" => Ok(PositionSelector::Peak),
+        "failure" | "oom" => Ok(PositionSelector::Failure),
+        "end" | "last" => Ok(PositionSelector::End),
+        _ => {
+            let step = text.strip_prefix("step").map(|step| step.trim_start_matches([':', '=', '-', ' ']));
+            let parsed = match step {
+                Some(step) => step.parse().map(PositionSelector::Step),
+                None => text.parse().map(PositionSelector::Entry),
+            };
+            parsed.map_err(|_| {
+                "give the index of a trace entry or step:N, both counted from 0, or peak, failure or end".to_owned()
+            })
+        }
+    }
+}
+
+/// Parses `--set`, also the assignment that a page gives to copy.
+pub(super) fn parse_settings(text: &str) -> Result<String, Infallible> {
+    let text = text.trim().trim_start_matches("export ");
+    let assigned = ["PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF="].iter().find_map(|name| text.strip_prefix(name));
+    Ok(match assigned {
+        _ if text == "unset PYTORCH_CUDA_ALLOC_CONF" => "default",
+        Some(settings) => settings.trim_matches(['\'', '"']),
+        None => text,
+    }
+    .to_owned())
 }
 
 /// The part of the trace to use.
@@ -98,6 +149,15 @@ pub(super) struct SnapshotArgs {
 }
 
 impl SnapshotArgs {
+    /// The command that compares the files, if they are two and neither is named like a rank.
+    pub(super) fn comparison(&self) -> Option<String> {
+        let [before, after] = self.paths.as_slice() else { return None };
+        let is_other = |path: &PathBuf| path.is_file() && rank_in_path(&path.to_string_lossy()).is_none();
+        let word = |path: &PathBuf| quote_shell_word(&path.to_string_lossy());
+        let is_pair = is_other(before) && is_other(after);
+        is_pair.then(|| format!("oomscope diff {} {}", word(before), word(after)))
+    }
+
     /// The files, none of which is `output`.
     pub(super) fn inputs(&self, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
         self.named_inputs(None, output)
@@ -128,16 +188,43 @@ pub(super) struct ViewArgs {
 /// Format and destination of the result.
 #[derive(Debug, Args)]
 pub(super) struct OutputArgs {
-    /// Output format
-    #[arg(long, default_value = "human")]
-    pub(super) format: Format,
+    /// Output format [default: human, or that of FILE's name]
+    #[arg(long)]
+    format: Option<Format>,
 
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub(super) output: Option<PathBuf>,
 
+    /// Also write the result to FILE in FORMAT; repeatable
+    #[arg(long, hide = true, value_name = "FORMAT=FILE", value_parser = parse_format_and_file::<Format>)]
+    pub(super) also: Vec<(Format, PathBuf)>,
+
     #[command(flatten)]
     pub(super) view: ViewArgs,
+}
+
+/// Parses `markdown=summary.md`.
+pub(super) fn parse_format_and_file<F: ValueEnum>(text: &str) -> Result<(F, PathBuf), String> {
+    let (format, file) = text.split_once('=').ok_or("give a format and a file, such as markdown=summary.md")?;
+    let format = F::from_str(format, false).map_err(|_| format!("'{format}' is not a format"))?;
+    if file.is_empty() {
+        return Err("give a file after =".to_owned());
+    }
+    Ok((format, PathBuf::from(file)))
+}
+
+impl OutputArgs {
+    /// The format that was given, or that the name of the file shows.
+    pub(super) fn format(&self) -> Format {
+        let extension = || self.output.as_ref()?.extension()?.to_str();
+        self.format.unwrap_or_else(|| match extension() {
+            Some("json") => Format::Json,
+            Some("jsonl") => Format::Jsonl,
+            Some("md") => Format::Markdown,
+            _ => Format::Human,
+        })
+    }
 }
 
 /// The formats of every command.

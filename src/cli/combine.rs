@@ -51,10 +51,5 @@ pub(super) fn combine_snapshots(
 
 /// The message that no snapshot has `position`.
 pub(super) fn missing_position(position: PositionSelector) -> String {
-    match position {
-        PositionSelector::Peak => "--at peak: no history was recorded".to_owned(),
-        PositionSelector::End => "--at end: no history was recorded".to_owned(),
-        PositionSelector::Failure => "--at failure: no request failed".to_owned(),
-        PositionSelector::Entry(entry) => format!("--at {entry}: no trace has that many entries"),
-    }
+    format!("--at {position}: {}", position.describe_missing())
 }

@@ -92,7 +92,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
             );
         }
     };
-    output.write_answer(args.output.format, &report, report::diff)?;
+    output.write_answer(args.output.format(), &report, report::diff)?;
     Ok(exit)
 }
 

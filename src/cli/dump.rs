@@ -36,7 +36,8 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     let mut waiting = RecordedProcess::find_all(directory);
     waiting.retain(RecordedProcess::may_be_running);
     if waiting.is_empty() {
-        bail!("{}: no running process is recorded there", directory.display());
+        let hint = if directory.is_file() { "; `oomscope analyze` reads snapshots" } else { "" };
+        bail!("{}: no running process is recorded there{hint}", directory.display());
     }
     let (all, before) = (waiting.len(), snapshots_in(directory));
     RecordedProcess::request_snapshots(directory)

@@ -1,5 +1,6 @@
 //! `oomscope explain`
 
+use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, BufReader, IsTerminal as _};
 use std::path::{Path, PathBuf};
@@ -38,7 +39,8 @@ can show. Nothing in the log is executed.
 
 Exit codes: 0 a message or table was explained; 2 none was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
-    /// Log file (plain, .gz or .zst), directory with the logs of a job, or - for standard input [default: -]
+    /// Log file (plain, .gz or .zst), directory with the logs of a job, - for standard input, or a quoted message
+    /// [default: -]
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
@@ -73,7 +75,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
              looks for messages such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
-    output.write_answer(args.output.format, &report, |report| report::explain(report, EXPLAINED))?;
+    output.write_answer(args.output.format(), &report, |report| report::explain(report, EXPLAINED))?;
     Ok(Exit::Success)
 }
 
@@ -93,6 +95,21 @@ fn read_directory(directory: &Path) -> anyhow::Result<Log> {
         }
     }
     Ok(job)
+}
+
+/// Whether `arg` is the text of a message and no path.
+pub(super) fn is_message(arg: &OsStr) -> bool {
+    let is_text = arg.to_str().is_some_and(|arg| arg.trim().contains([' ', '\n']));
+    is_text && !Path::new(arg).exists() && read(arg.as_encoded_bytes()).is_ok_and(|log| explain(&log, "-").is_some())
+}
+
+/// Whether `directory` has logs, and no snapshot.
+pub(super) fn has_only_logs(directory: &Path) -> bool {
+    let mut logs = Vec::new();
+    directory.is_dir()
+        && inputs::expand_paths(&[directory.to_owned()]).is_err()
+        && find_logs(directory, &mut logs).is_ok()
+        && !logs.is_empty()
 }
 
 /// Names of logs end so, before `.gz` or `.zst`.
@@ -128,6 +145,9 @@ fn is_pickle(path: &Path) -> bool {
 }
 
 fn read_log(path: &Path) -> anyhow::Result<Log> {
+    if is_message(path.as_os_str()) {
+        return Ok(read(path.as_os_str().as_encoded_bytes())?);
+    }
     if path.as_os_str() == "-" {
         if io::stdin().is_terminal() {
             print_stderr("reading standard input: paste the message, then press Ctrl-D");

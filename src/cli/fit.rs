@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, parse_replay_capacity};
+use super::args::{Format, OutputArgs, gpu_or, parse_replay_capacity, parse_settings};
 use super::dry_run::{DryRun, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
@@ -50,11 +50,11 @@ pub(super) struct Fit {
     ///
     /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names). A command runs
     /// on h100 by default.
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_fit_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_fit_capacity), hide_possible_values = true)]
     capacity: Option<Capacity>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    #[arg(long, value_name = "KEY:VALUE[,..]", value_parser = parse_settings)]
     set: Option<String>,
 
     /// Search only multiples of N
@@ -129,7 +129,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
     let search = SizeSearch::new(&dry_run.options, &args.command, &name, args.multiple_of, MAX_RUNS)?;
     let report = search.run(&sizes)?;
-    output.write_answer(args.output.format, &report, report::size_search)?;
+    output.write_answer(args.output.format(), &report, report::size_search)?;
     Ok(Exit::Success)
 }
 
@@ -167,13 +167,13 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     let report = match sized.study(Scope::default(), |inputs| fit(inputs, &options))? {
         Ok(report) => report,
         Err(refusal) => {
-            if args.output.format == Format::Json {
+            if args.output.format() == Format::Json {
                 output.write_answer(Format::Json, &refusal, |_| Document::default())?;
             }
             bail!(refusal.sentence);
         }
     };
-    output.write_answer(args.output.format, &report, report::fit)?;
+    output.write_answer(args.output.format(), &report, report::fit)?;
     Ok(Exit::Success)
 }
 

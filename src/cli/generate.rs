@@ -1,16 +1,19 @@
-//! `oomscope generate`: the manual page and completions, for packages.
+//! `oomscope generate`: manual pages and completions, for packages.
 
+use std::path::PathBuf;
+
+use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use clap_complete::Shell;
 
 use super::exit::Exit;
 use super::output::Output;
 
-/// Write the manual page, or a completion script for a shell
+/// Write manual pages, or a completion script for a shell
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
-  oomscope generate man > oomscope.1
+  oomscope generate man ~/.local/share/man/man1
   oomscope generate completions bash > ~/.local/share/bash-completion/completions/oomscope
   oomscope generate completions zsh > ~/.zfunc/_oomscope")]
 pub(super) struct Generate {
@@ -20,8 +23,11 @@ pub(super) struct Generate {
 
 #[derive(Debug, Subcommand)]
 enum Target {
-    /// Manual page with all commands
-    Man,
+    /// A manual page for each command, in DIR
+    Man {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Completion script for a shell
     Completions {
         /// Name of the shell
@@ -30,19 +36,13 @@ enum Target {
 }
 
 pub(super) fn run(args: &Generate, mut command: clap::Command) -> anyhow::Result<Exit> {
-    let output = Output::open(None)?;
-    match args.target {
-        Target::Man => {
-            command.build();
-            output.write_with(|mut out| {
-                clap_mangen::Man::new(command.clone()).render(&mut out)?;
-                let commands = command.get_subcommands().filter(|sub| sub.get_name() != "help");
-                commands.cloned().try_for_each(|sub| clap_mangen::Man::new(sub).render(&mut out))
-            })?;
-        }
-        Target::Completions { shell } => output.write_with(|out| {
+    match &args.target {
+        Target::Man { directory } => std::fs::create_dir_all(directory)
+            .and_then(|()| clap_mangen::generate_to(command, directory))
+            .with_context(|| format!("{}: cannot be written", directory.display()))?,
+        Target::Completions { shell } => Output::open(None)?.write_with(|out| {
             let mut script = Vec::new();
-            clap_complete::generate(shell, &mut command, "oomscope", &mut script);
+            clap_complete::generate(*shell, &mut command, "oomscope", &mut script);
             out.write_all(&script)
         })?,
     }

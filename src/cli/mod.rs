@@ -22,6 +22,7 @@ mod explore;
 mod export;
 mod fit;
 mod generate;
+mod guess;
 mod in_order;
 mod inputs;
 mod lines;
@@ -43,13 +44,14 @@ mod whatif;
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io::Read as _;
+use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
+use self::guess::Correction;
 use crate::base::input::looks_like_log;
 
 pub use config::{Config, ConfigError, EXAMPLE};
@@ -134,8 +136,7 @@ fn grouped_command() -> clap::Command {
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let is_bisecting = check::is_bisecting(&args);
-    let parsed = grouped_command().try_get_matches_from(with_command(args));
-    let cli = match parsed.and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let cli = match parse(args) {
         Ok(cli) => cli,
         Err(error) if is_bisecting && error.use_stderr() => {
             exit::print_clap_error(&error);
@@ -177,35 +178,72 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     exit::exit_code(exit)
 }
 
+/// Words that are corrected in one command line, at most.
+const MAX_CORRECTIONS: usize = 8;
+
+/// Parses `args`. First guesses are corrected if their meaning is one, else the error has a hint.
+fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
+    let command = grouped_command();
+    let mut args = with_command(args, &command);
+    for _ in 0..MAX_CORRECTIONS {
+        let parsed = command.clone().try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches));
+        let Err(error) = parsed else { return parsed };
+        match guess::correct(&command, &args, &error) {
+            Some(Correction::Args(corrected)) => args = corrected,
+            Some(Correction::Hint(hint)) => return Err(guess::with_hint(error, Some(hint))),
+            None => return Err(guess::with_hint(error, None)),
+        }
+    }
+    Cli::try_parse_from(&args)
+}
+
 /// The argument that is no command but looks like the path of a file.
 fn missing_file(error: &clap::Error) -> Option<&str> {
-    if error.kind() != ErrorKind::InvalidSubcommand {
+    if error.kind() != ErrorKind::InvalidSubcommand || error.get(ContextKind::Suggested).is_some() {
         return None;
     }
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None }; // no name
     name.contains(['.', '/', '\\']).then_some(name)
 }
 
-/// Whether the start of the file at `path` is that of a log.
-fn starts_like_log(path: &Path) -> bool {
+/// The command that reads `arg`: a snapshot, a log, directories of them, a page of memory_viz, standard input, or the
+/// text of a message.
+fn command_for(arg: &OsString) -> Option<&'static str> {
+    let path = Path::new(arg);
     let mut start = Vec::new();
-    let file = File::open(path).ok().filter(|_| path.is_file());
-    let is_read = file.is_some_and(|file| file.take(LOG_START_BYTES).read_to_end(&mut start).is_ok());
-    is_read && looks_like_log(&start)
+    if inputs::is_stdin(path) {
+        start = io::stdin().lock().fill_buf().unwrap_or_default().to_vec();
+    } else if path.is_file() {
+        // An unreadable file is an error of the command.
+        let _ = File::open(path).map(|file| file.take(LOG_START_BYTES).read_to_end(&mut start));
+    } else if !path.is_dir() {
+        return explain::is_message(arg).then_some("explain");
+    }
+    let is_page = start.trim_ascii_start().starts_with(b"<");
+    match path.extension() {
+        Some(extension) if extension == "py" => None,
+        // `python train.py` where there is a directory `python`.
+        _ if path.is_dir() && guess::is_on_path(arg) && inputs::expand_paths(&[path.to_owned()]).is_err() => None,
+        _ if looks_like_log(&start) && !is_page || explain::has_only_logs(path) => Some("explain"),
+        _ => Some("analyze"),
+    }
 }
 
-/// `oomscope FILE` means `oomscope analyze FILE`, or `oomscope explain FILE` for a log. Flags of the page may come first.
-fn with_command(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    let is_flag = |arg: &&OsString| ["--bytes", "--full", "--wide"].iter().any(|flag| *arg == flag);
-    let first = 1 + args.iter().skip(1).take_while(is_flag).count();
-    let Some(arg) = args.get(first) else { return args };
-    let is_command = |name: &str| Cli::command().find_subcommand(name).is_some();
-    if arg.to_str().is_some_and(is_command) {
-        args[1..=first].rotate_right(1);
-    } else if Path::new(arg).exists() {
-        let command = if starts_like_log(Path::new(arg)) { "explain" } else { "analyze" };
-        args.insert(1, command.into());
+/// `oomscope FILE` runs the command that reads the file. Options may come first.
+fn with_command(mut args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
+    let is_option = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with("--"));
+    let is_command = |arg: &OsString| arg.to_str().is_some_and(|arg| command.find_subcommand(arg).is_some());
+    let reader = |arg: &OsString| if is_command(arg) { None } else { command_for(arg) };
+    let found = args.iter().enumerate().skip(1).find_map(|(index, arg)| match reader(arg) {
+        None => is_command(arg).then_some((index, None)),
+        reader => Some((index, reader)),
+    });
+    match found {
+        Some((index, reader)) if index == 1 || args.get(1).is_some_and(is_option) => match reader {
+            Some(reader) => args.insert(1, reader.into()),
+            None => args[1..=index].rotate_right(1),
+        },
+        _ => {}
     }
     args
 }

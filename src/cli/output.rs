@@ -1,14 +1,15 @@
 //! Writes results to standard output or a file, and detects the width, colour and Unicode of terminals.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use anyhow::Context as _;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 
 use super::args::{Format, ModelArgs, OutputArgs, ViewArgs};
 use super::atomic_file::AtomicFile;
 use super::exit::Exit;
+use super::guess::hint_for_file;
 use crate::output::document::{Document, Style, markdown_comment, terminal};
 use crate::output::formats;
 
@@ -26,6 +27,8 @@ pub(super) struct Output {
     name: String,
     view: ViewArgs,
     has_exact_sizes: bool,
+    /// Further files for an answer.
+    also: Vec<(Format, Self)>,
 }
 
 impl Output {
@@ -39,7 +42,7 @@ impl Output {
     }
 
     fn new(file: Option<AtomicFile>, name: String) -> Self {
-        Self { file, name, view: ViewArgs::default(), has_exact_sizes: false }
+        Self { file, name, view: ViewArgs::default(), has_exact_sizes: false, also: Vec::new() }
     }
 
     pub(super) fn with_view(self, view: ViewArgs) -> Self {
@@ -67,16 +70,40 @@ impl Output {
 
     /// Writes `answer` in one of the formats that every command has.
     pub(super) fn write_answer<T: Serialize>(
-        self,
+        mut self,
         format: Format,
         answer: &T,
-        document: impl FnOnce(&T) -> Document,
+        document: impl Fn(&T) -> Document,
     ) -> anyhow::Result<()> {
+        self.write_also(answer, &document)?;
+        let text = self.render(format, answer, &document)?;
+        self.write(&text)
+    }
+
+    /// Writes `answer` to the further files.
+    pub(super) fn write_also<T: Serialize>(
+        &mut self,
+        answer: &T,
+        document: &dyn Fn(&T) -> Document,
+    ) -> anyhow::Result<()> {
+        std::mem::take(&mut self.also).into_iter().try_for_each(|(format, file)| {
+            let file = file.with_view(self.view).with_exact_sizes(self.has_exact_sizes);
+            let text = file.render(format, answer, document)?;
+            file.write(&text)
+        })
+    }
+
+    fn render<T: Serialize>(
+        &self,
+        format: Format,
+        answer: &T,
+        document: &dyn Fn(&T) -> Document,
+    ) -> anyhow::Result<String> {
         let page = |is_wide| {
             let page = shown_page(document(answer), self.view.full, is_wide);
             if self.has_exact_sizes { page.with_exact_sizes() } else { page }
         };
-        let text = match format {
+        Ok(match format {
             Format::Human => {
                 let page = page(self.view.wide);
                 terminal(&if self.file.is_none() { for_reader(page) } else { page }, self.style())
@@ -84,8 +111,7 @@ impl Output {
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
             Format::Markdown => markdown_comment(&page(false)),
-        };
-        self.write(&text)
+        })
     }
 
     pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
@@ -139,7 +165,12 @@ impl Output {
 impl OutputArgs {
     /// Opens the destination.
     pub(super) fn open(&self) -> anyhow::Result<Output> {
-        Ok(Output::open(self.output.as_deref())?.with_view(self.view))
+        if let Some((path, hint)) = self.output.as_deref().and_then(|path| Some((path, hint_for_file(path)?))) {
+            bail!("{}: {hint}", path.display());
+        }
+        let open = |(format, path): &(Format, PathBuf)| Ok((*format, Output::open(Some(path))?));
+        let also = self.also.iter().map(open).collect::<anyhow::Result<_>>()?;
+        Ok(Output { also, ..Output::open(self.output.as_deref())?.with_view(self.view) })
     }
 }
 

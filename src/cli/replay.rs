@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, parse_release};
+use super::args::{Format, ModelArgs, parse_release, parse_settings};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::lines::write_lines;
@@ -41,7 +41,7 @@ pub(super) struct Replay {
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
     ///
     /// KEY:default resets a recorded option, and `default` resets all.
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    #[arg(long, value_name = "KEY:VALUE[,..]", value_parser = parse_settings)]
     set: Vec<String>,
 
     /// PyTorch release to replay; a release that cannot have recorded the snapshot makes a what-if
@@ -54,7 +54,7 @@ pub(super) struct Replay {
 }
 
 pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
-    let format = args.model.output.format;
+    let format = args.model.output.format();
     let inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     let output = args.model.open()?;
     match inputs.as_slice() {
@@ -94,7 +94,7 @@ fn one_snapshot(args: &Replay, input: &Input, output: Output) -> anyhow::Result<
     let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
     let snapshot = inputs::read_one(&input.path)?;
     let report = replay(args, &snapshot, &input.name, emit_to)?;
-    output.write_answer(args.model.output.format, &report, report::replay)?;
+    output.write_answer(args.model.output.format(), &report, report::replay)?;
     Ok(exit_code(Exit::Success, diverges(&report)))
 }
 

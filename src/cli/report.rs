@@ -9,11 +9,12 @@ use clap::Args;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-use super::args::{WindowArgs, parse_capacity, parse_position};
+use super::args::{POSITION, WindowArgs, gpu_or, parse_capacity};
 use super::browser_module::browser_module;
 use super::combine::combine_snapshots;
 use super::config::Config;
 use super::exit::Exit;
+use super::guess::hint_for_file;
 use super::inputs;
 use super::output::Output;
 use super::source::SourceArgs;
@@ -56,13 +57,13 @@ pub(super) struct Report {
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
     /// when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|peak|failure|end", value_parser = parse_position)]
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", value_parser = POSITION, hide_possible_values = true)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, value_name = "SIZE|GPU", value_parser = parse_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_capacity), hide_possible_values = true)]
     capacity: Option<u64>,
 
     /// Let the page replay: it carries the analyzer and the snapshots, and tries other capacities, settings, releases and
@@ -107,6 +108,11 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     }
     match &args.output {
         Some(path) => {
+            if !path.extension().is_some_and(|extension| extension == "html")
+                && let Some(hint) = hint_for_file(path)
+            {
+                bail!("{}: {hint}", path.display());
+            }
             inputs::refuse_output_over_inputs(&mut inputs, path)?;
             config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
         }

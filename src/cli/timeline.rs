@@ -46,7 +46,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let window = args.window.window()?;
     let output = args.output.open()?;
     let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
-    match (inputs.as_slice(), args.output.format) {
+    match (inputs.as_slice(), args.output.format()) {
         (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
         ([input], format) => {
             let report = follow(&inputs::read_one(&input.path)?, &input.name)?;

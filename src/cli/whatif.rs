@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, parse_release};
+use super::args::{Format, ModelArgs, parse_release, parse_settings};
 use super::exit::Exit;
 use super::inputs::{self, Input};
 use super::lines::{each_answer, write_lines};
@@ -28,8 +28,8 @@ Examples:
   oomscope whatif ranks/                             settings that serve every rank
   oomscope whatif --format jsonl ranks/              one line per snapshot as soon as it is done
 
-The first row of each device has the recorded settings. The others are sorted by failed requests, then by peak \
-reserved memory. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
+What helps comes first, then what may help; of these by how far the job gets, settings before changes. Of settings \
+that need about the same memory the simplest is first, and a limit on splits last. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
 lower bound, the largest amount that the program held at once.
 
 Several snapshots, or a directory, are the ranks of a job: a setting counts only if it serves every device of each.
@@ -43,7 +43,7 @@ pub(super) struct Whatif {
     /// Settings to try instead of the built-in grid; one row per --set
     ///
     /// The syntax is that of PYTORCH_CUDA_ALLOC_CONF. KEY:default resets a recorded option, and `default` resets all.
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    #[arg(long, value_name = "KEY:VALUE[,..]", value_parser = parse_settings)]
     set: Vec<String>,
 
     /// Try changes of the program only: one row for each change that the recording suggests, however long the trace is
@@ -60,7 +60,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     inputs::keep_latest(&mut inputs);
     let output = args.model.open()?;
     match inputs.as_slice() {
-        _ if args.model.output.format == Format::Jsonl => stream(args, &inputs, output),
+        _ if args.model.output.format() == Format::Jsonl => stream(args, &inputs, output),
         [input] => one_snapshot(args, input, output),
         _ if args.program => bail!("--program takes one snapshot; with --format jsonl several, one line each"),
         _ => all_snapshots(args, &inputs, output),
@@ -119,14 +119,14 @@ fn all_snapshots(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Res
     if fleet.is_empty() {
         return Ok(exit); // each file was reported
     }
-    output.write_answer(args.model.output.format, &fleet.finish(), report::fleet_whatif)?;
+    output.write_answer(args.model.output.format(), &fleet.finish(), report::fleet_whatif)?;
     Ok(exit)
 }
 
 fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<Exit> {
     let snapshot = inputs::read_one(&input.path)?;
     let study = study(args, &snapshot, &input.name)?;
-    let format = args.model.output.format;
+    let format = args.model.output.format();
     if args.program {
         output.write_answer(format, &program_changes(args, &study, &input.name), report::program)?;
         return Ok(Exit::Success);

@@ -13,7 +13,7 @@ pub mod page;
 pub mod report;
 mod wording;
 
-pub use wording::{Brief, BriefLine, Summary};
+pub use wording::{Brief, BriefLine, BriefMoment, Summary};
 #[cfg(feature = "explore")]
 pub(crate) use wording::{
     category_label, command_line, describe_cause, describe_outcome, keeper_name, summarize_device,

@@ -89,11 +89,14 @@ pub fn compare_settings(
         let limit = hypothesis_with(device, &Overrides { capacity: options.capacity, ..Overrides::default() }).limit;
         // No setting rounds a request to less than the default settings do.
         let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
+        let is_continued = device_rows.first().is_some_and(|recorded| recorded.then.goes_on());
+        let continued = forecast.as_ref().filter(|_| is_continued);
+        let needed = continued.map_or(live, |forecast| forecast.program.peak_bytes(&Settings::default()));
         devices.push(WhatIfDevice {
             device: device.id(),
             capacity_bytes: capacity,
             limit_bytes: limit,
-            lower_bound_bytes: live,
+            lower_bound_bytes: needed,
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
             some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
@@ -170,7 +173,7 @@ fn replay_row(
 ) -> WhatIfRow {
     let overrides = &overrides;
     let run = OverriddenRun::new(device, overrides, None);
-    let Fate { next_step_fails, forecast, then } = run.fate(device, forecast);
+    let Fate { next_step_fails, forecast, then, peak_reserved } = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
     let statistics = simulation.allocator.statistics();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
@@ -191,6 +194,7 @@ fn replay_row(
         forecast,
         then,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+        continued_peak_bytes: peak_reserved,
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         device_allocs: statistics.num_device_alloc,
         device_frees: statistics.num_device_free,
@@ -208,6 +212,7 @@ fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, r
         first_oom_event: failed.next(),
         ooms: device.device().failed_requests().count(),
         peak_reserved_bytes: recorded.peak_reserved,
+        continued_peak_bytes: recorded.peak_reserved,
         peak_allocated_bytes: recorded.peak_allocated,
         device_allocs: recorded.device_allocs,
         device_frees: recorded.device_frees,
@@ -221,11 +226,11 @@ fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, r
 fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&ProgramDevice>) -> Vec<TriedRow> {
     let Some((recorded, others)) = rows.split_first() else { return Vec::new() };
     let on = TriedOn::from_device(device);
-    let unchanged = Some(recorded.peak_reserved_bytes).filter(|_| recorded.then.goes_on());
+    let unchanged = Some(recorded.continued_peak_bytes).filter(|_| recorded.then.goes_on());
     let settings = others
         .iter()
         .filter(|row| row.has_use)
-        .map(|row| on.settings(row.settings.clone(), (&row.then, row.peak_reserved_bytes), unchanged));
+        .map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
     let changes = program.map(ProgramDevice::tried).unwrap_or_default();
     sort_tried(settings.chain(changes).collect())
 }

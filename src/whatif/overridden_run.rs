@@ -19,6 +19,8 @@ pub(super) struct Fate {
     /// After such a failure.
     pub(super) forecast: Option<ForecastVerdict>,
     pub(super) then: JobOutcome,
+    /// Peak of reserved bytes, up to the end of the forecast if the job goes on.
+    pub(super) peak_reserved: u64,
 }
 
 pub(super) struct OverriddenRun {
@@ -49,17 +51,21 @@ impl OverriddenRun {
     /// The outcome of the job under these conditions. `forecast` is that of the failed request that ended its recording.
     pub(super) fn fate(&self, device: DeviceStudy<'_, '_>, forecast: Option<&Forecast<'_>>) -> Fate {
         let free_bytes = free_at_peak(&self.hypothesis, &self.simulation);
+        let peak_of = |run: &Simulation| run.allocator.statistics().reserved_bytes.all.peak;
+        let peak_reserved = peak_of(&self.simulation);
         let forecast = forecast.filter(|_| outlives_recording(device, &self.simulation.ooms));
         let Some(forecast) = forecast else {
             let then = JobOutcome::from_replay(device, &self.simulation.ooms, None, free_bytes);
-            return Fate { next_step_fails: None, forecast: None, then };
+            return Fate { next_step_fails: None, forecast: None, then, peak_reserved };
         };
         let entries = forecast.headroom_entries().into();
         let continued = simulate_with_headroom(&forecast.program, &self.hypothesis, &entries);
         let verdict = forecast.verdict(device, &continued);
+        let then = JobOutcome::from_replay(device, &continued.ooms, Some(&verdict), free_bytes);
         Fate {
             next_step_fails: forecast.fails_soon(&continued),
-            then: JobOutcome::from_replay(device, &continued.ooms, Some(&verdict), free_bytes),
+            peak_reserved: if then.goes_on() { peak_of(&continued) } else { peak_reserved },
+            then,
             forecast: Some(verdict),
         }
     }

@@ -48,7 +48,8 @@ pub struct WhatIfDevice {
     /// Bytes that the process may reserve of it; absent if nothing shows a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
-    /// Peak of the live bytes, each request rounded: no setting needs less.
+    /// Peak of the live bytes, each request rounded: no setting needs less. Up to the end of one more iteration if a failure
+    /// ended the recording and the job goes on.
     pub lower_bound_bytes: u64,
     /// Bytes reserved before the first trace entry: no smaller device is claimed to be enough.
     pub reserved_before_bytes: u64,
@@ -117,8 +118,12 @@ pub struct WhatIfRow {
     pub forecast: Option<ForecastVerdict>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
-    /// Peak of reserved bytes.
+    /// Peak of reserved bytes of the recorded requests.
     pub peak_reserved_bytes: u64,
+    /// The same up to the end of one more iteration, if a failure ended the recording and the job goes on: what changes of
+    /// the program are compared with.
+    #[serde(skip)]
+    pub continued_peak_bytes: u64,
     /// Peak of allocated bytes.
     pub peak_allocated_bytes: u64,
     /// Number of device calls that allocate or map memory.

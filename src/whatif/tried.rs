@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
 use super::sureness::Sureness;
 use crate::allocator::conf::ConfChange;
-use crate::base::units::signed_difference;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
@@ -46,12 +45,11 @@ pub struct TriedRow {
     pub what: String,
     /// The outcome of the job then.
     pub then: JobOutcome,
-    /// Peak of reserved bytes.
+    /// Peak of reserved bytes: up to the end of one more iteration, if a failure ended the recording and the job goes on.
     pub peak_reserved_bytes: u64,
-    /// Peak of reserved bytes of the unchanged program, from the same start, - `peak_reserved_bytes`; absent if a request
-    /// failed as recorded.
+    /// The same of the unchanged program from the same start, to compare with; absent if a request failed as recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reserved_gain_bytes: Option<i64>,
+    pub unchanged_peak_reserved_bytes: Option<u64>,
     /// How sure the replay is.
     pub sure: Sureness,
     /// The source line to change; absent for settings, and if no line is known.
@@ -97,7 +95,7 @@ impl TriedOn {
             what,
             then: then.clone(),
             peak_reserved_bytes,
-            reserved_gain_bytes: unchanged.map(|unchanged| signed_difference(peak_reserved_bytes, unchanged)),
+            unchanged_peak_reserved_bytes: unchanged,
             sure,
             location: None,
         }

@@ -2,9 +2,12 @@
 
 import gzip
 import os
+import pathlib
 import pickle
+import runpy
 import subprocess
 import sys
+import types
 
 import pytest
 
@@ -28,7 +31,6 @@ def test_analyze_returns_the_json_and_shows_the_page():
     assert report._repr_markdown_().startswith("#")
     html = report._repr_html_()
     assert html.startswith("<table>") and "app/workloads.py:" in html and len(html) < 20_000
-    assert report.to_html().lower().startswith("<!doctype html>")
 
 
 def test_a_notebook_shows_the_interactive_page_in_a_frame():
@@ -72,6 +74,128 @@ def test_python_m_oomscope_runs_the_program():
         text=True,
     )
     assert result.returncode == 0 and result.stdout.startswith("oomscope ")
+
+
+def test_a_report_keeps_its_page(tmp_path, monkeypatch):
+    """It needs neither the file nor the directory again, and brief ones have a page too."""
+    (tmp_path / "there").mkdir()
+    snapshot = tmp_path / "there" / "s.pickle.gz"
+    snapshot.write_bytes(pathlib.Path(SNAPSHOT).read_bytes())
+    monkeypatch.chdir(tmp_path / "there")
+    whole, brief = oomscope.analyze("s.pickle.gz"), oomscope.analyze("s.pickle.gz", brief=True)
+    expected = subprocess.run([program(), "analyze", "s.pickle.gz"], stdout=subprocess.PIPE, text=True).stdout
+    snapshot.unlink()
+    monkeypatch.chdir(tmp_path)
+    assert str(whole) == str(brief) == expected
+    assert brief["at"] == "failure" and brief.summary == whole.summary
+    assert whole.to_markdown().startswith("#")
+
+
+def test_rows_have_typed_fields():
+    report = oomscope.analyze(SNAPSHOT)
+    most = report.holders[0]
+    assert (most.line, most.category) == ("/app/workloads.py:27 attention", "activations")
+    assert most.bytes == max(row.bytes for row in report.holders) and most.device == 0
+    (failure,) = report.failures
+    assert (failure.verdict, failure.requested_bytes) == ("capacity", 418535424)
+    assert failure.line == "/app/workloads.py:26 attention" and failure.path == SNAPSHOT
+    assert report.tried[0].mark == "helps" and report.tried[0].outcome == "goes-on"
+    assert oomscope.analyze(SNAPSHOT, at=1000).holders[0].bytes < most.bytes
+    tried = oomscope.whatif(SNAPSHOT, capacity="t4", set="expandable_segments:True").tried
+    assert {row.kind for row in tried} == {"settings"}
+    assert tried[0].peak_reserved_bytes < tried[0].unchanged_peak_reserved_bytes
+
+
+def test_rows_become_a_table(monkeypatch):
+    """With a stand-in for pandas, which is not required."""
+    made = types.SimpleNamespace(DataFrame=lambda rows: rows)
+    monkeypatch.setitem(sys.modules, "pandas", made)
+    table = oomscope.analyze(SNAPSHOT).failures.to_pandas()
+    assert [row["verdict"] for row in table] == ["capacity"]
+
+
+def test_the_other_commands_return_reports(tmp_path):
+    before, after = (ROOT / "fixtures" / "diff" / (name + ".pickle.gz") for name in ("base", "buffer"))
+    grown = oomscope.diff(before, after)
+    assert grown["schema"] == "oomscope/diff/1" and "model.py:20" in str(grown)
+    checked = oomscope.check(SNAPSHOT, max_ooms=0, max_peak_reserved="80GiB")
+    assert checked.passed is False and [row.code for row in checked.findings if not row.passed] == ["ooms"]
+    assert oomscope.check(SNAPSHOT, max_peak_reserved="80GiB").passed is True
+    log = tmp_path / "train.log"
+    log.write_text("CUDA out of memory. Tried to allocate 2.00 GiB.")
+    assert "2 GiB requested" in oomscope.explain(log).summary["answer"]
+    page = oomscope.report(SNAPSHOT, output=tmp_path / "page.html")
+    assert page.startswith("<!doctype html>") and (tmp_path / "page.html").read_text(encoding="utf-8") == page
+    assert grown.passed is None and grown.verdict is None
+
+
+@pytest.mark.parametrize(
+    "command, words",
+    [
+        ("python 'my train.py' --lr 1", ["python", "my train.py", "--lr", "1"]),
+        (["python", "a b.py"], ["python", "a b.py"]),
+        ("python x.py | tee log", None),
+        ("a && b", None),
+        ("python x.py > log", None),
+        ("", None),
+    ],
+)
+def test_a_command_in_one_text_is_split_as_by_a_shell(command, words):
+    from oomscope import _program
+
+    if words is None:
+        with pytest.raises(ValueError, match="not a single command"):
+            _program.words_of(command)
+    else:
+        assert _program.words_of(command) == words
+
+
+def test_a_dry_run_without_a_recording_raises_what_it_said(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(oomscope.OomscopeError, match="no verdict"):
+        oomscope.dry_run("true", gpu="a100")
+    with pytest.raises(oomscope.OomscopeError, match="gtx1080"):
+        oomscope.dry_run("true", gpu="gtx1080")
+    assert os.listdir(str(tmp_path)) == []
+
+
+def test_a_cell_shows_its_page_once():
+    """The cell has printed the page: its result shows nothing, and is the report."""
+    from oomscope import _notebook
+
+    shown = _notebook.PrintedReport(oomscope.analyze(SNAPSHOT))
+    assert shown._ipython_display_() is None and "capacity" in str(shown) and shown.failures
+
+
+def test_record_refuses_before_the_block(child):
+    result = child(REFUSED)
+    assert result.returncode == 0, result.stderr
+
+
+REFUSED = """
+import os, oomscope
+os.mkdir("directory")
+for path, options, error in (
+    ("no/such/directory/s.pickle", {}, FileNotFoundError),
+    ("directory", {}, IsADirectoryError),
+    ("s.pickle", {"max_entries": 0}, ValueError),
+    ("s.pickle", {"stacks": "c++"}, ValueError),
+):
+    try:
+        with oomscope.record(path, **options):
+            raise AssertionError("the block ran")
+    except error:
+        pass
+assert os.listdir(".").count("s.pickle") == 0
+# A program's own exception is not hidden by a directory that has gone.
+try:
+    with oomscope.record("directory/s.pickle"):
+        os.remove("directory/s.pickle") if os.path.exists("directory/s.pickle") else None
+        os.rmdir("directory")
+        raise KeyError("mine")
+except KeyError:
+    pass
+"""
 
 
 def test_run_returns_the_exit_code(tmp_path, monkeypatch):
@@ -165,6 +289,20 @@ def test_a_relative_cache_home_is_ignored(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "cache")
     assert _stub.cache_directory() == str(tmp_path / "home" / ".cache" / "oomscope")
     assert not (tmp_path / "cache").exists()
+
+
+def test_a_build_says_on_the_terminal_that_it_compiles(tmp_path, monkeypatch):
+    calls = []
+    hooks = {name: lambda *args, name=name: calls.append((name, args)) for name in ("build_wheel", "build_editable")}
+    monkeypatch.setitem(sys.modules, "maturin", types.SimpleNamespace(build_sdist=len, **hooks))
+    backend = runpy.run_path(str(ROOT / "packaging" / "build_backend.py"))
+    terminal = tmp_path / "terminal"
+    backend["announce"].__globals__["TERMINAL"] = str(terminal)
+    backend["build_wheel"]("wheels")
+    assert "two minutes" in terminal.read_text()
+    backend["announce"].__globals__["TERMINAL"] = str(tmp_path / "no" / "terminal")
+    backend["build_editable"]("wheels")
+    assert calls == [("build_wheel", ("wheels",)), ("build_editable", ("wheels",))] and backend["build_sdist"] is len
 
 
 def test_the_package_is_typed():

@@ -80,7 +80,7 @@ fn the_last_entry_is_the_snapshot() {
         let report = analyzed(file, &(entries - 1).to_string());
         let mut last = report["snapshots"][0]["devices"][0].clone();
         let keys = last.as_object_mut().unwrap();
-        keys.remove("moment").unwrap();
+        keys.insert("moment".to_owned(), json!({ "at": "snapshot" }));
         keys.remove("at_moment").unwrap();
         assert_eq!(last, *snapshot, "{file}");
     }
@@ -108,7 +108,7 @@ fn a_moment_that_no_trace_has_is_refused() {
     let untraced = path("2.15.0-gpt_varlen-no-history");
     for (at, path, why) in [
         ("failure", &holes, "--at failure: no request failed"),
-        ("99999999", &holes, "--at 99999999: no trace has that many entries"),
+        ("99999999", &holes, "--at 99999999: no trace has an entry 99999999"),
         ("peak", &untraced, "--at peak: no history was recorded"),
     ] {
         for command in ["analyze", "report"] {
@@ -127,7 +127,63 @@ fn a_device_without_the_moment_is_shown_as_at_the_snapshot_and_says_so() {
     let report = analyze(&["--at", "failure", &with, &without]);
     let of = |index: usize| &report["snapshots"][index];
     assert_eq!(of(0)["devices"][0]["moment"]["at"], "entry");
-    assert_eq!(of(1)["devices"][0].get("moment"), None);
+    assert_eq!(of(1)["devices"][0]["moment"]["at"], "snapshot");
     let codes = of(1)["warnings"].as_array().unwrap().iter().map(|warning| &warning["code"]);
     assert!(codes.clone().any(|code| code == "no-moment"));
+}
+
+/// The brief report and its summary are of one moment, whichever it is.
+#[test]
+fn the_figures_of_a_brief_report_are_those_of_one_moment() {
+    let mut moments = std::collections::BTreeSet::new();
+    // A tenth of the fixtures, and one without a history: each is read seven times.
+    let names = fixtures::names().into_iter().step_by(10).chain(["2.15.0-gpt_varlen-no-history".to_owned()]);
+    for name in names {
+        for at in [&[][..], &["--at", "peak"], &["--at", "end"], &["--at", "9"]] {
+            let file = path(&name);
+            let args: Vec<&str> =
+                ["analyze", "--format", "json", "--brief"].iter().chain(at).copied().chain([&*file]).collect();
+            let ran = crate::support::program::run(&args);
+            if ran.code != 0 {
+                continue; // no such moment
+            }
+            let brief: Value = serde_json::from_str(&ran.out).unwrap();
+            let bytes = |key: &str| brief[key].as_u64().unwrap();
+            assert!(bytes("allocated_bytes") <= bytes("reserved_bytes"), "{name} {at:?}");
+            let held = brief["top_lines"].as_array().unwrap().iter().map(|line| line["bytes"].as_u64().unwrap());
+            // Memory that sleeps, or that an unfinished request made, is in one of both only.
+            assert!(held.sum::<u64>() <= bytes("allocated_bytes").max(bytes("peak_allocated_bytes")), "{name} {at:?}");
+            let share = brief["summary"]["who"].as_str().map(|who| who.rsplit_once('(').unwrap().1);
+            let share = share.map_or(0.0, |share| share.trim_matches(['%', ')', '<']).parse::<f64>().unwrap());
+            assert!(share <= 100.0, "{name} {at:?}: {share}");
+            let moment = brief["at"].as_str().unwrap().to_owned();
+            if moment == "entry" {
+                let whole = &analyze(&[at, &[&*file]].concat())["snapshots"][0]["devices"][0];
+                if whole["device"] == brief["device"] {
+                    let figures = ["allocated_bytes", "reserved_bytes"];
+                    assert_eq!(figures.map(|key| &whole[key]), figures.map(|key| &brief[key]), "{name} {at:?}");
+                    assert_eq!(whole["moment"]["event"], brief["event"]);
+                }
+            }
+            moments.insert(moment);
+        }
+    }
+    let seen: Vec<&str> = moments.iter().map(String::as_str).collect();
+    assert_eq!(seen, ["entry", "failure", "peak", "snapshot"]);
+}
+
+#[test]
+fn the_summary_is_the_answer_to_the_question() {
+    let answer = |args: &[&str]| analyze(args)["summary"]["answer"].as_str().unwrap().to_owned();
+    let failed = path("2.15.0-oom_varlen-at-oom");
+    assert!(answer(&["--at", "1000", &failed]).contains("at entry 1,000"));
+    assert!(answer(&["--at", "failure", &failed]).starts_with("out of memory"));
+    assert!(answer(&["--request", "2GiB", &failed]).starts_with("2 GiB more on GPU 0 would fail: "));
+    let fits = path("where/2.15.0-adam");
+    assert!(answer(&["--request", "2GiB", &fits]).contains("is not known"), "the device's size is unknown");
+    assert!(answer(&["--request", "2GiB", "--capacity", "40GiB", &fits]).contains("would be served"));
+    assert!(answer(&["--request", "2GiB", "--capacity", "1GiB", &fits]).contains("would fail"));
+    let unknown = analyze(&["--request", "2GiB", &fits]);
+    assert_eq!(unknown["snapshots"][0]["devices"][0]["request"]["verdict"], "unknown");
+    assert_eq!(unknown["snapshots"][0]["devices"][0]["moment"], json!({ "at": "snapshot" }));
 }

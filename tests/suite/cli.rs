@@ -112,7 +112,7 @@ fn wrong_usage_ends_with_2_before_anything_is_read() {
         &["analyze", "--bogus", HOLES],
         &["analyze", "--top", "many", HOLES],
         &["analyze", "--top", "-1", HOLES],
-        &["analyze", "--device", "cuda:0", HOLES],
+        &["analyze", "--device", "cuda", HOLES],
         &["analyze", "--format", "xml", HOLES],
         &["analyze", HOLES, "-o"],
         &["run", "--bogus", "--", "true"],

@@ -123,6 +123,7 @@ mod schemas;
 mod second_opinion;
 mod serving;
 mod settings_in_effect;
+mod skill;
 mod source_lines;
 mod statistics;
 mod summary;

@@ -350,7 +350,7 @@ fn one_unreadable_file_does_not_hide_the_others() {
 fn snapshots_without_the_device_are_named() {
     let said = refusal(&["analyze", "--device", "7", HOLES, OOM, STREAMS]);
     assert!(said.contains("holes.pickle.gz and 2 other snapshots: no memory and no"), "{said}");
-    let page = result_of(&["analyze", "--full", "--device", "1", HOLES, TWO_DEVICES]);
+    let page = run(&["analyze", "--full", "--device", "1", HOLES, TWO_DEVICES]).out;
     assert!(page.contains("no-device: no memory and no trace of GPU 1"), "{page}");
     let ranks = run(&["analyze", "--device", "1", TWO_DEVICES, HOLES, TWO_DEVICES]);
     assert_eq!(ranks.code, 0);

@@ -67,12 +67,15 @@ fn without_a_trace_the_cache_is_given_back_first() {
 #[test]
 fn without_a_trace_a_failure_has_its_verdict() {
     let asked = request(&["--request", "3GiB", NO_HISTORY]);
+    assert_eq!(asked["verdict"], "unknown", "the size of the device is unknown: {asked}");
+    let asked = request(&["--request", "3GiB", "--capacity", "2500MiB", NO_HISTORY]);
     assert_eq!(asked["verdict"], "capacity", "{asked}");
     let asked = request(&["--request", "3GiB", "--capacity", "4GiB", NO_HISTORY]);
     assert_eq!(asked["verdict"], "served");
-    let page = result_of(&["analyze", "--request", "3GiB", NO_HISTORY]);
+    let page = result_of(&["analyze", "--request", "3GiB", "--capacity", "2500MiB", NO_HISTORY]);
     assert!(page.contains("3 GiB more on GPU 0 would fail"), "{page}");
-    assert!(page.contains("no snapshot records it, so give --capacity"), "{page}");
+    let page = result_of(&["analyze", "--request", "3GiB", NO_HISTORY]);
+    assert!(page.contains("no snapshot records it, so give --capacity") && page.contains("is not known"), "{page}");
 }
 
 #[test]

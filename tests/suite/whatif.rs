@@ -187,7 +187,7 @@ fn nothing_fits_below_what_was_held() {
     let page = result_of(&["whatif", "--capacity", "1GiB", &late]);
     assert!(page.contains("nothing helps of "), "{page}");
     let page = result_of(&["replay", "--capacity", "1GiB", &late]);
-    assert!(page.starts_with("the job then: ") && page.contains("fail"), "{page}");
+    assert!(page.starts_with("no, it does not fit 1 GiB: ") && page.contains("fail"), "{page}");
 }
 
 /// The same where the trace has no request at all: a ring of one entry.

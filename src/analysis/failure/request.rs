@@ -10,6 +10,7 @@ use super::judged_request::JudgedRequest;
 use super::oom::{FailureContext, OomReport};
 use super::reason::Served;
 use crate::allocator::ServedBy;
+use crate::allocator::verdict::Verdict;
 use crate::replay::literal::{candidate_releases, inferred_capacity};
 use crate::replay::model::{Hypothesis, RequestResult, try_request};
 use crate::snapshot::{Action, Device, Pools, Stacks};
@@ -26,7 +27,7 @@ pub struct RequestReport {
     pub given_back_bytes: u64,
     /// Assumptions about what the file does not record, one sentence each.
     pub assumed: Vec<Assumption>,
-    /// The verdict on the request: `served`, or why it would fail.
+    /// The verdict on the request: `served`, why it would fail, or `unknown` if the size of the device is not known.
     #[serde(flatten)]
     pub outcome: RequestOutcome,
 }
@@ -118,7 +119,11 @@ pub(crate) fn request(
         let request = JudgedRequest::new(device, facts, &judgement);
         RequestOutcome::Served(Box::new(ServedRequest { request, remedies: Vec::new() }))
     } else {
-        RequestOutcome::Failed(Box::new(OomReport::new(device, facts, FailureContext::default())))
+        let mut failed = OomReport::new(device, facts, FailureContext::default());
+        if matches!(assumption, Assumption::FullDevice) {
+            failed.request.verdict = Verdict::Unknown;
+        }
+        RequestOutcome::Failed(Box::new(failed))
     };
     let assumed = vec![Assumption::Stream(stream), assumption];
     RequestReport { asked_bytes: bytes, served_from, given_back_bytes: answer.released_bytes, assumed, outcome }

@@ -8,7 +8,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{Args, ValueEnum};
 
 use super::limits::LimitArgs;
-use crate::cli::args::ViewArgs;
+use crate::cli::args::{ViewArgs, parse_format_and_file};
 use crate::cli::dry_run::MachineArgs;
 use crate::compare::gate::AllowMissing;
 
@@ -104,7 +104,7 @@ pub(in crate::cli) struct Check {
     pub(super) output: Option<PathBuf>,
 
     /// Also write the result to FILE in FORMAT; repeatable
-    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_other_output)]
+    #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_format_and_file::<CheckFormat>)]
     pub(super) also: Vec<(CheckFormat, PathBuf)>,
 
     /// Exit code: 0, 1 or 2, or the one that `git bisect run` expects: 125 if the result is not certain
@@ -176,14 +176,4 @@ impl Check {
         }
         Ok(&self.command)
     }
-}
-
-/// Parses `markdown=summary.md`.
-fn parse_other_output(text: &str) -> Result<(CheckFormat, PathBuf), String> {
-    let (format, file) = text.split_once('=').ok_or("give a format and a file, such as markdown=summary.md")?;
-    let format = CheckFormat::from_str(format, false).map_err(|_| format!("'{format}' is not a format"))?;
-    if file.is_empty() {
-        return Err("give a file after =".to_owned());
-    }
-    Ok((format, PathBuf::from(file)))
 }

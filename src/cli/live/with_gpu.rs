@@ -13,7 +13,7 @@ use crate::cli::signals::handled_by;
 
 use crate::allocator::device::cuda::CudaDevice;
 use crate::base::units::parse_size;
-use crate::cli::args::OutputArgs;
+use crate::cli::args::{OutputArgs, parse_settings};
 use crate::cli::exit::Exit;
 use crate::cli::inputs;
 use crate::output::report;
@@ -48,7 +48,7 @@ pub(in crate::cli) struct Live {
     gpu: u32,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF; other options stay as recorded
-    #[arg(long, value_name = "KEY:VALUE[,..]")]
+    #[arg(long, value_name = "KEY:VALUE[,..]", value_parser = parse_settings)]
     set: Vec<String>,
 
     /// Free GPU memory to leave unused
@@ -83,7 +83,7 @@ pub(in crate::cli) fn run(args: &Live) -> anyhow::Result<Exit> {
     let report =
         handled_by(|| replay_on_gpu(&study, &path, &mut gpu, settings, &stop)).with_context(|| path.clone())?;
     drop(gpu);
-    output.write_answer(args.output.format, &report, report::live)?;
+    output.write_answer(args.output.format(), &report, report::live)?;
     let as_predicted = report.devices.iter().all(|device| device.as_predicted);
     Ok(if as_predicted { Exit::Success } else { Exit::Failed })
 }

@@ -56,7 +56,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         (name, runs)
     };
     let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &gpus, &runs) })?;
-    output.write_answer(args.output.format, &report, report::plan)?;
+    output.write_answer(args.output.format(), &report, report::plan)?;
     Ok(Exit::Success)
 }
 

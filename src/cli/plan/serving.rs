@@ -41,7 +41,7 @@ pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) ->
     }
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let report = ServingPlanReport { command: words.join(" "), rows };
-    output.write_answer(args.output.format, &report, report::serving_plan)?;
+    output.write_answer(args.output.format(), &report, report::serving_plan)?;
     Ok(Exit::Success)
 }
 

@@ -54,6 +54,18 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
     Ok(value.round() as u64)
 }
 
+/// Parses an amount of GPU memory. A number below 1 MiB needs a unit: without one it is not meant.
+///
+/// # Errors
+/// One sentence.
+pub fn parse_memory(text: &str) -> Result<u64, String> {
+    let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
+    match parse_size(text).map_err(|error| error.to_string())? {
+        1..MIB if is_bare => Err(format!("'{text}' is less than 1 MiB: give a unit, such as {text}GiB, or {text}B")),
+        bytes => Ok(bytes),
+    }
+}
+
 /// Text that is not a ratio.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("'{0}' is not a ratio from 0 to 1: write 0.3 or 30%")]

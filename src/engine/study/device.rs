@@ -231,7 +231,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn peak(self) -> Peak {
         let Some(history) = self.history() else {
             let MemoryReport { allocated_bytes, reserved_bytes, .. } = *self.memory();
-            return Peak { allocated_bytes, reserved_bytes, ..Peak::default() };
+            return Peak { allocated_bytes, reserved_bytes, reserved_then: reserved_bytes, ..Peak::default() };
         };
         let mut peak = history.peak;
         // A replay that misses entries may stay below the final state, which was reached for certain.
@@ -240,6 +240,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let memory = self.memory();
             if memory.allocated_bytes > peak.allocated_bytes {
                 (peak.allocated_bytes, peak.allocated_event) = (memory.allocated_bytes, last);
+                peak.reserved_then = memory.reserved_bytes;
             }
             if memory.reserved_bytes > peak.reserved_bytes {
                 (peak.reserved_bytes, peak.reserved_event) = (memory.reserved_bytes, last);

@@ -29,6 +29,9 @@ pub struct Peak {
     pub reserved_event: Option<u64>,
     /// Time of the peak of allocated bytes in microseconds since the epoch; null if not recorded.
     pub time_us: Option<u64>,
+    /// Reserved bytes at the peak of allocated bytes.
+    #[serde(skip)]
+    pub reserved_then: u64,
     /// The peaks are lower bounds, because earlier entries are lost; absent if false.
     #[serde(rename = "at_least", skip_serializing_if = "std::ops::Not::not")]
     pub is_lower_bound: bool,
@@ -69,17 +72,19 @@ pub(super) struct HistoryBuilder<'a> {
     samples: Sampler<2>,
     /// Reserved and allocated bytes of the last sample.
     last: Option<(u64, u64)>,
+    /// Allocated and reserved bytes at the peak of allocated bytes.
+    at_peak: (u64, u64),
 }
 
 impl<'a> HistoryBuilder<'a> {
     pub(super) fn new(device: Device<'a>, window: Window) -> Self {
         let window = window.range_in(device);
         let samples = Sampler::new(window.len(), MAX_BUCKETS);
-        Self { device, window, samples, last: None }
+        Self { device, window, samples, last: None, at_peak: (0, 0) }
     }
 
     pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
-        let Self { device, window, samples, last: _ } = self;
+        let Self { device, window, samples, last: _, at_peak } = self;
         let [reserved, allocated] = samples.peaks();
         let entry_of = |peak: SeriesPeak| window::entry_of_sample(&window, peak.sample);
         let peak = Peak {
@@ -88,6 +93,7 @@ impl<'a> HistoryBuilder<'a> {
             allocated_event: entry_of(allocated).map(|entry| entry as u64),
             reserved_event: entry_of(reserved).map(|entry| entry as u64),
             time_us: entry_of(allocated).and_then(|entry| device.time_us(entry)),
+            reserved_then: at_peak.1,
             is_lower_bound: false,
         };
         let time = |entry| device.time_us(entry);
@@ -115,6 +121,9 @@ impl<'a> HistoryBuilder<'a> {
         let current = Some((totals.reserved, totals.allocated));
         if std::mem::replace(&mut self.last, current) == current && self.samples.repeat(sample) {
             return;
+        }
+        if totals.allocated > self.at_peak.0 {
+            self.at_peak = (totals.allocated, totals.reserved);
         }
         self.samples.add(sample, [totals.reserved, totals.allocated]);
     }

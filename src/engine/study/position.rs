@@ -1,5 +1,7 @@
 //! Positions in a recording, and the memory of a device at a position.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use super::DeviceStudy;
@@ -39,8 +41,34 @@ pub enum PositionSelector {
     Failure,
     /// Just after the entry with this index.
     Entry(u64),
+    /// The end of the training step with this number, from 0.
+    Step(u32),
     /// The end of the window.
     End,
+}
+
+impl fmt::Display for PositionSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Peak => f.write_str("peak"),
+            Self::Failure => f.write_str("failure"),
+            Self::Entry(entry) => write!(f, "{entry}"),
+            Self::Step(step) => write!(f, "step:{step}"),
+            Self::End => f.write_str("end"),
+        }
+    }
+}
+
+impl PositionSelector {
+    /// Why recordings do not have the position.
+    pub fn describe_missing(self) -> String {
+        match self {
+            Self::Peak | Self::End => "no history was recorded".to_owned(),
+            Self::Failure => "no request failed".to_owned(),
+            Self::Entry(entry) => format!("no trace has an entry {entry}; entries count from 0"),
+            Self::Step(step) => format!("no trace shows a step {step}; steps count from 0"),
+        }
+    }
 }
 
 impl<'s, 'a> DeviceStudy<'s, 'a> {
@@ -55,6 +83,10 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             PositionSelector::End => {
                 let end = history.first_entry + history.entries;
                 Some(TracePosition::after(end.checked_sub(1)))
+            }
+            PositionSelector::Step(step) => {
+                let last = self.phases().step_entries(step)?.end.checked_sub(1)?;
+                Some(TracePosition::after(Some(last as u64)))
             }
             PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
         }

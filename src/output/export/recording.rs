@@ -50,11 +50,7 @@ pub struct NoPosition(pub PositionSelector);
 
 impl fmt::Display for NoPosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            PositionSelector::Peak | PositionSelector::End => f.write_str("no memory was recorded"),
-            PositionSelector::Failure => f.write_str("no request failed"),
-            PositionSelector::Entry(entry) => write!(f, "no trace has an entry {entry}; entries count from 0"),
-        }
+        f.write_str(&self.0.describe_missing())
     }
 }
 

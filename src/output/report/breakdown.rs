@@ -1,13 +1,13 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
 use super::held::{HeldRow, held_table};
-use super::phrases::{self, location_details, operation_label};
+use super::phrases::{location_details, operation_label};
 use super::screen::moment_label;
 use super::variables::allocated;
 use crate::analysis::DeviceReport;
 use crate::base::units::{percent, ratio};
 use crate::output::document::{Cell, Document, Table, amount};
-use crate::output::wording::{category_label, location_label};
+use crate::output::wording::{category_label, describe_position_on, location_label};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
 use crate::study::memory::{BlockSum, Holder, NamedShare, Share};
@@ -31,7 +31,7 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
         document.heading(match device.moment {
             None => "Who holds the allocated memory, by line".to_owned(),
             Some(at) => {
-                format!("Who held the allocated memory {}, by line", phrases::describe_position_on(device, at))
+                format!("Who held the allocated memory {}, by line", describe_position_on(device, at))
             }
         });
         let rows = device.top_lines.iter().map(|line| HeldRow {
@@ -53,7 +53,7 @@ fn holder(held: &Holder) -> Cell {
 /// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if nothing
 /// is known about it.
 fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> {
-    let position = device.moment.map(|at| phrases::describe_position_on(device, at));
+    let position = device.moment.map(|at| describe_position_on(device, at));
     let requested = device.at_moment.as_ref().zip(position.or_else(|| Some("at the snapshot".to_owned())));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));

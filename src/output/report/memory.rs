@@ -1,16 +1,17 @@
 //! The memory of a device: totals, segments, blocks, pools and streams.
 
-use super::phrases::{self, pool_label};
+use super::phrases::pool_label;
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table, amount};
+use crate::output::wording::describe_position_on;
 use crate::study::memory::{MemoryReport, SegmentReport};
 
 /// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
     // Without --at the figures are those of the snapshot.
-    let at = phrases::describe_position_on(device, device.moment.unwrap_or_default());
+    let at = describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of GPU {} {at}", device.device));
     let table = Table::from_rows(totals(memory))
         .text("", |(name, ..)| name.clone())

@@ -6,7 +6,6 @@ use crate::base::units::{count, counted, duration, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
-use crate::study::TracePosition;
 use crate::study::attribution::{ByCategory, ByEngine, Category, MemoryBreakdown};
 use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
@@ -61,28 +60,6 @@ pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {} more", count(more as u64)));
     document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
-}
-
-/// The point in the trace that figures belong to.
-pub(super) fn describe_position(moment: TracePosition) -> String {
-    match moment {
-        TracePosition::Snapshot => "at the snapshot".to_owned(),
-        TracePosition::Start => "before the first entry".to_owned(),
-        TracePosition::Entry { event } => format!("at entry {}", count(event)),
-    }
-}
-
-/// The same, naming a failed request or the peak if it is there.
-pub(super) fn describe_position_on(device: &DeviceReport, moment: TracePosition) -> String {
-    let TracePosition::Entry { event } = moment else { return describe_position(moment) };
-    let entry = format!("entry {}", count(event));
-    if device.ooms.iter().any(|oom| oom.event == event) {
-        format!("at a failed request ({entry})")
-    } else if device.peak.allocated_event == Some(event) {
-        format!("at the peak of allocated memory ({entry})")
-    } else {
-        describe_position(moment)
-    }
 }
 
 /// The number of entries after a failed request.

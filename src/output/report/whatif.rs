@@ -4,8 +4,8 @@ use super::notes::{add_notes, add_other_notes};
 use super::tried::{Baseline, tried_table};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
-use crate::output::document::{Document, Table, amount, code, faint};
-use crate::output::wording::{Summary, command_line, describe_outcome, tried_headline};
+use crate::output::document::{Document, Table, Text, amount, code, faint};
+use crate::output::wording::{Summary, command_line, describe_outcome, fitting_headline, tried_headline};
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
 
@@ -27,13 +27,14 @@ pub fn whatif(report: &WhatIfReport) -> Document {
         if index < shown {
             let baseline = Baseline {
                 outcome: &recorded.then,
-                reserved_bytes: recorded.peak_reserved_bytes,
+                reserved_bytes: recorded.continued_peak_bytes,
                 live_bytes: device.lower_bound_bytes,
                 reserved_before_bytes: device.reserved_before_bytes,
             };
             let context = within_reach(device.device, device.capacity_bytes, device.limit_bytes);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
-            add_device(&mut document, notes, (&device.tried, &summary), baseline, (context, MAX_ROWS / shown));
+            let answer = fitting_headline(device, recorded).or_else(|| tried_headline(&device.tried));
+            add_device(&mut document, notes, (answer, &device.tried), baseline, (context, MAX_ROWS / shown));
         }
         add_settings(&mut sections, device, &own);
     }
@@ -64,7 +65,8 @@ pub fn program(report: &ProgramReport) -> Document {
             };
             let context = within_reach(device.device, device.capacity_bytes, None);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
-            add_device(&mut document, notes, (&device.tried(), &summary), baseline, (context, MAX_ROWS / shown));
+            let tried = device.tried();
+            add_device(&mut document, notes, (tried_headline(&tried), &tried), baseline, (context, MAX_ROWS / shown));
         }
     }
     end(&mut document, &summary, &report.path);
@@ -82,16 +84,15 @@ fn within_reach(device: u64, capacity: Option<u64>, limit: Option<u64>) -> Strin
     }
 }
 
-/// Appends the answer and the table of one device, with `rows` rows; `summary` is the answer if nothing was tried.
+/// Appends the answer and the table of one device, with `rows` rows.
 fn add_device(
     document: &mut Document,
     notes: &[Warning],
-    (tried, summary): (&[TriedRow], &Summary),
+    (answer, tried): (Option<Text>, &[TriedRow]),
     baseline: Baseline<'_>,
     (context, rows): (String, usize),
 ) {
-    let answer = tried_headline(tried).unwrap_or_else(|| summary.answer.as_str().into());
-    document.headline(answer, faint(context));
+    document.headline(answer.unwrap_or_else(|| "nothing to try".into()), faint(context));
     add_notes(document, notes);
     if !tried.is_empty() {
         document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));

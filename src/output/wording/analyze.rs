@@ -6,16 +6,17 @@ use super::category::category_label;
 use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
 use super::peers::{describe_difference, even_out};
-use super::place::location_label;
+use super::place::{describe_position_on, location_label};
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
-use crate::analysis::failure::OomReport;
+use crate::allocator::verdict::Verdict;
+use crate::analysis::failure::{OomReport, RequestOutcome, RequestReport};
 use crate::analysis::{AnalyzeReport, CacheFlushes, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{count, counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, amount, strong};
 use crate::stacks::frames::FrameReport;
-use crate::study::attribution::Category;
+use crate::study::attribution::{Category, MemoryBreakdown};
 use crate::study::memory::Holder;
 
 impl AnalyzeReport {
@@ -66,6 +67,19 @@ pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport)
     if has_warning(snapshot, Code::ForeignBackend) {
         return Summary::from_answer(usage_headline(snapshot, device).raw());
     }
+    let held_at_moment = device.at_moment.as_ref();
+    if let Some(request) = &device.request {
+        let (answer, why) = describe_request(device, request);
+        let who = describe_holder(device, held_at_moment);
+        return Summary { who, ..Summary::from_answer(format!("{}: {why}", answer.raw())) };
+    }
+    // The last failure and the peak have an answer of their own.
+    if let Some(moment) = device.moment.filter(|_| !device.is_at_last_failure()) {
+        let (position, memory) = (describe_position_on(device, moment), &device.memory);
+        let [allocated, reserved] = [memory.allocated_bytes, memory.reserved_bytes].map(size);
+        let answer = format!("{allocated} of {reserved} reserved is allocated {position}, GPU {}", device.device);
+        return Summary { who: describe_holder(device, held_at_moment), ..Summary::from_answer(answer) };
+    }
     let (answer, held, action, copy) = if let Some(oom) = device.ooms.last() {
         let first = device.advice.first();
         (
@@ -78,12 +92,31 @@ pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport)
         let (action, copy) = advise_without_failure(snapshot, device).unzip();
         (describe_usage(snapshot, device), device.at_peak.as_ref(), action, copy.flatten())
     };
-    let held = device.at_moment.as_ref().or(held);
-    let (lines, allocated) = match held {
-        Some(held) => (&held.by_line.rows, held.allocated_bytes),
-        None => (&device.top_lines, device.memory.allocated_bytes),
-    };
-    Summary { answer, who: describe_largest_line(lines, allocated), variable: describe_kept(device), action, copy }
+    let who = describe_holder(device, held_at_moment.or(held));
+    Summary { answer, who, variable: describe_kept(device), action, copy }
+}
+
+/// The line that holds most at the moment of `held`, else at the snapshot.
+fn describe_holder(device: &DeviceReport, held: Option<&MemoryBreakdown>) -> Option<String> {
+    match held {
+        Some(held) => describe_largest_line(&held.by_line.rows, held.allocated_bytes),
+        None => describe_largest_line(&device.top_lines, device.memory.allocated_bytes),
+    }
+}
+
+/// The answer to `--request`, and why.
+pub(crate) fn describe_request(device: &DeviceReport, request: &RequestReport) -> (Text, String) {
+    let label = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
+    match &request.outcome {
+        RequestOutcome::Served(served) => {
+            (strong(format!("{label} would be served")), served.request.verdict_reason.to_string())
+        }
+        RequestOutcome::Failed(oom) if oom.verdict == Verdict::Unknown => (
+            strong(format!("whether {label} would be served is not known")),
+            "the cache has no room for it, and the size of the device is unknown: give --capacity".to_owned(),
+        ),
+        RequestOutcome::Failed(oom) => (alarm(format!("{label} would fail")), oom.verdict_reason.to_string()),
+    }
 }
 
 fn has_warning(snapshot: &SnapshotReport, code: Code) -> bool {

@@ -5,9 +5,11 @@ use serde::Serialize;
 use super::Summary;
 use super::analyze::summarize_snapshot;
 use crate::allocator::verdict::{Certainty, Verdict};
-use crate::analysis::{AnalyzeReport, DeviceReport, SnapshotReport, host_in_path, rank_in_path};
-use crate::base::warning::Code;
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, Ranks, SnapshotReport, host_in_path, rank_in_path};
+use crate::base::warning::{Code, words};
 use crate::stacks::frames::FrameReport;
+use crate::stacks::phases::Phase;
+use crate::study::TracePosition;
 use crate::study::attribution::Category;
 
 /// Maximum number of lines and remedies in a brief report.
@@ -26,8 +28,7 @@ pub struct Brief {
     /// The host recorded by `oomscope run`, else read from the path (`node-1/rank3.pickle`, `host_a/..`); null if
     /// unknown.
     pub host: Option<String>,
-    /// Time of the last trace entry, in microseconds since the epoch; absent if no times were recorded.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Time of the last trace entry, in microseconds since the epoch; null if no times were recorded.
     pub time_us: Option<u64>,
     /// The result in up to four sentences.
     pub summary: Summary,
@@ -35,40 +36,73 @@ pub struct Brief {
     pub device: Option<u64>,
     /// Why the last failed request failed, by free bytes alone; null if none failed.
     pub verdict: Option<Verdict>,
-    /// Why it failed, after what was replayed and what grows: the word of the summary; absent if no request failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Why it failed, after what was replayed and what grows: the word of the summary; null if no request failed.
     pub conclusion: Option<Verdict>,
-    /// Certainty of the verdict; absent if no request failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Certainty of the verdict; null if no request failed.
     pub confidence: Option<Certainty>,
     /// The innermost line of the failed request's stack outside PyTorch, as `file:line`; null if unknown.
     pub culprit: Option<String>,
     /// Number of failed requests.
     pub oom_count: u64,
-    /// Size of the last failed request in bytes; absent if none failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Size of the last failed request in bytes; null if none failed.
     pub requested_bytes: Option<u64>,
-    /// Free device memory when it failed, in bytes; absent if none failed.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Free device memory when it failed, in bytes; null if none failed.
     pub device_free_bytes: Option<u64>,
-    /// Reserved bytes at the last failure, else at the snapshot.
+    /// The moment of `reserved_bytes`, `allocated_bytes`, `step`, `phase`, `top_lines` and `summary.who`: `--at`, else the
+    /// last failure, else the peak of allocated bytes, else the snapshot.
+    pub at: BriefMoment,
+    /// Entry index of that moment in the device's trace; null at the snapshot, and before the first entry.
+    pub event: Option<u64>,
+    /// The training step then, counted from 0; null before the first step, and if the recording shows no steps.
+    pub step: Option<u32>,
+    /// The phase of the program then; null without a trace.
+    pub phase: Option<Phase>,
+    /// Reserved bytes then.
     pub reserved_bytes: u64,
-    /// Allocated bytes at the last failure, else at the snapshot.
+    /// Allocated bytes then.
     pub allocated_bytes: u64,
     /// Peak reserved bytes.
     pub peak_reserved_bytes: u64,
     /// Peak allocated bytes.
     pub peak_allocated_bytes: u64,
-    /// The lines that hold the most memory, at the last failure, else at the peak.
+    /// Growth of live memory per training step, in bytes; 0 if nothing grows, null if the recording shows no steps.
+    pub growth_per_step_bytes: Option<u64>,
+    /// The lines that hold the most memory then.
     pub top_lines: Vec<BriefLine>,
     /// Settings that serve the failed request in a replay, best first, without those after which the job is predicted to
     /// fail again.
     pub remedies: Vec<String>,
     /// Codes of all warnings about the file.
     pub warnings: Vec<Code>,
-    /// Number of snapshots, if this report is about the worst of several; else absent.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// Whether the job of a dry run would fit; null in a run with a GPU.
+    pub dry_run: Option<DryRunVerdict>,
+    /// The rank that differs most from its peers, or the path of its snapshot; null if none differs notably, and without
+    /// other ranks.
+    pub odd_rank: Option<String>,
+    /// Number of snapshots, if this report is about the worst of several; else null.
     pub snapshots: Option<usize>,
+}
+
+words! {
+    /// The moment of the figures of a brief report
+    pub enum BriefMoment {
+        /// After the trace entry `event`, as given by `--at`
+        Entry = "entry",
+        /// Before the first trace entry
+        Start = "start",
+        /// When the last failed request was made
+        Failure = "failure",
+        /// When most was allocated
+        Peak = "peak",
+        /// When the snapshot was taken
+        Snapshot = "snapshot",
+    }
+}
+
+impl Default for BriefMoment {
+    fn default() -> Self {
+        Self::Snapshot
+    }
 }
 
 /// A source line that holds memory of one category.
@@ -76,8 +110,7 @@ pub struct Brief {
 pub struct BriefLine {
     /// Label of the line.
     pub line: String,
-    /// The category of these bytes; absent if it is unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The category of these bytes; null if it is unknown.
     pub category: Option<Category>,
     /// Live bytes of the line.
     pub bytes: u64,
@@ -97,7 +130,9 @@ impl Brief {
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
         let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
         let brief = Self::from_device(shown, device, MAX_LISTED);
-        let brief = Self { summary: report.summary(), snapshots: several, ..brief };
+        let verdict = report.dry_run.as_ref().map(|job| job.verdict);
+        let odd_rank = report.ranks.as_ref().and_then(odd_rank);
+        let brief = Self { summary: report.summary(), snapshots: several, dry_run: verdict, odd_rank, ..brief };
         // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
         let truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
@@ -150,12 +185,34 @@ impl Brief {
             time_us: snapshot.time_us,
             summary: summarize_snapshot(snapshot, device.map(|device| device.device)),
             warnings,
+            dry_run: snapshot.dry_run.as_ref().map(|process| process.verdict),
             ..Self::default()
         };
         let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
-        let held = last.map_or(device.at_peak.as_ref(), |oom| oom.held.as_ref());
+        let failed = last.filter(|_| device.moment.is_none() || device.is_at_last_failure());
+        let memory = &device.memory;
+        let (at, event, held, (reserved_bytes, allocated_bytes)) = match (device.moment, failed, &device.at_peak) {
+            (_, Some(oom), _) => {
+                let totals = (oom.reserved_bytes, oom.allocated_bytes);
+                (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), totals)
+            }
+            (Some(moment), None, _) => {
+                let (at, event) = match moment {
+                    TracePosition::Entry { event } => (BriefMoment::Entry, Some(event)),
+                    TracePosition::Start => (BriefMoment::Start, None),
+                    TracePosition::Snapshot => (BriefMoment::Snapshot, None),
+                };
+                (at, event, device.at_moment.as_ref(), (memory.reserved_bytes, memory.allocated_bytes))
+            }
+            (None, None, Some(peak)) => {
+                let totals = (device.peak.reserved_then, device.peak.allocated_bytes);
+                (BriefMoment::Peak, device.peak.allocated_event, Some(peak), totals)
+            }
+            (None, None, None) => (BriefMoment::Snapshot, None, None, (memory.reserved_bytes, memory.allocated_bytes)),
+        };
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
+        let has_steps = device.steps.completed > 0 || device.leaks.kind.is_some();
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
         let remedies =
             remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none() && !remedy.then.fails_again());
@@ -168,8 +225,13 @@ impl Brief {
             oom_count: device.oom_count,
             requested_bytes: last.map(|oom| oom.requested_bytes),
             device_free_bytes: last.map(|oom| oom.device_free_bytes),
-            reserved_bytes: last.map_or(device.memory.reserved_bytes, |oom| oom.reserved_bytes),
-            allocated_bytes: last.map_or(device.memory.allocated_bytes, |oom| oom.allocated_bytes),
+            at,
+            event,
+            step: held.and_then(|held| held.step),
+            phase: held.filter(|_| device.history().is_some()).map(|held| held.phase),
+            reserved_bytes,
+            allocated_bytes,
+            growth_per_step_bytes: has_steps.then_some(device.leaks.bytes_per_step),
             peak_reserved_bytes: device.peak.reserved_bytes,
             peak_allocated_bytes: device.peak.allocated_bytes,
             top_lines: lines
@@ -185,6 +247,13 @@ impl Brief {
             ..brief
         }
     }
+}
+
+/// The rank to look at first, if it differs from its peers.
+fn odd_rank(ranks: &Ranks) -> Option<String> {
+    let first = ranks.difference.as_ref().and_then(|difference| difference.rows.first().copied());
+    let row = ranks.rows.get(first.or(ranks.outlier)?)?;
+    Some(row.rank.clone().unwrap_or_else(|| row.path.clone()))
 }
 
 /// The device with a failure; among equals, the one with the highest peak of reserved memory.

@@ -1,7 +1,10 @@
-//! Places in the program.
+//! Places in the program, and points in its trace.
 
+use crate::analysis::DeviceReport;
+use crate::base::units::count;
 use crate::output::document::{Text, code, faint, source_location};
 use crate::stacks::frames::{BEFORE_RECORDING, CodeLocation, FrameReport, UNKNOWN_NODE};
+use crate::study::TracePosition;
 
 /// `path:line function`; a page may shorten the path.
 pub(crate) fn frame_label(frame: &FrameReport) -> Text {
@@ -23,5 +26,27 @@ pub(crate) fn location_label(location: &CodeLocation) -> Text {
         (None, None) if location.has_stack => "no line of user code".into(),
         (None, None) if location.before_recording => BEFORE_RECORDING.into(),
         (None, None) => "no stack recorded".into(),
+    }
+}
+
+/// The point in the trace that figures belong to.
+pub(crate) fn describe_position(moment: TracePosition) -> String {
+    match moment {
+        TracePosition::Snapshot => "at the snapshot".to_owned(),
+        TracePosition::Start => "before the first entry".to_owned(),
+        TracePosition::Entry { event } => format!("at entry {}", count(event)),
+    }
+}
+
+/// The same, naming a failed request or the peak if it is there.
+pub(crate) fn describe_position_on(device: &DeviceReport, moment: TracePosition) -> String {
+    let TracePosition::Entry { event } = moment else { return describe_position(moment) };
+    let entry = format!("entry {}", count(event));
+    if device.ooms.iter().any(|oom| oom.event == event) {
+        format!("at a failed request ({entry})")
+    } else if device.peak.allocated_event == Some(event) {
+        format!("at the peak of allocated memory ({entry})")
+    } else {
+        describe_position(moment)
     }
 }

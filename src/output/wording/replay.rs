@@ -1,11 +1,12 @@
 //! The summary of a replay.
 
 use super::Summary;
-use super::outcome::{POSTPONES, SET_IT, TRY_IT, describe_outcome};
+use super::outcome::{POSTPONES, SET_IT, TRY_IT, describe_outcome, outcome_clause};
 use super::summary::command_line;
 use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
-use crate::base::units::{count, counted};
+use crate::allocator::device::GpuModel;
+use crate::base::units::{count, counted, size};
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, TriedMark, TriedRow, WhyUnknown};
 
 impl ReplayReport {
@@ -80,8 +81,27 @@ impl ReplayReport {
                 (Some("try other settings, and changes of the program"), command_line("whatif", &self.path))
             }
         };
-        let tried = worst.tried.as_ref().map_or_else(|| describe_outcome(then), TriedRow::describe_then);
-        let answer = format!("the job then{on}: {tried}{estimate}");
+        let answer = match (&worst.tried, worst.assumed.capacity_bytes) {
+            (None, Some(capacity)) => format!("{}{on}{estimate}", describe_fit(worst, then, capacity)),
+            (tried, _) => {
+                let then = tried.as_ref().map_or_else(|| describe_outcome(then), TriedRow::describe_then);
+                format!("the job then{on}: {then}{estimate}")
+            }
+        };
         Summary { action: action.map(str::to_owned), copy, ..Summary::from_answer(answer) }
+    }
+}
+
+/// `yes, it fits 14.5 GiB (t4): 9.55 GiB reserved at its peak, 2.60 GiB headroom`
+fn describe_fit(device: &ReplayedDevice, then: &JobOutcome, capacity: u64) -> String {
+    let gpu = GpuModel::with_usable_bytes(capacity).map_or_else(String::new, |gpu| format!(" ({})", gpu.name));
+    let capacity = size(capacity);
+    match then {
+        JobOutcome::GoesOn { headroom_bytes, .. } => {
+            let headroom = headroom_bytes.map_or_else(String::new, |bytes| format!(", {} headroom", size(bytes)));
+            format!("yes, it fits {capacity}{gpu}: {} reserved at its peak{headroom}", size(device.peak_reserved_bytes))
+        }
+        JobOutcome::NotKnown { .. } => format!("not known whether it fits {capacity}{gpu}: {}", outcome_clause(then)),
+        _ => format!("no, it does not fit {capacity}{gpu}: {}", outcome_clause(then)),
     }
 }

@@ -49,7 +49,9 @@ impl WhatIfReport {
             let answer = format!("no replay shows what helps on GPU {id}");
             return Summary::from_answer(format!("{answer}: one under the recorded settings serves the request too"));
         }
-        let answer = describe_tried(&device.tried, device.exact)
+        let fits = fitting_headline(device, recorded).map(|fits| fits.raw());
+        let answer = fits
+            .or_else(|| describe_tried(&device.tried, device.exact))
             .unwrap_or_else(|| format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then)));
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
         let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
@@ -80,13 +82,13 @@ impl WhatIfReport {
 
 /// The bytes that `best` reserves less than `recorded`, if that is noticeable and takes no larger device.
 fn saving(best: &WhatIfRow, recorded: &WhatIfRow) -> Option<u64> {
-    let peak = recorded.peak_reserved_bytes;
+    let peak = recorded.continued_peak_bytes;
     let needs_no_larger_device = match (best.smallest_capacity_bytes, recorded.smallest_capacity_bytes) {
         (Some(best), Some(recorded)) => best <= recorded,
         (best, _) => best.is_some(),
     };
-    let is_noticeable = best.peak_reserved_bytes.saturating_add(peak / NOTICEABLE_PARTS) < peak;
-    (is_noticeable && needs_no_larger_device).then(|| peak - best.peak_reserved_bytes)
+    let is_noticeable = best.continued_peak_bytes.saturating_add(peak / NOTICEABLE_PARTS) < peak;
+    (is_noticeable && needs_no_larger_device).then(|| peak - best.continued_peak_bytes)
 }
 
 /// `3 of 17 tried help: expandable_segments:True`; `None` if nothing was tried.
@@ -100,6 +102,17 @@ pub(crate) fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
         (0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
         (helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
     })
+}
+
+/// `fits as it is: 11.9 GiB of 14.5 GiB reserved; 5 of 25 tried need less`; `None` if the job does not go on as it is, or
+/// the size of the device is unknown.
+pub(crate) fn fitting_headline(device: &WhatIfDevice, recorded: &WhatIfRow) -> Option<Text> {
+    let capacity = [device.capacity_bytes, device.limit_bytes].into_iter().flatten().min()?;
+    let JobOutcome::GoesOn { headroom_bytes: Some(headroom), .. } = recorded.then else { return None };
+    let helps = device.tried.iter().filter(|row| row.mark == TriedMark::Helps).count() as u64;
+    let [peak, capacity, headroom] = [recorded.continued_peak_bytes, capacity, headroom].map(size);
+    let less = format!("; {} of {} tried need less", count(helps), count(device.tried.len() as u64));
+    Some(strong("fits as it is").and(format!(": {peak} of {capacity} reserved, {headroom} headroom{less}")))
 }
 
 /// The headline, with the outcome of the job with the best that was tried.
@@ -120,13 +133,12 @@ impl TriedRow {
 
     /// The outcome of the job; what it gains where it goes on as it is.
     pub(crate) fn describe_then(&self) -> String {
-        let gain = self.reserved_gain_bytes.filter(|_| self.then.goes_on());
-        let Some(gain) = gain else { return describe_outcome(&self.then) };
-        let bytes = gain.unsigned_abs();
-        let unchanged = self.peak_reserved_bytes.saturating_add_signed(gain);
+        let unchanged = self.unchanged_peak_reserved_bytes.filter(|_| self.then.goes_on());
+        let Some(unchanged) = unchanged else { return describe_outcome(&self.then) };
+        let bytes = self.peak_reserved_bytes.abs_diff(unchanged);
         match () {
             () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
-            () if gain < 0 => format!("reserves {} more", size(bytes)),
+            () if self.peak_reserved_bytes > unchanged => format!("reserves {} more", size(bytes)),
             () if self.mark == TriedMark::NoHelp => "still grows".to_owned(),
             () => format!("reserves {} less", size(bytes)),
         }

@@ -9,15 +9,15 @@ impl TriedOn {
     pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
         let sure = if self.is_exact { row.sure } else { Sureness::Estimate };
         let stops_growth = !self.grows || row.goes_on;
-        let gain = Some(row.reserved_gain_bytes).filter(|_| !has_failed);
-        let unchanged = gain.map(|gain| row.peak_reserved_bytes.saturating_add_signed(gain));
+        let unchanged = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
+        let unchanged = Some(unchanged).filter(|_| !has_failed);
         TriedRow {
             mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
             kind: TriedKind::Program,
             what: row.description.clone(),
             then: row.then.clone(),
             peak_reserved_bytes: row.peak_reserved_bytes,
-            reserved_gain_bytes: gain,
+            unchanged_peak_reserved_bytes: unchanged,
             sure,
             location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
         }

@@ -113,6 +113,11 @@ impl GpuModel {
         GPUS.iter().find(matches_query)
     }
 
+    /// The model whose CUDA context leaves `bytes`.
+    pub fn with_usable_bytes(bytes: u64) -> Option<&'static Self> {
+        GPUS.iter().find(|gpu| gpu.usable_bytes() == bytes)
+    }
+
     /// The model that is assumed if none is named: most large jobs run on it.
     pub fn current() -> &'static Self {
         GPUS.iter().find(|gpu| gpu.name == "h100").unwrap_or(&GPUS[0])

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Serialize, Serializer};
 
-use crate::base::units::{count, parse_ratio, parse_size, percent, size};
+use crate::base::units::{count, parse_memory, parse_ratio, percent, size};
 
 /// The unit of a figure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -35,7 +35,7 @@ impl Unit {
     pub fn parse(self, text: &str) -> Result<Amount, String> {
         match self {
             Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
-            Self::Bytes => parse_size(text).map(|n| Amount::Bytes(n.into())).map_err(|e| e.to_string()),
+            Self::Bytes => parse_memory(text).map(|n| Amount::Bytes(n.into())),
             Self::Count => {
                 let number = text.parse::<u64>().map(|n| Amount::Count(n.into()));
                 number.map_err(|_| format!("'{text}' is not a count: write a number such as 0"))

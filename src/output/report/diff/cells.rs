@@ -2,12 +2,12 @@
 
 use serde_json::Value;
 
-use super::super::phrases;
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size};
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, PhaseChange, RankChange, RanksDiff, SettingChange, Status, StepChange,
 };
 use crate::output::document::{Cell, Judgement, Table, TableOf, amount, code, faint, signed_amount};
+use crate::output::wording::describe_position;
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// The header of [`figures`].
@@ -135,7 +135,7 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
     let sides: Vec<String> = sides
         .into_iter()
-        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", phrases::describe_position(at?))))
+        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", describe_position(at?))))
         .collect();
     sides.join(", ")
 }

@@ -3,13 +3,12 @@
 use super::holders::{add_growth, add_holders};
 use super::parts::{add_next, add_part};
 use super::sleep::{add_memory_on_device, add_sleep};
-use crate::analysis::failure::RequestOutcome;
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
-use crate::base::units::{counted, size};
-use crate::output::document::{BarKind, Document, Text, alarm, amount, code, faint, strong};
+use crate::base::units::counted;
+use crate::output::document::{BarKind, Document, Text, amount, code, faint, strong};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{describe_engines, describe_position_on, describe_private_pools};
-use crate::output::wording::{command_line, summarize_device, usage_headline};
+use crate::output::report::phrases::{describe_engines, describe_private_pools};
+use crate::output::wording::{command_line, describe_position_on, describe_request, summarize_device, usage_headline};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
 pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
@@ -83,14 +82,8 @@ fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
 /// The answer to `--request`.
 pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
     let Some(request) = &device.request else { return };
-    let request_label = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
     let when = device.moment.map_or_else(String::new, |moment| describe_position_on(device, moment));
-    let (answer, why) = match &request.outcome {
-        RequestOutcome::Served(served) => {
-            (strong(format!("{request_label} would be served")), served.request.verdict_reason.to_string())
-        }
-        RequestOutcome::Failed(oom) => (alarm(format!("{request_label} would fail")), oom.verdict_reason.to_string()),
-    };
+    let (answer, why) = describe_request(device, request);
     document.headline(answer, faint(when));
     add_notes(document, &snapshot.warnings);
     add_memory(document, snapshot, device, false);

@@ -1,0 +1,300 @@
+//! First guesses on the command line, and their names here: `guesses.toml`, and rules that need no list.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::ops::Range;
+use std::path::Path;
+use std::sync::LazyLock;
+
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, Command};
+use serde::Deserialize;
+
+use crate::allocator::device::GPUS;
+use crate::base::units::quote_shell_word;
+
+static GUESSES: LazyLock<Guesses> =
+    LazyLock::new(|| toml::from_str(include_str!("guesses.toml")).expect("guesses.toml is tested"));
+
+#[derive(Debug, Deserialize)]
+struct Guesses {
+    command: Vec<Guess>,
+    option: Vec<Guess>,
+    /// Other names of formats.
+    format: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Guess {
+    words: String,
+    #[serde(default)]
+    is: Vec<String>,
+    hint: Option<String>,
+}
+
+impl Guess {
+    fn matches(&self, word: &str) -> bool {
+        self.words.split_whitespace().any(|known| match known.strip_suffix('*') {
+            Some(start) => word.starts_with(&plain(start)),
+            None => word == plain(known),
+        })
+    }
+}
+
+/// A correction of refused arguments.
+pub(super) enum Correction {
+    /// They mean this.
+    Args(Vec<OsString>),
+    /// One line that names the right command.
+    Hint(String),
+}
+
+/// The letters and digits of a word.
+fn plain(word: &str) -> String {
+    word.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_ascii_lowercase()
+}
+
+/// Arguments that were refused.
+struct Refused<'a> {
+    root: &'a Command,
+    /// The command, if it is known.
+    command: Option<&'a Command>,
+    args: &'a [OsString],
+    /// The indexes of the refused word, of the option, or of the option and its refused value.
+    at: Range<usize>,
+    /// The refused word, or the option.
+    word: String,
+    /// The option's value.
+    value: Option<String>,
+}
+
+/// Interprets the arguments that `error` refused.
+pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) -> Option<Correction> {
+    let text = |kind| match error.get(kind) {
+        Some(ContextValue::String(text)) => Some(text.clone()),
+        _ => None,
+    };
+    let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
+    let command = args.iter().skip(1).find_map(|arg| root.find_subcommand(arg));
+    let refused = |at, word, value| Refused { root, command, args, at, word, value };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand if command.is_none() => {
+            let word = text(ContextKind::InvalidSubcommand)?;
+            let index = texts.iter().position(|arg| *arg == word)?;
+            refused(index..index + 1, word, None).correct_command()
+        }
+        ErrorKind::UnknownArgument => {
+            let word = text(ContextKind::InvalidArg).filter(|word| word.starts_with('-'))?;
+            let index = texts.iter().position(|arg| arg.split('=').next() == Some(&word))?;
+            let inline = texts[index].split_once('=').map(|(_, value)| value.to_owned());
+            refused(index..index + 1, word, inline).correct_option()
+        }
+        ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
+            let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
+            let word = option.split(' ').next().unwrap_or_default().to_owned();
+            let inline = format!("{word}={value}");
+            let index = texts.iter().position(|arg| *arg == value || *arg == inline)?;
+            let start = if index > 0 && texts[index - 1] == word { index - 1 } else { index };
+            refused(start..index + 1, word, Some(value)).correct_value()
+        }
+        _ => None,
+    }
+}
+
+/// Names the command that writes a file with this extension, if no `--format` does.
+pub(super) fn hint_for_file(path: &Path) -> Option<String> {
+    let hint = hints(&plain(path.extension()?.to_str()?)).next()?.replace("{args}", "SNAPSHOT");
+    let page = quote_shell_word(&path.with_extension("html").to_string_lossy());
+    Some(hint.replace("-o report.html", &format!("-o {page}")))
+}
+
+/// The hints about options that are called `word`.
+fn hints(word: &str) -> impl Iterator<Item = &'static String> {
+    GUESSES.option.iter().filter(move |guess| guess.matches(word)).filter_map(|guess| guess.hint.as_ref())
+}
+
+impl Refused<'_> {
+    fn correct_command(&self) -> Option<Correction> {
+        let (word, rest) = (plain(&self.word), &self.args[self.at.end..]);
+        let run = |program: &[OsString]| Some(Correction::Hint(describe_run(program)));
+        if is_program(&self.args[self.at.start]) {
+            return run(&self.args[self.at.start..]);
+        }
+        if let Some(guess) = GUESSES.command.iter().find(|guess| guess.matches(&word)) {
+            return match (guess.is.first(), &guess.hint) {
+                // `trace`, say, is about a program or about a file.
+                (Some(_), _) if rest.first().is_some_and(is_program) => run(rest),
+                (Some(is), _) => Some(Correction::Args(self.replaced(is))),
+                (None, hint) => hint.as_ref().map(|hint| self.hint(hint)),
+            };
+        }
+        let is_typo = self.root.get_subcommands().any(|known| is_typo(&word, &plain(known.get_name())));
+        if is_typo || self.word.contains(['.', '/', '\\']) {
+            return None;
+        }
+        if rest.iter().any(is_program) || is_on_path(&self.args[self.at.start]) {
+            return run(&self.args[self.at.start..]);
+        }
+        let hint = "`oomscope analyze {args}` shows what holds the memory, and why a request failed";
+        rest.iter().any(|arg| Path::new(arg).exists()).then(|| self.hint(hint))
+    }
+
+    fn correct_option(&self) -> Option<Correction> {
+        let (command, word) = (self.command?, plain(&self.word));
+        let names = GUESSES.option.iter().filter(|guess| guess.matches(&word)).flat_map(|guess| &guess.is);
+        let first =
+            |words: &str| words.trim_matches(['-', '`']).split(['=', ' ', '`']).next().unwrap_or_default().to_owned();
+        if let Some(is) = names.into_iter().find(|is| has_option(command, &first(is))) {
+            let value = self.value.as_ref().map_or_else(String::new, |value| format!("={value}"));
+            return Some(Correction::Args(self.replaced(&format!("{is}{value}"))));
+        }
+        // An option that a hint begins with has to be one of the command.
+        let is_here = |hint: &&String| !hint.starts_with("`-") || has_option(command, &first(hint));
+        let name = self.word.trim_start_matches('-');
+        let owners = self.root.get_subcommands().filter(|other| name.len() > 1 && has_option(other, name));
+        let owners: Vec<String> = owners.map(|other| format!("`oomscope {}`", other.get_name())).take(2).collect();
+        let owned = || {
+            (!owners.is_empty())
+                .then(|| Correction::Hint(format!("{} is an option of {}", self.word, owners.join(" and "))))
+        };
+        self.correct_format(&word).or_else(|| hints(&word).find(is_here).map(|hint| self.hint(hint))).or_else(owned)
+    }
+
+    fn correct_value(&self) -> Option<Correction> {
+        let (command, value) = (self.command?.get_name(), self.value.as_deref()?);
+        let number = value.trim_start_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ':');
+        match &*self.word {
+            "--device" if number.parse::<u64>().is_ok() => {
+                Some(Correction::Args(self.replaced(&format!("--device {number}"))))
+            }
+            "--to" if command != "export" => None,
+            "--format" | "--to" => {
+                self.correct_format(&plain(value)).or_else(|| Some(self.hint(hints(&plain(value)).next()?)))
+            }
+            _ if command == "fit" && !value.contains('=') && Path::new(value).exists() => {
+                let args: Vec<&OsString> = self.args.iter().skip(1).filter(|arg| *arg != command).collect();
+                Some(Correction::Hint(format!("for one recording, `oomscope whatif {}`", join(args))))
+            }
+            _ => None,
+        }
+    }
+
+    /// A format of this command, or of another.
+    fn correct_format(&self, word: &str) -> Option<Correction> {
+        let format = GUESSES.format.get(word).map_or(word, String::as_str);
+        if has_format(self.command?, format) {
+            return Some(Correction::Args(self.replaced(&format!("--format {format}"))));
+        }
+        let writers = ["analyze", "export", "check"].into_iter().filter_map(|name| self.root.find_subcommand(name));
+        let other = writers.into_iter().find(|other| has_format(other, format))?;
+        Some(self.hint(&format!("`oomscope {} {{args}} --format {format}` writes it", other.get_name())))
+    }
+
+    /// The arguments with `words` in place of those that were refused.
+    fn replaced(&self, words: &str) -> Vec<OsString> {
+        let mut args = self.args.to_vec();
+        args.splice(self.at.clone(), words.split(' ').map(OsString::from));
+        args
+    }
+
+    /// `hint` with its places filled.
+    fn hint(&self, hint: &str) -> Correction {
+        let is_option = self.word.starts_with('-') && self.value.is_none();
+        let is_value =
+            |arg: &&OsString| is_option && !arg.to_string_lossy().starts_with('-') && !Path::new(arg).exists();
+        let next = self.args.get(self.at.end).filter(is_value);
+        let value = self.value.clone().or_else(|| Some(next?.to_string_lossy().into_owned()));
+        let after = self.at.end + usize::from(next.is_some());
+        let is_other = |arg: &&OsString| match (arg.to_str(), self.command) {
+            (Some(arg), Some(command)) if arg.starts_with("--") => {
+                has_option(command, arg.trim_start_matches('-').split('=').next().unwrap_or_default())
+            }
+            (Some(arg), Some(command)) => arg != command.get_name(),
+            _ => *arg != "--",
+        };
+        let others = self.args[1..self.at.start].iter().chain(&self.args[after..]).filter(is_other);
+        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+        let gpus: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        let filled = hint
+            .replace("{args}", &or(join(others), "SNAPSHOT"))
+            .replace("{command}", &or(join(self.args[after..].iter().filter(|arg| *arg != "--")), "python train.py"))
+            .replace("{value}", &value.unwrap_or_else(|| "SIZE".to_owned()))
+            .replace("{gpus}", &gpus.join(" "));
+        Correction::Hint(filled)
+    }
+}
+
+/// Whether `arg` is Python, a program in it, or the mark before a command.
+fn is_program(arg: &OsString) -> bool {
+    let name = arg.to_string_lossy();
+    name == "--" || name.starts_with("python") || name.ends_with(".py")
+}
+
+/// The commands that run a program.
+fn describe_run(program: &[OsString]) -> String {
+    let is_script = program.first().is_some_and(|first| first.to_string_lossy().ends_with(".py"));
+    let program = join(program.iter().skip_while(|arg| *arg == "--"));
+    let program = if is_script { format!("python {program}") } else { program };
+    format!("`oomscope run -- {program}` records it; without a GPU, `oomscope dry-run -- {program}`")
+}
+
+fn join<'a>(args: impl IntoIterator<Item = &'a OsString>) -> String {
+    args.into_iter().map(|arg| quote_shell_word(&arg.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+pub(super) fn is_on_path(program: &OsStr) -> bool {
+    std::env::var_os("PATH").is_some_and(|path| std::env::split_paths(&path).any(|place| place.join(program).is_file()))
+}
+
+fn has_option(command: &Command, name: &str) -> bool {
+    let has_name = |arg: &Arg| arg.get_long_and_visible_aliases().is_some_and(|names| names.contains(&name));
+    name == "color" || command.get_arguments().any(has_name)
+}
+
+fn has_format(command: &Command, format: &str) -> bool {
+    let options = command.get_arguments().filter(|arg| arg.get_long() == Some("format"));
+    options.flat_map(Arg::get_possible_values).any(|value| value.get_name() == format)
+}
+
+/// One letter in four differs at most.
+fn is_typo(word: &str, known: &str) -> bool {
+    strsim::osa_distance(word, known) * 4 <= known.len().max(4)
+}
+
+/// `error` with `hint` in place of clap's tips. Without a hint, tips about names that are more than a typo away go.
+pub(super) fn with_hint(mut error: clap::Error, hint: Option<String>) -> clap::Error {
+    let word =
+        [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter().find_map(|kind| match error.get(kind) {
+            Some(ContextValue::String(word)) => Some(plain(word)),
+            _ => None,
+        });
+    let is_near = |known: &String| word.as_ref().is_some_and(|word| is_typo(word, &plain(known)));
+    for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
+        let suggested = match error.remove(kind) {
+            Some(ContextValue::String(known)) => vec![known],
+            Some(ContextValue::Strings(known)) => known,
+            _ => Vec::new(),
+        };
+        let near: Vec<String> = suggested.into_iter().filter(is_near).collect();
+        if !near.is_empty() && hint.is_none() {
+            error.insert(kind, ContextValue::Strings(near));
+        }
+    }
+    error.remove(ContextKind::Suggested);
+    if let Some(hint) = hint {
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![hint.into()]));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_guess_that_has_a_word_has_a_meaning() {
+        for guess in GUESSES.command.iter().chain(&GUESSES.option) {
+            assert!(guess.hint.is_some() != !guess.is.is_empty(), "{}", guess.words);
+        }
+    }
+}
