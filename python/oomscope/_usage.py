@@ -587,7 +587,9 @@ class Flow:
         function = source.enclosing(node, FUNCTIONS)
         if depth is None:
             self.returning.add(function)
-            for call in self.callers.get(function, ()):
+            is_users = function is not None and objects.is_users_file(source.filename)
+            calls = self.callers.get(function) or (self.calls_of(source, function.name) if is_users else ())
+            for call in calls:
                 self.follow(*call)
             return None
         frames = range(depth, len(self.places) if function is not None else 0)
@@ -597,6 +599,14 @@ class Flow:
         if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(function)):
             return self.give_up(UNKNOWN, source, node)
         return self.start(caller)
+
+    def calls_of(self, source, name):
+        """The calls of what has the name of a function that returns by an attribute."""
+        for other in self.sources(source, name + "("):
+            for load in [*other.names.get(name, ()), *other.attributes.get(name, ())]:
+                call = other.parents.get(load)
+                if isinstance(call, ast.Call) and call.func is load:
+                    yield other, call, self.depth_of(other, call)
 
     # Variables -------------------------------------------------------------------------------------------------------
 

@@ -214,7 +214,8 @@ pub(super) fn decide_job(
         }
     };
     // A process that failed or did not finish says more than the exit code.
-    Some(if worst.0 >= ended.0 { worst } else { ended })
+    let has_failed = matches!(worst.1, DryRunReason::FailedAtMost(..));
+    Some(if worst.0 >= ended.0 || has_failed { worst } else { ended })
 }
 
 impl DryRunVerdict {

@@ -288,7 +288,7 @@ job(
     "did-not-finish",
     "import statistics, torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\n"
     "n = x.max().item()\nprint(statistics.fmean([1.0] * int(n)))",
-    "read 0 at job.py:3",
+    "after item read 0 at",
 )
 job("assert-of-values-set", "would-fit", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=True"])
 job(
@@ -582,7 +582,7 @@ for _ in range(3):
     watch.last = (torch.ones(4, 4, device='cuda') @ torch.ones(4, 4, device='cuda')).sum().item()
     if watch.is_done():
         break""",
-    "in is_done",
+    "decides how the program goes on",
 )
 job(
     "dataloader-workers",

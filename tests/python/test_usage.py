@@ -163,6 +163,11 @@ def test_the_use_of_a_value_is_found(expected, source, tmp_path):
 
 
 OTHER_FILES = [
+    (
+        "branch",
+        "def is_done(state):\n    if state.last_loss > 1:\n        return True\n    return False",
+        "n.last_loss = loss.item()\nimport other\nif other.is_done(n):\n    work()",
+    ),
     ("branch", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.last_loss = loss.item()"),
     ("report", "def go(state):\n    print(state.last_loss)", "n.last_loss = loss.item()"),
     ("report", "def go(state):\n    if state.last_loss > 1:\n        state.work()", "n.loss = loss.item()"),
