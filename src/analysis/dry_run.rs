@@ -283,7 +283,9 @@ impl DryRunReport {
         if !self.missing.is_empty() {
             add(Code::UnknownMemory, DryRunWarning::Missing(&self.missing));
         }
-        if let Some(serving) = self.serving.as_ref().filter(|serving| serving.kv_cache_bytes.is_some()) {
+        // Less of it does not change that a request failed.
+        let has_failed = matches!(self.reason, DryRunReason::Failed(_));
+        if let Some(serving) = self.serving.as_ref().filter(|serving| !has_failed && serving.kv_cache_bytes.is_some()) {
             add(Code::UnknownMemory, DryRunWarning::Uncounted(serving));
         }
         if self.stopped {

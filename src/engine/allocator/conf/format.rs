@@ -46,7 +46,7 @@ impl Settings {
         let mut rest = Self { expandable_segments: false, ..self.clone() };
         for option in &OPTIONS {
             if let OptionMeaning::Flag(setting) = option.meaning {
-                // Of two keys of a setting, the first is named.
+                // The first of two keys of a setting names it.
                 add(std::mem::take(setting(&mut rest)), &|| format!("{}:True", option.key));
             }
         }
