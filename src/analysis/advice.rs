@@ -264,7 +264,7 @@ const RULES: &[Rule] = &[
         Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
     }),
     ("replays that all fail", |(oom, evidence)| {
-        let may_help = evidence.changes.iter().any(|row| may_help(&row));
+        let may_help = evidence.changes.iter().any(may_help);
         why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
     }),
 ];
@@ -295,7 +295,7 @@ fn as_advice(row: &ProgramRow) -> Advice {
     Advice::Change(row.label(), row.location.clone(), row.then.clone())
 }
 
-fn may_help(row: &&ProgramRow) -> bool {
+fn may_help(row: &ProgramRow) -> bool {
     row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. })
 }
 

@@ -29,7 +29,7 @@ use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, Segmen
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::program::{ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
+use crate::whatif::program::{GroupReplay, ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
 use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
@@ -366,18 +366,23 @@ fn is_attention_fused(source: &SourceLines, at: &FrameReport) -> bool {
 fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, Option<ProgramRow>)> {
     let (mut growing, mut serving) = (None, None);
     for (cure, group) in find_cures_by_stacks(oom) {
-        let Some(row) = replay_without_group(device, group) else {
-            return Some((cure, None)); // the trace is too long to try it
-        };
-        let then = row.as_ref().map(|row| row.then.clone());
-        let fails_later = then.as_ref().is_some_and(JobOutcome::fails_again);
-        if row.is_some() && !fails_later {
-            return Some((Cure { then, ..cure }, row));
-        }
-        if group.growth.is_some() {
-            growing = growing.or(Some((cure, None)));
-        } else if fails_later {
-            serving = serving.or(Some((Cure { then, ..cure }, row)));
+        let grows = group.growth.is_some();
+        match replay_without_group(device, group) {
+            GroupReplay::NotTried => return Some((cure, None)),
+            GroupReplay::Served(row) => {
+                let fails_later = row.then.fails_again();
+                let cure = Cure { then: Some(row.then.clone()), ..cure };
+                if !fails_later {
+                    return Some((cure, Some(*row)));
+                }
+                if grows {
+                    growing = growing.or(Some((Cure { then: None, ..cure }, None)));
+                } else {
+                    serving = serving.or(Some((cure, Some(*row))));
+                }
+            }
+            GroupReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
+            GroupReplay::NotServed => {}
         }
     }
     growing.or(serving)

@@ -214,7 +214,9 @@ impl Fact {
             }
             Self::Contained => container.is_some(),
             Self::Items => items.is_some(),
-            Self::Queue => is_type("deque") && items.is_some_and(|container| container.name.ends_with(".queue")),
+            Self::Queue => {
+                is_type("deque") && items.is_some_and(|container| container.name.strip_suffix(".queue").is_some())
+            }
             Self::PipelineOutputs => items.is_some_and(|container| is_output_of_pipeline(container) && write.is_none()),
             Self::LruCache => is_type("lru_cache"),
             Self::Cycled => is_type("cycle"),

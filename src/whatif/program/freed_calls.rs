@@ -1,6 +1,6 @@
 //! Freeing what earlier calls of the program left: the replay of a cure that stacks show.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change::{ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
@@ -13,11 +13,18 @@ use crate::study::DeviceStudy;
 use crate::study::attribution::KeptGroup;
 use crate::whatif::sureness::Sureness;
 
-/// The program of `device` if each call of `group` frees what the one before left. The row is absent if the last failed
-/// request is then not served either; `None` if the trace is too long to replay it by default.
-pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> Option<Option<ProgramRow>> {
+/// The result of a replay for the last failed request.
+pub(crate) enum GroupReplay {
+    Served(Box<ProgramRow>),
+    NotServed,
+    /// The trace is too long to replay it by default.
+    NotTried,
+}
+
+/// Replays the program of `device` as if each call of `group` freed what the one before left.
+pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> GroupReplay {
     if !is_tried_by_default(device) {
-        return None;
+        return GroupReplay::NotTried;
     }
     let recording = RecordedProgram::from_device(device);
     let mut script = recording.script.clone();
@@ -34,7 +41,7 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         .collect();
     // By trace entry: the blocks that are freed before it, or before the next operation.
     let mut frees: Vec<(u32, u32)> = Vec::new();
-    let (_, last, _) = *blocks.last()?;
+    let Some((_, last, _)) = blocks.last().copied() else { return GroupReplay::NotServed };
     for (index, (block, _, pass)) in blocks.iter().enumerate() {
         let next = blocks[index..].iter().find(|(.., other)| other != pass).map(|(_, entry, _)| *entry);
         if let Some(before) = next.or_else(|| group.is_over.then_some(last + 1)) {
@@ -42,7 +49,7 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         }
     }
     let line = recording.largest_line(frees.iter().map(|(_, block)| *block));
-    let freed: rustc_hash::FxHashSet<u32> = frees.iter().map(|(_, block)| *block).collect();
+    let freed: FxHashSet<u32> = frees.iter().map(|(_, block)| *block).collect();
     let bytes_at_peak = recording.bytes_at_peak(|block| freed.contains(&block));
     let mut frees = frees.into_iter().peekable();
     script.ops.clear();
@@ -65,5 +72,6 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         bytes_at_peak,
         script,
     };
-    Some(ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change))
+    let row = ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change);
+    row.map_or(GroupReplay::NotServed, |row| GroupReplay::Served(Box::new(row)))
 }

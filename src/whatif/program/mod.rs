@@ -39,7 +39,7 @@ pub use self::change::ProgramChange;
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub use self::find_changes::find_program_changes;
 pub(super) use self::find_changes::{analyze_device, is_tried_by_default};
-pub(crate) use self::freed_calls::replay_without_group;
+pub(crate) use self::freed_calls::{GroupReplay, replay_without_group};
 pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;
 pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

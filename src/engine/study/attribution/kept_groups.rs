@@ -54,6 +54,7 @@ const GRAD_OFF: [(&str, &str); 2] =
 
 /// Live blocks that the same calls made.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 pub struct KeptGroup {
     /// The innermost line of the user's code around the call of a module, an optimizer or a constructor.
     pub line: FrameReport,
@@ -97,6 +98,9 @@ pub struct KeptGroup {
     pub blocks: Vec<(u32, (u64, u64))>,
 }
 
+/// A block of a group, with its category.
+type GroupedBlock<'b> = (&'b LiveBlock, Category, &'b MadeBy);
+
 /// The groups among the blocks of `live_set`, most bytes first.
 pub(super) fn kept_groups(
     device: DeviceStudy<'_, '_>,
@@ -110,7 +114,7 @@ pub(super) fn kept_groups(
     let sure = |(category, confidence): &Classification| {
         if *confidence == Confidence::Low { Category::Other } else { *category }
     };
-    let mut groups: FxHashMap<(u32, Maker), Vec<(&LiveBlock, Category, &MadeBy)>> = FxHashMap::default();
+    let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     let phases = device.phases();
     let forwards = |at: TracePoint| phases.forwards_begun(at.entry as usize) as u64;
     let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
@@ -160,9 +164,9 @@ pub(super) fn kept_groups(
                 bytes,
                 share_ratio: ratio(bytes, all.bytes),
                 passes: growing.map_or(0, |growth| growth.iterations).max(by_pass.len() as u64),
-                growth: growing.map(|growth| match growth.replaced_bytes > growth.live_bytes / 2 {
-                    true => GrowthKind::Replaced,
-                    false => GrowthKind::Kept,
+                growth: growing.map(|growth| {
+                    let is_replaced = growth.replaced_bytes > growth.live_bytes / 2;
+                    if is_replaced { GrowthKind::Replaced } else { GrowthKind::Kept }
                 }),
                 equal_passes: sizes.values().copied().max().unwrap_or(0),
                 is_bounded: passes
