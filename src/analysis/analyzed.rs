@@ -67,7 +67,8 @@ impl JobVerdict {
         let certainty = processes.iter().map(|process| process.certainty).max()?;
         let verdicts = processes.iter().map(|process| (process.verdict, process.reason.clone()));
         let was_ready = processes.iter().filter_map(|process| process.server()).any(|server| server.ready);
-        let lost = (lost > 0).then_some((DryRunVerdict::NoVerdict, DryRunReason::Lost(lost)));
+        // A server that was ready has taken its memory, however its processes end.
+        let lost = (lost > 0 && !was_ready).then_some((DryRunVerdict::NoVerdict, DryRunReason::Lost(lost)));
         let verdicts = verdicts.chain(decide_shared(&latest)).chain(lost);
         let (verdict, reason) = decide_job(verdicts, end.filter(|_| !was_ready))?;
         Some(Self { verdict, reason, certainty })

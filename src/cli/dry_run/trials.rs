@@ -39,8 +39,8 @@ pub(super) struct Trials<'r> {
 }
 
 /// Runs the command again with each remedy, if a request of the first run failed; a serving engine also without `--try`,
-/// where its answer needs another start. `directory`, `end`, with the number of lost processes, and `snapshots` are those of the first run, `log` is its
-/// output if it was not printed.
+/// where its answer needs another start. `directory`, `end` with the number of lost processes, and `snapshots` are those
+/// of the first run, `log` is its output if it was not printed.
 pub(super) fn run(
     args: &DryRun,
     directory: &Path,
