@@ -30,7 +30,7 @@ use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
 use crate::whatif::program::{GroupReplay, ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
-use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
+use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
