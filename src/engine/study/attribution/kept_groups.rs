@@ -148,7 +148,7 @@ pub(super) fn kept_groups(
             made_in.sort_unstable();
             let share_of = |is_it: &dyn Fn(&LiveBlock) -> bool| {
                 let some = blocks.iter().filter(|(block, ..)| is_it(block)).map(|(block, ..)| block.bytes);
-                ratio(some.sum(), bytes)
+                ratio(some.fold(0, u64::saturating_add), bytes)
             };
             let oldest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).min_by_key(|at| at.entry)?;
             let newest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).max_by_key(|at| at.entry)?;

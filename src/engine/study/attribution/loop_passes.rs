@@ -112,10 +112,12 @@ impl LoopPasses {
                         growth.live_bytes = growth.live_bytes.saturating_add(line.live_bytes);
                         growth.iterations = growth.iterations.max(line.iterations);
                         let is_replaced = line.blocks_per_iteration == 0;
-                        growth.replaced_bytes += if is_replaced { line.live_bytes } else { 0 };
+                        let replaced = if is_replaced { line.live_bytes } else { 0 };
+                        growth.replaced_bytes = growth.replaced_bytes.saturating_add(replaced);
                     }
                     if entry.action == Action::Alloc {
-                        *passes.live_bytes.entry(made_by.chain.id).or_default() += entry.size;
+                        let live = passes.live_bytes.entry(made_by.chain.id).or_default();
+                        *live = live.saturating_add(entry.size);
                         sizes.insert(entry.addr, entry.size);
                         passes.blocks.insert(entry.addr, made_by);
                     } else if index + 1 < end {
