@@ -140,6 +140,7 @@ promised! {
     }
 }
 
+#[expect(clippy::ref_option, reason = "serde passes a reference to the field")]
 fn moment_or_snapshot<S: Serializer>(moment: &Option<TracePosition>, serializer: S) -> Result<S::Ok, S::Error> {
     moment.unwrap_or_default().serialize(serializer)
 }

@@ -257,6 +257,7 @@ mod tests {
     }
 
     #[test]
+    #[expect(clippy::large_stack_arrays, reason = "the cases borrow from each other's reads")]
     fn facts_lead_to_verdicts() {
         let error = || Some(Reason::Error(Box::default()));
         let item = ReadReport { usage: ReadUsage::Report, ..ReadReport::default() };

@@ -67,8 +67,10 @@ pub(super) fn gpu_or<P>(parse: P) -> KnownValues<P> {
     KnownValues { parse, known: || GPUS.iter().map(|gpu| gpu.name).collect() }
 }
 
+type PositionParser = fn(&str) -> Result<PositionSelector, String>;
+
 /// The parser of `--at`.
-pub(super) const POSITION: KnownValues<fn(&str) -> Result<PositionSelector, String>> =
+pub(super) const POSITION: KnownValues<PositionParser> =
     KnownValues { parse: parse_position, known: || vec!["peak", "failure", "end"] };
 
 fn parse_position(text: &str) -> Result<PositionSelector, String> {
@@ -90,6 +92,7 @@ fn parse_position(text: &str) -> Result<PositionSelector, String> {
 }
 
 /// Parses `--set`, also the assignment that a page gives to copy.
+#[expect(clippy::unnecessary_wraps, reason = "clap's parsers return a result")]
 pub(super) fn parse_settings(text: &str) -> Result<String, Infallible> {
     let text = text.trim().trim_start_matches("export ");
     let assigned = ["PYTORCH_CUDA_ALLOC_CONF=", "PYTORCH_ALLOC_CONF="].iter().find_map(|name| text.strip_prefix(name));

@@ -206,8 +206,8 @@ fn missing_file(error: &clap::Error) -> Option<&str> {
     name.contains(['.', '/', '\\']).then_some(name)
 }
 
-/// The command that reads `arg`: a snapshot, a log, directories of them, a page of memory_viz, standard input, or the
-/// text of a message.
+/// The command that reads `arg`: a snapshot, a log, directories of them, a page of `memory_viz`, standard input, or
+/// the text of a message.
 fn command_for(arg: &OsString) -> Option<&'static str> {
     let path = Path::new(arg);
     let mut start = Vec::new();

@@ -108,7 +108,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     }
     match &args.output {
         Some(path) => {
-            if !path.extension().is_some_and(|extension| extension == "html")
+            if path.extension().is_none_or(|extension| extension != "html")
                 && let Some(hint) = hint_for_file(path)
             {
                 bail!("{}: {hint}", path.display());

@@ -105,7 +105,10 @@ impl SourceDirectory {
         let entries = found.as_deref().and_then(Path::parent).and_then(|directory| directory.read_dir().ok());
         let names = entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
         let directory = path.rsplit_once(['/', '\\']).map_or("", |(directory, _)| directory);
-        names.filter(|name| name.ends_with(".py")).map(|name| format!("{directory}/{name}")).collect()
+        names
+            .filter(|name| Path::new(name).extension().is_some_and(|ending| ending == "py"))
+            .map(|name| format!("{directory}/{name}"))
+            .collect()
     }
 
     /// Adds the texts of lines that `report` names, of the program's `texts` or of other files.

@@ -172,7 +172,7 @@ impl<'r> Trials<'r> {
         if *remedy == OutsideRemedy::LaterStart {
             environment.extend(compiled_code(self.directory));
         }
-        (Intervention { steps_by_parameter, environment, ..with_settings }, settings)
+        (Intervention { environment, steps_by_parameter, ..with_settings }, settings)
     }
 
     fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {

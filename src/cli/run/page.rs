@@ -116,11 +116,10 @@ fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> String {
     let why = if status.torch_without_cuda {
         "this PyTorch was built without CUDA"
     } else if status.torch {
-        match status.is_dry_run {
-            true => "PyTorch was imported, but nothing used CUDA",
-            false => {
-                "PyTorch was imported, but nothing used CUDA; without a GPU, `oomscope dry-run` tells whether it would fit"
-            }
+        if status.is_dry_run {
+            "PyTorch was imported, but nothing used CUDA"
+        } else {
+            "PyTorch was imported, but nothing used CUDA; without a GPU, `oomscope dry-run` tells whether it would fit"
         }
     } else if isolated {
         "Python's options -I and -E ignore PYTHONPATH, which loads the recorder; remove them, or `pip install oomscope` in its \

@@ -99,6 +99,7 @@ words! {
     }
 }
 
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
 impl Default for BriefMoment {
     fn default() -> Self {
         Self::Snapshot

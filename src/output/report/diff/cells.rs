@@ -117,8 +117,6 @@ fn points(by: Amount) -> String {
     }
 }
 
-/// The header of [`phases`].
-
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<&PhaseChange> {
     let occurs = |change: &&PhaseChange| change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0;
