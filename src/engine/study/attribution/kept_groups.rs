@@ -86,7 +86,7 @@ pub struct KeptGroup {
     pub category: Category,
     /// Forward passes with gradients made most of it.
     pub keeps_graph: bool,
-    /// A backward pass started since the oldest block was made.
+    /// A backward pass started since most of it was made.
     pub before_backward: bool,
     /// Some stack shows that gradients are off, so that `torch.no_grad()` changes nothing.
     pub is_grad_off: bool,
@@ -188,7 +188,10 @@ pub(super) fn kept_groups(
                             .allocated_at
                             .is_some_and(|at| lifetimes.phase(at) == Phase::Forward && lifetimes.keeps_graph(at))
                     }) > HALF,
-                before_backward: lifetimes.backward_passes_at(oldest) < lifetimes.backward_passes_at(live_set.point),
+                before_backward: share_of(&|block: &LiveBlock| {
+                    let passes = lifetimes.backward_passes_at(live_set.point);
+                    block.allocated_at.is_some_and(|at| lifetimes.backward_passes_at(at) < passes)
+                }) > HALF,
                 is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
                 of_failed_call: passes.failed.iter().any(has_failed_call),
                 maker,
