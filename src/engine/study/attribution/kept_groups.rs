@@ -189,7 +189,9 @@ pub(super) fn kept_groups(
                             .is_some_and(|at| lifetimes.phase(at) == Phase::Forward && lifetimes.keeps_graph(at))
                     }) > HALF,
                 before_backward: share_of(&|block: &LiveBlock| {
-                    let passes = lifetimes.backward_passes_at(live_set.point);
+                    // The pass that runs may be the one that the graphs are for.
+                    let is_running = lifetimes.phase(live_set.point) == Phase::Backward;
+                    let passes = lifetimes.backward_passes_at(live_set.point) - u32::from(is_running);
                     block.allocated_at.is_some_and(|at| lifetimes.backward_passes_at(at) < passes)
                 }) > HALF,
                 is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
