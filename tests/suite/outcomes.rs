@@ -176,7 +176,7 @@ fn nothing_helps_that_fails_again() {
 #[test]
 fn only_what_stops_a_growth_helps() {
     for name in GROWING {
-        let snapshot = fixtures::snapshot(&name);
+        let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let options = WhatIfOptions { options: &options, tries_program: true, ..WhatIfOptions::default() };

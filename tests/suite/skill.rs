@@ -26,7 +26,7 @@ fn questions() -> Vec<(String, String)> {
 
 /// The values of `paths`, which jq would print: `.step,.phase` or `.devices[0].lines[0]`.
 fn jq(answer: &Value, paths: &str) -> Vec<Value> {
-    let pointer = |path: &str| path.replace('.', "/").replace('[', "/").replace(']', "");
+    let pointer = |path: &str| path.replace(['.', '['], "/").replace(']', "");
     paths.split(',').map(|path| answer.pointer(&pointer(path)).unwrap_or_else(|| panic!("no {path}")).clone()).collect()
 }
 
