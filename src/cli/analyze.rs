@@ -146,6 +146,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         return stream(&inputs, options, output);
     }
     let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
+    let are_all_read = unreadable.is_empty();
     let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
@@ -156,7 +157,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         }
         format => output.write_answer(format, &report, report::analyze)?,
     }
-    if let (Format::Human, Some(diff)) = (args.output.format(), args.snapshots.comparison()) {
+    if let (true, Format::Human, Some(diff)) = (are_all_read, args.output.format(), args.snapshots.comparison()) {
         print_stderr(&format!("both are shown as ranks of a job; to compare them: {diff}"));
     }
     Ok(exit)

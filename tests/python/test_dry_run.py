@@ -55,10 +55,7 @@ for _generation.length in ("max", "min"):
 """
 
 
-MODULES = (
-    "cute draws ending files flashinfer generation imports objects observed operators ranks ray retries serving "
-    "sglang shadow stub triton usage values vllm"
-).split()
+MODULES = [path.stem[1:] for path in (ROOT / "python" / "oomscope").glob("_[a-z]*.py")]
 ZEROED = """
 import ctypes, sys
 sys.path[:0] = [{directory!r}, {stub!r}]

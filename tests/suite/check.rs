@@ -232,7 +232,7 @@ fn a_file_sets_limits_flags_win_and_warnings_do_not_fail() {
     let other = config("max-ooms = 0\n[[override]]\npath = 'other/*'\nmax-ooms = 1\n");
     assert_eq!(finding(&["--config", &other, OOM]).0, 1);
     let two = "fixtures/2.15.0-two_devices.pickle.gz";
-    let device = config("max-peak-reserved = 1\n[[override]]\ndevice = 1\nmax-peak-reserved = '80G'\n");
+    let device = config("max-peak-reserved = '1B'\n[[override]]\ndevice = 1\nmax-peak-reserved = '80G'\n");
     let (code, report) = check(&["--config", &device, two]);
     let passed: Vec<_> = report["findings"].as_array().unwrap().iter().map(|f| f["passed"].clone()).collect();
     assert_eq!((code, passed), (1, vec![json!(false), json!(true)]));
@@ -319,7 +319,7 @@ fn mistakes_are_refused_in_one_sentence() {
     let grow = |baseline: &str| refusal(&["check", "--max-growth", "0", "--baseline", baseline, OOM]);
     for (said, wanted) in [
         (refusal(&["check", OOM]), "no limit to check"),
-        (refusal(&["check", "--max-growth", "1", OOM]), "max-growth needs a baseline"),
+        (refusal(&["check", "--max-growth", "1B", OOM]), "max-growth needs a baseline"),
         (grow(NO_TRACE), "is no baseline; oomscope check --baseline FILE.json --add writes one"),
         (grow(&analysis), "is oomscope/analyze/1, no baseline"),
         (grow(&not_one), "is no baseline: missing field `entries`"),

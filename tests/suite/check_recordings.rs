@@ -59,7 +59,7 @@ fn what_is_lost_of_a_recording_does_not_pass() {
         }
     }
     for (file, missing) in [(wrapped, "history-lost"), (&late, "truncated")] {
-        let (code, fields) = finding(&["--max-peak-reserved", "1", file]);
+        let (code, fields) = finding(&["--max-peak-reserved", "1B", file]);
         assert_eq!((code, &fields["missing"]), (1, &json!(missing)));
         assert!(fields["actual"].as_u64() > Some(1), "{fields}");
     }

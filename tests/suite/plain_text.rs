@@ -53,7 +53,7 @@ fn outputs(snapshot: &[u8]) -> Vec<(Vec<&'static str>, String)> {
     let hostile = file(&directory, "a.json", snapshot);
     let empty = json!({"segments": [], "device_traces": []}).to_string();
     let empty = file(&directory, "b.json", empty.as_bytes());
-    let gate = ["check", "--max-gap-ratio", "0", "--max-ooms", "0", "--max-peak-allocated", "1"];
+    let gate = ["check", "--max-gap-ratio", "0", "--max-ooms", "0", "--max-peak-allocated", "1B"];
     let mut all: Vec<(Vec<&'static str>, Vec<&str>)> = Vec::new();
     for format in ["human", "json", "markdown"] {
         for command in ["analyze", "replay", "whatif", "timeline"] {

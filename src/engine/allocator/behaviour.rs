@@ -14,20 +14,26 @@ pub enum TieBreak {
     OldestSegment,
 }
 
-/// The rules of one release.
+/// The rules of one release. Equal for releases that decide alike, so one replay answers for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
-    minor: u32,
     /// A bit for each rule.
     rules: u32,
     /// The choice among free blocks of the same size.
     pub tie_break: TieBreak,
+    /// `throw_on_cudamalloc_oom`: a request above `per_process_memory_fraction` fails before `cudaMalloc`.
+    pub has_throw_on_cudamalloc_oom: bool,
 }
 
 impl Behaviour {
     /// The rules of PyTorch 2.`minor`: 9 for 2.9.1.
     pub fn for_release(minor: u32) -> Self {
-        let rules = Self { minor, rules: rules(minor), tie_break: TieBreak::LowestAddress };
+        let has_option = |key| option_since(key).is_some_and(|since| since <= minor);
+        let rules = Self {
+            rules: rules(minor),
+            tie_break: TieBreak::LowestAddress,
+            has_throw_on_cudamalloc_oom: has_option("throw_on_cudamalloc_oom"),
+        };
         let tie_break = match (rules.has(Rule::OldestSegment), rules.has(Rule::OldestBlock)) {
             (true, _) => TieBreak::OldestSegment,
             (false, true) => TieBreak::OldestBlock,
@@ -40,10 +46,5 @@ impl Behaviour {
     #[inline]
     pub fn has(self, rule: Rule) -> bool {
         self.rules >> rule as u32 & 1 == 1
-    }
-
-    /// Whether the release has option `key`.
-    pub(super) fn has_option(self, key: &str) -> bool {
-        option_since(key).is_some_and(|since| since <= self.minor)
     }
 }

@@ -34,6 +34,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
             let context = within_reach(device.device, device.capacity_bytes, device.limit_bytes);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
             let answer = fitting_headline(device, recorded).or_else(|| tried_headline(&device.tried));
+            let answer = answer.unwrap_or_else(|| summary.answer.as_str().into());
             add_device(&mut document, notes, (answer, &device.tried), baseline, (context, MAX_ROWS / shown));
         }
         add_settings(&mut sections, device, &own);
@@ -66,7 +67,8 @@ pub fn program(report: &ProgramReport) -> Document {
             let context = within_reach(device.device, device.capacity_bytes, None);
             let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
             let tried = device.tried();
-            add_device(&mut document, notes, (tried_headline(&tried), &tried), baseline, (context, MAX_ROWS / shown));
+            let answer = tried_headline(&tried).unwrap_or_else(|| summary.answer.as_str().into());
+            add_device(&mut document, notes, (answer, &tried), baseline, (context, MAX_ROWS / shown));
         }
     }
     end(&mut document, &summary, &report.path);
@@ -88,11 +90,11 @@ fn within_reach(device: u64, capacity: Option<u64>, limit: Option<u64>) -> Strin
 fn add_device(
     document: &mut Document,
     notes: &[Warning],
-    (answer, tried): (Option<Text>, &[TriedRow]),
+    (answer, tried): (Text, &[TriedRow]),
     baseline: Baseline<'_>,
     (context, rows): (String, usize),
 ) {
-    document.headline(answer.unwrap_or_else(|| "nothing to try".into()), faint(context));
+    document.headline(answer, faint(context));
     add_notes(document, notes);
     if !tried.is_empty() {
         document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));

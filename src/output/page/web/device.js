@@ -102,9 +102,15 @@ export class Device {
     return other > 0.9 * this.totals.allocated[m] ? "line" : "category";
   }
 
+  /** The position of `--at`, if there is one. */
+  requestedMoment() {
+    const moment = this.analysis?.moment;
+    return moment?.at === "snapshot" ? undefined : moment;
+  }
+
   /** The initial moment: the one of `--at`, else the last failure, else the peak. */
   firstMoment() {
-    const requested = this.analysis?.moment;
+    const requested = this.requestedMoment();
     if (requested) {
       const m = requested.at === "entry" ? requested.event + 1 - this.data.header.first_event : 0;
       if (m >= 0 && m <= this.data.entries) return m;

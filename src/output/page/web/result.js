@@ -89,7 +89,7 @@ export function placeAnswer(isPrinted = false) {
 
 /** When the figures of the result were so. @param {any} failure */
 function resultTime(failure) {
-  const chosen = device.analysis?.moment;
+  const chosen = device.requestedMoment();
   if (chosen) return chosen.at === "entry" ? `at entry ${countText(chosen.event)}` : "before the first entry";
   if (failure) return `when the request of entry ${countText(device.entryOf(failure.moment) ?? 0)} failed`;
   return device.data.entries ? `over all ${countOf(device.data.entries, "entry")}` : "at the snapshot";
