@@ -14,7 +14,7 @@ pub enum TieBreak {
     OldestSegment,
 }
 
-/// The rules of one release. Equal for releases that decide alike, so one replay answers for all of them.
+/// The rules of one release. Equal for releases with the same rules, so one replay answers for all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Behaviour {
     /// A bit for each rule.
