@@ -154,7 +154,10 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
             let held = "document.querySelector('[data-shows^=held]')";
             let top = |row: &str| format!("{row}.getBoundingClientRect().top");
             let distance = browser.value(&format!("{} - {}", top(blocker), top(held)));
-            assert!((0.0..300.0).contains(&distance.as_f64().unwrap()), "from what is held to what is in the way: {distance}");
+            assert!(
+                (0.0..300.0).contains(&distance.as_f64().unwrap()),
+                "from what is held to what is in the way: {distance}"
+            );
         }
         assert!(text_of(&mut browser, "#summary").contains("workloads.py:52 train_step "));
         browser.value(&format!("{blocker}.click()"));
