@@ -84,7 +84,7 @@ def analyze(*paths: Path, **options: Any) -> Report:
 
 
 def diff(before: Path, after: Path, **options: Any) -> Report:
-    """What grew between two snapshots, or two directories of ranks; options are those of `oomscope diff`."""
+    """What grew between two snapshots; options are those of `oomscope diff`."""
     return report_of("diff", [before, after], options)
 
 

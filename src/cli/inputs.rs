@@ -1,13 +1,12 @@
 //! Expands paths and reads snapshots in parallel.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
-use rayon::prelude::*;
 use same_file::is_same_file;
 
 use super::exit::print_stderr;
@@ -49,16 +48,12 @@ pub(super) enum ReadOutcome<T> {
 }
 
 impl<T> ReadOutcome<T> {
-    fn and_then<U>(self, next: impl FnOnce(T) -> ReadOutcome<U>) -> ReadOutcome<U> {
+    fn map<U>(self, process: impl FnOnce(T) -> U) -> ReadOutcome<U> {
         match self {
-            Self::Read(value) => next(value),
+            Self::Read(value) => ReadOutcome::Read(process(value)),
             Self::Unreadable(error) => ReadOutcome::Unreadable(error),
             Self::Skipped => ReadOutcome::Skipped,
         }
-    }
-
-    fn map<U>(self, process: impl FnOnce(T) -> U) -> ReadOutcome<U> {
-        self.and_then(|value| ReadOutcome::Read(process(value)))
     }
 }
 
@@ -166,30 +161,6 @@ pub(super) fn are_same_file(path: &Path, other: &Path) -> bool {
 pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::Result<()> {
     let mut inputs = vec![Input::named(input)];
     refuse_output_over_inputs(&mut inputs, output)
-}
-
-/// The snapshots in `directory`, except `output`, by the name of their rank: the relative path without `.gz` or `.zst`,
-/// and without the reason of a recorder's file. If a rank has several such files, the failure's or the latest wins.
-pub(super) fn find_ranks(directory: &Path, output: Option<&Path>) -> anyhow::Result<BTreeMap<String, Input>> {
-    let mut inputs = expand_paths(&[directory.to_owned()])?;
-    if let Some(output) = output {
-        refuse_output_over_inputs(&mut inputs, output)?;
-    }
-    let mut ranks: BTreeMap<String, Input> = BTreeMap::new();
-    for input in inputs {
-        let inside = input.path.strip_prefix(directory).unwrap_or(&input.path);
-        let name = with_slashes(&without_compression(inside));
-        let order = |input: &Input| without_reason(&input.name).map(|(_, order)| order);
-        let name = without_reason(&name).map_or(name, |(name, _)| name);
-        match ranks.get(&name) {
-            Some(other) if order(other).is_none() || order(&input).is_none() => {
-                bail!("{} and {} are the same rank: keep one of them", other.path.display(), input.path.display());
-            }
-            Some(other) if order(other) < order(&input) => {}
-            _ => drop(ranks.insert(name, input)),
-        }
-    }
-    Ok(ranks)
 }
 
 /// `path` with slashes on every platform, for names in files that are read on another.
@@ -335,25 +306,6 @@ fn unreadable_ranks(skipped: Vec<&Input>, snapshots: Vec<&Path>) -> Vec<Unreadab
     }
     let message = "is not a snapshot, although it is named like the other ranks";
     ranks.iter().map(|rank| Unreadable { path: rank.name.clone(), message: message.to_owned() }).collect()
-}
-
-/// Reads all pairs in parallel and calls `process` with both snapshots, their paths and stored sizes. Results are in
-/// the order of the pairs.
-pub(super) fn read_pairs<T: Send>(
-    pairs: &[[Input; 2]],
-    process: impl Fn([(&Snapshot, &str, u64); 2]) -> T + Sync,
-) -> Vec<ReadOutcome<T>> {
-    let total = pairs.iter().flatten().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
-    let progress = Progress::new(total, 2 * pairs.len());
-    let read_pair = |[before, after]: &[Input; 2]| {
-        let (first, second) = rayon::join(|| load(before, &progress), || load(after, &progress));
-        let both = first.and_then(|first| second.map(|second| [first, second]));
-        both.map(|both| {
-            let [first, second] = &both;
-            process([first, second].map(|loaded| (&loaded.snapshot, loaded.path.as_str(), loaded.stored_bytes)))
-        })
-    };
-    pairs.par_iter().map(read_pair).collect()
 }
 
 /// The message that the snapshots at `paths`, if any, do not have `device`.

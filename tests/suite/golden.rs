@@ -259,29 +259,6 @@ fn diffs_stand_as_read() {
 }
 
 #[test]
-fn a_diff_of_ranks_stands_as_read() {
-    let directory = tempfile::TempDir::new().unwrap();
-    for (path, name) in [
-        ("old/rank0.pickle.gz", "diff/base"),
-        ("old/rank1.pickle.gz", "diff/base"),
-        ("old/rank2.pickle.gz", "diff/base"),
-        ("new/rank0.pickle.gz", "diff/moved"),
-        ("new/rank1.pickle.gz", "diff/buffer"),
-        ("new/rank3.pickle.gz", "diff/base"),
-    ] {
-        let path = directory.path().join(path);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::copy(fixtures::path(name), path).unwrap();
-    }
-    let [old, new] = ["old", "new"].map(|name| program::text(&directory.path().join(name)));
-    for format in ["human", "markdown"] {
-        let all = ["diff", "--format", format, &old, &new];
-        let text = program::result_of(&all).replace(&program::text(directory.path()), "ranks");
-        compare_text(&format!("diff-ranks.{format}"), &["diff", "ranks/old", "ranks/new"], &text);
-    }
-}
-
-#[test]
 fn ranks_stand_as_read() {
     let paths = RANKS.map(fixture);
     let paths = paths.each_ref().map(String::as_str);
@@ -303,7 +280,6 @@ fn nothing_golden_is_left_over_and_all_of_it_is_small() {
     let timelines = timelines.chain(["timeline.json.snap".to_owned()]);
     let diffs =
         DIFFS.iter().flat_map(|(name, _, formats)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
-    let diffs = diffs.chain(["human", "markdown"].map(|format| format!("diff-ranks.{format}.snap")));
     let checks =
         CHECKED.iter().flat_map(|(name, formats, _)| formats.iter().map(move |format| format!("{name}.{format}.snap")));
     let serving = crate::serving::GOLDEN.map(|name| format!("{name}.snap"));

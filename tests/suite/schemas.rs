@@ -83,7 +83,7 @@ fn the_files_are_made_from_the_types() {
 }
 
 /// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
-const RUNS: [(&str, &str); 27] = [
+const RUNS: [(&str, &str); 26] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
     ("analyze/1", "analyze --request 1KiB ~gpt_varlen-late.pickle.gz"),
@@ -97,7 +97,6 @@ const RUNS: [(&str, &str); 27] = [
     ("check/1", "check --max-gap-ratio 0 ~oom_varlen-at-oom.pickle.gz ~gpt_varlen-no-history.pickle.gz"),
     ("diff/1", "diff fixtures/diff/base.pickle.gz fixtures/diff/renamed.pickle.gz"),
     ("diff/1", "diff --at end fixtures/diff/base.pickle.gz fixtures/diff/later.pickle.gz"),
-    ("diff/1", "diff fixtures/gate fixtures/gate"),
     ("diff/1", "diff ~streams-lag.pickle.gz ~two_devices.pickle.gz"),
     ("explain/1", "explain fixtures/logs/ranks.log"),
     ("explain/1", "explain fixtures/logs/2.15.0-full.log"),

@@ -1,6 +1,6 @@
 //! Compares two snapshots: totals, settings, pools, and the stacks that hold memory.
 //!
-//! In: two snapshots, or two directories of ranks. Out: [`DiffReport`], with [`RanksDiff`] for directories. Stacks are
+//! In: two snapshots. Out: [`DiffReport`]. Stacks are
 //! matched by [`crate::stacks::matching`]. The deltas of a table add up exactly to the total: rows that are not listed
 //! are summed up in a row of their own. A doubtful match may put bytes under another line, but never loses them. The
 //! reverse diff is the negative. This room reads no file and prints nothing.
@@ -12,7 +12,6 @@ mod lines;
 mod moment;
 mod moved;
 mod options;
-mod ranks;
 mod report;
 mod settings;
 mod steps;
@@ -26,7 +25,6 @@ pub use figures::Figures;
 pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, Status};
 pub use lines::LineChange;
 pub use options::{ComparedMoment, DiffOptions};
-pub use ranks::{RankChange, RanksDiff};
 pub use report::{DiffReport, File, SideWarning, diff};
 pub use settings::SettingChange;
 pub use steps::{CommonSteps, PhaseChange, StepChange};

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use super::device::{DeviceDiff, DevicePair, device_diff};
 use super::options::{ComparedMoment, DiffOptions};
-use super::ranks::RanksDiff;
 use super::settings::{SettingChange, changed};
 use crate::analysis::warnings_of;
 use crate::base::warning::{Code, Warning};
@@ -43,15 +42,9 @@ pub struct DiffReport {
     /// Path of the snapshot after, as given.
     #[serde(skip_serializing)]
     pub after: String,
-    /// Path of the file whose figures are those after: of two directories, the worst rank's.
-    #[serde(skip)]
-    pub after_file: String,
     /// The requested position.
     #[serde(skip_serializing)]
     pub at: ComparedMoment,
-    /// The ranks of two directories; the other fields are those of the worst rank. Absent for two files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub ranks: Option<RanksDiff>,
     /// The release and the settings that differ. A recorded setting counts if both snapshots have it.
     pub settings_changed: Vec<SettingChange>,
     /// Warnings about the files.
@@ -76,9 +69,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     DiffReport {
         before: before.path.to_owned(),
         after: after.path.to_owned(),
-        after_file: after.path.to_owned(),
         at: options.at,
-        ranks: None,
         settings_changed: changed(&studies[0], &studies[1]),
         warnings: warnings(&studies, options.at, &devices),
         devices,
@@ -98,14 +89,6 @@ fn pair_devices<'s, 'a>(studies: &'s [Study<'a>; 2]) -> Vec<[Option<DeviceStudy<
     }
     pairs.sort_by_key(|pair: &[Option<DeviceStudy<'_, '_>>; 2]| pair.iter().flatten().map(|device| device.id()).min());
     pairs
-}
-
-impl DiffReport {
-    /// Adds the comparison of two directories, of which this is the report on the worst rank.
-    #[must_use]
-    pub fn for_ranks(self, ranks: RanksDiff, before: String, after: String) -> Self {
-        Self { before, after, ranks: Some(ranks), ..self }
-    }
 }
 
 fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]) -> Vec<SideWarning> {

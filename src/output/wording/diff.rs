@@ -2,7 +2,7 @@
 
 use super::Summary;
 use super::summary::command_line;
-use crate::base::units::{escape_text, signed_size, size};
+use crate::base::units::{signed_size, size};
 use crate::compare::diff::{DeviceDiff, DiffReport};
 use crate::stacks::frames::FrameReport;
 use crate::study::figures::Figure;
@@ -17,9 +17,6 @@ impl DiffReport {
             [only] => only.summary.clone(),
             _ => format!("GPU {}: {}", most.device, most.summary),
         };
-        let rank = self.ranks.as_ref().map(|ranks| ranks.rows.first().map_or("", |worst| worst.name.as_str()));
-        let rank = rank.map_or_else(String::new, |name| format!("{}: ", escape_text(name)));
-        let answer = format!("{rank}{answer}");
         let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
         let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
             let place = line.location.label();
@@ -34,7 +31,7 @@ impl DiffReport {
         let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
         let (action, copy) = match place {
             _ if ooms_after > ooms_before => {
-                (Some("see why requests fail now".to_owned()), command_line("analyze", &self.after_file))
+                (Some("see why requests fail now".to_owned()), command_line("analyze", &self.after))
             }
             Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
             None => (None, None),

@@ -3,10 +3,8 @@
 use serde_json::Value;
 
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_size, size};
-use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, PhaseChange, RankChange, RanksDiff, SettingChange, Status, StepChange,
-};
-use crate::output::document::{Cell, Judgement, Table, TableOf, amount, code, faint, signed_amount};
+use crate::compare::diff::{ComparedMoment, DeviceDiff, PhaseChange, SettingChange, Status, StepChange};
+use crate::output::document::{Cell, Table, TableOf};
 use crate::output::wording::describe_position;
 use crate::study::figures::{Amount, Figure, Unit};
 
@@ -187,42 +185,4 @@ pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
     lines.truncate(shown);
     lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
     lines
-}
-
-/// Rows of the table of ranks, at most.
-const MAX_RANKS: usize = 10;
-
-/// The ranks, the worst first.
-pub(super) fn ranks(ranks: &RanksDiff) -> TableOf<&RankChange> {
-    let mark = |row: &RankChange| match row.delta_allocated_bytes {
-        _ if row.after_ooms > row.before_ooms => Judgement::Bad,
-        1.. => Judgement::Perhaps,
-        _ => Judgement::Good,
-    };
-    let name = |row: &RankChange| code(format!("{} GPU {}", without_ending(&row.name), row.device));
-    let others = ranks.rows.len().saturating_sub(MAX_RANKS) as u64;
-    Table::from_rows(ranks.rows.iter().take(MAX_RANKS))
-        .text("allocated", |row| Cell::Marked(mark(row), name(row)))
-        .number("before", |row| amount(row.before_allocated_bytes))
-        .number("after", |row| amount(row.after_allocated_bytes))
-        .number("change", |row| signed_amount(row.delta_allocated_bytes))
-        .number("", |row| share(row.before_allocated_bytes, row.delta_allocated_bytes))
-        .number("failed requests", |row| format!("{} → {}", count(row.before_ooms), count(row.after_ooms)))
-        .optional()
-        .wide()
-        .note((others > 0).then(|| faint(format!("and {}: --format json", counted(others, "other")))))
-}
-
-/// The name of a rank without the ending of its file.
-pub(super) fn without_ending(name: &str) -> &str {
-    [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name)
-}
-
-/// Ranks that are on one side only, and files that could not be read.
-pub(super) fn not_compared(report: &DiffReport) -> Vec<String> {
-    let Some(ranks) = &report.ranks else { return Vec::new() };
-    let sides = [("before", &ranks.only_before), ("after", &ranks.only_after)].into_iter();
-    let sides =
-        sides.filter(|(_, names)| !names.is_empty()).map(|(side, names)| format!("only {side}: {}", names.join(", ")));
-    sides.chain(ranks.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message))).collect()
 }

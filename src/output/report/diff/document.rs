@@ -2,21 +2,18 @@
 
 use super::super::notes::changes_answer;
 use super::super::phrases::{location_details, operation_label};
-use super::cells::{
-    figures, first_of, moments, not_compared, phases, ranks, settings, share, steps, without_ending, word,
-};
+use super::cells::{figures, first_of, moments, phases, settings, share, steps, word};
 use crate::base::units::{count, counted, size};
 use crate::compare::diff::{ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, Status, VariableChange};
 use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, frame_label, location_label};
 use crate::study::figures::Figure;
 
-/// Rows of the table of lines, and of one beside a table of ranks or devices.
+/// Rows of the table of lines, and of one beside a table of devices.
 const MAX_LINES: usize = 10;
 const MAX_LINES_BESIDE: usize = 5;
-/// Settings, exceeded limits and warnings on the first screen, at most.
+/// Settings and warnings on the first screen, at most.
 const MAX_SETTINGS: usize = 4;
-const MAX_MESSAGES: usize = 3;
 const MAX_NOTES: usize = 2;
 
 /// Lays out `report`: the device that changed most, and the others below.
@@ -31,29 +28,26 @@ pub fn diff(report: &DiffReport) -> Document {
     for of in warnings {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
-    if let Some(table) = report.ranks.as_ref().map(|of| ranks(of).into()).or_else(|| devices(report)) {
+    if let Some(table) = devices(report) {
         document.table(table);
         lines(&mut document, most, MAX_LINES_BESIDE);
     } else {
         lines(&mut document, most, MAX_LINES);
     }
     document.fields("why", why(most));
-    document.fields("missing", first_of(not_compared(report), MAX_MESSAGES));
     // A snapshot without the device has no failures there.
     let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
     if before + after > 0 {
         document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
     document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
-    document.fields("next", command_line("analyze", &report.after_file).map(code));
+    document.fields("next", command_line("analyze", &report.after).map(code));
     document.add_sections(sections(report, most));
     document
 }
 
 /// `peak allocated 1.89 GiB → 3.44 GiB (+82%) · peak reserved 2.06 GiB → 3.85 GiB (+87%)`
 fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
-    let rank = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
-    let rank = rank.map_or_else(Text::default, |worst| code(without_ending(&worst.name)).and(": "));
     let device_name = if report.devices.len() > 1 { format!("GPU {}: ", device.device) } else { String::new() };
     let figures = match device.at {
         ComparedMoment::Peak => [("peak allocated", Figure::PeakAllocated), ("peak reserved", Figure::PeakReserved)],
@@ -67,7 +61,7 @@ fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
         let change = if change.is_empty() { change } else { format!(" ({change})") };
         format!("{name} {} → {}{change}", size(before), size(after))
     });
-    rank.and(device_name).and(figures.join(" · "))
+    Text::from(device_name).and(figures.join(" · "))
 }
 
 /// The compared position, unless it is the peak, and the compared steps, unless they are all.
@@ -178,7 +172,6 @@ fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
     for device in &report.devices {
         self::device(&mut document, device, report.at, device.device == most.device);
     }
-    document.fields("missing", not_compared(report).into_iter().skip(MAX_MESSAGES));
     document.list_under(
         "Notes",
         report.warnings.iter().map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message)),
