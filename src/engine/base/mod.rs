@@ -6,6 +6,7 @@ pub mod details;
 pub mod ids;
 pub mod input;
 pub mod intern;
+pub(crate) mod large_pages;
 #[cfg(debug_assertions)]
 pub mod step_counter;
 pub mod threads;

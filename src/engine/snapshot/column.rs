@@ -1,5 +1,7 @@
 //! A column that takes no memory while all its rows are equal.
 
+use crate::base::large_pages;
+
 /// One value per row. Many keys have the same value in every trace entry (one stream, no compile context, one pool):
 /// such a column is one value and a length.
 #[derive(Debug, Clone)]
@@ -17,6 +19,11 @@ impl<T> Default for Column<T> {
 }
 
 impl<T: Copy + PartialEq> Column<T> {
+    /// Makes room for `rows`, in case they differ.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        large_pages::reserve(&mut self.rows, rows);
+    }
+
     /// Appends a row.
     #[inline]
     pub fn push(&mut self, value: T) {
@@ -25,7 +32,7 @@ impl<T: Copy + PartialEq> Column<T> {
                 None => self.first = Some(value),
                 Some(first) if first == value => {}
                 Some(first) => {
-                    self.rows = vec![first; self.len];
+                    self.rows.resize(self.len, first);
                     self.rows.push(value);
                 }
             }

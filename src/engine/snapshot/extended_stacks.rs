@@ -12,6 +12,7 @@ use super::trace::TraceEntry;
 use crate::allocator::trace_action::{Action, BlockState};
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::SeededMap;
+use crate::base::large_pages;
 
 /// The part of PyTorch that starts backward passes, with separators as on Linux.
 const AUTOGRAD: &str = "torch/autograd/";
@@ -23,6 +24,9 @@ const RUN_BACKWARD: &str = "_engine_run_backward";
 const ENTRY_FUNCTIONS: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_main"];
 /// The compile context of code that is not compiled.
 const NOT_COMPILED: &str = "N/A";
+
+/// Number of stacks whose last context is remembered. Programs repeat few.
+const LAST_STACKS: usize = 4096;
 
 /// File and function of a stack's outermost Python frame. It identifies the thread.
 type OutermostFrame = (SymbolId, SymbolId);
@@ -94,7 +98,9 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
         return;
     }
     let passes = backward_passes(snapshot, &threads);
-    let mut extended_ids: Vec<StackId> = Vec::with_capacity(snapshot.entries.len());
+    let mut extended_ids: Vec<StackId> = Vec::new();
+    large_pages::reserve(&mut extended_ids, snapshot.entries.len());
+    let mut last = vec![(ExtendedStack::from_stack(Stacks::EMPTY), Stacks::EMPTY); LAST_STACKS];
     let mut live_by_device: Vec<SeededMap<u64, StackId>> = Vec::new();
     for rows in snapshot.traces.clone() {
         extended_ids.resize(rows.start, Stacks::EMPTY);
@@ -114,7 +120,14 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
                 forward: forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
                 compile_context: entry.compile_context.filter(is_compiled),
             };
-            let id = snapshot.stacks.intern_extended(extended);
+            let id = match last.get_mut(entry.stack.index() % LAST_STACKS) {
+                Some((known, id)) if *known == extended => *id,
+                Some(last) => {
+                    *last = (extended, snapshot.stacks.intern_extended(extended));
+                    last.1
+                }
+                None => snapshot.stacks.intern_extended(extended),
+            };
             track_live(&mut live, &entry, id);
             extended_ids.push(id);
         }

@@ -20,7 +20,7 @@ macro_rules! interned_words {
 }
 
 interned_words! {
-    // Trace entries; `KeySet` has a bit for each of the first 64 words.
+    // Trace entries, up to `POOL_ID`; `KeySet` has a bit for each of the first 64 words.
     ACTION = "action"
     ADDR = "addr"
     DEVICE_FREE = "device_free"

@@ -8,6 +8,7 @@ use super::keys;
 use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
+use crate::base::large_pages;
 
 pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
     Some(match word {
@@ -102,6 +103,16 @@ pub struct TraceEntries {
 }
 
 impl TraceEntries {
+    /// Makes room for `rows`.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        large_pages::reserve(&mut self.actions, rows);
+        large_pages::reserve(&mut self.addrs, rows);
+        large_pages::reserve(&mut self.sizes, rows);
+        self.times.reserve(rows);
+        large_pages::reserve(&mut self.stacks, rows);
+        self.context_rows.reserve(rows);
+    }
+
     #[inline]
     pub(super) fn push(&mut self, entry: TraceEntry) {
         if entry.action == Action::Oom {

@@ -1,57 +1,77 @@
-//! Trace entries whose keys are those of an earlier entry.
+//! Trace entries that are written like an earlier entry.
 
+use super::super::keys;
 use super::super::trace::parse_action;
 use super::super::{Stacks, TraceEntry};
-use super::entry_keys::EntryKeys;
-use super::{Decoder, PAIR, STACK};
-use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
-use crate::snapshot::pickle::Value;
+use super::{Decoder, PAIR, STACK, starts_entry};
+use crate::base::ids::{PoolId, StackId, SymbolId};
+use crate::snapshot::pickle::{Place, Record, Value};
 
-/// The maximum number of accepted lists of keys. A file has one for each kind of entry.
-const MAX_ACCEPTED: usize = 64;
+// Indexes of the values of a record.
+const ADDR: usize = 0;
+const SIZE: usize = 1;
+const STREAM: usize = 2;
+const TIME_US: usize = 3;
+const ACTION: usize = 0;
+const STACK_OF: usize = 1;
+const POOL: usize = 2;
+const COMPILE_CONTEXT: usize = 3;
+const USER_METADATA: usize = 4;
+/// Values that are not kept.
+const IGNORED: std::ops::Range<usize> = 5..7;
 
 impl Decoder {
-    /// A number for these keys of a trace entry; `None` if there are too many others.
-    pub(super) fn accept_entry_keys(&mut self, keys: Vec<SymbolId>) -> Option<u32> {
-        if let Some(known) = self.entry_keys.iter().position(|known| known.keys == keys) {
-            return Some(to_u32(known));
-        }
-        if self.entry_keys.len() == MAX_ACCEPTED {
-            return None;
-        }
+    /// The places of the values of a trace entry with these keys, unless they are unusual.
+    pub(super) fn place_entry_keys(&mut self, keys: &[Value]) -> Option<Vec<Place>> {
+        let keys: Vec<SymbolId> = keys.iter().map(|key| key.as_text()).collect::<Option<_>>()?;
+        matches!(keys.as_slice(), [first, second, ..] if starts_entry(*first, *second)).then_some(())?;
+        let mut ignored = IGNORED;
+        let mut places = Vec::new();
         for key in &keys {
-            self.seen.entry.add(*key);
+            let place = match *key {
+                keys::ACTION => Place::Value(ACTION),
+                keys::ADDR | keys::DEVICE_FREE => Place::Integer(ADDR),
+                keys::SIZE => Place::Integer(SIZE),
+                keys::STREAM => Place::Integer(STREAM),
+                keys::TIME_US => Place::Integer(TIME_US),
+                keys::FRAMES => Place::Value(STACK_OF),
+                keys::POOL_ID => Place::Value(POOL),
+                keys::COMPILE_CONTEXT => Place::Value(COMPILE_CONTEXT),
+                keys::USER_METADATA => Place::Value(USER_METADATA),
+                keys::CPP_FRAMES | keys::FORWARD_FRAMES => return None,
+                _ => Place::Value(ignored.next()?),
+            };
+            if places.contains(&place) {
+                return None;
+            }
+            places.push(place);
         }
-        self.entry_keys.push(EntryKeys::new(keys));
-        Some(to_u32(self.entry_keys.len() - 1))
+        for key in keys {
+            self.note_entry_key(key);
+        }
+        Some(places)
     }
 
-    /// The entry of the accepted `keys` and `values`; `None` if anything is unusual.
+    /// The entry of `record`; `None` if anything is unusual.
     #[inline]
-    pub(super) fn read_accepted_entry(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
-        let accepted = self.entry_keys.get(keys as usize)?;
-        let Some(positions) = &accepted.positions else {
-            let pairs: Vec<_> = accepted.keys.iter().copied().zip(values.iter().copied()).collect();
-            return self.read_entry(pairs.into_iter()).ok();
-        };
-        let value = |position: u8| values.get(usize::from(position)).copied();
-        let integer = |position| value(position).map_or(Some(0), |value| Some(value.as_int()?.cast_unsigned()));
+    pub(super) fn read_accepted_entry(&mut self, record: &Record) -> Option<Value> {
+        let Record { integers, values } = record;
         let entry = TraceEntry {
-            action: parse_action(values.first()?.as_text()?)?,
-            addr: integer(positions.addr)?,
-            size: integer(positions.size)?,
-            stream: integer(positions.stream)?,
-            time_us: integer(positions.time_us)?,
-            stack: match value(positions.frames) {
-                Some(frames) => StackId(frames.as_node(STACK)?),
-                None => Stacks::EMPTY,
+            action: parse_action(values[ACTION].as_text()?)?,
+            addr: integers[ADDR],
+            size: integers[SIZE],
+            stream: integers[STREAM],
+            time_us: integers[TIME_US],
+            stack: match values[STACK_OF] {
+                Record::ABSENT => Stacks::EMPTY,
+                stack => StackId(stack.as_node(STACK)?),
             },
-            pool: match value(positions.pool) {
-                Some(pool) => Some(PoolId(pool.as_node(PAIR)?)),
-                None => None,
+            pool: match values[POOL] {
+                Record::ABSENT => None,
+                pool => Some(PoolId(pool.as_node(PAIR)?)),
             },
-            compile_context: value(positions.compile_context).and_then(Value::as_text),
-            user_metadata: value(positions.user_metadata).and_then(Value::as_text),
+            compile_context: values[COMPILE_CONTEXT].as_text(),
+            user_metadata: values[USER_METADATA].as_text(),
             ..TraceEntry::new()
         };
         Some(self.push_entry(entry))

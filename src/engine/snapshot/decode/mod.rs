@@ -7,7 +7,6 @@
 
 mod accepted_entries;
 mod dry_run;
-mod entry_keys;
 mod finish;
 mod recorder_info;
 mod records;
@@ -19,7 +18,6 @@ mod tests;
 use crate::base::input::looks_like_log;
 use std::ops::Range;
 
-use self::entry_keys::EntryKeys;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::keys;
@@ -28,7 +26,7 @@ use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::warning::Code;
-use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Value};
+use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Place, Record, Value};
 
 const FRAME: NodeKind = 0;
 const STACK: NodeKind = 1;
@@ -50,9 +48,13 @@ const MAX_WARNINGS: usize = 50;
 /// The maximum number of zero bytes after a pickle.
 const MAX_PADDING: usize = 3;
 
+/// Most entries take more bytes of a file.
+const MIN_ENTRY_BYTES: usize = 96;
+
 /// Reads a pickled snapshot.
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
     let mut decoder = Decoder::new(bytes.len());
+    decoder.snapshot.entries.reserve(bytes.len() / MIN_ENTRY_BYTES);
     match pickle::read(bytes, &mut decoder, progress) {
         Ok(pickle) => {
             // An offset in `bytes` always fits.
@@ -94,8 +96,6 @@ pub(super) struct Decoder {
     blocks_placed: usize,
     /// Number of segments whose blocks do not add up to the recorded size.
     wrong_sums: u64,
-    /// The keys of trace entries that [`Builder::record`] reads.
-    entry_keys: Vec<EntryKeys>,
     /// Buffer of `intern_stack`.
     frame_ids: Vec<FrameId>,
     /// For frames of generated code, the traceback of the original source.
@@ -193,7 +193,6 @@ impl Decoder {
             blocks_placed: 0,
             wrong_sums: 0,
             original_traces: FxHashMap::default(),
-            entry_keys: Vec::new(),
             frame_ids: Vec::new(),
         }
     }
@@ -376,6 +375,15 @@ impl Decoder {
         }
     }
 
+    /// Notes that a trace entry has `key`.
+    #[inline]
+    fn note_entry_key(&mut self, key: SymbolId) {
+        self.seen.entry.add(key);
+        if key > keys::POOL_ID {
+            self.note_unknown("trace entries", key);
+        }
+    }
+
     fn push_entry(&mut self, entry: TraceEntry) -> Value {
         let row = to_u32(self.snapshot.entries.len());
         self.snapshot.entries.push(entry);
@@ -470,15 +478,13 @@ impl Builder for Decoder {
         }
     }
 
-    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
-        let keys: Vec<SymbolId> = keys.iter().map(|key| key.as_text()).collect::<Option<_>>()?;
-        matches!(keys.as_slice(), [first, second, ..] if starts_entry(*first, *second)).then_some(())?;
-        self.accept_entry_keys(keys)
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<Vec<Place>> {
+        self.place_entry_keys(keys)
     }
 
     #[inline]
-    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
-        self.read_accepted_entry(keys, values)
+    fn record(&mut self, record: &Record) -> Option<Value> {
+        self.read_accepted_entry(record)
     }
 
     fn check_memory(&self, machine_bytes: u64) -> Result<(), ErrorKind> {

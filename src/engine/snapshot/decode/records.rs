@@ -148,7 +148,7 @@ impl Decoder {
         const ENTRY: &str = "trace entry";
         let mut entry = TraceEntry::new();
         for (key, value) in pairs {
-            self.seen.entry.add(key);
+            self.note_entry_key(key);
             match key {
                 keys::ACTION => {
                     let Some(word) = value.as_text() else {
@@ -180,8 +180,7 @@ impl Decoder {
                     // Not essential: anything but a list of text lines is ignored.
                     entry.forward = self.require_stack(ENTRY, key, value).unwrap_or_default();
                 }
-                keys::CPP_FRAMES | keys::INTERNAL_METADATA => {}
-                _ => self.note_unknown("trace entries", key),
+                _ => {}
             }
         }
         Ok(self.push_entry(entry))

@@ -32,11 +32,11 @@ impl Builder for Watched {
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         self.decoder.dict(so_far, pairs, may_grow)
     }
-    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<Vec<Place>> {
         if self.accepts_keys { self.decoder.accept_keys(keys) } else { None }
     }
-    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
-        let record = self.decoder.record(keys, values);
+    fn record(&mut self, record: &Record) -> Option<Value> {
+        let record = self.decoder.record(record);
         self.records += u64::from(record.is_some());
         record
     }

@@ -3,6 +3,35 @@
 use super::error::ErrorKind;
 use super::value::Value;
 
+/// Numbers of integers and of other values of a record.
+pub(super) const INTEGERS: usize = 4;
+pub(super) const VALUES: usize = 7;
+
+/// A dict, by the meaning of its keys.
+pub struct Record {
+    /// 0 for those that the dict lacks.
+    pub integers: [u64; INTEGERS],
+    /// [`Record::ABSENT`] for those that the dict lacks.
+    pub values: [Value; VALUES],
+}
+
+/// The index of a value in [`Record::integers`] or [`Record::values`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    Integer(usize),
+    Value(usize),
+}
+
+impl Record {
+    /// No value is this one.
+    pub const ABSENT: Value = Value::EMPTY_DICT;
+
+    #[inline]
+    pub(super) fn new(integers: [u64; INTEGERS]) -> Self {
+        Self { integers, values: [Self::ABSENT; VALUES] }
+    }
+}
+
 /// Builds values from the contents of a pickle.
 ///
 /// Containers arrive in one call if the pickle writes them in one piece, else in parts. `so_far` is an empty list or
@@ -25,15 +54,15 @@ pub trait Builder {
     /// Adds `pairs` (key, value, key, value, ...) to a dict. Their number is even.
     fn dict(&mut self, so_far: Value, pairs: &[Value], may_grow: bool) -> Result<Value, ErrorKind>;
 
-    /// If the builder makes records of dicts with these keys, a number for them: see [`Builder::record`].
-    fn accept_keys(&mut self, keys: &[Value]) -> Option<u32> {
+    /// The place of each of `keys` in a record, all different, if the builder makes records of dicts with these keys.
+    fn accept_keys(&mut self, keys: &[Value]) -> Option<Vec<Place>> {
         let _ = keys;
         None
     }
-    /// A complete dict of the keys with number `keys`, and `values`, which further values may follow. If the builder
-    /// returns `None`, it receives the dict again, by [`Builder::dict`].
-    fn record(&mut self, keys: u32, values: &[Value]) -> Option<Value> {
-        let _ = (keys, values);
+    /// A complete dict of accepted keys. If the builder returns `None`, it receives the dict again, by
+    /// [`Builder::dict`].
+    fn record(&mut self, record: &Record) -> Option<Value> {
+        let _ = record;
         None
     }
 

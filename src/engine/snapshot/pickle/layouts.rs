@@ -1,65 +1,77 @@
 //! How the dicts of trace entries are written: the bytes that all of a kind share, and where the others are.
 
+use super::builder::{Builder, INTEGERS, Place, Record};
 use super::memo::Memo;
 use super::opcode as op;
 use super::value::Value;
 
 /// The maximum number of keys of a dict with a layout.
-pub(super) const MAX_KEYS: usize = 16;
+const MAX_KEYS: usize = 16;
 /// The maximum number of bytes of a layout: most entries take about 110 before their stack.
 pub(super) const MAX_BYTES: usize = 192;
-/// Bytes that are compared at once.
+/// Bytes of a word.
 const WORD: usize = 8;
+/// Words that are compared at once.
+const GROUP: usize = 4;
 /// The maximum number of layouts. The actions and the widths of numbers make about ten.
 const MAX_LAYOUTS: usize = 32;
 /// A full table learns another layout after this number of dicts with known ones.
 const DICTS_PER_LAYOUT: u32 = 8;
 /// After this number of dicts without a known layout, only some are looked at.
 const MAX_MISSES: u32 = 64;
-
-/// The last operand, and its value. Most repeat.
-pub(super) type Last = Option<(u64, Value)>;
-
-/// A value of a dict, with the position of its operand.
-#[derive(Clone, Copy)]
-pub(super) enum Field {
-    None,
-    ShortReference(u8),
-    LongReference(u8),
-    Int1(u8),
-    Int2(u8),
-    Int4(u8),
-    /// LONG1 with this many bytes.
-    Long(u8, u8),
-    /// `SHORT_BINUNICODE` with this many bytes, memoized.
-    Text(u8, u8, Last),
-    /// A tuple of two small integers, memoized. The second operand starts two bytes after the first.
-    Pair(u8, Last),
-    /// A list of references, memoized; always the last value.
-    List,
-}
+/// Bits of a layout's number in [`Layouts::history`], which has the last eight.
+const HISTORY_BITS: u32 = 6;
+/// The number of guesses, as a power of two.
+const GUESS_BITS: u32 = 13;
 
 /// Bytes `start..` of a dict, after its MARK.
 pub(super) type Start = [u8; MAX_BYTES];
 
+/// Up to eight bytes of a dict, as an integer.
+#[derive(Clone, Copy, Default)]
+struct Operand {
+    at: u8,
+    /// Bits of the word at `at` that follow the operand.
+    unused_bits: u8,
+    /// Clears the sign of an unsigned integer.
+    mask: u64,
+}
+
+/// How the value of a key is written.
+#[derive(Clone, Copy)]
+enum Field {
+    None,
+    Integer(Operand),
+    Reference(Operand),
+    /// `SHORT_BINUNICODE`, memoized: where the text starts and ends. The operand is a text of at most eight bytes.
+    Text(u8, u8, Option<Operand>),
+    /// A tuple of two small integers, memoized. The operand has an opcode between them.
+    Pair(Operand),
+    /// A list of references, memoized; always the last value.
+    List,
+}
+
+/// A value of a record that is not one of its integers.
+struct ValueField {
+    /// Its index in [`Record::values`].
+    index: usize,
+    field: Field,
+    /// The last text or pair, and its bytes. Most repeat.
+    last: Option<(u64, Value)>,
+}
+
 /// One way to write a dict.
 pub(super) struct Layout {
-    /// 0xff for each shared byte.
-    mask: Box<Start>,
-    /// The shared bytes, and the mask.
-    words: Vec<[u64; 2]>,
+    /// The shared bytes, and a mask with 0xff for each.
+    groups: Vec<[[u64; GROUP]; 2]>,
     /// Length in bytes, with SETITEMS; without the references of a list at its end.
     pub(super) len: usize,
-    pub(super) fields: Vec<Field>,
-    /// Buffer for the values of the fields.
-    pub(super) values: Vec<Value>,
-    /// The indexes of the fields that are memoized.
+    integers: [Operand; INTEGERS],
+    values: Vec<ValueField>,
+    /// The indexes of the values that are memoized, in the order of the dict.
     pub(super) memoized: Vec<usize>,
-    pub(super) has_list: bool,
-    /// The builder's number of the keys.
-    pub(super) keys: u32,
-    /// The layout that followed this one last time.
-    next: usize,
+    /// The index of the value that is a list.
+    pub(super) list: Option<usize>,
     /// When it was last used, as [`Layouts::clock`].
     used: u32,
 }
@@ -68,8 +80,12 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Layouts {
     known: Vec<Layout>,
-    /// The last one.
-    last: usize,
+    /// Indexes of `known`, roughly the most frequent first.
+    order: Vec<usize>,
+    /// The last layouts, [`HISTORY_BITS`] each. Programs loop, so another may follow that followed the same before.
+    history: u64,
+    /// The layout that followed last time, by [`Layouts::guess_slot`].
+    guesses: Vec<u8>,
     /// Number of dicts with known layouts.
     clock: u32,
     /// [`Self::clock`] when the last layout was learned.
@@ -78,34 +94,90 @@ pub(super) struct Layouts {
     misses: u32,
 }
 
+impl Operand {
+    /// `len` bytes at `at`, unless they are too many or too far away for one word.
+    fn new(at: usize, len: usize, is_signed: bool) -> Option<Self> {
+        if len > WORD || at + WORD > MAX_BYTES {
+            return None;
+        }
+        let unused_bits = u8::try_from((WORD - len.max(1)) * 8).ok()?;
+        let mask = match len {
+            0 => 0,
+            _ if is_signed => u64::MAX,
+            _ => u64::MAX >> unused_bits,
+        };
+        Some(Self { at: u8::try_from(at).ok()?, unused_bits, mask })
+    }
+
+    #[inline]
+    fn read(self, start: &Start) -> u64 {
+        let word = start.get(usize::from(self.at)..).and_then(|rest| rest.first_chunk()).copied().unwrap_or_default();
+        let word = i64::from_le_bytes(word);
+        (word << (self.unused_bits & 63) >> (self.unused_bits & 63)).cast_unsigned() & self.mask
+    }
+}
+
+impl ValueField {
+    /// The value in the dict that starts with `start`; any value for a list.
+    #[inline]
+    fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
+        let operand = match self.field {
+            Field::None | Field::List => return Some(Value::NONE),
+            Field::Integer(operand) => return Value::int(operand.read(start).cast_signed()),
+            Field::Reference(operand) => return memo.get_plain(u32::try_from(operand.read(start)).ok()?),
+            Field::Text(_, _, operand) => operand,
+            Field::Pair(operand) => Some(operand),
+        };
+        let word = operand.map(|operand| operand.read(start));
+        match (&self.last, word) {
+            (Some((known, value)), Some(word)) if *known == word => return Some(*value),
+            _ => {}
+        }
+        let value = match self.field {
+            Field::Text(from, to, _) => {
+                let text = start.get(usize::from(from)..usize::from(to))?;
+                builder.text(std::str::from_utf8(text).ok()?)
+            }
+            _ => {
+                let [first, _, second, ..] = word?.to_le_bytes();
+                builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
+            }
+        };
+        self.last = word.map(|word| (word, value));
+        Some(value)
+    }
+}
+
 impl Layout {
     #[inline]
     fn fits(&self, start: &Start) -> bool {
-        let found = start.as_chunks::<WORD>().0;
-        let mut words = found.iter().zip(&self.words);
-        words.all(|(found, [shared, mask])| u64::from_ne_bytes(*found) & mask == *shared)
+        let found = start.as_chunks::<WORD>().0.as_chunks::<GROUP>().0;
+        found.iter().zip(&self.groups).all(|(found, [shared, mask])| {
+            let words = found.iter().zip(shared).zip(mask);
+            words.fold(0, |all, ((found, shared), mask)| all | (u64::from_ne_bytes(*found) & mask ^ shared)) == 0
+        })
     }
 
-    /// The keys and the layout of the dict that starts with `start`, if it can have one.
-    pub(super) fn read(start: &Start, memo: &Memo) -> Option<(Vec<Value>, Self)> {
-        let mut layout = Self {
-            mask: Box::new([0; MAX_BYTES]),
-            words: Vec::new(),
-            len: 0,
-            fields: Vec::new(),
-            values: Vec::new(),
-            memoized: Vec::new(),
-            has_list: false,
-            keys: 0,
-            next: 0,
-            used: 0,
-        };
-        let mut keys = Vec::new();
-        while !layout.has_list {
-            let rest = start.get(layout.len..)?;
-            let (slot, len) = match *rest {
+    /// The record of the dict that starts with `start`, without its list.
+    #[inline]
+    pub(super) fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Record> {
+        let mut record = Record::new(self.integers.map(|operand| operand.read(start)));
+        for field in &mut self.values {
+            *record.values.get_mut(field.index)? = field.read(start, memo, builder)?;
+        }
+        Some(record)
+    }
+
+    /// The layout of the dict that starts with `start`, if it can have one.
+    pub(super) fn learn(start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Self> {
+        let (mut len, mut mask) = (0, [0; MAX_BYTES]);
+        let (mut keys, mut fields) = (Vec::new(), Vec::new());
+        while !matches!(fields.last(), Some(Field::List)) {
+            let rest = start.get(len..)?;
+            let (slot, key_len) = match *rest {
                 [op::SETITEMS, ..] => {
-                    layout.share(1)?;
+                    *mask.get_mut(len)? = 0xff;
+                    len += 1;
                     break;
                 }
                 [op::BINGET, slot, ..] => (slot.into(), 2),
@@ -113,67 +185,88 @@ impl Layout {
                 _ => return None,
             };
             keys.push(memo.get_plain(slot)?);
-            layout.share(len)?;
-            layout.add_value(start.get(layout.len..)?)?;
+            let at = len + key_len;
+            let (field, operand, value_len) = Field::learn(at, start.get(at..)?)?;
+            let value = at..at + value_len;
+            mask.get_mut(len..value.end)?.fill(0xff);
+            mask.get_mut(value.start + operand.start..value.start + operand.end)?.fill(0);
+            if let Field::Pair(_) = field {
+                *mask.get_mut(value.start + 2)? = 0xff;
+            }
+            fields.push(field);
+            len = value.end;
         }
         if keys.len() > MAX_KEYS {
             return None;
         }
-        let [found, masks] = [start, &*layout.mask].map(|bytes| bytes.as_chunks::<WORD>().0.iter());
-        let words = found.zip(masks).take(layout.len.div_ceil(WORD));
-        layout.words = words
-            .map(|(found, mask)| {
-                let mask = u64::from_ne_bytes(*mask);
-                [u64::from_ne_bytes(*found) & mask, mask]
-            })
-            .collect();
-        Some((keys, layout))
-    }
-
-    /// Makes the next `len` bytes shared ones.
-    fn share(&mut self, len: usize) -> Option<()> {
-        self.mask.get_mut(self.len..self.len + len)?.fill(0xff);
-        self.len += len;
-        Some(())
-    }
-
-    /// Adds the value at the start of `rest`.
-    fn add_value(&mut self, rest: &[u8]) -> Option<()> {
-        let at = u8::try_from(self.len + 1).ok()?;
-        let (field, shared, operand) = match *rest {
-            [op::NONE, ..] => (Field::None, 1, 0_usize),
-            [op::BININT1, _, op::BININT1, _, op::TUPLE2, op::MEMOIZE, ..] => (Field::Pair(at, None), 1, 5),
-            [op::BINGET, ..] => (Field::ShortReference(at), 1, 1),
-            [op::LONG_BINGET, ..] => (Field::LongReference(at), 1, 4),
-            [op::BININT1, ..] => (Field::Int1(at), 1, 1),
-            [op::BININT2, ..] => (Field::Int2(at), 1, 2),
-            [op::BININT, ..] => (Field::Int4(at), 1, 4),
-            [op::LONG1, n @ 1..=7, ..] => (Field::Long(at + 1, n), 2, n.into()),
-            [op::SHORT_BINUNICODE, n, ..] if rest.get(2 + usize::from(n)) == Some(&op::MEMOIZE) => {
-                (Field::Text(at + 1, n, None), 2, usize::from(n) + 1)
+        let [found, masks] = [start, &mask].map(|bytes| bytes.as_chunks::<WORD>().0.as_chunks::<GROUP>().0);
+        let groups = found.iter().zip(masks).take(len.div_ceil(GROUP * WORD)).map(|(found, masks)| {
+            let (mut shared, masks) = (found.map(u64::from_ne_bytes), masks.map(u64::from_ne_bytes));
+            shared.iter_mut().zip(masks).for_each(|(word, mask)| *word &= mask);
+            [shared, masks]
+        });
+        let places = builder.accept_keys(&keys)?;
+        let mut layout = Self {
+            groups: groups.collect(),
+            len,
+            integers: [Operand::default(); INTEGERS],
+            values: Vec::new(),
+            memoized: Vec::new(),
+            list: None,
+            used: 0,
+        };
+        for (place, field) in places.into_iter().zip(fields) {
+            let index = match (place, field) {
+                (Place::Integer(index), Field::Integer(operand)) => {
+                    *layout.integers.get_mut(index)? = operand;
+                    continue;
+                }
+                (Place::Integer(_), _) => return None,
+                (Place::Value(index), _) => index,
+            };
+            match field {
+                Field::Text(..) | Field::Pair(_) => layout.memoized.push(index),
+                Field::List => {
+                    layout.memoized.push(index);
+                    layout.list = Some(index);
+                }
+                _ => {}
             }
-            [op::EMPTY_LIST, op::MEMOIZE, op::MARK, ..] => (Field::List, 3, 0),
+            layout.values.push(ValueField { index, field, last: None });
+        }
+        Some(layout)
+    }
+}
+
+impl Field {
+    /// The field whose value is written at the start of `rest`, which is `at` of the dict; which of its bytes differ from
+    /// dict to dict; and its length.
+    fn learn(at: usize, rest: &[u8]) -> Option<(Self, std::ops::Range<usize>, usize)> {
+        let operand = |start: usize, len: usize, is_signed| Operand::new(at + start, len, is_signed);
+        let (field, operand, after) = match *rest {
+            [op::NONE, ..] => (Self::None, 1..1, 0),
+            [op::BININT1, _, op::BININT1, _, op::TUPLE2, op::MEMOIZE, ..] => {
+                (Self::Pair(operand(1, 3, false)?), 1..4, 2)
+            }
+            [op::BINGET, ..] => (Self::Reference(operand(1, 1, false)?), 1..2, 0),
+            [op::LONG_BINGET, ..] => (Self::Reference(operand(1, 4, false)?), 1..5, 0),
+            [op::BININT1, ..] => (Self::Integer(operand(1, 1, false)?), 1..2, 0),
+            [op::BININT2, ..] => (Self::Integer(operand(1, 2, false)?), 1..3, 0),
+            [op::BININT, ..] => (Self::Integer(operand(1, 4, true)?), 1..5, 0),
+            [op::LONG1, n @ 1..=7, ..] => {
+                let len = usize::from(n);
+                (Self::Integer(operand(2, len, true)?), 2..2 + len, 0)
+            }
+            [op::SHORT_BINUNICODE, n, ..] if rest.get(2 + usize::from(n)) == Some(&op::MEMOIZE) => {
+                let len = usize::from(n);
+                let [from, to] = [at + 2, at + 2 + len].map(u8::try_from);
+                (Self::Text(from.ok()?, to.ok()?, operand(2, len, false)), 2..2 + len, 1)
+            }
+            [op::EMPTY_LIST, op::MEMOIZE, op::MARK, ..] => (Self::List, 3..3, 0),
             _ => return None,
         };
-        self.share(shared)?;
-        self.len += operand;
-        // The opcodes between and after operands.
-        match field {
-            Field::Pair(at, _) => {
-                let at = usize::from(at);
-                *self.mask.get_mut(at + 1)? = 0xff;
-                self.mask.get_mut(at + 3..at + 5)?.fill(0xff);
-            }
-            Field::Text(at, n, _) => *self.mask.get_mut(usize::from(at) + usize::from(n))? = 0xff,
-            Field::List => self.has_list = true,
-            _ => {}
-        }
-        if matches!(field, Field::Pair(..) | Field::Text(..) | Field::List) {
-            self.memoized.push(self.fields.len());
-        }
-        self.fields.push(field);
-        self.values.push(Value::NONE);
-        Some(())
+        let len = operand.end + after;
+        Some((field, operand, len))
     }
 }
 
@@ -181,11 +274,15 @@ impl Layouts {
     /// The layout that fits `start`.
     #[inline]
     pub(super) fn find(&self, start: &Start) -> Option<usize> {
-        let next = self.known.get(self.last)?.next;
-        if self.known.get(next).is_some_and(|layout| layout.fits(start)) {
-            return Some(next);
-        }
-        self.known.iter().position(|layout| layout.fits(start))
+        let fits = |index: usize| self.known.get(index).is_some_and(|layout| layout.fits(start));
+        let guess = usize::from(*self.guesses.get(self.guess_slot())?);
+        if fits(guess) { Some(guess) } else { self.order.iter().copied().find(|index| fits(*index)) }
+    }
+
+    #[inline]
+    fn guess_slot(&self) -> usize {
+        let last = self.history << (64 - 8 * HISTORY_BITS);
+        (last.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - GUESS_BITS)) as usize
     }
 
     #[inline]
@@ -203,13 +300,20 @@ impl Layouts {
     pub(super) fn set_last(&mut self, index: usize) {
         self.misses = 0;
         self.clock = self.clock.wrapping_add(1);
-        if let Some(last) = self.known.get_mut(self.last) {
-            last.next = index;
-        }
         if let Some(layout) = self.known.get_mut(index) {
             layout.used = self.clock;
         }
-        self.last = index;
+        let slot = self.guess_slot();
+        if let (Some(guess), Ok(right)) = (self.guesses.get_mut(slot), u8::try_from(index))
+            && *guess != right
+        {
+            *guess = right;
+            let position = self.order.iter().position(|other| *other == index);
+            if let Some(position) = position.filter(|position| *position > 0) {
+                self.order.swap(position - 1, position);
+            }
+        }
+        self.history = self.history << HISTORY_BITS | index as u64;
     }
 
     /// Whether to learn the layout of a dict that has none of these.
@@ -223,6 +327,8 @@ impl Layouts {
     pub(super) fn add(&mut self, layout: Layout) {
         self.learned = self.clock;
         if self.known.len() < MAX_LAYOUTS {
+            self.guesses.resize(1 << GUESS_BITS, 0);
+            self.order.push(self.known.len());
             self.known.push(layout);
             return;
         }
@@ -236,12 +342,6 @@ impl Layouts {
     /// Forgets the layouts: after a memo slot is overwritten, a reference may mean another key.
     pub(super) fn clear(&mut self) {
         self.known.clear();
-        self.last = 0;
+        self.order.clear();
     }
-}
-
-/// The `LEN` bytes at `at`.
-#[inline]
-pub(super) fn operand<const LEN: usize>(start: &Start, at: u8) -> Option<[u8; LEN]> {
-    start.get(usize::from(at)..)?.first_chunk().copied()
 }

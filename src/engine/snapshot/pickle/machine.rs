@@ -41,7 +41,7 @@ pub fn read<B: Builder>(bytes: &[u8], builder: &mut B, progress: &dyn Fn(u64)) -
         last_text,
         stack: Vec::new(),
         marks: Vec::new(),
-        memo: Memo::default(),
+        memo: Memo::with_room(bytes.len()),
         runs: ReferenceRuns::new(),
         layouts: Layouts::default(),
         referenced_unfilled: FxHashSet::default(),

@@ -3,10 +3,15 @@
 //! Real snapshots memoize every dict and list, but refer to few of them. So slots are 32 bits wide, with a side table
 //! for the rare values that need more.
 
+use crate::base::large_pages;
+
 use super::value::{Value, as_side_table_slot, is_plain, side_table_slot};
 
 /// Bytes of a pickle between two looks at the memory in use.
 pub(super) const CHECK_INTERVAL: usize = 64 << 10;
+
+/// Most values in the memo take more bytes of a pickle.
+const MIN_SLOT_BYTES: usize = 32;
 
 /// The most bytes that `table` takes before [`CHECK_INTERVAL`] further bytes of the pickle are read: while it moves to
 /// twice the room, it takes three times as much.
@@ -29,6 +34,13 @@ fn unset() -> u32 {
 }
 
 impl Memo {
+    /// With room for the slots of a pickle of `bytes`.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        let mut memo = Self::default();
+        large_pages::reserve(&mut memo.slots, bytes / MIN_SLOT_BYTES);
+        memo
+    }
+
     pub(super) fn len(&self) -> u64 {
         self.slots.len() as u64
     }

@@ -24,7 +24,7 @@ mod text;
 mod value;
 mod writer;
 
-pub use builder::Builder;
+pub use builder::{Builder, Place, Record};
 pub use error::{ErrorKind, PickleError};
 pub use machine::{Pickle, looks_like_pickle, read};
 pub use text::printable;
