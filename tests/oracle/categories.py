@@ -9,8 +9,6 @@ all of these; nothing is read from the recording. The batch, the loss and other 
 variable holds are in no list.
 """
 
-import json
-import os
 import sys
 from pathlib import Path
 
@@ -20,52 +18,10 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 import recording
-from truth import Saved
+from truth import Truth, run
 
 D = 192
 DEVICE = "cuda"
-
-
-def keep(tensor):
-    return Saved(tensor)
-
-
-def give(saved):
-    return saved.tensor
-
-
-class Truth:
-    """The real use of memory, written down at moments that the program chooses."""
-
-    def __init__(self):
-        self.moments, self.models, self.optimizers, self.inputs = [], [], [], []
-
-    def note(self, name):
-        def places(tensors):
-            storages = {t.untyped_storage().data_ptr(): t.untyped_storage().nbytes() for t in tensors if t.is_cuda}
-            return {a: n for a, n in storages.items() if a and n}
-
-        parameters = [p for m in self.models for p in m.parameters()]
-        found = {
-            "parameters": places(parameters + [b for m in self.models for b in m.buffers()]),
-            "gradients": places(p.grad for p in parameters if p.grad is not None),
-            "optimizer_state": places(
-                t
-                for o in self.optimizers
-                for s in o.state.values()
-                for v in s.values()
-                for t in (v if isinstance(v, list) else [v])
-                if isinstance(t, torch.Tensor)
-            ),
-            "inputs": places(self.inputs),
-            "activations": places(s.tensor for s in Saved.alive),
-        }
-        seen = set()
-        for kind, each in found.items():  # what is saved may be a parameter or an input as well
-            found[kind] = sorted([a, n] for a, n in each.items() if a not in seen)
-            seen.update(each)
-        entries = len(torch.cuda.memory._snapshot()["device_traces"][0])
-        self.moments.append({"name": name, "entry": entries - 1, **found})
 
 
 truth = Truth()
@@ -354,7 +310,7 @@ def cut_backward():
 
     def middle(gradient):
         truth.note("in backward, the last entry")
-        recording.write(out, {"scenario": scenario})
+        recording.write(Path(sys.argv[2]), {"scenario": "cut_backward"})
         raise Stop
 
     model.middle = middle
@@ -486,15 +442,5 @@ SCENARIOS = [
     engine,
 ]
 
-
-scenario, out = sys.argv[1], Path(sys.argv[2])
-torch.cuda.memory._record_memory_history(stacks="python")
-with torch.autograd.graph.saved_tensors_hooks(keep, give):
-    written = {f.__name__: f for f in SCENARIOS}[scenario]()
-if not written:
-    recording.write(out, {"scenario": scenario})
-name = out.name.removesuffix(".gz").removesuffix(".pickle")
-lines = ",\n".join(json.dumps(moment) for moment in truth.moments)
-(out.parent / (name + ".truth.json")).write_text(f"[\n{lines}\n]\n")
-sys.stdout.flush()
-os._exit(0)  # an error in the backward pass makes some releases abort on the way out
+if __name__ == "__main__":
+    run(SCENARIOS, truth)

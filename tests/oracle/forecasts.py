@@ -3,7 +3,7 @@
 
 usage: forecasts.py OOMSCOPE VENV OUT [PROGRAM ...]
 
-Records each program of `goes_on.py` and `goes_on_again.py` on the device on which it fails, reruns it under the
+Records each program of `goes_on.py` on the device on which it fails, reruns it under the
 settings that serve the failed request in a replay, and on a device a quarter larger, all in PyTorch itself, and
 compares: whether it goes on, the request at which it fails again, how much a step keeps. OUT keeps the recordings.
 Plain Python, no torch.
@@ -24,19 +24,17 @@ RERUNS = 3  # settings of each program that are really tried
 
 
 def programs():
-    """The file and the device's MiB of each."""
-    found = {}
-    for file in ("goes_on.py", "goes_on_again.py"):
-        lines = (HERE / file).read_text().splitlines()
-        for index, line in enumerate(lines):
-            if line.startswith("@program("):
-                name = next(text for text in lines[index:] if text.startswith("def "))[4:].split("(")[0]
-                for mib in line[len("@program(") : -1].split(", "):
-                    found[f"{name}-{mib}"] = (file, int(mib))
+    """The device's MiB of each."""
+    lines, found = (HERE / "goes_on.py").read_text().splitlines(), {}
+    for index, line in enumerate(lines):
+        if line.startswith("@program("):
+            name = next(text for text in lines[index:] if text.startswith("def "))[4:].split("(")[0]
+            for mib in line[len("@program(") : -1].split(", "):
+                found[f"{name}-{mib}"] = int(mib)
     return found
 
 
-def record(venv, file, name, mib, settings, out):
+def record(venv, name, mib, settings, out):
     facts = Path(str(out).removesuffix(".pickle.gz") + ".json")
     if not facts.exists():
         env = {
@@ -44,7 +42,7 @@ def record(venv, file, name, mib, settings, out):
         }
         env |= {"VENV": venv, "STUBCUDA_TOTAL_MIB": str(mib), "PYTORCH_CUDA_ALLOC_CONF": settings}
         env |= {"OMP_NUM_THREADS": "1", "PYTHONHASHSEED": "0"}
-        command = [HERE / "run.sh", HERE / file, name.rsplit("-", 1)[0], out]
+        command = [HERE / "run.sh", HERE / "goes_on.py", name.rsplit("-", 1)[0], out]
         subprocess.run(command, env=env, capture_output=True, text=True, check=True, timeout=600)
     facts = json.loads(facts.read_text())
     if "requests" not in facts:
@@ -101,12 +99,11 @@ def main():
     oomscope, venv, out = sys.argv[1], sys.argv[2], Path(sys.argv[3])
     out.mkdir(parents=True, exist_ok=True)
     known = programs()
-    total = collections.defaultdict(collections.Counter)
+    counts = collections.Counter()
     for name in sys.argv[4:] or known:
-        file, mib = known[name]
-        counts = total[file]
+        mib = known[name]
         base = out / f"{name}.pickle.gz"
-        facts = record(venv, file, name, mib, "", base)
+        facts = record(venv, name, mib, "", base)
         if not facts["fails"]:
             print(f"{name}: does not fail on {mib} MiB")
             continue
@@ -128,7 +125,7 @@ def main():
         ]
         for remedy in serving[:RERUNS]:
             settings = remedy["settings"]
-            after = record(venv, file, name, mib, settings, out / f"{name}-{settings.replace(':', '_')}.pickle.gz")
+            after = record(venv, name, mib, settings, out / f"{name}-{settings.replace(':', '_')}.pickle.gz")
             number = after["requests"] - facts["requests"]
             verdict = remedy["forecast"]
             result = judge(verdict, next_requests, number, after["fails"])
@@ -139,7 +136,7 @@ def main():
             truth = f"+{number}" if after["fails"] else "ends"
             print(f"    {settings:50} {truth:8} {result:20} {verdict}")
         larger = mib * 5 // 4
-        after = record(venv, file, name, larger, "", out / f"{name}-on-{larger}.pickle.gz")
+        after = record(venv, name, larger, "", out / f"{name}-on-{larger}.pickle.gz")
         verdict, number = on_larger(oomscope, base, larger), after["requests"] - facts["requests"]
         if verdict:
             result = judge(verdict, next_requests, number, after["fails"])
@@ -147,8 +144,7 @@ def main():
             verdict.pop("location", None)
             truth = f"+{number}" if after["fails"] else "ends"
             print(f"    on {larger} MiB {truth:>43} {result:20} {verdict}")
-    for file, counts in total.items():
-        print(file, dict(counts))
+    print(dict(counts))
 
 
 main()

@@ -4,46 +4,17 @@ usage: run.sh kept.py SCENARIO OUT.pickle.gz        (torch 2.9 or later)
 """
 
 import io
+import math
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import sharded
-from sharded import Block, Model, Net, ids, loss_of, note, signal, train, truth
+from sharded import Model, Net, ids, loss_of, note, signal, train, truth
 from truth import run
 
-# ---------------------------------------------------------------- optimizers of one's own
-
-
-class Shampoo(torch.optim.Optimizer):
-    """Its state is not of the parameters' sizes: a square for each dimension, and the roots of these."""
-
-    def __init__(self, params, lr=0.1):
-        super().__init__(params, {"lr": lr})
-
-    @torch.no_grad()
-    def step(self):
-        for p in self.param_groups[0]["params"]:
-            state = self.state[p]
-            if not state:
-                state["momentum"] = torch.zeros_like(p)
-                for at, size in enumerate(p.shape):
-                    state[f"precondition_{at}"] = torch.eye(size, device=p.device)
-                    state[f"root_{at}"] = torch.zeros(size, size, device=p.device)
-            g = p.grad
-            for at, size in enumerate(p.shape):
-                flat = p.grad.transpose(0, at).reshape(size, -1)
-                state[f"precondition_{at}"].add_(flat @ flat.t())
-                state[f"root_{at}"] = state[f"precondition_{at}"] + 1e-4
-                g = (state[f"root_{at}"] @ g.transpose(0, at).reshape(size, -1)).reshape(p.shape)
-            state["momentum"].mul_(0.9).add_(g)
-            p.sub_(state["momentum"])
-
-
-def shampoo():
-    model = Model().cuda()
-    train(model, Shampoo(model.parameters()))
+WORDS = 800
 
 
 class Sharpness:
@@ -87,67 +58,6 @@ def sam():
         note("after step")
 
 
-class Updater:
-    """Adam, called so by nothing; its state is made when it is first used."""
-
-    def __init__(self, model):
-        self.model, self.memory = model, {}
-
-    def moments(self, name, like):
-        if name not in self.memory:
-            self.memory[name] = (torch.zeros_like(like), torch.zeros_like(like))
-            if len(self.memory) == 12:
-                note("half of the state is made")
-        return self.memory[name]
-
-    @torch.no_grad()
-    def apply(self):
-        for name, p in self.model.named_parameters():
-            m, v = self.moments(name, p)
-            m.lerp_(p.grad, 0.1)
-            v.mul_(0.999).addcmul_(p.grad, p.grad, value=0.001)
-            p.add_(m / (v.sqrt() + 1e-8), alpha=-1e-3)
-
-
-def own_adam():
-    model = Model().cuda()
-    updater = Updater(model)
-    truth.models, truth.states = [model], [updater.memory]
-    for sharded.step in range(3):
-        x = ids()
-        truth.inputs = [x]
-        loss = loss_of(model, x)
-        note("after forward")
-        loss.backward()
-        note("after backward")
-        updater.apply()
-        note("after step")
-        model.zero_grad()
-
-
-def fisher():
-    """Squares of the gradients are added up in a dictionary, as for elastic weight consolidation."""
-    model, importance = Net().cuda(), {}
-    truth.models, truth.states = [model], [importance]
-    opt = torch.optim.Adam(model.parameters())
-
-    @torch.no_grad()
-    def before():
-        for name, p in model.named_parameters():
-            if name not in importance:
-                importance[name] = torch.zeros_like(p.grad)
-            importance[name] += p.grad**2
-
-    train(model, opt, batch=signal, before=before)
-
-
-# ---------------------------------------------------------------- data kept on the device
-
-
-def pictures():
-    return torch.zeros(3000, 3, 32, 32, dtype=torch.uint8).to("cuda")
-
-
 class Classifier(nn.Module):
     def __init__(self):
         super().__init__()
@@ -176,13 +86,6 @@ def train_on(model, opt, data, labels, steps=3):
         note("after step")
 
 
-def bytes_on_device():
-    data = pictures()
-    labels = torch.zeros(3000, dtype=torch.int64).to("cuda")
-    model = Classifier().cuda()
-    train_on(model, torch.optim.AdamW(model.parameters()), data, labels)
-
-
 class Pictures:
     def __init__(self):
         self.data = torch.zeros(4000, 3, 32, 32, dtype=torch.uint8, device="cuda")
@@ -193,54 +96,6 @@ def bytes_in_a_class():
     model = Classifier().cuda()
     kept = Pictures()
     train_on(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), kept.data, kept.labels)
-
-
-class Memories:
-    """What an agent has seen: rings that are written to in place."""
-
-    def __init__(self, size=6000):
-        self.states = torch.zeros(size, 64, device="cuda")
-        self.rewards = torch.zeros(size, device="cuda")
-
-    def sample(self, n=256):
-        at = torch.randint(0, len(self.states), (n,), device="cuda")
-        return self.states[at], self.rewards[at]
-
-
-def memories():
-    model = nn.Sequential(nn.Linear(64, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 1)).cuda()
-    opt, kept = torch.optim.Adam(model.parameters()), Memories()
-    truth.models, truth.optimizers, truth.inputs = [model], [opt], [kept.states, kept.rewards]
-    for sharded.step in range(3):
-        x, y = kept.sample()
-        truth.inputs = [kept.states, kept.rewards, x, y]
-        loss = F.mse_loss(model(x)[:, 0], y)
-        note("after forward")
-        loss.backward()
-        note("after backward")
-        opt.step()
-        opt.zero_grad()
-        note("after step")
-
-
-# ---------------------------------------------------------------- outputs, caches, passes without backward
-
-
-def attention():
-    """Weights of attention, saved by softmax, are most of the memory."""
-    model = nn.Sequential(*(Block(64) for _ in range(3))).cuda()
-    opt = torch.optim.Adam(model.parameters())
-    truth.models, truth.optimizers = [model], [opt]
-    for sharded.step in range(3):
-        x = torch.zeros(4, 512, 64).to("cuda")
-        truth.inputs = [x]
-        out = model(x)
-        note("after forward")
-        out.square().mean().backward()
-        note("after backward")
-        opt.step()
-        opt.zero_grad()
-        note("after step")
 
 
 def kept_outputs():
@@ -261,17 +116,6 @@ def kept_outputs():
     truth.note("after joining")
 
 
-def kept_predictions():
-    """Evaluates only. The outputs are kept, the inputs are on the device beforehand."""
-    model = Net().cuda().eval()
-    batches = [signal() for _ in range(4)]
-    truth.models, truth.inputs, truth.others = [model], batches, []
-    with torch.inference_mode():
-        for at, x in enumerate(batches):
-            truth.others.append(model(x).softmax(-1))
-            truth.note(f"after batch {at}")
-
-
 def kept_graphs():
     """Evaluates without `no_grad`: each output holds its activations."""
     model = Model().cuda()
@@ -282,82 +126,6 @@ def kept_graphs():
         truth.inputs = [x]
         kept.append(loss_of(model, x))
         truth.note(f"after evaluating {at}")
-
-
-def only_forward():
-    """A model that is only run, without `no_grad`, twice."""
-    model = Model(3).cuda()
-    truth.models = [model]
-    for at in range(2):
-        x = ids()
-        truth.inputs = [x]
-        out = model(x)
-        truth.note(f"after forward {at}")
-    del out
-
-
-def generate():
-    """A cache of keys and values that grows by joining."""
-    d, layers = 256, 4
-    model = nn.ModuleList(nn.ModuleDict({n: nn.Linear(d, d) for n in "qkvo"}) for _ in range(layers)).cuda()
-    cache = [[torch.zeros(8, 0, d, device="cuda")] * 2 for _ in range(layers)]
-    truth.models = [model]
-    with torch.inference_mode():
-        x = torch.zeros(8, 200, d).to("cuda")
-        for at in range(12):
-            truth.inputs = [x]
-            for layer, kept in zip(model, cache):
-                kept[0] = torch.cat([kept[0], layer["k"](x)], 1)
-                kept[1] = torch.cat([kept[1], layer["v"](x)], 1)
-                weights = (layer["q"](x) @ kept[0].transpose(1, 2)).softmax(-1)
-                x = x + layer["o"](weights @ kept[1])
-            truth.others = cache
-            if at in (0, 5, 11):
-                truth.note(f"after token {at}")
-            x = x[:, -1:].clone()
-
-
-# ---------------------------------------------------------------- frozen parameters
-
-
-class Adapter(nn.Module):
-    def __init__(self, inner, rank=8):
-        super().__init__()
-        self.inner = inner
-        self.down, self.up = nn.Linear(inner.in_features, rank, bias=False), nn.Linear(rank, inner.out_features)
-
-    def forward(self, x):
-        return self.inner(x) + self.up(self.down(x))
-
-
-def lora():
-    model = Model(4).cuda().requires_grad_(False)
-    for block in model.blocks:
-        for name in ("q", "k", "v", "out", "up", "down"):
-            setattr(block, name, Adapter(getattr(block, name)).cuda())
-            getattr(block, name).inner.requires_grad_(False)
-    train(model, torch.optim.AdamW([p for p in model.parameters() if p.requires_grad]))
-
-
-def frozen_half():
-    """A backbone in half precision that is frozen, loaded tensor by tensor, and a head that is trained."""
-    backbone = Model(3).half()
-    for p in backbone.parameters():
-        p.data = p.data.to("cuda")
-    backbone.requires_grad_(False)
-    head = nn.Sequential(nn.Linear(1000, 512), nn.ReLU(), nn.Linear(512, 1000)).cuda()
-
-    class Both(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.backbone, self.head = backbone, head
-
-        def forward(self, x):
-            with torch.no_grad():
-                h = self.backbone(x)
-            return self.head(h.float())
-
-    train(Both(), torch.optim.Adam(head.parameters()))
 
 
 def resumed():
@@ -381,24 +149,196 @@ def resumed():
     train(model, opt)
 
 
-KEPT = [
-    resumed,
-    shampoo,
-    sam,
-    own_adam,
-    fisher,
-    bytes_on_device,
-    bytes_in_a_class,
-    memories,
-    attention,
-    kept_outputs,
-    kept_predictions,
-    kept_graphs,
-    only_forward,
-    generate,
-    lora,
-    frozen_half,
-]
+class Attention(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.heads, self.qkv, self.proj = heads, nn.Linear(d, 3 * d, bias=False), nn.Linear(d, d)
+
+    def forward(self, x, past=None):
+        b, n, d = x.shape
+        q, k, v = self.qkv(x).view(b, n, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
+        if past is not None:
+            k, v = torch.cat([past[0], k], 2), torch.cat([past[1], v], 2)
+        scores = torch.einsum("bhid,bhjd->bhij", q, k) / math.sqrt(d // self.heads)
+        weights = torch.exp(scores - scores.amax(-1, keepdim=True))
+        weights = weights / weights.sum(-1, keepdim=True)
+        return self.proj((weights @ v).transpose(1, 2).reshape(b, n, d)), (k, v)
+
+
+class Layer(nn.Module):
+    def __init__(self, d, heads):
+        super().__init__()
+        self.attention, self.before, self.after = Attention(d, heads), nn.LayerNorm(d), nn.LayerNorm(d)
+        self.gate, self.up, self.down = nn.Linear(d, 3 * d), nn.Linear(d, 3 * d), nn.Linear(3 * d, d)
+
+    def forward(self, x, past=None):
+        attended, kept = self.attention(self.before(x), past)
+        x = x + attended
+        h = self.after(x)
+        return x + self.down(F.silu(self.gate(h)) * self.up(h)), kept
+
+
+class Language(nn.Module):
+    def __init__(self, d=192, layers=3, heads=6):
+        super().__init__()
+        self.words, self.places = nn.Embedding(WORDS, d), nn.Embedding(512, d)
+        self.layers = nn.ModuleList(Layer(d, heads) for _ in range(layers))
+        self.last = nn.LayerNorm(d)
+
+    def forward(self, ids, pasts=None):
+        at = 0 if pasts is None else pasts[0][0].shape[2]
+        x = self.words(ids) + self.places.weight[at : at + ids.shape[1]]
+        kept = []
+        for number, layer in enumerate(self.layers):
+            x, past = layer(x, None if pasts is None else pasts[number])
+            kept.append(past)
+        return F.linear(self.last(x), self.words.weight), kept
+
+
+class Images(nn.Module):
+    """Convolutions with residuals."""
+
+    def __init__(self, width=48, classes=20):
+        super().__init__()
+        self.first = nn.Conv2d(3, width, 3, padding=1)
+        self.body = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(width, width, 3, padding=1), nn.BatchNorm2d(width), nn.ReLU()) for _ in range(4)
+        )
+        self.out = nn.Linear(width, classes)
+
+    def forward(self, x):
+        x = self.first(x)
+        for part in self.body:
+            x = x + part(x)
+        return self.out(x.mean((2, 3)))
+
+
+def tokens(n=6, length=96):
+    return torch.zeros(n, length, dtype=torch.int64).cuda()
+
+
+def language_loss(model, ids):
+    logits, _ = model(ids)
+    return F.cross_entropy(logits[:, :-1].flatten(0, 1), ids[:, 1:].flatten())
+
+
+def image_batch(n=12):
+    return torch.zeros(n, 3, 32, 32).cuda(), torch.zeros(n, dtype=torch.int64).cuda()
+
+
+def say(number, name):
+    if number in (0, 2):
+        truth.note(f"iteration {number}, {name}")
+
+
+class Kronecker:
+    """Shampoo without a base class: statistics of rows and columns, used through a matrix multiplication."""
+
+    def __init__(self, model):
+        self.weights = [p for p in model.parameters() if p.requires_grad]
+        self.left, self.right = {}, {}
+
+    def update(self):
+        with torch.no_grad():
+            for number, w in enumerate(self.weights):
+                g = w.grad.reshape(w.shape[0], -1)
+                if number not in self.left:
+                    self.left[number] = g.new_zeros(g.shape[0], g.shape[0])
+                    self.right[number] = g.new_zeros(g.shape[1], g.shape[1]) if g.shape[1] < 2000 else None
+                self.left[number] += g @ g.t()
+                if self.right[number] is not None:
+                    self.right[number] += g.t() @ g
+                    g = g @ self.right[number]
+                w -= 1e-3 * (self.left[number] @ g).view_as(w)
+                w.grad = None
+
+
+def kronecker():
+    model = Images().cuda()
+    rule = Kronecker(model)
+    truth.models, truth.states = [model], [rule.left, rule.right]
+    for number in range(3):
+        x, y = image_batch()
+        truth.inputs = [x, y]
+        loss = F.cross_entropy(model(x), y)
+        say(number, "forward done")
+        loss.backward()
+        say(number, "backward done")
+        rule.update()
+        say(number, "updated")
+
+
+class Ours(torch.optim.Optimizer):
+    """Adam with all of its state made in one function, when it is first needed."""
+
+    def __init__(self, params):
+        super().__init__(params, {"lr": 1e-3, "beta": 0.9})
+        self.made = 0
+
+    def prepare(self, p):
+        self.state[p]["mean"] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        self.state[p]["square"] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        self.state[p]["largest"] = torch.zeros_like(p, memory_format=torch.preserve_format)
+        self.made += 1
+        if self.made == 20:
+            truth.note("the state is half made")
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        for p in self.param_groups[0]["params"]:
+            if p.grad is None:
+                continue
+            if not self.state[p]:
+                self.prepare(p)
+            s = self.state[p]
+            s["mean"].lerp_(p.grad, 0.1)
+            s["square"].mul_(0.99).addcmul_(p.grad, p.grad, value=0.01)
+            torch.maximum(s["largest"], s["square"], out=s["largest"])
+            p.addcdiv_(s["mean"], s["largest"].sqrt().add_(1e-8), value=-1e-3)
+
+
+class Stop(Exception):
+    pass
+
+
+def ours_cut():
+    """The same, and the recording ends when the state is half made."""
+    model = Language(160, 4, 4).cuda()
+    opt = Ours(model.parameters())
+    truth.models, truth.optimizers = [model], [opt]
+    ids = tokens(8, 64)
+    truth.inputs = [ids]
+    prepare = Ours.prepare
+
+    def until(self, p):
+        if self.made == 19:
+            raise Stop
+        prepare(self, p)
+
+    Ours.prepare = until
+    language_loss(model, ids).backward()
+    try:
+        opt.step()
+    except Stop:
+        truth.note("in the first step")
+
+
+def write_words():
+    """Generation with a cache in lists, by joining."""
+    model = Language(256, 4, 8).cuda().eval()
+    truth.models = [model]
+    with torch.inference_mode():
+        ids, pasts = tokens(8, 128), None
+        for number in range(10):
+            truth.inputs = [ids]
+            logits, pasts = model(ids, pasts)
+            truth.others = [pasts]
+            ids = logits[:, -1:].argmax(-1)
+            if number in (0, 4, 9):
+                truth.note(f"word {number}")
+
+
+KEPT = [resumed, sam, bytes_in_a_class, kept_outputs, kept_graphs, kronecker, ours_cut, write_words]
 
 if __name__ == "__main__":
     run(KEPT, truth)

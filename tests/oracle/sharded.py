@@ -139,9 +139,6 @@ def group(world=8):
     watch_collectives(truth)
 
 
-# ---------------------------------------------------------------- FSDP
-
-
 def fsdp1(precision=None, orig=False, strategy=None, opt=torch.optim.AdamW, model=None, batch=ids, **more):
     from torch.distributed.fsdp import FullyShardedDataParallel, ShardingStrategy
     from torch.distributed.fsdp.wrap import ModuleWrapPolicy
@@ -171,10 +168,10 @@ def fsdp1_grad_op():
     fsdp1(strategy=ShardingStrategy.SHARD_GRAD_OP, opt=torch.optim.SGD)
 
 
-def fsdp2(opt=torch.optim.AdamW, model=None, meta=False, kinds=(Block,), train_more=None, **more):
+def fsdp2(opt=torch.optim.AdamW, model=None, meta=False, kinds=(Block,), train_more=None, world=8, **more):
     from torch.distributed.fsdp import fully_shard
 
-    group()
+    group(world)
     if meta:
         with torch.device("meta"):
             model = Model()
@@ -197,6 +194,13 @@ def fsdp2_mixed():
     fsdp2(meta=True, mp_policy=MixedPrecisionPolicy(torch.bfloat16, torch.float32), train_more={"clip": 1.0})
 
 
+def fsdp2_mixed_wide():
+    from torch.distributed.fsdp import MixedPrecisionPolicy
+
+    policy = MixedPrecisionPolicy(torch.bfloat16, torch.float32)
+    fsdp2(torch.optim.NAdam, Model(3, 512), world=16, train_more={"batch": lambda: ids(4, 96)}, mp_policy=policy)
+
+
 def fsdp2_keep():
     fsdp2(opt=torch.optim.Adam, reshard_after_forward=False)
 
@@ -215,9 +219,6 @@ def fsdp2_accumulate():
         micro=3,
         on_micro=model.set_requires_gradient_sync,
     )
-
-
-# ---------------------------------------------------------------- tensor parallel
 
 
 def parallel(model, mesh):
@@ -251,9 +252,6 @@ def tp_fsdp2():
     train(model, torch.optim.AdamW(model.parameters(), lr=1e-3, foreach=False))
 
 
-# ---------------------------------------------------------------- replicated
-
-
 class KeepsBuckets:
     """A reducer that does not make its buckets anew after the first step: it would read their order back from the
     device, which holds nothing. (The fixtures were recorded where such a copy left the host's memory as it was.)"""
@@ -268,21 +266,30 @@ class KeepsBuckets:
         return False
 
 
-def ddp(model=None, opt=None, batch=ids, hook=None, zero=None, ddp_options=None, **more):
+def ddp(model=None, opt=None, batch=ids, world=8, ddp_options=None, **more):
     from torch.nn.parallel import DistributedDataParallel
 
-    group()
+    group(world)
     model = DistributedDataParallel((model or Model()).cuda(), **(ddp_options or {}))
 
-    def default(state, bucket):
+    def hook(state, bucket):
         truth.used_by_a_collective(bucket.buffer())
         future = torch.futures.Future()
         future.set_result(bucket.buffer())
         return future
 
-    model.register_comm_hook(None, hook or default)
+    def on_micro(is_last):
+        model.require_backward_grad_sync = is_last
+
+    model.register_comm_hook(None, hook)
     model.reducer = KeepsBuckets(model.reducer)
-    train(model, (opt or (lambda p: torch.optim.AdamW(p, lr=1e-3)))(model.parameters()), batch=batch, **more)
+    train(
+        model,
+        (opt or (lambda p: torch.optim.AdamW(p, lr=1e-3)))(model.parameters()),
+        batch=batch,
+        on_micro=on_micro,
+        **more,
+    )
 
 
 def ddp_view():
@@ -294,6 +301,41 @@ def ddp_view_small_buckets():
         ddp_options={"gradient_as_bucket_view": True, "bucket_cap_mb": 1},
         opt=lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9),
         set_to_none=False,
+    )
+
+
+def ddp_view_static():
+    options = {"gradient_as_bucket_view": True, "static_graph": True}
+    ddp(Model(4, 384), lambda p: torch.optim.NAdam(p), world=4, ddp_options=options, steps=4)
+
+
+class Reader(nn.Module):
+    """A vision tower, a projection and blocks of another width."""
+
+    def __init__(self, d=320, layers=4):
+        super().__init__()
+        self.patches = nn.Conv2d(3, d, 8, 8)
+        self.places = nn.Parameter(torch.zeros(1, 64, d))
+        self.blocks = nn.ModuleList(Block(d) for _ in range(layers))
+        self.pool, self.head = nn.Linear(d, 2 * d), nn.Linear(2 * d, 100)
+
+    def forward(self, x):
+        x = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        for at, block in enumerate(self.blocks):
+            x = block(x)
+            if at == 2 and x.requires_grad:
+                x.register_hook(lambda gradient: note("in backward"))
+        return self.head(F.relu(self.pool(x)))
+
+
+def ddp_view_micro():
+    ddp(
+        Reader(256, 3),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True),
+        batch=lambda: torch.zeros(6, 3, 64, 64).to(DEVICE),
+        world=2,
+        ddp_options={"gradient_as_bucket_view": True, "bucket_cap_mb": 2},
+        micro=4,
     )
 
 
@@ -309,9 +351,6 @@ def zero1(opt=torch.optim.AdamW, view=False, **more):
 
 def zero1_view():
     zero1(view=True)
-
-
-# ---------------------------------------------------------------- one's own
 
 
 class Lion(torch.optim.Optimizer):
@@ -455,9 +494,6 @@ def ahead():
         note("after step")
 
 
-# ---------------------------------------------------------------- recordings that begin late or end early
-
-
 def cut_step():
     """The recording ends in the midst of an optimizer's first step."""
     model = Model().cuda()
@@ -497,12 +533,15 @@ TUNED = [
     fsdp1_grad_op,
     fsdp2,
     fsdp2_mixed,
+    fsdp2_mixed_wide,
     fsdp2_keep,
     fsdp2_accumulate,
     tp,
     tp_fsdp2,
     ddp,
     ddp_view,
+    ddp_view_static,
+    ddp_view_micro,
     ddp_view_small_buckets,
     ddp_small_buckets,
     zero1,

@@ -70,16 +70,8 @@ def of_fsdp(module):
 
 class Truth:
     def __init__(self):
-        self.moments, self.models, self.optimizers, self.states, self.inputs, self.gradients, self.weights = (
-            [],
-            [],
-            [],
-            [],
-            [],
-            [],
-            [],
-        )
-        self.others, self.buffers = [], {}
+        self.moments, self.models, self.optimizers, self.states = [], [], [], []
+        self.inputs, self.gradients, self.weights, self.others, self.buffers = [], [], [], [], {}
 
     def used_by_a_collective(self, *used):
         for tensor in tensors(used):
@@ -146,17 +138,18 @@ def watch_collectives(truth):
 
 
 def run(scenarios, truth):
-    """Records the scenario that the command line names: SCENARIO OUT.pickle.gz."""
+    """Records the scenario that the command line names, SCENARIO OUT.pickle.gz, unless it returns true (it did)."""
     scenario, out = sys.argv[1], Path(sys.argv[2])
-    written = None
+    error, is_written = None, False
     torch.cuda.memory._record_memory_history(stacks=os.environ.get("STACKS", "python"))
     with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
         try:
-            {f.__name__: f for f in scenarios}[scenario]()
-        except torch.cuda.OutOfMemoryError as error:
-            written = str(error)
+            is_written = {f.__name__: f for f in scenarios}[scenario]()
+        except torch.cuda.OutOfMemoryError as failure:
+            error = str(failure)
             truth.note("failure")
-    recording.write(out, {"scenario": scenario, "error": written})
+    if not is_written:
+        recording.write(out, {"scenario": scenario, "error": error})
     name = out.name.removesuffix(".gz").removesuffix(".pickle")
     lines = ",\n".join(json.dumps(moment) for moment in truth.moments)
     (out.parent / (name + ".truth.json")).write_text(f"[\n{lines}\n]\n")

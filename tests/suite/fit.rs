@@ -61,7 +61,7 @@ fn a_recorded_size_is_as_recorded() {
     }
 }
 
-/// The program was really run at 19 and 20 on a device of 316 MiB: see `tests/oracle/fit.py`.
+/// The program was really run at 19 and 20 on a device of 316 MiB.
 #[test]
 fn the_largest_size_fits_and_the_next_does_not() {
     let report = fit("dense", &[4, 8], &["--capacity", "316MiB", "--set", "expandable_segments:False"]);
