@@ -1,19 +1,11 @@
 #!/usr/bin/env python3
-"""Independent confirmation of `oomscope analyze`.
+"""Independent confirmation of `oomscope analyze`: confirm.py OOMSCOPE SNAPSHOT...
 
-usage: confirm.py [--oomscope BINARY] SNAPSHOT...
-
-Reads each snapshot with Python's pickle module and computes every figure of
-`analyze` that follows from the snapshot alone, with plain loops. Compares them
-with the output of `BINARY analyze --format json`, and with PyTorch's
-torch.cuda.memory_stats() if a file NAME.stats.json or NAME.json beside
-NAME.pickle[.gz] has them ({"memory_stats": [one dict per device]}). Without
---oomscope it makes only the second comparison, which tests this script.
-Prints one line per mismatch, then a summary; exits with 1 on any mismatch.
-Needs only Python 3.8.
+Reads each snapshot with Python's pickle module, computes every figure of `analyze` that follows from the snapshot
+alone, with plain loops, and compares them with `OOMSCOPE analyze --format json`. Prints one line per mismatch, then a summary;
+exits with 1 on any mismatch. Needs only Python 3.8. (`tests/suite/statistics.rs` compares with PyTorch's statistics.)
 """
 
-import argparse
 import gzip
 import io
 import json
@@ -49,21 +41,6 @@ def read(path):
     if isinstance(snapshot, list):  # torch.cuda.memory_snapshot()
         snapshot = {"segments": snapshot, "device_traces": []}
     return snapshot
-
-
-def statistics_beside(path):
-    """memory_stats of every device, or None."""
-    name = path.name
-    for ending in (".gz", ".pickle", ".pkl"):
-        if name.endswith(ending):
-            name = name[: -len(ending)]
-    for candidate in (name + ".stats.json", name + ".json"):
-        beside = path.with_name(candidate)
-        if beside != path and beside.exists():
-            content = json.loads(beside.read_text())
-            if isinstance(content, dict) and "memory_stats" in content:
-                return content["memory_stats"]
-    return None
 
 
 def large_segment_bytes(snapshot):
@@ -257,7 +234,7 @@ def device_figures(device, segments, trace, large):
             "rounding_bytes": rounding,
             "rounding_ratio": ratio(rounding, total(active)),
         },
-        "peak": {"reserved_bytes": max([before, *reserved_after])},  # confirm() adds the peak of allocated memory
+        "peak": {"reserved_bytes": max([before, *reserved_after])},
         "ooms": ooms,
     }
     return figures, before, reserved_after
@@ -294,39 +271,6 @@ def differences(where, want, got):
             yield f"{where}: {got}, should be {want}"
     elif want != got:
         yield f"{where}: {got}, should be {want}"
-
-
-def compare_statistics(where, figures, segments, trace, stats):
-    """Compares the figures of this script with torch.cuda.memory_stats() of the device."""
-    fragmentation, blocks = figures["fragmentation"], figures["blocks"]
-    want = {
-        "reserved_bytes.all.current": figures["reserved_bytes"],
-        "allocated_bytes.all.current": figures["allocated_bytes"],
-        "active_bytes.all.current": figures["active_bytes"],
-        "requested_bytes.all.current": figures["requested_bytes"],
-        "inactive_split_bytes.all.current": fragmentation["inactive_split_bytes"],
-        "inactive_split.all.current": len(split_free_blocks(segments)),
-        "reserved_bytes.small_pool.current": figures["segments"]["small"]["bytes"],
-        "reserved_bytes.large_pool.current": figures["segments"]["large"]["bytes"],
-        "segment.all.current": figures["segments"]["count"] - figures["segments"]["expandable"]["count"],
-        "allocation.all.current": blocks["active_allocated"]["count"],
-        "active.all.current": blocks["active_allocated"]["count"] + blocks["active_pending_free"]["count"],
-    }
-    if covers_everything(trace, stats):
-        want["reserved_bytes.all.peak"] = figures["peak"]["reserved_bytes"]
-        want["num_ooms"] = len(figures["ooms"])
-        want["num_device_alloc"] = len([e for e in trace if e["action"] in GROW])
-        want["num_device_free"] = len([e for e in trace if e["action"] in SHRINK])
-    for key, value in want.items():
-        if key in stats and stats[key] != value:
-            yield f"{where}: {key} of memory_stats is {stats[key]}, the snapshot gives {value}"
-
-
-def covers_everything(trace, stats):
-    """Whether the trace is complete: it has all growth of reserved memory that the statistics count."""
-    return bool(trace) and stats.get("reserved_bytes.all.allocated") == sum(
-        e["size"] for e in trace if e["action"] in GROW
-    )
 
 
 def compare_binary(where, figures, segments, before, reserved_after, got):
@@ -370,55 +314,38 @@ def stack_of_row(row):
 def confirm(path, oomscope):
     """Yields one text per mismatch."""
     snapshot = read(path)
-    all_stats = statistics_beside(path) or []
     traces = snapshot.get("device_traces", [])
     large = large_segment_bytes(snapshot)
-    answer = {"devices": []}
-    if oomscope:
-        run = subprocess.run(
-            [oomscope, "analyze", "--format", "json", "--top", "100000", str(path)],
-            capture_output=True,
-        )
-        if run.returncode != 0:
-            yield f"{path}: analyze ended with status {run.returncode}: {run.stderr.decode(errors='replace').strip()}"
-            return
-        (answer,) = with_details(json.loads(run.stdout))["snapshots"]
-        yield from differences(str(path), {"events": sum(map(len, traces))}, answer)
+    run = subprocess.run([oomscope, "analyze", "--format", "json", "--top", "100000", str(path)], capture_output=True)
+    if run.returncode != 0:
+        yield f"{path}: analyze ended with status {run.returncode}: {run.stderr.decode(errors='replace').strip()}"
+        return
+    (answer,) = with_details(json.loads(run.stdout))["snapshots"]
+    yield from differences(str(path), {"events": sum(map(len, traces))}, answer)
     answers = {d["device"]: d for d in answer["devices"]}
 
     devices = sorted({s["device"] for s in snapshot["segments"]} | {d for d, t in enumerate(traces) if t})
-    if oomscope and sorted(answers) != devices:
+    if sorted(answers) != devices:
         yield f"{path}: devices {sorted(answers)}, should be {devices}"
     for d in devices:
-        where = f"{path}: device {d}"
         trace = traces[d] if d < len(traces) else []
         segments = [s for s in snapshot["segments"] if s["device"] == d]
         figures, before, reserved_after = device_figures(d, segments, trace, large)
-        if d < len(all_stats):
-            yield from compare_statistics(where, figures, segments, trace, all_stats[d])
-            if covers_everything(trace, all_stats[d]):
-                figures["peak"]["allocated_bytes"] = all_stats[d]["allocated_bytes.all.peak"]
         if not trace:
             figures["peak"]["allocated_bytes"] = figures["allocated_bytes"]
         if d in answers:
+            where = f"{path}: device {d}"
             yield from compare_binary(where, figures, segments, before, reserved_after, answers[d])
-        if trace and oomscope and len(devices) == 1 and answer.get("truncated") != (before > 0):
+        if trace and len(devices) == 1 and answer.get("truncated") != (before > 0):
             truncated = answer.get("truncated")
             yield f"{path}: truncated is {truncated}, but {before} bytes were reserved before the first entry"
 
 
 def main():
-    arguments = argparse.ArgumentParser(description="Independent confirmation of `oomscope analyze`.")
-    arguments.add_argument("--oomscope", metavar="BINARY", help="the oomscope binary to confirm")
-    arguments.add_argument("snapshots", metavar="SNAPSHOT", nargs="+", type=Path)
-    given = arguments.parse_args()
-    mismatches = 0
-    for path in given.snapshots:
-        for text in confirm(path, given.oomscope):
-            print(text)
-            mismatches += 1
-    print(f"{len(given.snapshots)} files confirmed, {mismatches} mismatches")
-    sys.exit(1 if mismatches else 0)
+    oomscope, *snapshots = sys.argv[1:]
+    mismatches = [text for path in snapshots for text in confirm(Path(path), oomscope)]
+    print(*mismatches, f"{len(snapshots)} files confirmed, {len(mismatches)} mismatches", sep="\n")
+    sys.exit(bool(mismatches))
 
 
 if __name__ == "__main__":

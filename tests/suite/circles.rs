@@ -68,6 +68,15 @@ fn on_circles(sources: &[Source], pairs: &[(&str, &str)]) -> BTreeSet<String> {
                 arrows.entry(user).or_default().insert(used);
             }
         }
+        // A file that uses none that is left is on no circle.
+        loop {
+            let left: BTreeSet<String> = arrows.keys().cloned().collect();
+            arrows.values_mut().for_each(|used| used.retain(|name| left.contains(name)));
+            arrows.retain(|_, used| !used.is_empty());
+            if arrows.len() == left.len() {
+                break;
+            }
+        }
         for start in arrows.keys() {
             let (mut reached, mut open) = (BTreeSet::new(), vec![start]);
             while let Some(at) = open.pop() {

@@ -44,11 +44,7 @@ fn page(recorded: &Value) -> String {
 
 fn golden(name: &str, page: &str) {
     assert!(GOLDEN.contains(&name));
-    let mut settings = insta::Settings::new();
-    settings.set_snapshot_path("../golden");
-    settings.set_prepend_module_to_snapshot(false);
-    settings.set_omit_expression(true);
-    settings.bind(|| insta::assert_snapshot!(name, page));
+    crate::golden::compare(name, "dry-run", page);
 }
 
 fn verdict(recorded: &Value) -> String {

@@ -41,65 +41,6 @@ fn text<'a>(summary: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn a_failure_is_named_with_a_setting_that_serves_it() {
-    let fields = summary("goes_on/buckets-430");
-    assert!(text(&fields, "answer").starts_with("out of memory on GPU 0: backward of"));
-    assert!(text(&fields, "answer").contains("fragmentation"));
-    assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-}
-
-#[test]
-fn growth_that_explains_a_failure_comes_before_its_verdict() {
-    let fields = summary("dead_ends/leak_losses");
-    assert!(text(&fields, "answer").contains("growth: each step keeps 6.38 MiB"), "{fields}");
-    // The cross-entropy of each step is kept with its graph.
-    assert!(text(&fields, "action").starts_with("keep .item() or .detach() of the result of"), "{fields}");
-    assert_eq!(fields["copy"], "/app/workloads2.py:184");
-}
-
-#[test]
-fn a_setting_that_only_postpones_the_failure_is_not_advised() {
-    for (file, instead, copy) in [
-        ("dead_ends/fsdp2", "checkpoint each of 6 calls (workloads2.py:172)", "/app/workloads2.py:172"),
-        ("dead_ends/load_checkpoint", "load the checkpoint into host memory", "map_location=\"cpu\""),
-    ] {
-        let fields = summary(file);
-        assert!(text(&fields, "action").starts_with(instead), "{fields}");
-        assert!(text(&fields, "copy").starts_with(copy), "{fields}");
-    }
-}
-
-#[test]
-fn that_nothing_failed_is_said() {
-    let fields = summary("2.15.0-gpt_varlen-late");
-    assert!(text(&fields, "answer").starts_with("no request failed: "));
-    assert!(text(&fields, "action").contains("empty_cache() releases 2.28 GiB of the 3.11 GiB"), "{fields}");
-    let whole = summary("2.15.0-conv_train");
-    assert!(text(&whole, "answer").starts_with("no request failed: "));
-    assert_eq!((&whole["action"], &whole["copy"]), (&Value::Null, &Value::Null));
-    let fields = summary("2.15.0-gpt_varlen-wrapped");
-    assert!(text(&fields, "answer").contains("(what is left of the recording)"), "{fields}");
-    assert!(text(&fields, "answer").contains("at least"), "{fields}");
-}
-
-#[test]
-fn without_a_history_it_says_what_to_write() {
-    let fields = summary("2.15.0-gpt_varlen-no-history");
-    assert!(text(&fields, "answer").starts_with("no history recorded"));
-    assert!(text(&fields, "copy").contains("oomscope run"));
-}
-
-#[test]
-fn the_page_begins_with_it() {
-    for format in ["human", "markdown"] {
-        let file = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
-        let page = result_of(&["analyze", "--format", format, file]);
-        let line = page.lines().take(4).find(|line| line.replace('*', "").contains("out of memory on GPU 0"));
-        assert!(line.is_some(), "{page}");
-    }
-}
-
-#[test]
 fn every_command_has_an_answer_and_fits_on_a_screen() {
     for command in COMMANDS {
         let fields = summary_of(command);
@@ -111,68 +52,6 @@ fn every_command_has_an_answer_and_fits_on_a_screen() {
         let line = printed(command, "jsonl");
         assert_eq!(line.trim_end().lines().count(), if command.contains("two_") { 2 } else { 1 });
     }
-}
-
-#[test]
-fn what_is_copied_from_a_what_if_serves_the_request() {
-    let fields = summary_of("whatif fixtures/goes_on/buckets-430.pickle.gz");
-    assert!(text(&fields, "answer").contains(" tried help: expandable_segments:True; "), "{fields}");
-    assert!(text(&fields, "answer").contains("; the job goes on until a larger input comes, with 32.3 MiB headroom"));
-    assert_eq!(fields["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-    let later = self::summary_of(&format!("whatif --set max_split_size_mb:256 {FAILED}"));
-    assert!(
-        text(&later, "answer").contains("; the job fails again at the next request, at workloads.py:26"),
-        "{later}"
-    );
-    assert_eq!(text(&later, "copy"), format!("oomscope analyze {FAILED}"));
-    let none = self::summary_of("whatif fixtures/failures/capacity.pickle.gz");
-    assert!(text(&none, "answer").starts_with("nothing helps of "), "{none}");
-    assert!(text(&none, "action").contains("live memory alone exceeds the device"), "{none}");
-    assert_eq!(none["copy"], Value::Null);
-    let served = self::summary_of("whatif fixtures/2.15.0-gpt_varlen-late.pickle.gz");
-    assert!(text(&served, "answer").ends_with(" tried help: expandable_segments:True; the job goes on"), "{served}");
-    let later = self::summary_of("whatif fixtures/dead_ends/fsdp2.pickle.gz");
-    assert!(text(&later, "action").starts_with("checkpoint each of 6 calls"), "{later}");
-    assert_eq!(later["copy"], "/app/workloads2.py:172");
-    let little = self::summary_of("whatif fixtures/2.15.0-gpt_varlen-at-oom.pickle.gz");
-    assert!(text(&little, "action").starts_with("try expandable_segments:True"), "{little}");
-}
-
-#[test]
-fn a_replay_says_whether_what_ifs_can_be_relied_on() {
-    let exact = summary_of(&format!("replay {FAILED}"));
-    assert!(text(&exact, "answer").starts_with("reproduced: all 53,079 recorded entries of GPU 0"));
-    assert_eq!(text(&exact, "copy"), format!("oomscope whatif {FAILED}"));
-    let changed = summary_of(&format!("replay --set expandable_segments:True {FAILED}"));
-    assert_eq!(text(&changed, "answer"), "the job then: fails 1 request later");
-    assert_eq!(text(&changed, "copy"), format!("oomscope analyze {FAILED}"));
-}
-
-#[test]
-fn memory_of_others_is_asked_for_where_the_device_is_not_known() {
-    let file = "fixtures/failures/outside.pickle.gz";
-    let unknown = summary_of(&format!("analyze {file}"));
-    assert!(text(&unknown, "answer").contains("; capacity, probably: "), "{unknown}");
-    assert!(text(&unknown, "action").contains("--capacity 80GiB"), "{unknown}");
-    let known = summary_of(&format!("analyze --capacity 500MiB {file}"));
-    assert!(text(&known, "answer").contains("; non-pytorch: "), "{known}");
-    assert!(!text(&known, "action").contains("--capacity"), "{known}");
-    assert_eq!(known["copy"], "nvidia-smi");
-}
-
-#[test]
-fn the_page_says_what_to_do() {
-    let page = result_of(&["analyze", "fixtures/failures/pending_free.pickle.gz"]);
-    assert!(page.contains("do      Synchronize with the other stream"), "{page}");
-}
-
-#[test]
-fn expandable_segments_are_recommended_where_a_replay_gains_by_them() {
-    let gains = summary("gate/scattered");
-    assert!(text(&gains, "action").ends_with("the peak of reserved memory is 798 MiB instead of 866 MiB"), "{gains}");
-    assert_eq!(gains["copy"], "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True");
-    // 2.1 GiB are stuck here, of which expandable segments would need almost all.
-    assert!(summary("2.15.0-fuzz-roundup")["action"].is_null());
 }
 
 #[test]
@@ -192,15 +71,6 @@ fn graphs_that_no_backward_pass_uses_are_avoided_by_no_grad() {
     let summary = analyze(&[&path])["summary"].clone();
     assert!(text(&summary, "action").starts_with("run the model at sharded.py:96 under"), "{summary}");
     assert_eq!(summary["copy"], "/app/sharded.py:96");
-}
-
-#[test]
-fn recorded_options_are_kept_in_what_is_copied() {
-    let kept = summary("2.15.0-fuzz-max_split-gc-oom");
-    let expected = "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.7,max_split_size_mb:32";
-    assert_eq!(kept["copy"], expected, "the limit on splits is changed, the threshold is as recorded");
-    let on = summary_of("analyze fixtures/2.15.0-holes-expandable.pickle.gz");
-    assert!(!text(&on, "copy").contains("expandable_segments"), "it is set: {on}");
 }
 
 #[test]
