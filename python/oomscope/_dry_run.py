@@ -78,6 +78,8 @@ WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16
 # What a read gave in place of an unknown value, by its origin: see `_shadow`.
 VALUE_NAMES = ((8, "maximum"), (2, "assumed"), (1, "random"), (4, "finite"))
+# A place in the snapshot for three letters: see `src/cli/dry_run/other_branches.rs`.
+OTHER_BRANCHES = "oomscope other branches: ???"
 # Of the system: size of a page, and the advice to drop pages, which then read as zero.
 PAGE = 4096
 MADV_DONTNEED = 4
@@ -303,7 +305,7 @@ class DryRun:
                 innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
-            if known is not None and (is_mask(name) or self.set_values.at(frames) is None):
+            if known is not None and (is_mask(name) or self.set_values.at(frames) in (None, values.ANOTHER)):
                 ctypes.memmove(destination, known[0], size)
                 if not known[1]:
                     self.known_reads += 1
@@ -339,6 +341,10 @@ class DryRun:
     def write_value(self, operators, size, destination, frames, innermost):
         """Writes the value of a read, if it is not zero. Returns it as text."""
         text = self.set_values.at(frames)
+        is_true = size == 1 and is_true_for_zeros(operators, innermost)
+        if text == values.ANOTHER:
+            is_number = size > 1 and values.SIZE_OPERATORS.isdisjoint(operators.split())
+            text = str(values.OTHER_NUMBER if is_number else not is_true) if is_number or size == 1 else None
         if text is not None:
             kind = self.operators.kind_of_read(operators) if self.operators is not None else None
             data = self.set_values.encode(text, operators, size, kind)
@@ -347,8 +353,6 @@ class DryRun:
                 return text
         if size != 1:
             return "0"
-        is_true = not values.TRUE_OPERATORS.isdisjoint(operators.split())
-        is_true = is_true or (innermost is not None and values.compare(innermost))
         if is_true:
             ctypes.memmove(destination, b"\1", 1)
         return str(bool(is_true))
@@ -474,6 +478,7 @@ class DryRun:
             "context_bytes": self.options["context_bytes"],
             "communicators": ctypes.c_uint64.in_dll(self.library, "stub_communicators").value,
             "reads": reads,
+            "other_branches": OTHER_BRANCHES,
             "reads_untold": self.skipped_reads,
             "reads_known": self.known_reads,
             "unsized": {name: int(counts[at]) for at, name in enumerate(UNKNOWN_SIZES)},
@@ -498,6 +503,12 @@ def zero_pages(address, size):
     edges = [(address, start - address), (end, address + size - end)] if is_done else [(address, size)]
     for edge, length in edges:
         ctypes.memset(edge, 0, length)
+
+
+def is_true_for_zeros(operators, innermost):
+    """Whether `innermost` reads a truth that follows from zeros."""
+    is_true = not values.TRUE_OPERATORS.isdisjoint(operators.split())
+    return is_true or bool(innermost is not None and values.compare(innermost))
 
 
 def is_mask(operators):

@@ -472,7 +472,7 @@ class Flow:
         if not functions:  # a function of the program outranks a known one of the same name
             if name in REPORTS:
                 return None
-            if name in SIZES:
+            if name in SIZES and not (name == "islice" and argument is call.args[0]):
                 return None if self.is_bounded else self.give_up(BRANCH if name == "range" else SIZE, source, call)
             if name in KEEPS and isinstance(call.func, ast.Attribute):
                 return self.assign(source, call.func.value, depth)

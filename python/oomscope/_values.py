@@ -31,7 +31,7 @@ COMPARISONS = {
     ast.GtE: lambda a, b: a >= b,
 }
 # Operators that read the size of their result.
-SIZE_OPERATORS = ("nonzero", "unique", "masked_select", "repeat_interleave", "bincount", "_unique2", "one_hot")
+SIZE_OPERATORS = frozenset(("nonzero", "unique", "masked_select", "repeat_interleave", "bincount", "_unique2", "one_hot"))
 
 
 def compare(frame):
@@ -144,6 +144,10 @@ class Truth:
 SIZED = frozenset("len size dim numel range exp ones ones_like full full_like eye arange cos softmax sigmoid".split())
 
 
+# In place of a value of `--value`: another one than without it. See `src/cli/dry_run/other_branches.rs`.
+ANOTHER = "another"
+# Another number, which the smallest type of floating point can hold.
+OTHER_NUMBER = 10000
 # Formats of `struct`, by the name of the type.
 FORMATS = dict(bool="?", uint8="B", int8="b", int16="h", int32="i", int64="q", float16="e", float32="f", float64="d")
 
@@ -170,20 +174,21 @@ class SetValues:
             frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
             frame = frame.f_back
         text = self.at(frames)
-        return None if text is None else int(parse(text))
+        return None if text in (None, ANOTHER) else int(parse(text))
 
     def encode(self, text, operators, size, kind=None):
         """The bytes of `size` that stand for the value, repeated for each element. `kind` is the name of their type, if
         it is known.
         """
         value = parse(text)
-        if any(name in operators.split() for name in SIZE_OPERATORS) and size <= 8:
+        if not SIZE_OPERATORS.isdisjoint(operators.split()) and size <= 8:
             return int(value).to_bytes(size, "little", signed=True)
         if kind == "bfloat16":
             element = struct.pack("<f", float(value))[2:]
         elif kind in FORMATS:
             letter = FORMATS[kind]
-            element = struct.pack("<" + letter, float(value) if letter in "fde" else int(value))
+            number = float(value) if letter in "fde" else min(int(value), 100) if letter in "bB" else int(value)
+            element = struct.pack("<" + letter, number)
         elif isinstance(value, bool):
             element = struct.pack("?", value)
         elif isinstance(value, int):

@@ -78,6 +78,11 @@ impl ReadReport {
         self.decides_a_size && self.usage != ReadUsage::Set && self.value == ReadValue::Zero
     }
 
+    /// Whether the program only compares the value, which is not known: with another one it takes other branches.
+    pub(crate) fn is_branch(&self) -> bool {
+        self.value == ReadValue::Zero && self.usage == ReadUsage::Branch && !self.decides_a_size
+    }
+
     /// Whether the program may request other memory with another value.
     pub(crate) fn is_deciding(&self) -> bool {
         if self.value == ReadValue::Finite {

@@ -179,6 +179,7 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
         },
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
+        are_branches_run: dry_run.are_branches_run,
     }
 }
 

@@ -159,6 +159,8 @@ pub(super) struct ProcessFacts<'f> {
     pub(super) served: Served,
     pub(super) reads: &'f [ReadReport],
     pub(super) omitted_reads: u64,
+    /// The other branches of all values have run, too, and need no more memory.
+    pub(super) are_branches_run: bool,
 }
 
 /// The verdict on one process.
@@ -185,7 +187,8 @@ pub(super) fn decide(facts: ProcessFacts<'_>) -> (DryRunVerdict, DryRunReason) {
     }
     let value = facts.reads.iter().find(|read| {
         let is_substitute = read.value != ReadValue::Zero;
-        read.is_deciding() && !(is_substitute && facts.served == Served::Amply)
+        let has_run = facts.are_branches_run && read.is_branch();
+        read.is_deciding() && !has_run && !(is_substitute && facts.served == Served::Amply)
     });
     let value = value.map(|read| Reason::Value(Box::new(read.clone())));
     let doubt = value
@@ -270,6 +273,8 @@ mod tests {
             (well(), WouldFit),
             (ProcessFacts { reads: std::slice::from_ref(&item), ..well() }, WouldFit),
             (ProcessFacts { reads: &[item.clone(), branch.clone()], ..well() }, MayFit),
+            (ProcessFacts { reads: &[item.clone(), branch.clone()], are_branches_run: true, ..well() }, WouldFit),
+            (ProcessFacts { reads: std::slice::from_ref(&mask), are_branches_run: true, ..well() }, MayFit),
             (ProcessFacts { reads: &[mask], ..ample() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..well() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..ample() }, WouldFit),

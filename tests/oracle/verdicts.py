@@ -247,7 +247,27 @@ for _ in range(20):
         break
 """
 )
-job("early-stopping", "may-fit", EARLY, "decides how the program goes on")
+job("early-stopping", "would-fit", EARLY)
+BRANCH = """
+import torch
+loss = (torch.ones(9, 9, device='cuda') @ torch.ones(9, 9, device='cuda')).sum()
+if loss > 0.5:
+    x = torch.zeros(1 << %d, device='cuda')
+"""
+job("branch-that-needs-little", "would-fit", BRANCH % 20)
+job("branch-that-needs-much", "may-fit", BRANCH % 38, "decides how the program goes on")
+job(
+    "kept-where-a-value-is-high",
+    "may-fit",
+    """\
+import torch
+kept = []
+for step in range(100):
+    score = (torch.ones(9, 9, device='cuda') @ torch.ones(9, 9, device='cuda')).sum().item()
+    if score > 0.9:
+        kept.append(torch.empty(1 << 28, device='cuda'))""",
+    "decides how the program goes on",
+)
 job(
     "best-checkpoint",
     "would-fit",

@@ -10,6 +10,7 @@ mod args;
 mod assumed_gpu;
 mod engine_remedies;
 mod options;
+mod other_branches;
 mod outside_remedy;
 mod placeholder;
 mod set_value;
@@ -54,6 +55,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         None => record(command, directory)?,
         Some(log) => record_to_log(command, directory, log)?,
     };
+    if let Err(error) = other_branches::run(args, &name, &snapshots, (end, status.lost())) {
+        print_stderr(&format!("the other branches did not run: {error:#}"));
+    }
     let verdict = print_result(command, end, &status, &snapshots);
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);

@@ -22,6 +22,8 @@ pub(in crate::cli) struct Intervention {
     pub(super) environment: Vec<(&'static str, String)>,
     /// Every optimizer has `foreach=False`.
     pub(super) steps_by_parameter: bool,
+    /// Values of reads, beside those of `--value`.
+    pub(super) values: Vec<SetValue>,
     /// Options of a serving engine.
     pub(super) engine_options: BTreeMap<&'static str, Value>,
 }
@@ -134,6 +136,11 @@ impl DryRunOptions {
         Ok(Self { machine, is_alone: true, ..Parsed::try_parse_from(["dry-run"])?.options })
     }
 
+    /// Whether `--value` sets values.
+    pub(super) fn has_values(&self) -> bool {
+        !self.machine.value.is_empty()
+    }
+
     pub(in crate::cli) fn assumed_gpu(&self) -> AssumedGpu {
         self.machine.assumed_gpu()
     }
@@ -154,6 +161,7 @@ impl DryRunOptions {
         let rank = self.machine.single_rank();
         let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
         config.values.clone_from(&self.machine.value);
+        config.values.extend(intervention.values);
         config.generate = self.generate;
         config.steps_by_parameter = intervention.steps_by_parameter;
         config.engine_options = intervention.engine_options;

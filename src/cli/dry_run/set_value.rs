@@ -7,6 +7,16 @@ use serde::Serialize;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct SetValue(String, u64, String);
 
+/// In place of a value: another one than a run without `--value` would give.
+const ANOTHER: &str = "another";
+
+impl SetValue {
+    /// Another value for the reads at a line of `file`.
+    pub(super) fn another(file: &str, line: u32) -> Self {
+        Self(file.to_owned(), line.into(), ANOTHER.to_owned())
+    }
+}
+
 /// Parses `train.py:12=True`, `train.py:12=64` or `train.py:12=0.5`.
 pub(super) fn parse_value(text: &str) -> Result<SetValue, String> {
     let error = || format!("give a line and a value, such as train.py:12=True or train.py:12=64, not {text}");

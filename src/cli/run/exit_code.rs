@@ -20,26 +20,27 @@ pub(super) fn complete_snapshots(control: &Path) {
             continue;
         }
         let text = fs::read_to_string(entry.path()).unwrap_or_default();
-        let code_and_path = text.split_once(' ').and_then(|(code, path)| Some((code.parse().ok()?, Path::new(path))));
+        let code_and_path =
+            text.split_once(' ').and_then(|(code, path)| Some((code.parse::<u8>().ok()?, Path::new(path))));
         // The snapshots lie beside the control directory.
         if let Some((code, path)) = code_and_path.filter(|(_, path)| path.parent() == control.parent())
-            && let Err(error) = write_exit_code(path, code)
+            && let Err(error) = complete(path, EXIT_CODE, &format!("{code:03}"))
         {
             print_stderr(&format!("{}: its exit code {code} could not be added: {error}", path.display()));
         }
     }
 }
 
-/// Writes `code` in place of the question marks in the snapshot at `path`.
-fn write_exit_code(path: &Path, code: u8) -> io::Result<()> {
+/// Writes three letters in place of the question marks after `label` in the snapshot at `path`.
+pub(in crate::cli) fn complete(path: &Path, label: &str, text: &str) -> io::Result<()> {
     let mut pickle = Vec::new();
     let file = File::open(path)?;
     let permissions = file.metadata()?.permissions();
     MultiGzDecoder::new(io::BufReader::new(file)).read_to_end(&mut pickle)?;
-    let placeholder = format!("{EXIT_CODE}???");
+    let placeholder = format!("{label}???");
     let found = pickle.windows(placeholder.len()).rposition(|window| window == placeholder.as_bytes());
-    let start = found.ok_or_else(|| io::Error::other("it has no place for it"))? + EXIT_CODE.len();
-    pickle[start..start + 3].copy_from_slice(format!("{code:03}").as_bytes());
+    let start = found.ok_or_else(|| io::Error::other("it has no place for it"))? + label.len();
+    pickle[start..start + 3].copy_from_slice(text.as_bytes());
     AtomicFile::replace(path)?.write_with(|out| {
         let mut out = GzEncoder::new(out, Compression::fast());
         out.write_all(&pickle)?;

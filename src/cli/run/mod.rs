@@ -22,6 +22,7 @@ use self::child::CommandOutput;
 pub(super) use self::directory::{
     RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered, parse_count,
 };
+pub(super) use self::exit_code::complete as complete_snapshot;
 pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
 use super::exit::{Exit, print_stderr};

@@ -37,11 +37,11 @@ use crate::base::input::looks_like_log;
 pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
-pub use dry_run::EXIT_CODE;
 pub use dry_run::{
     DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength, UnsizedWork,
     ValueRead, Workspace,
 };
+pub use dry_run::{EXIT_CODE, OTHER_BRANCHES};
 pub use error::SnapshotError;
 pub use frame_lists::{FrameIds, FrameIdsIter};
 pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};

@@ -1,8 +1,8 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
 use super::super::{
-    DryRun, EXIT_CODE, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength,
-    UnsizedWork, ValueRead, Workspace,
+    DryRun, EXIT_CODE, OTHER_BRANCHES, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange,
+    TextLength, UnsizedWork, ValueRead, Workspace,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -95,6 +95,7 @@ impl Decoder {
                 "min" => Some(TextLength::Minimum),
                 _ => None,
             },
+            are_branches_run: text(value, "other_branches").strip_prefix(OTHER_BRANCHES) == Some("run"),
             free_memory_query: self.stack(value, "free_memory_query"),
             serving: self.find(value, "serving").and_then(|it| serde_json::from_str(self.as_text(it)?).ok()),
         })

@@ -1,0 +1,92 @@
+//! Where unknown values decide about branches, runs the command again with other values, so that the other branches run.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use super::analyzed_run::AnalyzedRun;
+use super::args::DryRun;
+use super::options::Intervention;
+use super::set_value::SetValue;
+use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict};
+use crate::base::units::{counted, size};
+use crate::cli::exit::print_stderr;
+use crate::cli::run::{CommandEnd, complete_snapshot, record_to_log};
+use crate::snapshot::OTHER_BRANCHES;
+
+/// Maximum number of further runs: the other branches may read further values.
+const MAX_RUNS: usize = 2;
+/// Runs whose peaks differ by no more than 1 in this do not depend on the branch.
+const SAME_PEAK: u64 = 100;
+/// With peaks that differ, a device must have this multiple: in a job, one branch may follow the other.
+const AMPLE: u64 = 2;
+
+/// If only the branch that a value takes is in doubt, runs the other branches. If they need no more memory, `snapshots`
+/// say so. `end` is how the command ended, and its number of lost processes.
+pub(super) fn run(
+    args: &DryRun,
+    directory: &Path,
+    snapshots: &[PathBuf],
+    end: (CommandEnd, usize),
+) -> anyhow::Result<()> {
+    let first = AnalyzedRun::read(snapshots, Some(end))?;
+    let reason = first.job.dry_run.as_ref().map(|job| &job.reason);
+    let Some(DryRunReason::Value(read)) = reason.filter(|_| !args.options.has_values() && !args.options.real_files) else { return Ok(()) };
+    if !read.is_branch() {
+        return Ok(());
+    }
+    let mut places = BTreeSet::new();
+    let mut found = branch_places(&first);
+    for number in 1..=MAX_RUNS {
+        places.append(&mut found);
+        let directory = directory.join(format!("other-values-{number}"));
+        let log = directory.with_extension("txt");
+        let label = read.location.label();
+        print_stderr(&format!(
+            "the value read at {label} decides how the program goes on: runs again with another; the output is in {}",
+            log.display()
+        ));
+        let values = places.iter().map(|(file, line)| SetValue::another(file, *line)).collect();
+        let run_directory =
+            args.options.prepare(Some(&directory), Intervention { values, ..Intervention::default() })?;
+        let (end, status, others) = record_to_log(&args.command, run_directory, &log)?;
+        mark(&others)?;
+        let other = AnalyzedRun::read(&others, Some((end, status.lost())))?;
+        let is_served = other.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldFit);
+        let (peak, other_peak) = (most_reserved(&first), most_reserved(&other));
+        let is_same = peak.abs_diff(other_peak) <= peak / SAME_PEAK;
+        if !is_served || !is_same && peak.max(other_peak).saturating_mul(AMPLE) > usable_bytes(&first) {
+            return Ok(());
+        }
+        let lines = counted(places.len() as u64, "line");
+        print_stderr(&format!("with another value at {lines} it reserves {}", size(other_peak)));
+        found = branch_places(&other).difference(&places).cloned().collect();
+        if found.is_empty() {
+            return mark(snapshots);
+        }
+    }
+    Ok(())
+}
+
+/// Writes into the snapshots that other branches have run.
+fn mark(snapshots: &[PathBuf]) -> anyhow::Result<()> {
+    snapshots.iter().try_for_each(|path| Ok(complete_snapshot(path, OTHER_BRANCHES, "run")?))
+}
+
+fn dry_runs(run: &AnalyzedRun) -> impl Iterator<Item = &DryRunReport> {
+    run.job.snapshots.iter().filter_map(|snapshot| snapshot.dry_run.as_ref())
+}
+
+/// The lines whose values decide about branches.
+fn branch_places(run: &AnalyzedRun) -> BTreeSet<(String, u32)> {
+    let reads = dry_runs(run).flat_map(|run| &run.reads).filter(|read| read.is_branch());
+    reads.filter_map(|read| read.location.frame.as_ref()).map(|frame| (frame.file.clone(), frame.line)).collect()
+}
+
+fn most_reserved(run: &AnalyzedRun) -> u64 {
+    let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
+    devices.map(DeviceReport::peak_on_device).fold(0, u64::max)
+}
+
+fn usable_bytes(run: &AnalyzedRun) -> u64 {
+    dry_runs(run).map(DryRunReport::usable_bytes).min().unwrap_or(0)
+}
