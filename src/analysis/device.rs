@@ -246,8 +246,8 @@ fn report_with_warnings(
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
     }
     let position = moment.unwrap_or_default();
-    let attribution =
-        history.map(|history| attribution::attribute_memory(device, history, position, options.rules, top));
+    let attribute = || Some(attribution::attribute_memory(device, history?, position, options.rules, top));
+    let (attribution, cache_flushes) = threads::join(attribute, || CacheFlushes::from_history(device, history?));
     let without_trace = || Attribution {
         at_position: attribution::attribute_snapshot(device, options.rules, top),
         ..Attribution::default()
@@ -300,7 +300,6 @@ fn report_with_warnings(
     let tried_on = ooms.last().map(|_| TriedOn::from_device(device));
     let tried = tried_on.zip(ooms.last()).map(|(on, oom)| tried(on, oom, &changes)).unwrap_or_default();
     let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
-    let cache_flushes = history.and_then(|history| CacheFlushes::from_history(device, history));
     let optimizer_change = match &attribution.at_peak {
         Some(peak) if ooms.is_empty() && is_optimizer_at_peak(peak) => best_optimizer_change(device),
         _ => None,

@@ -15,6 +15,7 @@ use super::progress::Progress;
 use super::rank_names::RankNames;
 use crate::analysis::{Unreadable, is_requested, without_reason};
 use crate::base::input::Source;
+use crate::base::threads;
 use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
 use crate::study::{DeviceStudy, Study};
@@ -393,8 +394,10 @@ fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {
     if let Err(error) = source.check_unchanged() {
         return failed(error.to_string());
     }
+    let stored_bytes = source.stored_bytes();
+    threads::drop_aside(source);
     match read {
-        Ok(snapshot) => ReadOutcome::Read(Loaded { snapshot, path, stored_bytes: source.stored_bytes() }),
+        Ok(snapshot) => ReadOutcome::Read(Loaded { snapshot, path, stored_bytes }),
         Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => ReadOutcome::Skipped,
         Err(error) => failed(error.to_string()),
     }

@@ -28,6 +28,8 @@ const MAX_CHUNK_LEN: usize = 64;
 pub(super) struct FreeSet {
     /// In order; none is empty.
     chunks: Vec<Vec<FreeKey>>,
+    /// The last key of each chunk: a search for a chunk reads no other memory.
+    lasts: Vec<FreeKey>,
 }
 
 impl FreeSet {
@@ -35,8 +37,7 @@ impl FreeSet {
     /// end, where the callers find no keys.
     #[inline]
     fn find(&self, key: &FreeKey) -> (usize, usize) {
-        let ends_before = |chunk: &Vec<FreeKey>| chunk.last().is_some_and(|last| last < key);
-        let chunk = self.chunks.partition_point(ends_before);
+        let chunk = lower_bound(&self.lasts, key);
         (chunk, self.chunks.get(chunk).map_or(0, |keys| lower_bound(keys, key)))
     }
 
@@ -52,13 +53,17 @@ impl FreeSet {
         let Some(chunk) = self.chunks.get_mut(at) else {
             // The set was empty.
             self.chunks.push(vec![key]);
+            self.lasts.push(key);
             return;
         };
         chunk.insert(place, key);
         if chunk.len() > MAX_CHUNK_LEN {
             let rest = chunk.split_off(MAX_CHUNK_LEN / 2);
             self.chunks.insert(at + 1, rest);
+            self.lasts.insert(at, key);
+            self.note_last(at + 1);
         }
+        self.note_last(at);
     }
 
     /// Removes `key` if it is in the set.
@@ -71,6 +76,16 @@ impl FreeSet {
         chunk.remove(place);
         if chunk.is_empty() {
             self.chunks.remove(at);
+            self.lasts.remove(at);
+        } else {
+            self.note_last(at);
+        }
+    }
+
+    #[inline]
+    fn note_last(&mut self, at: usize) {
+        if let (Some(last), Some(key)) = (self.lasts.get_mut(at), self.chunks.get(at).and_then(|chunk| chunk.last())) {
+            *last = *key;
         }
     }
 
@@ -159,6 +174,7 @@ mod tests {
                 assert!(set.iter().eq(&plain));
                 assert!(set.range_from(key).eq(plain.range(key..)));
                 assert!(set.range_before_rev(key).eq(plain.range(..key).rev()));
+                assert!(set.lasts.iter().eq(set.chunks.iter().flat_map(|chunk| chunk.last())));
             }
         }
         assert!(set.chunks.len() > 4);

@@ -6,7 +6,7 @@ pub mod details;
 pub mod ids;
 pub mod input;
 pub mod intern;
-pub(crate) mod large_pages;
+pub(crate) mod pages;
 #[cfg(debug_assertions)]
 pub mod step_counter;
 pub mod threads;

@@ -42,6 +42,13 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// Drops `value`, where a core is free while the program goes on.
+pub fn drop_aside(value: impl Send + 'static) {
+    if has_free_core() {
+        thread::spawn(move || drop(value));
+    }
+}
+
 /// The result of `thread`; its panic goes on in this one.
 fn finish<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

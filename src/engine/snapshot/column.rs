@@ -1,6 +1,6 @@
 //! A column that takes no memory while all its rows are equal.
 
-use crate::base::large_pages;
+use crate::base::pages;
 
 /// One value per row. Many keys have the same value in every trace entry (one stream, no compile context, one pool):
 /// such a column is one value and a length.
@@ -21,7 +21,7 @@ impl<T> Default for Column<T> {
 impl<T: Copy + PartialEq> Column<T> {
     /// Makes room for `rows`, in case they differ.
     pub(super) fn reserve(&mut self, rows: usize) {
-        large_pages::reserve(&mut self.rows, rows);
+        pages::reserve(&mut self.rows, rows);
     }
 
     /// Appends a row.

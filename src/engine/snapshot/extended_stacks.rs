@@ -12,7 +12,7 @@ use super::trace::TraceEntry;
 use crate::allocator::trace_action::{Action, BlockState};
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::SeededMap;
-use crate::base::large_pages;
+use crate::base::pages;
 
 /// The part of PyTorch that starts backward passes, with separators as on Linux.
 const AUTOGRAD: &str = "torch/autograd/";
@@ -99,7 +99,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
     }
     let passes = backward_passes(snapshot, &threads);
     let mut extended_ids: Vec<StackId> = Vec::new();
-    large_pages::reserve(&mut extended_ids, snapshot.entries.len());
+    pages::reserve(&mut extended_ids, snapshot.entries.len());
     let mut last = vec![(ExtendedStack::from_stack(Stacks::EMPTY), Stacks::EMPTY); LAST_STACKS];
     let mut live_by_device: Vec<SeededMap<u64, StackId>> = Vec::new();
     for rows in snapshot.traces.clone() {

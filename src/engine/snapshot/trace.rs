@@ -8,7 +8,7 @@ use super::keys;
 use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
-use crate::base::large_pages;
+use crate::base::pages;
 
 pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
     Some(match word {
@@ -105,11 +105,11 @@ pub struct TraceEntries {
 impl TraceEntries {
     /// Makes room for `rows`.
     pub(super) fn reserve(&mut self, rows: usize) {
-        large_pages::reserve(&mut self.actions, rows);
-        large_pages::reserve(&mut self.addrs, rows);
-        large_pages::reserve(&mut self.sizes, rows);
+        pages::reserve(&mut self.actions, rows);
+        pages::reserve(&mut self.addrs, rows);
+        pages::reserve(&mut self.sizes, rows);
         self.times.reserve(rows);
-        large_pages::reserve(&mut self.stacks, rows);
+        pages::reserve(&mut self.stacks, rows);
         self.context_rows.reserve(rows);
     }
 

@@ -143,7 +143,7 @@ pub struct TableSet<S> {
     run: S,
 }
 
-impl<S: TableSink> TableSet<S> {
+impl<S: TableSink + Send> TableSet<S> {
     /// Writes each of [`TABLES`] to the sink at its place.
     pub fn new([allocations, events, stacks, segments, run]: [S; 5]) -> Self {
         Self { allocations, events, stacks, segments, run }
@@ -155,14 +155,17 @@ impl<S: TableSink> TableSet<S> {
     /// Any error from the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let stacks = recording.study.stacks();
-        let mut used = UsedStacks { reader: stacks, lines: BTreeMap::new() };
+        let used = || UsedStacks { reader: stacks, lines: BTreeMap::new() };
+        let (mut used, mut used_by_events) = (used(), used());
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
-            rows.allocations(&mut self.allocations, &mut used)?;
-            rows.events(&mut self.events, &mut used)?;
+            let allocations = || rows.allocations(&mut self.allocations, &mut used);
+            let (allocations, events) = rayon::join(allocations, || rows.events(&mut self.events, &mut used_by_events));
+            allocations.and(events)?;
             rows.segments(&mut self.segments, &mut used)?;
             rows.run(&mut self.run)?;
         }
+        used.lines.append(&mut used_by_events.lines);
         for (stack, line) in used.lines {
             let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
             let frames: Vec<_> = frames.collect();

@@ -25,6 +25,7 @@ use super::memory_budget::MemoryBudget;
 use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use crate::base::pages::read_mapped;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Place, Record, Value};
 
@@ -55,7 +56,7 @@ const MIN_ENTRY_BYTES: usize = 96;
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
     let mut decoder = Decoder::new(bytes.len());
     decoder.snapshot.entries.reserve(bytes.len() / MIN_ENTRY_BYTES);
-    match pickle::read(bytes, &mut decoder, progress) {
+    match read_mapped(bytes, || pickle::read(bytes, &mut decoder, progress)) {
         Ok(pickle) => {
             // An offset in `bytes` always fits.
             let end = usize::try_from(pickle.end).unwrap_or(usize::MAX);

@@ -3,7 +3,7 @@
 //! Real snapshots memoize every dict and list, but refer to few of them. So slots are 32 bits wide, with a side table
 //! for the rare values that need more.
 
-use crate::base::large_pages;
+use crate::base::pages;
 
 use super::value::{Value, as_side_table_slot, is_plain, side_table_slot};
 
@@ -37,7 +37,7 @@ impl Memo {
     /// With room for the slots of a pickle of `bytes`.
     pub(super) fn with_room(bytes: usize) -> Self {
         let mut memo = Self::default();
-        large_pages::reserve(&mut memo.slots, bytes / MIN_SLOT_BYTES);
+        pages::reserve(&mut memo.slots, bytes / MIN_SLOT_BYTES);
         memo
     }
 

@@ -11,6 +11,8 @@ mod thrift;
 
 use std::io::{self, Write};
 
+use rayon::prelude::*;
+
 use self::chunk::{Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values};
 use self::thrift::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
 use super::table::{Cell, Column, Kind, Table, TableSink};
@@ -72,8 +74,9 @@ impl<W: Write> ParquetTable<W> {
         let paths: Vec<Vec<String>> =
             self.columns.iter().flat_map(|column| leaves_of(*column)).map(|(path, _)| path).collect();
         let (mut chunks, mut total) = (Vec::new(), 0);
-        for (index, path) in paths.iter().enumerate() {
-            let chunk = self.leaves[index].take()?;
+        let encoded: Vec<io::Result<Chunk>> = self.leaves.par_iter_mut().map(Leaf::take).collect();
+        for (chunk, path) in encoded.into_iter().zip(&paths) {
+            let chunk = chunk?;
             chunks.push(describe_chunk(&chunk, path, self.offset));
             total += chunk.uncompressed as u64;
             self.write(&chunk.pages)?;
