@@ -54,9 +54,79 @@ impl<T: Copy + PartialEq> Column<T> {
     }
 }
 
+/// Numbers that take 32 bits each, as multiples of 2^`SHIFT`, until one is too far from the first.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Numbers<const SHIFT: u32> {
+    base: u64,
+    narrow: Vec<u32>,
+    /// All numbers once one does not fit; empty before.
+    wide: Vec<u64>,
+}
+
+impl<const SHIFT: u32> Numbers<SHIFT> {
+    /// Makes room for `rows`.
+    pub(super) fn reserve(&mut self, rows: usize) {
+        pages::reserve(&mut self.narrow, rows);
+    }
+
+    /// Appends a row.
+    #[inline]
+    pub(super) fn push(&mut self, value: u64) {
+        if self.wide.is_empty() {
+            if self.narrow.is_empty() {
+                self.base = value.saturating_sub(1 << (31 + SHIFT));
+            }
+            let offset = value.wrapping_sub(self.base);
+            match u32::try_from(offset >> SHIFT) {
+                Ok(narrow) if offset.is_multiple_of(1 << SHIFT) => return self.narrow.push(narrow),
+                _ => self.widen(),
+            }
+        }
+        self.wide.push(value);
+    }
+
+    #[cold]
+    fn widen(&mut self) {
+        let narrow = std::mem::take(&mut self.narrow);
+        pages::reserve(&mut self.wide, narrow.capacity());
+        self.wide.extend(narrow.iter().map(|narrow| self.base.wrapping_add(u64::from(*narrow) << SHIFT)));
+    }
+
+    /// The number in `row`, if there is one.
+    #[inline]
+    pub(super) fn get(&self, row: usize) -> Option<u64> {
+        match self.narrow.get(row) {
+            Some(narrow) => Some(self.base.wrapping_add(u64::from(*narrow) << SHIFT)),
+            None => self.wide.get(row).copied(),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_read_back_however_far_apart() {
+        const FAR: u64 = 1 << 40;
+        let base = 0x7f00_0000_0000;
+        for (values, is_narrow) in [
+            (vec![0, 0, 512, 1024], true),
+            (vec![base, base - FAR, base + FAR - 512], true),
+            (vec![base, base - FAR - 512], false),
+            (vec![base, base + FAR], false),
+            (vec![base, base + 1, base], false),
+            (vec![512, u64::MAX, 1], false),
+            (vec![u64::MAX, 511], true),
+        ] {
+            let mut numbers = Numbers::<9>::default();
+            values.iter().for_each(|value| numbers.push(*value));
+            let back: Vec<u64> = (0..values.len()).map(|row| numbers.get(row).unwrap()).collect();
+            assert_eq!(back, values);
+            assert_eq!(numbers.get(values.len()), None);
+            assert_eq!(numbers.wide.is_empty(), is_narrow, "{values:?}");
+        }
+    }
 
     #[test]
     fn reads_back_what_was_pushed() {

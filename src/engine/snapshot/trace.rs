@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use super::column::Column;
+use super::column::{Column, Numbers};
 use super::keys;
 use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
@@ -85,9 +85,10 @@ pub(super) struct EntryContext {
 #[derive(Debug, Default)]
 pub struct TraceEntries {
     actions: Vec<Action>,
-    addrs: Vec<u64>,
-    sizes: Vec<u64>,
-    times: Column<u64>,
+    /// PyTorch's blocks start at multiples of 512 bytes.
+    addrs: Numbers<9>,
+    sizes: Numbers<0>,
+    times: Numbers<0>,
     stacks: Vec<StackId>,
     /// One per entry; empty if no stack has any context.
     extended_stacks: Vec<StackId>,
@@ -106,8 +107,8 @@ impl TraceEntries {
     /// Makes room for `rows`.
     pub(super) fn reserve(&mut self, rows: usize) {
         pages::reserve(&mut self.actions, rows);
-        pages::reserve(&mut self.addrs, rows);
-        pages::reserve(&mut self.sizes, rows);
+        self.addrs.reserve(rows);
+        self.sizes.reserve(rows);
         self.times.reserve(rows);
         pages::reserve(&mut self.stacks, rows);
         self.context_rows.reserve(rows);
@@ -187,8 +188,8 @@ impl TraceEntries {
         // The columns have equal lengths.
         Some(TraceEntry {
             action: self.action(row).unwrap_or(Action::Other),
-            addr: self.addrs.get(row).copied().unwrap_or_default(),
-            size: self.sizes.get(row).copied().unwrap_or_default(),
+            addr: self.addrs.get(row).unwrap_or_default(),
+            size: self.sizes.get(row).unwrap_or_default(),
             stream: context.stream,
             time_us: self.times.get(row).unwrap_or_default(),
             stack,
