@@ -70,6 +70,7 @@ typedef struct {
 static address_space malloc_space[MAX_DEVICES];
 static address_space reserve_space = {RESERVE_BASE, NULL};
 static uint64_t used[MAX_DEVICES], peak_used[MAX_DEVICES];
+static uint64_t graph_bytes[MAX_DEVICES]; /* an estimate, so it makes no allocation fail */
 
 /* Takes a free range of `size` bytes where STUBCUDA_PLACEMENT says: l(owest), h(ighest) or r(andom). */
 static uint64_t take_addresses(address_space *space, uint64_t size, int device) {
@@ -154,6 +155,6 @@ static uint64_t memory_reserve(int device, uint64_t size) {
   return take_addresses(&reserve_space, round_to_pages(size), device);
 }
 static uint64_t memory_free_bytes(int device) {
-  uint64_t taken = used[device] + other_processes_bytes();
+  uint64_t taken = used[device] + graph_bytes[device] / PAGE * PAGE + other_processes_bytes();
   return taken > capacity() ? 0 : capacity() - taken;
 }

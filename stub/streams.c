@@ -6,7 +6,6 @@ typedef struct {
   uint64_t capture_id;
 } stream_state;
 #define GRAPH ((void *)0x77)
-#define GRAPH_EXEC ((void *)0x78)
 #define MAX_STREAMS 4096
 static stream_state streams[MAX_STREAMS];
 static int stream_count = 0;
@@ -72,6 +71,7 @@ EXPORT int cudaStreamBeginCapture(void *stream, int mode) {
   stream_state *state = find_stream(stream);
   state->is_capturing = 1;
   state->capture_id = ++capture_count;
+  captured_nodes = 0;
   pthread_mutex_unlock(&lock);
   return 0;
 }
@@ -84,12 +84,29 @@ EXPORT int cudaStreamEndCapture(void *stream, void **graph) { /* also ends it on
   pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaGraphInstantiate(void **exec, void *graph, unsigned long long flags) {
-  *exec = GRAPH_EXEC;
+#define NODE_BYTES (17 << 10)
+typedef struct {
+  int device;
+  uint64_t bytes;
+} executable_graph;
+EXPORT int cudaGraphInstantiate(executable_graph **exec, void *graph, unsigned long long flags) {
+  *exec = malloc(sizeof **exec);
+  pthread_mutex_lock(&lock);
+  (*exec)->device = current_device;
+  (*exec)->bytes = captured_nodes * NODE_BYTES;
+  graph_bytes[current_device] += (*exec)->bytes;
+  if (getenv("STUBDEBUG")) fprintf(stderr, "GRAPH %llu\n", (unsigned long long)captured_nodes);
+  pthread_mutex_unlock(&lock);
   return 0;
 }
-EXPORT int cudaGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long flags) {
-  *exec = GRAPH_EXEC;
+EXPORT int cudaGraphInstantiateWithFlags(executable_graph **exec, void *graph, unsigned long long flags) {
+  return cudaGraphInstantiate(exec, graph, flags);
+}
+EXPORT int cudaGraphExecDestroy(executable_graph *exec) {
+  pthread_mutex_lock(&lock);
+  graph_bytes[exec->device] -= exec->bytes;
+  pthread_mutex_unlock(&lock);
+  free(exec);
   return 0;
 }
 EXPORT int cudaGraphGetNodes(void *graph, void **nodes, size_t *count) {

@@ -10,7 +10,7 @@ initializes CUDA: it waits until the program does. There are three ways to use i
 3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
 Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive, `_source.py` reads the
-source lines that an answer names, and `_sleep.py` notes what vLLM's sleep mode unmaps.
+source lines that an answer names, and `_sleep.py` notes what a sleeping engine unmaps.
 
 Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
 `Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
@@ -668,13 +668,14 @@ def names(options):
 
 
 def watch_sleep():
-    """Notes when vLLM's sleep mode unmaps memory: `_sleep.watch`."""
+    """Notes when an engine that sleeps unmaps memory: `_sleep`."""
     try:
         sleep, imports = import_beside("sleep"), import_beside("imports")
-        if sleep.MODULE in sys.modules:
-            sleep.watch(sys.modules[sleep.MODULE])
-        else:
-            sys.meta_path.insert(0, imports.AfterImport(sleep.MODULE, sleep.watch))
+        for name, watch in sleep.MODULES.items():
+            if name in sys.modules:
+                watch(sys.modules[name])
+            else:
+                sys.meta_path.insert(0, imports.AfterImport(name, watch))
     except ImportError:  # as in `load_names`
         pass
     except Exception as error:
@@ -682,7 +683,7 @@ def watch_sleep():
 
 
 def sleep():
-    """What vLLM's sleep mode unmapped and when: `_sleep.describe`."""
+    """What a sleeping engine unmapped and when: `_sleep.describe`."""
     module = sys.modules.get((__package__ + "._sleep") if __package__ else "_oomscope_sleep")
     return module and module.describe()
 

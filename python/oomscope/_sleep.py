@@ -1,41 +1,52 @@
-"""vLLM's sleep mode: the memory that it unmaps, which PyTorch goes on counting as allocated.
+"""Sleep of an engine: the memory that it unmaps, which PyTorch goes on counting as allocated.
 
-`watch` gets `vllm.device_allocator.cumem` after its import, of releases 0.8 to 0.33.
+vLLM has an allocator for it, in releases 0.8 to 0.33, and SGLang the package torch_memory_saver.
 """
 
+import functools
 import time
 
-MODULE = "vllm.device_allocator.cumem"
 # Later changes are not kept.
 MAX_CHANGES = 10000
-# After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by vLLM's tag.
+# After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by the engine's tag.
 changes = []
 # By address: bytes and tag of all memory that could sleep.
 segments = {}
-# vLLM's allocators, of which a process has one.
+# The last allocator that was called, with the function that lists its memory: a process has one.
 allocators = []
+# Tags of torch_memory_saver that sleep.
+paused = set()
 
 
-def watch(module):
-    """Notes what sleeps after each call."""
-    allocator = getattr(module, "CuMemAllocator", None)
-    for name in ("sleep", "wake_up", "discard"):
-        original = getattr(allocator, name, None)
+def watch_vllm(module):
+    """Notes what sleeps after each call (`vllm.device_allocator.cumem`)."""
+    watch(module, "CuMemAllocator", ("sleep", "wake_up", "discard"), mark_older_release, vllm_memory)
+
+
+def watch_saver(module):
+    """Notes what sleeps after each call (`torch_memory_saver.entrypoint`)."""
+    watch(module, "TorchMemorySaver", ("pause", "resume"), mark_paused, saver_memory)
+
+
+def watch(module, owner, names, mark, memory):
+    owner = getattr(module, owner, None)
+    for name in names:
+        original = getattr(owner, name, None)
         if original is not None:
-            setattr(allocator, name, noting(name, original))
+            setattr(owner, name, noting(name, original, mark, memory))
 
 
-def noting(name, original):
+def noting(name, original, mark, memory):
     def call(self, *args, **kwargs):
         try:
             return original(self, *args, **kwargs)
         finally:
             try:
-                allocators[:] = [self]
-                mark_older_release(self, name, *args, **kwargs)
+                allocators[:] = [functools.partial(memory, self)]
+                mark(self, name, *args, **kwargs)
                 if len(changes) < MAX_CHANGES:
-                    changes.append(state(self, "wake_up" if name == "wake_up" else "sleep"))
-            except Exception:  # another release of vLLM
+                    changes.append(state("wake_up" if name in ("wake_up", "resume") else "sleep"))
+            except Exception:  # another release
                 pass
 
     return call
@@ -51,14 +62,36 @@ def mark_older_release(allocator, name, tags=None, **_):
                 data.asleep_by_oomscope = False
 
 
-def state(allocator, call):
+def vllm_memory(allocator):
+    """Address, device, size and tag of all memory that could sleep, and whether it does."""
+    for address, data in allocator.pointer_to_data.items():
+        is_asleep = getattr(data, "is_asleep", getattr(data, "asleep_by_oomscope", False))
+        yield (address, *data.handle[:2], data.tag, is_asleep)
+
+
+def mark_paused(saver, name, tag=None):
+    tags = {key[0] for key in saver._impl._mem_pools} if tag is None else {tag}
+    (paused.update if name == "pause" else paused.difference_update)(tags)
+
+
+def saver_memory(saver):
+    """Like `vllm_memory`. Each tag has a memory pool of PyTorch's."""
+    import torch
+
+    tags = {tuple(pool.id): key[0] for key, pool in saver._impl._mem_pools.items()}
+    for segment in torch.cuda.memory_snapshot():
+        tag = tags.get(tuple(segment["segment_pool_id"]))
+        if tag is not None:
+            yield segment["address"], segment["device"], segment["total_size"], tag, tag in paused
+
+
+def state(call):
     """What sleeps after `call`."""
     asleep, device = {}, 0
-    for address, data in allocator.pointer_to_data.items():
-        device, size = data.handle[:2]
-        segments[address] = size, data.tag
-        if getattr(data, "is_asleep", getattr(data, "asleep_by_oomscope", False)):
-            asleep[data.tag] = asleep.get(data.tag, 0) + size
+    for address, device, size, tag, is_asleep in allocators[0]():
+        segments[address] = size, tag
+        if is_asleep:
+            asleep[tag] = asleep.get(tag, 0) + size
     return {"call": call, "time_us": int(time.time() * 1e6), "device": device, "asleep": asleep}
 
 
@@ -66,6 +99,9 @@ def describe():
     """For the snapshot; None if nothing ever slept."""
     if not changes:
         return None
-    last = state(allocators[0], "snapshot")  # memory may have been freed while it slept
+    last = state("snapshot")  # memory may have been freed while it slept
     known = [{"address": address, "bytes": size, "tag": tag} for address, (size, tag) in segments.items()]
     return {"changes": [*changes, last], "segments": known}
+
+
+MODULES = {"vllm.device_allocator.cumem": watch_vllm, "torch_memory_saver.entrypoint": watch_saver}

@@ -4,6 +4,7 @@ The functions get a module after its import. They read vLLM's own objects and it
 fact out, and a sentence says so; tests/python/vllm_layouts.json has what the tested ones have.
 """
 
+import contextlib
 import functools
 import logging
 import os
@@ -302,22 +303,22 @@ def use_stub_of_runtime(module):
 
 
 def end_server_when_ready(module):
-    """Ends the server when it would accept requests. `module` is that of vLLM's API server."""
+    """Ends the server when its engine is ready. `module` is that of vLLM's API server.
+
+    What would follow reads files that the engine does not need, such as the vocabulary of gpt-oss.
+    """
     client = getattr(module, "build_async_engine_client", None)
-    if client is None or getattr(module, "serve_http", None) is None:
+    if client is None:
         return
 
-    def build_async_engine_client(*args, **kwargs):
+    @contextlib.asynccontextmanager
+    async def build_async_engine_client(*args, **kwargs):
         os.environ[serving.SERVER_VARIABLE] = "1"
-        return client(*args, **kwargs)
+        async with client(*args, **kwargs):
+            sys.exit(0)
+        yield
 
-    async def serve_http(*args, **kwargs):
-        async def shut_down():
-            """Nothing was served."""
-
-        return shut_down()
-
-    module.build_async_engine_client, module.serve_http = build_async_engine_client, serve_http
+    module.build_async_engine_client = build_async_engine_client
 
 
 HOOKS = {

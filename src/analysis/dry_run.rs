@@ -172,10 +172,13 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
         is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),
         served: if !report.ranges.iter().all(RangeReport::fits) {
             Served::AtBest
-        } else if report.most_reserved(peak).saturating_mul(AMPLE) > report.usable_bytes() {
-            Served::Always
-        } else {
+        // The KV cache of a server takes what is left, so its weights, which are random numbers, decide nothing.
+        } else if report.server().is_some_and(|serving| serving.ready)
+            || report.most_reserved(peak).saturating_mul(AMPLE) <= report.usable_bytes()
+        {
             Served::Amply
+        } else {
+            Served::Always
         },
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
@@ -260,12 +263,15 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
+        // What a server reads and measures, and does not decide by, changes none of its engine's figures.
+        let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
+        let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));
         for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
             add(Code::DryRun, DryRunWarning::Placements(range));
         }
         if !self.reads_only_substitutes() {
-            add(Code::ValuesRead, DryRunWarning::Reads(self));
+            add(if decides { Code::ValuesRead } else { idle(Code::ValuesRead) }, DryRunWarning::Reads(self));
         }
         for value in [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
             if self.has_read(value) {
@@ -276,7 +282,7 @@ impl DryRunReport {
             add(Code::UnknownMemory, DryRunWarning::Workspaces(self));
         }
         if self.unknown_sizes.timings > 0 {
-            add(Code::UnknownMemory, DryRunWarning::Timings(self.unknown_sizes.timings));
+            add(idle(Code::UnknownMemory), DryRunWarning::Timings(self.unknown_sizes.timings));
         }
         if self.unfilled_bytes > 0 {
             add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));

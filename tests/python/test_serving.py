@@ -1,6 +1,7 @@
 """Serving engines in a dry run: what oomscope reads from a fake vLLM, and from the real one where it is installed."""
 
 import asyncio
+import contextlib
 import importlib.util
 import json
 import logging
@@ -140,20 +141,23 @@ def test_only_the_start_that_fills_the_cache_compiles(engine, tmp_path):
 
 def test_a_server_ends_when_the_engine_is_ready(engine, monkeypatch):
     calls = []
-    module = Object(build_async_engine_client=lambda args: calls.append(args), serve_http=None)
 
-    async def serve_http(*_):
-        raise AssertionError("it serves")
+    @contextlib.asynccontextmanager
+    async def client(args):
+        calls.append(args)
+        yield "client"
+        calls.append("shut down")
 
-    module.serve_http = serve_http
+    module = Object(build_async_engine_client=client)
     engine.hooks.end_server_when_ready(module)
-    module.build_async_engine_client("arguments")
-    assert calls == ["arguments"] and os.environ["OOMSCOPE_SERVER"] == "1"
 
     async def serve():
-        await (await module.serve_http("app"))
+        async with module.build_async_engine_client("arguments"):
+            raise AssertionError("it serves")
 
-    asyncio.run(serve())
+    with pytest.raises(SystemExit) as ended:
+        asyncio.run(serve())
+    assert ended.value.code == 0 and os.environ["OOMSCOPE_SERVER"] == "1" and calls[0] == "arguments"
     recorder = Object(finish=lambda: calls.append("written"))
     monkeypatch.setattr(sys, "_oomscope_recorder", recorder, raising=False)
     start(engine, Worker)
@@ -272,7 +276,6 @@ def test_every_hook_finds_its_place_in_each_release(engine, release, capsys):
         "CudaRTLibrary.cudaMemcpy",
         "find_loaded_library",
         "build_async_engine_client",
-        "serve_http",
     }
 
 

@@ -1,5 +1,6 @@
-"""What the recorder notes of vLLM's sleep mode, with both forms of vLLM's allocator."""
+"""What the recorder notes of sleep: with both forms of vLLM's allocator, and with torch_memory_saver."""
 
+import sys
 import types
 
 import pytest
@@ -40,14 +41,14 @@ def allocator_of(data_type):
 
 @pytest.fixture(autouse=True)
 def empty(monkeypatch):
-    for name, value in (("changes", []), ("segments", {}), ("allocators", [])):
+    for name, value in (("changes", []), ("segments", {}), ("allocators", []), ("paused", set())):
         monkeypatch.setattr(_sleep, name, value)
 
 
 @pytest.mark.parametrize("data_type", [Data, NewData])
 def test_each_call_is_noted_with_what_sleeps(data_type):
     module = types.SimpleNamespace(CuMemAllocator=allocator_of(data_type))
-    _sleep.watch(module)
+    _sleep.watch_vllm(module)
     assert _sleep.describe() is None
     allocator = module.CuMemAllocator()
     allocator.sleep()
@@ -75,7 +76,41 @@ def test_a_failing_call_raises_its_own_error():
             raise RuntimeError("CUDA Error: out of memory")
 
     module = types.SimpleNamespace(CuMemAllocator=CuMemAllocator)
-    _sleep.watch(module)
+    _sleep.watch_vllm(module)
     with pytest.raises(RuntimeError, match="out of memory"):
         module.CuMemAllocator().wake_up()
     assert _sleep.changes == []
+
+
+def test_memory_of_a_saver_sleeps_by_its_pools(monkeypatch):
+    class TorchMemorySaver:
+        def __init__(self):
+            pools = {("weights", True): (0, 3), ("kv_cache", False): (0, 4)}
+            pools = {key: types.SimpleNamespace(id=pool) for key, pool in pools.items()}
+            self._impl = types.SimpleNamespace(_mem_pools=pools)
+
+        def pause(self, tag=None):
+            pass
+
+        def resume(self, tag=None):
+            pass
+
+    segments = [(0x1000, GIB, (0, 3)), (0x9000, 4 * GIB, (0, 4)), (0x20000, GIB, (0, 0))]
+    keys = ("address", "total_size", "segment_pool_id", "device")
+    snapshot = [dict(zip(keys, (*segment, 0))) for segment in segments]
+    cuda = types.SimpleNamespace(memory_snapshot=lambda: snapshot)
+    monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
+    module = types.SimpleNamespace(TorchMemorySaver=TorchMemorySaver)
+    _sleep.watch_saver(module)
+    saver = module.TorchMemorySaver()
+    saver.pause()
+    saver.resume(tag="weights")
+    saver.resume("kv_cache")
+    described = _sleep.describe()
+    assert [(change["call"], change["asleep"]) for change in described["changes"]] == [
+        ("sleep", {"weights": GIB, "kv_cache": 4 * GIB}),
+        ("wake_up", {"kv_cache": 4 * GIB}),
+        ("wake_up", {}),
+        ("snapshot", {}),
+    ]
+    assert [segment["address"] for segment in described["segments"]] == [0x1000, 0x9000]

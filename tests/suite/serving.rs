@@ -7,7 +7,7 @@ use oomscope::output::document::terminal;
 use oomscope::output::report;
 use oomscope::snapshot::Serving;
 
-use super::dry_run::recording;
+use super::dry_run::{read, recording};
 use crate::one_screen::{LINES, WORDS, is_within, style, words};
 use crate::support::program::{analyze, file, run};
 use crate::support::schema;
@@ -60,6 +60,17 @@ fn an_engine_that_is_ready_fits_on_one_screen() {
     let page = page(&ready);
     assert!(is_within(&page, 100) && page.lines().count() <= LINES && words(&page) <= WORDS, "{page}");
     golden("serving-ready", &page);
+}
+
+#[test]
+fn random_numbers_of_dummy_weights_do_not_decide_a_start() {
+    let mut ready = with_engine(&engine(), &json!({ "kind": "ready" }));
+    let mut random = read("_local_scalar_dense", 1, 1_000_000, 7);
+    (random["usage"], random["value"]) = (json!("branch"), json!("random"));
+    ready["oomscope"]["dry_run"]["reads"] = json!([random]);
+    assert_eq!(verdict(&ready), "would-fit");
+    ready["oomscope"]["dry_run"]["reads"][0]["value"] = json!("zero");
+    assert_eq!(verdict(&ready), "may-fit");
 }
 
 #[test]

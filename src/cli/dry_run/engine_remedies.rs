@@ -1,6 +1,6 @@
 //! Options of a serving engine that make room for its KV cache.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::outside_remedy::OutsideRemedy;
 use crate::snapshot::Serving;
@@ -19,8 +19,24 @@ pub(super) fn further_starts(serving: &Serving) -> Vec<OutsideRemedy> {
         return vec![OutsideRemedy::LaterStart];
     }
     let length = serving.longest_len().filter(|_| !serving.ready);
-    let option = |length| OutsideRemedy::EngineOption { name: "max_model_len", value: json!(length) };
-    length.map(option).into_iter().collect()
+    length.map(|length| OutsideRemedy::EngineOptions(vec![max_model_len(length)])).into_iter().collect()
+}
+
+/// `remedy` with the longest requests that should fit, and their length, if it alone did not let the engine start on as
+/// many GPUs: `tried`. Without the remedy, requests must be shorter or the engine does not start: `first`.
+pub(super) fn with_shorter_requests(
+    first: &Serving,
+    remedy: &OutsideRemedy,
+    tried: &Serving,
+) -> Option<(u64, OutsideRemedy)> {
+    let OutsideRemedy::EngineOptions(options) = remedy else { return None };
+    let length = tried.longest_len().filter(|_| !tried.ready && tried.gpus() == first.gpus())?;
+    let options = options.iter().cloned().chain([max_model_len(length)]).collect();
+    (Some(length) > first.longest_len()).then_some((length, OutsideRemedy::EngineOptions(options)))
+}
+
+fn max_model_len(length: u64) -> (&'static str, Value) {
+    ("max_model_len", json!(length))
 }
 
 /// The options of the engine to try, each alone, the least change first.
@@ -37,7 +53,7 @@ pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
     let changes = Engine::of_name(&serving.engine).map_or(&[][..], |engine| engine.changes);
     changes
         .iter()
-        .filter_map(|(name, change)| Some(OutsideRemedy::EngineOption { name, value: value(*change)? }))
+        .filter_map(|(name, change)| Some(OutsideRemedy::EngineOptions(vec![(*name, value(*change)?)])))
         .collect()
 }
 
@@ -93,6 +109,14 @@ mod tests {
             ..Serving::default()
         };
         assert_eq!(further(&failed), ["max_model_len=63488"]);
+        let quantized = Serving { kv_cache_bytes: Some(12 << 30), possible_model_len: Some(98_304), ..failed.clone() };
+        let fp8 = OutsideRemedy::EngineOptions(vec![("quantization", json!("fp8"))]);
+        let shorter = |tried: &Serving| with_shorter_requests(&failed, &fp8, tried);
+        let (length, both) = shorter(&quantized).unwrap();
+        assert_eq!((length, both.describe()), (96_256, "quantization=fp8, max_model_len=96256".to_owned()));
+        assert!(shorter(&failed).is_none());
+        assert!(shorter(&Serving { tensor_parallel: 2, ..quantized.clone() }).is_none());
+        assert!(shorter(&Serving { ready: true, ..quantized }).is_none());
         assert!(further(&Serving { possible_model_len: None, ..failed }).is_empty());
     }
 }

@@ -36,6 +36,7 @@ use super::exit::{Exit, print_stderr};
 use super::output::{Output, print_page};
 use super::run::{print_result, record, record_to_log};
 use crate::output::report;
+use crate::stacks::engines::Engine;
 
 /// Exit code under `--exit-code verdict` if there is none.
 const NO_VERDICT: u8 = 2;
@@ -49,8 +50,13 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if !args.options.real_files {
         print_stderr(&written_files::announce(&name));
     }
-    // The output of the program must not mix with that of `--format`.
-    let log = (args.format != Format::Human).then(|| name.join("output.txt"));
+    // The output of the program must not mix with that of `--format`, nor an engine's log come before its answer.
+    let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
+    let is_server = Engine::is_server(&words);
+    let log = (args.format != Format::Human || is_server).then(|| name.join("output.txt"));
+    if let Some(log) = log.as_ref().filter(|_| is_server) {
+        print_stderr(&format!("the output is in {}", log.display()));
+    }
     let (end, status, snapshots) = match &log {
         None => record(command, directory)?,
         Some(log) => record_to_log(command, directory, log)?,

@@ -11,14 +11,14 @@ pub(super) enum OutsideRemedy {
     StepByParameter,
     /// A serving engine starts again, with the code that it compiled.
     LaterStart,
-    /// An option of a serving engine.
-    EngineOption { name: &'static str, value: Value },
+    /// Options of a serving engine.
+    EngineOptions(Vec<(&'static str, Value)>),
 }
 
 impl OutsideRemedy {
     pub(super) fn describe(&self) -> String {
         match self {
-            Self::EngineOption { name, value } => format!("{name}={}", format_value(value)),
+            Self::EngineOptions(options) => join(options, ", ", |name, value| format!("{name}={value}")),
             Self::LaterStart => "a later start".to_owned(),
             Self::Settings(change) => change.clone(),
             Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
@@ -26,12 +26,12 @@ impl OutsideRemedy {
     }
 }
 
-/// An option and its value, as on a command line.
-pub(super) fn option_words(name: &str, value: &Value) -> String {
-    format!("--{} {}", name.replace('_', "-"), format_value(value))
+/// Options and their values, as on a command line.
+pub(super) fn option_words(options: &[(&str, Value)]) -> String {
+    join(options, " ", |name, value| format!("--{} {value}", name.replace('_', "-")))
 }
 
-/// A value of an option, as on a command line.
-fn format_value(value: &Value) -> String {
-    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+fn join(options: &[(&str, Value)], separator: &str, format: impl Fn(&str, &str) -> String) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    options.iter().map(|(name, value)| format(name, &text(value))).collect::<Vec<_>>().join(separator)
 }

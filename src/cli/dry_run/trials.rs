@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::engine_remedies::{engine_remedies, further_starts};
+use super::engine_remedies::{engine_remedies, further_starts, with_shorter_requests};
 use super::options::Intervention;
 use super::outside_remedy::{OutsideRemedy, option_words};
 use crate::allocator::conf::{ConfChange, shell_assignment};
@@ -54,7 +54,13 @@ pub(super) fn run(
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
     if let Some(serving) = first.serving() {
         let options = if args.tries { engine_remedies(serving) } else { Vec::new() };
+        let mut shorter = Vec::new();
         for remedy in further_starts(serving).into_iter().chain(options) {
+            trials.run(&remedy)?;
+            let tried = trials.runs.last().and_then(|run| run.serving.as_ref());
+            shorter.extend(tried.and_then(|tried| with_shorter_requests(serving, &remedy, tried)));
+        }
+        if let Some((_, remedy)) = shorter.into_iter().max_by_key(|(length, _)| *length) {
             trials.run(&remedy)?;
         }
         return Ok(trials.finish());
@@ -140,7 +146,7 @@ impl<'r> Trials<'r> {
         trial.output = Some(log.display().to_string());
         let copy = match remedy {
             OutsideRemedy::Settings(change) => Some(shell_assignment(change, self.settings.as_deref())),
-            OutsideRemedy::EngineOption { name, value } => Some(option_words(name, value)),
+            OutsideRemedy::EngineOptions(options) => Some(option_words(options)),
             OutsideRemedy::StepByParameter | OutsideRemedy::LaterStart => None,
         };
         trial.copy = copy.filter(|_| trial.outcome.is_end());
@@ -165,7 +171,7 @@ impl<'r> Trials<'r> {
         let with_settings = settings.as_deref().map(Intervention::with_settings).unwrap_or_default();
         let steps_by_parameter = *remedy == OutsideRemedy::StepByParameter;
         let with_settings = match remedy {
-            OutsideRemedy::EngineOption { name, value } => Intervention::with_engine_options([(*name, value.clone())]),
+            OutsideRemedy::EngineOptions(options) => Intervention::with_engine_options(options.iter().cloned()),
             _ => with_settings,
         };
         let mut environment = with_settings.environment;

@@ -64,9 +64,6 @@ pub struct Serving {
 
 /// Memory that the driver takes for kernels while an engine starts: 0.24 to 0.27 GiB in 30 logs of vLLM on an H100.
 const KERNEL_BYTES: u64 = GIB / 4;
-/// Memory of the driver for the nodes of CUDA graphs: logs of two models of 8 billion parameters have 0.54 and 0.60 GiB
-/// more than their pools take.
-const GRAPH_NODE_BYTES: u64 = GIB * 3 / 4;
 /// Memory of NCCL on each of several GPUs: 1.8 to 2.0 GiB in 15 logs of vLLM 0.19 on two and four H100, less in others.
 const NCCL_BYTES: u64 = 2 * GIB;
 
@@ -79,20 +76,23 @@ impl Serving {
         self.tensor_parallel.max(1).saturating_mul(self.pipeline_parallel.max(1))
     }
 
-    /// Whether the engine captured CUDA graphs, or keeps memory for them.
-    pub fn has_graphs(&self) -> bool {
-        self.graph_bytes.or(self.graph_budget_bytes).is_some()
+    /// Memory of CUDA graphs that the engine takes beyond its budget: releases of vLLM before 0.21 leave none for them.
+    pub fn graph_bytes_beyond_budget(&self) -> Option<u64> {
+        self.graph_bytes.filter(|_| self.graph_budget_bytes.is_none())
     }
 
     /// Memory of a GPU that a dry run does not have and a real start takes from the KV cache, at most.
     pub fn uncounted_bytes(&self) -> u64 {
-        let nodes = if self.has_graphs() { GRAPH_NODE_BYTES } else { 0 };
-        let nccl = if self.gpus() > 1 { NCCL_BYTES } else { 0 };
-        KERNEL_BYTES + nodes + nccl
+        KERNEL_BYTES + if self.gpus() > 1 { NCCL_BYTES } else { 0 }
     }
 
-    /// Whether the KV cache holds one request of `max_model_len` also without the uncounted memory.
+    /// Whether the KV cache holds one request of `max_model_len` also without the uncounted memory, and there is memory
+    /// for CUDA graphs beyond the budget.
     pub fn has_headroom(&self) -> bool {
+        let unused = self.free_bytes.zip(self.budget_bytes).map(|(free, budget)| free.saturating_sub(budget));
+        if self.graph_bytes_beyond_budget().zip(unused).is_some_and(|(graphs, unused)| graphs > unused) {
+            return false;
+        }
         let left = self.kv_cache_bytes.map(|bytes| bytes.saturating_sub(self.uncounted_bytes()) as f64);
         let one = self.kv_cache_bytes.zip(self.requests_at(self.max_model_len)).map(|(bytes, n)| bytes as f64 / n);
         left.zip(one).is_none_or(|(left, one)| left >= one)
@@ -140,6 +140,10 @@ mod tests {
         assert!(engine(4 * GIB, 2).has_headroom());
         assert!(!engine(3 * GIB, 2).has_headroom());
         assert!(Serving::default().has_headroom());
+        let beyond = Serving { free_bytes: Some(10 * GIB), budget_bytes: Some(9 * GIB), ..engine(2 * GIB, 1) };
+        assert!(Serving { graph_bytes: Some(GIB), ..beyond.clone() }.has_headroom());
+        assert!(!Serving { graph_bytes: Some(2 * GIB), ..beyond.clone() }.has_headroom());
+        assert!(Serving { graph_bytes: Some(2 * GIB), graph_budget_bytes: Some(GIB), ..beyond }.has_headroom());
     }
 
     #[test]
@@ -153,8 +157,6 @@ mod tests {
             ..Serving::default()
         };
         assert_eq!(failed.longest_len(), Some(63_488));
-        let with_graphs = Serving { graph_budget_bytes: Some(GIB), ..failed.clone() };
-        assert_eq!(with_graphs.longest_len(), Some(57_344));
         assert_eq!(Serving { possible_model_len: Some(1000), ..failed.clone() }.longest_len(), Some(992));
         assert_eq!(Serving { kv_cache_bytes: Some(GIB / 8), ..failed.clone() }.longest_len(), None);
         assert_eq!(Serving { needed_kv_cache_bytes: None, ..failed }.longest_len(), None);

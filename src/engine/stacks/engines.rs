@@ -126,6 +126,14 @@ impl Engine {
         Self::all().find(|engine| words.iter().any(|word| word.as_ref().contains(engine.command)))
     }
 
+    /// Whether `words` of a command start the server of an engine, and no program of the user.
+    pub fn is_server(words: &[impl AsRef<str>]) -> bool {
+        let program = words.first().and_then(|word| word.as_ref().rsplit('/').next());
+        let module = words.windows(2).find(|pair| pair[0].as_ref() == "-m");
+        let package = module.and_then(|pair| pair[1].as_ref().split('.').next());
+        Self::all().any(|engine| [program, package].contains(&Some(engine.command)))
+    }
+
     /// The role of function `name` of `file`, if an engine has it.
     pub(super) fn frame(file: &str, name: &str) -> Option<EngineFrame> {
         Self::all().find_map(|engine| {

@@ -1,7 +1,7 @@
 //! The pages of `oomscope dry-run --try` and `fit -- COMMAND`: one table each, the best run first.
 
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
-use crate::base::units::{count, quote_shell_word, size};
+use crate::base::units::{count, counted, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
 use crate::output::wording::{format_requests, location_label};
 use crate::snapshot::Serving;
@@ -20,7 +20,7 @@ pub fn trials(report: &TrialsReport) -> Document {
     let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
     runs.sort_by_key(|run| rank(run.outcome));
     let table = Table::from_rows(runs)
-        .text(format!("tried on {}", report.gpu), |run| marked_remedy(run))
+        .text(format!("tried on {}", report.gpu), |run| mark(run, describe_remedy(run)))
         .text("the job then", |run| describe_trial(run))
         .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size));
     document.table(table.wide());
@@ -39,7 +39,7 @@ fn engine_table(report: &TrialsReport) -> impl Into<Table> {
         requests.map_or_else(|| describe_no_start(serving), format_requests)
     };
     Table::from_rows(&report.runs)
-        .text(format!("started on {}", report.gpu), |run| marked_remedy(run))
+        .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)))
         .number("weights", |run| show(run, |serving| serving.weight_bytes, size))
         .number("KV cache", |run| show(run, |serving| serving.kv_cache_bytes, size))
         .number("tokens", |run| show(run, |serving| serving.kv_cache_tokens, count))
@@ -53,13 +53,25 @@ fn describe_no_start(serving: Option<&Serving>) -> String {
     length.map_or_else(|| "does not start".to_owned(), |length| format!("with max_model_len {}", count(length)))
 }
 
-fn marked_remedy(run: &TrialReport) -> Cell {
+/// The option, and the number of GPUs if it is another.
+fn describe_start(report: &TrialsReport, run: &TrialReport) -> Text {
+    let gpus = |run: &TrialReport| run.serving.as_ref().map(Serving::gpus);
+    let others = gpus(run).filter(|_| gpus(run) != report.runs.first().and_then(gpus));
+    let others = others.map_or_else(String::new, |gpus| format!(" on {}", counted(gpus, "GPU")));
+    describe_remedy(run).and(others)
+}
+
+fn describe_remedy(run: &TrialReport) -> Text {
+    code(run.remedy.as_deref().unwrap_or("unchanged"))
+}
+
+fn mark(run: &TrialReport, label: Text) -> Cell {
     let mark = match run.outcome {
         TrialOutcome::Ends => Judgement::Good,
         TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
         TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
     };
-    Cell::Marked(mark, code(run.remedy.as_deref().unwrap_or("unchanged")))
+    Cell::Marked(mark, label)
 }
 
 /// The order of outcomes, the best first.

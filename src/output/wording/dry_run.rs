@@ -81,10 +81,9 @@ impl fmt::Display for DryRunWarning<'_> {
 }
 
 fn describe_uncounted(serving: &Serving) -> String {
-    let nodes = if serving.has_graphs() { ", the nodes of CUDA graphs" } else { "" };
     let nccl = if serving.gpus() > 1 { ", NCCL" } else { "" };
     let bytes = size(serving.uncounted_bytes());
-    format!("memory that the driver takes (kernels{nodes}{nccl}) is not counted: the KV cache has up to {bytes} less")
+    format!("memory that the driver takes (kernels{nccl}) is not counted: the KV cache has up to {bytes} less")
 }
 
 fn write_workspaces(f: &mut fmt::Formatter<'_>, report: &DryRunReport) -> fmt::Result {

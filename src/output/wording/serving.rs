@@ -80,8 +80,7 @@ pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
         ("other".to_owned(), serving.other_bytes()),
         (format!("KV cache, {}", serving.kv_cache_dtype), serving.kv_cache_bytes),
         (format!("= {share} {}", serving.memory_utilization), serving.budget_bytes),
-        // Releases before 0.21 leave nothing for the graphs, which then take memory beyond the share.
-        ("CUDA graphs, beyond it".to_owned(), serving.graph_bytes.filter(|_| serving.graph_budget_bytes.is_none())),
+        ("CUDA graphs, beyond it".to_owned(), serving.graph_bytes_beyond_budget()),
     ];
     parts.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).collect()
 }

@@ -3,6 +3,7 @@
 use super::Summary;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, size};
+use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
 impl TrialsReport {
@@ -50,16 +51,22 @@ impl TrialsReport {
             let answer = format!("{first} tokens at the first start on {gpu} (dry run), which compiles; {later} later");
             return Summary::from_answer(answer);
         }
+        let engine = self.runs[0].serving.as_ref().map_or("it", |serving| &*serving.engine);
+        let tried: Vec<_> = self.runs.iter().filter_map(|run| run.remedy.as_deref()).collect();
         let starts = self.runs.iter().filter(|run| run.outcome.is_end());
         let Some(best) = starts.max_by_key(|run| tokens(run)) else {
-            return Summary::from_answer(format!("no option that was tried lets it start on {} (dry run)", self.gpu));
+            let also = if tried.is_empty() { String::new() } else { format!(", nor with {}", tried.join(" or ")) };
+            return Summary::from_answer(format!("{engine} does not start on {} (dry run){also}", self.gpu));
         };
-        let option = best.remedy.as_deref().unwrap_or("its own options");
+        let gpus = best.serving.as_ref().map_or(1, Serving::gpus);
+        let on = if gpus > 1 { format!("{gpus} x {}", self.gpu) } else { self.gpu.clone() };
         let most = count(tokens(best).unwrap_or(0));
-        let answer = if self.runs.first().is_some_and(|first| first.outcome.is_end()) {
-            format!("{option} gives most room on {} (dry run): {most} tokens", self.gpu)
-        } else {
-            format!("with {option} it starts on {} (dry run): {most} tokens", self.gpu)
+        let answer = match &best.remedy {
+            Some(option) if self.runs[0].outcome.is_end() => {
+                format!("{engine} has most room on {on} (dry run) with {option}: {most} tokens")
+            }
+            Some(option) => format!("{engine} starts on {on} (dry run) with {option}: {most} tokens"),
+            None => format!("{engine} has most room on {on} (dry run) unchanged: {most} tokens"),
         };
         Summary { action: best.remedy.clone(), copy: best.copy.clone(), ..Summary::from_answer(answer) }
     }

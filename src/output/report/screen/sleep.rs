@@ -32,9 +32,12 @@ pub(super) fn add_memory_on_device(
 
 /// Appends the bytes that sleep at a time, and the last changes.
 pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_bytes, when): (u64, &str)) {
+    let mut holders = sleep.changes.iter().flat_map(|change| &change.allocated);
+    let engine = holders.find_map(|held| held.engine).map_or("the engine", |engine| engine.name);
     if asleep_bytes > 0 {
         let asleep = size(asleep_bytes);
-        document.field("asleep", format!("{asleep} of vLLM {when}: PyTorch counts it, the device does not hold it"));
+        document
+            .field("asleep", format!("{asleep} of {engine} {when}: PyTorch counts it, the device does not hold it"));
     }
     let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
     let allocated_by = |change: &SleepSwitch, is_engine: bool| -> u64 {
@@ -44,13 +47,13 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
     let name = |change: &&SleepSwitch| {
         let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
         let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
-        format!("vLLM {what}{at}")
+        format!("{engine} {what}{at}")
     };
     let table = Table::from_rows(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
         .text("sleep mode", name)
         .number("reserved on the device", |change| amount(change.on_device_bytes))
         .number("asleep", |change| amount(change.asleep_bytes))
-        .number("vLLM allocated", |change| amount(allocated_by(change, true)))
+        .number(format!("{engine} allocated"), |change| amount(allocated_by(change, true)))
         .number("the rest", |change| amount(allocated_by(change, false)));
     document.table(table.wide());
 }
