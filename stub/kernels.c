@@ -44,18 +44,15 @@ EXPORT int cudaLaunchKernelExC(const void *config, const void *kernel, void **ar
 }
 EXPORT int cuLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
                           unsigned shared_bytes, void *stream, void **args, void **extra) {
-  write_by_work();
   submit_work();
   return 0;
 }
 EXPORT int cuLaunchKernelEx(const void *config, void *function, void **args, void **extra) {
-  write_by_work();
   submit_work();
   return 0;
 }
 EXPORT int cuLaunchCooperativeKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by,
                                      unsigned bz, unsigned shared_bytes, void *stream, void **args) {
-  write_by_work();
   submit_work();
   return 0;
 }

@@ -64,14 +64,11 @@ static void read_back(void *destination, const void *source, size_t size) {
 /* ---- work after a failed request: the recorder looks whether the program tries again with a smaller size ---- */
 static void (*on_work)(void) = NULL;
 EXPORT void stub_on_work(void (*callback)(void)) { on_work = callback; }
-/* Nodes of the CUDA graph that is captured, if one is. */
-static uint64_t captured_nodes = 0;
 /* The program gives the device something to do. */
 static void submit_work(void) {
   static __thread int is_noting = 0;
   void (*callback)(void) = on_work;
   ticks++;
-  captured_nodes++;
   write_by_work();
   if (!callback || is_noting) return;
   is_noting = 1;

@@ -142,6 +142,8 @@ static void write_outside(const void *address) {
 }
 /* Work that no operator of PyTorch's started (python/oomscope/_operators.py) writes anywhere: that of extensions, and
  * of operators on sparse and nested tensors, whose kernels precede the key. */
+static uint64_t captured_nodes = 0; /* of the CUDA graph that is captured, if one is */
 static void write_by_work(void) {
+  captured_nodes++;
   if (!depth) write_outside(NULL);
 }

@@ -8,7 +8,7 @@ import time
 
 # Later changes are not kept.
 MAX_CHANGES = 10000
-# After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by the engine's tag.
+# After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by tag.
 changes = []
 # By address: bytes and tag of all memory that could sleep.
 segments = {}

@@ -51,7 +51,11 @@ def set_options(module):
             chosen.append("load_format=" + LOAD_FORMAT)
         model = getattr(self, "model", "")
         serving.announce_hub(model)
-        if not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and serving.lacks_tokenizer(model):
+        if getattr(self, "load_format", None) == LOAD_FORMAT:
+            self.model = serving.with_processor(model)
+        if getattr(self, "model", "") != model:
+            chosen.append("a processor by the model's class")
+        elif not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and serving.lacks_tokenizer(model):
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
         config = create(self, *args, **kwargs)

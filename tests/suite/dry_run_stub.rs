@@ -160,3 +160,9 @@ fn a_capture_outlasts_any_number_of_streams() {
     let Some(stub) = stub() else { return };
     assert_eq!(answers(&stub, 1000, Placement::Lowest, "s\n"), ["kept"]);
 }
+
+#[test]
+fn a_graph_takes_free_memory_by_its_kernels() {
+    let Some(stub) = stub() else { return };
+    assert_eq!(answers(&stub, 1000, Placement::Lowest, "g\n"), ["freed"]);
+}

@@ -58,6 +58,22 @@ static const char *check_streams(void) {
   return capturing ? "kept" : "forgotten";
 }
 
+/* A CUDA graph takes free memory by its kernels until it is destroyed. */
+static const char *check_graphs(void) {
+  void *stream, *graph;
+  executable_graph *exec;
+  uint64_t before = memory_free_bytes(0), kernels = 1000;
+  cudaStreamCreate(&stream);
+  cudaLaunchKernelExC(0, 0, 0);
+  cudaStreamBeginCapture(stream, 0);
+  for (uint64_t i = 0; i < kernels; i++) cudaLaunchKernelExC(0, 0, 0);
+  cudaStreamEndCapture(stream, &graph);
+  cudaGraphInstantiate(&exec, graph, 0);
+  if (before - memory_free_bytes(0) != kernels * NODE_BYTES / PAGE * PAGE) return "not its kernels";
+  cudaGraphExecDestroy(exec);
+  return memory_free_bytes(0) == before ? "freed" : "kept";
+}
+
 /* The stub writes only the 96 bytes of a cublasLt result, which is often the last object in the caller's stack frame.
  */
 static const char *check_algorithm_size(void) {
@@ -69,7 +85,7 @@ static const char *check_algorithm_size(void) {
 }
 
 /* Calls on device 1: `a SIZE` and `f ADDRESS` allocate and free; `r SIZE` and `l ADDRESS` reserve and release
- * addresses; `m 0 SIZE` and `u 0 SIZE` take and release physical memory. `c`, `s` and `h` run the checks above. */
+ * addresses; `m 0 SIZE` and `u 0 SIZE` take and release physical memory. `c`, `s`, `g` and `h` run the checks above. */
 int main(void) {
   char line[128], call;
   unsigned long long first, size;
@@ -97,6 +113,7 @@ int main(void) {
     case 'u': release_memory(1, size); break;
     case 'c': puts(check_copies()); continue;
     case 's': puts(check_streams()); continue;
+    case 'g': puts(check_graphs()); continue;
     case 'h': puts(check_algorithm_size()); continue;
     }
     printf("%llu%s %llu\n", (unsigned long long)address, failure, (unsigned long long)memory_free_bytes(1));
