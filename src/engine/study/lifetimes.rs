@@ -118,15 +118,18 @@ impl MemoryLifetimes {
 
     /// Sets the category and phase of every allocation.
     fn classify(&mut self, device: DeviceStudy<'_, '_>) {
-        let inputs = self.allocations.iter().map(|one| attribution::Allocation {
-            address: one.address,
-            bytes: one.bytes,
-            requested_bytes: one.requested_bytes,
-            extended_stack: one.made_by,
-            allocated_at: one.start.checked_sub(1),
-            freed_after: one.freed_at,
-        });
-        let judged = attribution::classify_allocations(device, &inputs.collect::<Vec<_>>());
+        let allocation = |row: usize| {
+            let one = &self.allocations[row];
+            attribution::Allocation {
+                address: one.address,
+                bytes: one.bytes,
+                requested_bytes: one.requested_bytes,
+                extended_stack: one.made_by,
+                allocated_at: one.start.checked_sub(1),
+                freed_after: one.freed_at,
+            }
+        };
+        let judged = attribution::classify_allocations(device, self.allocations.len(), &allocation);
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);

@@ -208,7 +208,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 freed_after: freed_at,
             });
         }
-        let categorized = classify_allocations(self.device, &allocations);
+        let categorized = classify_allocations(self.device, allocations.len(), &|row| allocations[row]);
         let category_of = |(index, block): (usize, &ScriptBlock)| match block.allocated_at {
             None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
             Some(op) => {

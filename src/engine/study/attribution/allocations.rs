@@ -35,16 +35,21 @@ pub struct Allocation {
     pub freed_after: Option<u32>,
 }
 
-/// The category of each of the `allocations` of `device`, which are sorted by allocation.
-pub fn classify_allocations(device: DeviceStudy<'_, '_>, allocations: &[Allocation]) -> Vec<(Category, Confidence)> {
+/// The category of each of `count` allocations of `device`, which are sorted by allocation. `allocation` is asked for each
+/// several times, so that they are not in memory twice.
+pub fn classify_allocations(
+    device: DeviceStudy<'_, '_>,
+    count: usize,
+    allocation: &dyn Fn(usize) -> Allocation,
+) -> Vec<(Category, Confidence)> {
     let lifetimes = BlockLives::from_trace(device, Vec::new());
     let mut classifier = AllocationClassifier {
         device,
         phases: device.phases(),
         lifetimes: &lifetimes,
         ends: ObservationEnds::new(device),
-        allocations,
-        classified: vec![None; allocations.len()],
+        allocation,
+        classified: vec![None; count],
     };
     let entries = device.device().len();
     let peak = device.history().map(|history| history.peak.allocated_event.or(history.first_entry.checked_sub(1)));
@@ -64,10 +69,8 @@ pub fn classify_allocations(device: DeviceStudy<'_, '_>, allocations: &[Allocati
     let mut start = 0;
     for end in cuts {
         // The blocks that are live at the start of the range, and those allocated within it.
-        live.retain(|row: &usize| allocations[*row].freed_after.is_none_or(|freed| freed as usize > start));
-        while let Some(allocation) = allocations.get(next)
-            && allocation.allocated_at.is_none_or(|entry| (entry as usize) < end)
-        {
+        live.retain(|row: &usize| allocation(*row).freed_after.is_none_or(|freed| freed as usize > start));
+        while next < count && allocation(next).allocated_at.is_none_or(|entry| (entry as usize) < end) {
             live.push(next);
             next += 1;
         }
@@ -107,7 +110,7 @@ struct AllocationClassifier<'a, 'f> {
     phases: &'a Phases,
     lifetimes: &'a BlockLives<'a>,
     ends: ObservationEnds,
-    allocations: &'a [Allocation],
+    allocation: &'a dyn Fn(usize) -> Allocation,
     classified: Vec<Option<Classification>>,
 }
 
@@ -115,18 +118,19 @@ impl AllocationClassifier<'_, '_> {
     /// Rows of the allocations that are live after `entry`.
     fn live_after(&self, entry: Option<usize>) -> Vec<usize> {
         let applied = entry.map_or(0, |entry| entry + 1);
-        let is_live = |allocation: &Allocation| {
+        let is_live = |row: &usize| {
+            let allocation = (self.allocation)(*row);
             allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
                 && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
         };
-        (0..self.allocations.len()).filter(|row| is_live(&self.allocations[*row])).collect()
+        (0..self.classified.len()).filter(is_live).collect()
     }
 
     /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
     /// classifications.
     fn classify_rows(&mut self, entry: Option<usize>, end: usize, rows: &[usize]) {
         let block = |row: usize| {
-            let allocation = &self.allocations[row];
+            let allocation = (self.allocation)(row);
             let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1));
             let freed = freed.filter(|freed| *freed as usize <= end);
             let freed_by = freed.and_then(|freed| self.device.device().stack(freed as usize));
@@ -142,7 +146,7 @@ impl AllocationClassifier<'_, '_> {
             }
         };
         let mut rows = rows.to_vec();
-        rows.sort_by_key(|row| self.allocations[*row].address);
+        rows.sort_by_key(|row| (self.allocation)(*row).address);
         let live_set = LiveSet {
             entry,
             point: entry.map_or(TracePoint { entry: 0, run: 0 }, |entry| self.lifetimes.point(entry)),
