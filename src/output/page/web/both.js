@@ -1,7 +1,6 @@
 // Two runs over one axis: allocated memory of A's device and of the one shown, aligned by training step, with the difference
 // between them as a band.
 
-import { ALLOC, FREE_REQUESTED } from "./columns.js";
 import { COMPARE_KEYS, compareBy, compared, setFrom } from "./compare.js";
 import { byId, pointIn } from "./dom.js";
 import { bytesText } from "./format.js";
@@ -84,21 +83,9 @@ export function drawBoth() {
 
 /** Bytes of a label at each moment. @param {Device} of @param {string} name */
 function bytesOfLabel(of, name) {
-  const { changes, changeStart, bytes, kind, freedAt, allocatedAt, entries } = of.data;
   const labelOf = COMPARE_KEYS[compareBy](of);
   const isOf = Uint8Array.from({ length: of.data.kinds }, (_, one) => (labelOf(one) === name ? 1 : 0));
-  const sums = new Float64Array(entries + 1);
-  let live = 0;
-  for (let m = 0; m <= entries; m += 1) {
-    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
-      const [row, event] = [changes[at] >>> 2, changes[at] & 3];
-      if (!isOf[kind[row]]) continue;
-      if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
-      else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
-    }
-    sums[m] = live;
-  }
-  return sums;
+  return of.data.liveBytes((row) => isOf[of.data.kind[row]]);
 }
 
 /** Goes to where the difference of a label between both runs arises. @param {string} name */

@@ -12,6 +12,17 @@ export const FREE_COMPLETED = 0;
 export const FREE_REQUESTED = 1;
 export const ALLOC = 2;
 
+/** The first index below `count` for which `isBefore` does not hold. @param {number} count @param {(at: number) => boolean} isBefore */
+export function partition(count, isBefore) {
+  let low = 0;
+  for (let high = count; low < high;) {
+    const middle = (low + high) >> 1;
+    if (isBefore(middle)) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 export class Columns {
   /** @type {() => Uint32Array} */
   #freeNodes;
@@ -151,15 +162,26 @@ export class Columns {
     return Math.max(1, this.time[this.entries] / 400);
   }
 
+  /** The live bytes of the allocations that count, at every moment. @param {(row: number) => any} counts */
+  liveBytes(counts) {
+    const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = this;
+    const sums = new Float64Array(entries + 1);
+    let live = 0;
+    for (let m = 0; m <= entries; m += 1) {
+      for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
+        const [row, event] = [changes[at] >>> 2, changes[at] & 3];
+        if (!counts(row)) continue;
+        if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
+        else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
+      }
+      sums[m] = live;
+    }
+    return sums;
+  }
+
   /** The inverse of `timeAt`. @param {number} us */
   momentAt(us) {
-    let low = 0;
-    let high = this.entries;
-    while (low < high) {
-      const middle = (low + high + 1) >> 1;
-      if (this.time[middle] <= us) low = middle;
-      else high = middle - 1;
-    }
+    const low = Math.max(0, partition(this.entries + 1, (at) => this.time[at] <= us) - 1);
     const here = this.time[low];
     const next = low < this.entries ? this.time[low + 1] : here + this.tail();
     return low + (next > here ? Math.max(0, Math.min(1, (us - here) / (next - here))) : 0);

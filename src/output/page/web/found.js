@@ -1,6 +1,5 @@
 // The pane "Search": the allocations that the search and the filter find, over time and as a list.
 
-import { ALLOC, FREE_REQUESTED } from "./columns.js";
 import { byId, make } from "./dom.js";
 import { drawFilter } from "./filter.js";
 import { bytesText, countOf } from "./format.js";
@@ -18,25 +17,14 @@ let found = null;
 export function foundOverTime() {
   if (!highlighted) return null;
   if (found?.of === highlighted) return found;
-  const { changes, changeStart, bytes, freedAt, allocatedAt, entries } = device.data;
-  const sums = new Float64Array(entries + 1);
-  let live = 0;
-  for (let m = 0; m <= entries; m += 1) {
-    for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
-      const row = changes[at] >>> 2;
-      const event = changes[at] & 3;
-      if (!highlighted[row]) continue;
-      if (event === ALLOC && freedAt[row] !== m) live += bytes[row];
-      else if (event === FREE_REQUESTED && allocatedAt[row] !== m) live -= bytes[row];
-    }
-    sums[m] = live;
-  }
+  const isHighlighted = highlighted;
+  const sums = device.data.liveBytes((row) => isHighlighted[row]);
   let count = 0;
   /** @type {Set<number>} */
   const kinds = new Set();
-  highlighted.forEach((isHighlighted, row) => {
-    count += isHighlighted;
-    if (isHighlighted) kinds.add(device.data.kind[row]);
+  highlighted.forEach((one, row) => {
+    count += one;
+    if (one) kinds.add(device.data.kind[row]);
   });
   found = { of: highlighted, bytes: sums, peaks: new Pyramid(sums), count, kinds };
   return found;

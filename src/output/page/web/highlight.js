@@ -1,6 +1,7 @@
 // Highlighting: a search in stacks and names, a category, a line, a variable, or the blockers of a request. A query is one text, so that
 // a link can contain it.
 
+import { partition } from "./columns.js";
 import { isLive } from "./compare.js";
 import { shortLine } from "./figures.js";
 import { passing } from "./filter.js";
@@ -161,11 +162,5 @@ function blockingRows(data, segment, from, to) {
 
 /** Index of the first free block at or after an offset in its segment. @param {Segment} segment @param {number} offset */
 function firstHole({ addr, holes }, offset) {
-  let low = 0;
-  for (let high = holes.length; low < high;) {
-    const middle = (low + high) >> 1;
-    if (holes[middle].addr - addr < offset) low = middle + 1;
-    else high = middle;
-  }
-  return low;
+  return partition(holes.length, (at) => holes[at].addr - addr < offset);
 }

@@ -1,5 +1,6 @@
 // Drawn over and below the timeline: the scale, failures and other marks, the moment; steps, phases and ranges.
 
+import { partition } from "./columns.js";
 import { byId, fitCanvas, make, pointIn } from "./dom.js";
 import { bytesText, countText } from "./format.js";
 import { LINE_COLOURS } from "./groups.js";
@@ -106,11 +107,16 @@ function drawCapacity(context, width, height) {
   const text = `${bytesText(capacity)} ${device.analysis.capacity_bytes ? "on the device" : "within reach"}`;
   label(context, isIn ? text : `↑ ${text}`, 70, isIn ? Math.max(12, y - 4) : 14, theme.fore);
   if (!isIn) return;
-  context.strokeStyle = theme.fore;
-  context.setLineDash([8, 5]);
+  drawDashed(context, [8, 5], theme.fore, [0, y, width, y]);
+}
+
+/** @param {CanvasRenderingContext2D} context @param {number[]} dash @param {string} colour @param {number[]} ends */
+function drawDashed(context, dash, colour, [fromX, fromY, toX, toY]) {
+  context.strokeStyle = colour;
+  context.setLineDash(dash);
   context.beginPath();
-  context.moveTo(0, y);
-  context.lineTo(width, y);
+  context.moveTo(fromX, fromY);
+  context.lineTo(toX, toY);
   context.stroke();
   context.setLineDash([]);
 }
@@ -201,13 +207,7 @@ function drawFailures(context, width, height) {
     context.globalAlpha = 0.75;
     context.fillRect(x - 3, top, 6, bottom - top);
     context.globalAlpha = 1;
-    context.setLineDash([5, 3]);
-    context.strokeStyle = theme.bad;
-    context.beginPath();
-    context.moveTo(x, 0);
-    context.lineTo(x, height);
-    context.stroke();
-    context.setLineDash([]);
+    drawDashed(context, [5, 3], theme.bad, [x, 0, x, height]);
     const text = `failed: ${bytesText(failure.requested_bytes)} requested`;
     const wide = context.measureText(text).width + 12;
     const at = x + wide > width ? x - wide : x + 6;
@@ -243,14 +243,9 @@ export function drawBands() {
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
 function drawPhases(context, width, y) {
   const { phase_runs: runs, phases } = device.data.header;
-  let low = 0;
-  for (let high = runs.length; low + 1 < high;) {
-    const middle = (low + high) >> 1;
-    if (runs[middle][0] <= view.start) low = middle;
-    else high = middle;
-  }
+  const first = Math.max(0, partition(runs.length, (at) => runs[at][0] <= view.start) - 1);
   let drawnTo = -1;
-  for (let at = low; at < runs.length && runs[at][0] < view.end; at += 1) {
+  for (let at = first; at < runs.length && runs[at][0] < view.end; at += 1) {
     const from = Math.max(0, xOfMoment(runs[at][0]) * width);
     const to = Math.min(width, xOfMoment(at + 1 < runs.length ? runs[at + 1][0] : device.data.entries + 1) * width);
     if (to < drawnTo + 0.5) continue;

@@ -1,5 +1,7 @@
 // The picture of a replay: reserved and allocated memory of the recorded and of the replayed run, over each other.
 
+import { partition } from "../columns.js";
+
 export const CURVES_WIDTH = 1000;
 export const CURVES_HEIGHT = 220;
 const SVG = "http://www.w3.org/2000/svg";
@@ -31,12 +33,7 @@ function stepPath(curve, values, x, y, end) {
 
 /** The bytes of a series at an entry. @param {Curve} curve @param {number[]} values @param {number} entry */
 export function valueAt(curve, values, entry) {
-  let [low, high] = [0, curve.first.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (curve.first[middle] <= entry) low = middle + 1;
-    else high = middle;
-  }
+  const low = partition(curve.first.length, (at) => curve.first[at] <= entry);
   return values[Math.max(0, low - 1)] ?? 0;
 }
 
