@@ -173,6 +173,11 @@
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::indexing_slicing))]
 
+/// The example of `docs/library.md`, which is tested as part of the documentation.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/library.md")]
+pub struct LibraryPage;
+
 pub mod analysis;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
