@@ -30,7 +30,7 @@ pub enum Advice {
     Balance(DataParallelImbalance),
     /// Keep the value of a result instead of its graph; the variable that keeps it.
     Detach(KeptGraphs, Option<Box<KeptByVariable>>),
-    /// Free what a line keeps after each step, or limit what it makes larger; `None` if no line or no variable is known.
+    /// Free what a line keeps after each step, or limit its growth; `None` if no line or no variable is known.
     FreeGrowth(Option<CodeLocation>, GrowthKind, Option<Box<KeptByVariable>>),
     /// Limit the input of an iteration: it is larger than in all earlier ones.
     LimitInput(UnusualInput),
@@ -135,8 +135,8 @@ pub(super) struct Evidence<'a> {
 /// A request that is larger than this many times all live memory failed because of its own size.
 const MIN_OVERSIZED_RATIO: u64 = 4;
 
-/// Bytes of growth per step that explain `oom`: it used up the missing memory and would have used up more, or it ends the
-/// job under every setting that serves the request.
+/// Bytes of growth per step that explain `oom`: growth used up the missing memory and would go on, or it ends the job
+/// under every setting that serves the request.
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
     // The larger cause explains it.
     let input = oom.unusual_input.as_ref().map_or(0, UnusualInput::excess_bytes);
@@ -226,7 +226,7 @@ const RULES: &[Rule] = &[
     ("calls that keep the memory, although the replay fails again later", |(_, evidence)| {
         evidence.by_calls.cloned().map(Advice::Cure)
     }),
-    // It need not be served.
+    // Applies even if nothing serves the request.
     ("a single input out of line", |(oom, _)| {
         let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)?;
         Some(Advice::LimitInput(single.clone()))
@@ -284,7 +284,7 @@ fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {
     explaining_growth(oom, evidence.leaks).is_some()
 }
 
-/// Inside the forward pass of an `autograd.Function`, gradients are off in a program that trains.
+/// Gradients are off inside the forward pass of an `autograd.Function`, even in a program that trains.
 fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
     let is_function = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/autograd/function.py");
     let locals = evidence.locals.filter(|_| !oom.frames.iter().any(is_function))?;
@@ -299,7 +299,7 @@ fn may_help(row: &ProgramRow) -> bool {
     row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. })
 }
 
-/// The line that a user can change: that which called the code of a package.
+/// The line that a user can change: the one that called the code of a package.
 fn user_line(location: &CodeLocation) -> CodeLocation {
     let is_package = |frame: &FrameReport| frame.origin() == Origin::Package;
     match &location.called_from {
@@ -325,12 +325,12 @@ fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
 fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     let is_sure = |row: &&ProgramRow| row.sure != Sureness::Guess && row.fits == Some(true) && !row.then.fails_again();
     let mut sure = changes.iter().filter(is_sure);
-    // It keeps the optimizer as it is, unlike other changes to it.
+    // Fusing keeps the optimizer as it is, unlike the other changes to it.
     let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
     foreach.or_else(|| sure.next())
 }
 
-/// The best settings after which the requests are not known, and why.
+/// The best settings that serve the request, if the requests after it are not known, and why not.
 fn unknown_remedy(oom: &OomReport) -> Option<(String, WhyUnknown)> {
     oom.remedies.iter().filter(|remedy| remedy.avoids_oom).find_map(|remedy| match remedy.then {
         JobOutcome::NotKnown { why } => Some((remedy.settings_change(), why)),

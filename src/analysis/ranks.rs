@@ -81,7 +81,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         |device: &DeviceReport| device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
     let devices_with_history = devices.iter().filter(|(_, device)| has_history(device)).count();
     let (rows, reports): (Vec<RankRow>, Vec<&DeviceReport>) = devices.into_iter().unzip();
-    // A device beside the own one of a rank has no peers. Those of one process are compared with each other.
+    // A second device of a rank has no peers. Devices of one process are compared with each other.
     let is_compared = |row: &RankRow| row.is_own_device || latest.len() == 1;
     let median = median(rows.iter().filter(|row| is_compared(row)).map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);

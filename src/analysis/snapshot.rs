@@ -78,7 +78,7 @@ promised! {
 }
 
 impl SnapshotReport {
-    /// Adds the texts that `read` finds of lines in a file. Those that the recorder stored win: the file may have
+    /// Adds the texts that `read` finds of lines in a file. Texts that the recorder stored win: the file may have
     /// changed since.
     pub fn add_source(&mut self, read: impl Fn(&str, &BTreeSet<u32>) -> Vec<(u32, String)>) {
         for (file, mut lines) in named_lines(&self.devices) {

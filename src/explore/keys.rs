@@ -1,4 +1,4 @@
-//! The keys. Those of the HTML page do the same here.
+//! The keys: as in the HTML page.
 
 /// A key, a click or a turn of the wheel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

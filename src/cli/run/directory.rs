@@ -228,7 +228,7 @@ impl RunDirectory {
         if self.is_created {
             let _ = fs::remove_dir(&self.path);
         }
-        // Those of other tasks may go on.
+        // Other tasks may go on.
         let may_go_on = |process: &RecordedProcess| is_shared && process.may_be_running();
         let unfinished = processes.iter().filter(|process| !process.has_ended());
         status.unfinished = unfinished.filter(|process| !may_go_on(process)).count();

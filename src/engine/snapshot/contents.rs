@@ -22,7 +22,7 @@ pub struct Snapshot {
     pub symbols: Symbols,
     /// Every distinct frame and stack.
     pub stacks: Stacks,
-    /// The trace entries of all devices. Those of one device are consecutive: see [`Device`](super::Device).
+    /// The trace entries of all devices. The entries of one device are consecutive: see [`Device`](super::Device).
     pub entries: TraceEntries,
     /// For each device, the rows of its trace entries, oldest first.
     pub traces: Vec<Range<usize>>,

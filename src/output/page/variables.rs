@@ -30,7 +30,7 @@ mod tests {
     use super::{MAX_VARIABLES, row_of};
 
     #[test]
-    fn what_is_beyond_the_limit_shares_a_row() {
+    fn variables_beyond_the_limit_share_a_row() {
         assert_eq!([None, Some(0), Some(5)].map(row_of), [0, 1, 6]);
         assert_eq!([999, 1000, 5000].map(Some).map(row_of), [MAX_VARIABLES, MAX_VARIABLES + 1, MAX_VARIABLES + 1]);
     }

@@ -36,7 +36,7 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
     /// `None` for a request that is paired in no other recording, or in too few.
     pub(super) request_laws: Vec<Option<Law>>,
-    /// For each request: its bytes change from step to step, in no proportion to another recording.
+    /// For each request: whether its bytes change from step to step without proportion to another recording.
     pub(super) varies: Vec<bool>,
     /// The laws of the blocks from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
@@ -111,8 +111,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         Self { base, others, request_laws, varies, initial_laws, reductions, law_by_bytes }
     }
 
-    /// The law to assume for an unpaired request: that of most requests of the same bytes; else in proportion to the
-    /// size, as activations do, unless the block is never freed.
+    /// The law to assume for an unpaired request: the most common law among requests of the same bytes. Without one it
+    /// grows in proportion to the size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
         let in_proportion = Law::Power { degree: 1, point: (self.base.size, request.bytes) };
         let most_common = self.law_by_bytes.get(&request.bytes).copied();
@@ -125,8 +125,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// The share of the recording's requested bytes whose law is a guess. If the laws of most growing bytes are
-    /// underdetermined, all of these count: the program then depends on another number, for example a padded one, or
-    /// one with an additional token.
+    /// underdetermined, all of them are guesses: the program then depends on another number than the size, such as a
+    /// padded length.
     pub(super) fn guessed_ratio(&self) -> f64 {
         // Varying requests have a warning of their own.
         let share = |is_selected: fn(&Law) -> bool| {

@@ -1,4 +1,4 @@
-//! The rest of an iteration and the iterations after it, as those before.
+//! Predicts the rest of the iteration that failed and the iterations after it: they repeat the complete ones.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -16,7 +16,7 @@ use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Req
 const INPUT_VALUES: usize = 13;
 /// Sizes kept for each request of an iteration.
 const KEPT_SIZES: usize = 10;
-/// The share of a part's bytes that laws without support may predict.
+/// Laws without support may predict at most this share of the bytes.
 const MAX_UNSURE_PARTS: u64 = 10;
 
 /// How sizes go on after the iteration that failed.
@@ -50,8 +50,8 @@ pub(super) struct SteadyPrediction {
     pub(super) one_more: usize,
     /// The sizes in the rest of the iteration follow from laws.
     pub(super) is_rest_sure: bool,
-    /// Number of leading requests whose only example is repeated in this iteration for sure; all of the rest, if there are
-    /// several examples.
+    /// Number of leading requests that certainly repeat the only complete iteration. With several complete iterations,
+    /// all requests.
     pub(super) repeated: usize,
     pub(super) next_sizes: NextSizes,
 }
@@ -178,7 +178,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (0..self.history.len).any(|offset| self.history.is_stackless(offset))
     }
 
-    /// Number of requests up to the first one whose only example was perhaps made once: its block stays.
+    /// Number of requests before the first one that the program may have made only once: its block stays live.
     fn repeated(&self, done: usize, made_once: &[bool]) -> usize {
         if self.iterations.complete() > 1 {
             return usize::MAX;
@@ -191,8 +191,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (done..end).filter(|offset| !made_once[*offset]).count()
     }
 
-    /// Whether the iteration requests and frees the same so far as its only example, or the turn of an inner loop the same
-    /// as the one before, and whether what was freed shows what the rest of it frees.
+    /// Whether the iteration so far has the requests and frees of the only complete one, or the turn of an inner loop
+    /// those of the turn before. The frees must also show what the rest frees.
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
         let freed_in = |first: RequestId, offset: usize| {
@@ -209,8 +209,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
     }
 
-    /// How many turns of a backward pass follow the current one for sure: in each it frees what one turn of the forward
-    /// pass made, the last first. The last turn of all may differ, because inputs need no gradient. `None` without such
+    /// How many more turns the backward pass certainly has. Each turn frees what one turn of the forward pass made, the
+    /// latest first. The very last turn may differ, because inputs need no gradient. `None` if there are no such
     /// frees, or if the current turn may be the last.
     fn sure_turns(&self) -> Option<usize> {
         let mut frees: Vec<(RequestId, usize)> = Vec::new();
@@ -245,7 +245,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.writer.len() - 1 - self.failed
     }
 
-    /// By offset: the only complete iteration made optimizer state there, once.
+    /// By offset: whether the only complete iteration allocated optimizer state there, which happens once.
     fn made_once(&self, sites: &CallSites) -> Vec<bool> {
         let is_state =
             |request: RequestId| self.writer.is_live(request) && sites.is_in_optimizer(self.requests.site(request));
@@ -289,7 +289,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (error < MAX_ERROR).then_some(Input { sizes, trend })
     }
 
-    /// The iteration that requested most, of the complete ones and this one, as one to repeat with its sizes.
+    /// The iteration, complete or failed, that requested most: it is repeated with its sizes.
     fn largest_iteration(&self, now: &[u64]) -> (usize, Vec<u64>) {
         let sizes = |index: usize| self.iterations.range(index).map(|request| self.requests.bytes(request));
         let total = |index: &usize| sizes(*index).fold(0u64, u64::saturating_add);
@@ -391,7 +391,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (freed(source).count() == earlier.len()).then_some(earlier)
     }
 
-    /// The block that is freed where the last complete iteration freed `block`, and the one before it `before`.
+    /// The block to free where the last complete iteration freed `block`, and the iteration before it freed `before`.
     fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
         if block < self.iterations.starts()[self.templates[iteration]]
             && let Some(before) = before.filter(|before| block < *before)
@@ -407,7 +407,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         if self.writer.is_live(found) {
             return Some(found);
         }
-        // That one is gone already: the oldest that the same call made.
+        // That block is free already: take the oldest live block of the same call.
         let queue = self.live_by_site.get_mut(&self.requests.site(block))?;
         while queue.front().is_some_and(|oldest| !self.writer.is_live(*oldest)) {
             queue.pop_front();

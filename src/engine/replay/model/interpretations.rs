@@ -51,7 +51,7 @@ pub(super) fn interpretations(
     let mut interpretations = vec![plain];
     if prelude.first_move.is_some() || has_failed {
         // Completions before the first change of reserved memory were polled at the start of the request, or waited
-        // for. Those that would have served the request were not polled.
+        // for. Blocks that would have served the request were not polled.
         let request = request_from_entry(entry, pool);
         let early_completions = &prelude.completed[..prelude.completed_before_moves];
         if !early_completions.is_empty() {

@@ -17,7 +17,7 @@ const GROUP: usize = 4;
 const MAX_LAYOUTS: usize = 32;
 /// A full table learns another layout after this number of dicts with known ones.
 const DICTS_PER_LAYOUT: u32 = 8;
-/// After this number of dicts without a known layout, only some are looked at.
+/// After this number of dicts without a known layout, only some are compared with the layouts.
 const MAX_MISSES: u32 = 64;
 /// Bits of a layout's number in [`Layouts::history`], which has the last eight.
 const HISTORY_BITS: u32 = 6;
@@ -82,7 +82,7 @@ pub(super) struct Layouts {
     known: Vec<Layout>,
     /// Indexes of `known`, roughly the most frequent first.
     order: Vec<usize>,
-    /// The last layouts, [`HISTORY_BITS`] each. Programs loop, so another may follow that followed the same before.
+    /// The last layouts, [`HISTORY_BITS`] each. Programs loop: what followed this history before follows it again.
     history: u64,
     /// The layout that followed last time, by [`Layouts::guess_slot`].
     guesses: Vec<u8>,
@@ -239,8 +239,8 @@ impl Layout {
 }
 
 impl Field {
-    /// The field whose value is written at the start of `rest`, which is `at` of the dict; which of its bytes differ from
-    /// dict to dict; and its length.
+    /// The field whose value starts `rest`, at offset `at` of the dict; the mask of its bytes that differ from dict to
+    /// dict; and its length.
     fn learn(at: usize, rest: &[u8]) -> Option<(Self, std::ops::Range<usize>, usize)> {
         let operand = |start: usize, len: usize, is_signed| Operand::new(at + start, len, is_signed);
         let (field, operand, after) = match *rest {
@@ -316,14 +316,14 @@ impl Layouts {
         self.history = self.history << HISTORY_BITS | index as u64;
     }
 
-    /// Whether to learn the layout of a dict that has none of these.
+    /// Whether to learn the layout of a dict that no known layout fits.
     pub(super) fn is_worth_learning(&mut self) -> bool {
         self.misses = self.misses.saturating_add(1);
         let has_room = self.known.len() < MAX_LAYOUTS || self.clock.wrapping_sub(self.learned) >= DICTS_PER_LAYOUT;
         has_room && (self.misses <= MAX_MISSES || self.misses.is_power_of_two())
     }
 
-    /// Adds `layout`, in place of the one that was not used for longest.
+    /// Adds `layout`. A full table drops the least recently used one.
     pub(super) fn add(&mut self, layout: Layout) {
         self.learned = self.clock;
         if self.known.len() < MAX_LAYOUTS {

@@ -101,7 +101,7 @@ pub(super) struct InstalledCode {
 
 /// The file and function of PyTorch through which each recorded module is called.
 const MODULE_CALL: (&str, &str) = ("/torch/nn/modules/module.py", "_call_impl");
-/// Those of the standard library with which threads and modules start.
+/// Functions of the standard library that start threads and modules.
 const STARTS: [(&str, &str); 3] =
     [("/threading.py", "_bootstrap_inner"), ("/runpy.py", "_run_code"), ("/runpy.py", "_run_module_as_main")];
 

@@ -16,7 +16,7 @@ pub const NEVER: u32 = u32::MAX;
 /// Sizes are multiples of this.
 const BLOCK: u64 = 512;
 
-/// The requests of a trace up to one of them. Those that failed earlier are left out. Sizes are rounded to 512 bytes.
+/// The requests of a trace up to one of them. Earlier failed requests are left out. Sizes are rounded to 512 bytes.
 #[derive(Debug, Default)]
 pub struct Requests {
     sites: Vec<u32>,
