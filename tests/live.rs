@@ -12,7 +12,7 @@ mod schema;
 /// Without the feature the command exists and says what is missing.
 #[cfg(not(feature = "cuda"))]
 #[test]
-fn a_build_without_the_feature_says_so() {
+fn a_build_without_the_feature_refuses() {
     for args in [&["live"][..], &["live", "--gpu", "1", "--touch", "snapshot.pickle"]] {
         let said = program::refusal(args);
         assert!(said.contains("this build has no GPU support"), "{said}");

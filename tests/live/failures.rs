@@ -125,7 +125,7 @@ fn refused(ran: &Ran) -> &str {
 }
 
 #[test]
-fn a_machine_without_what_is_needed_is_told_what() {
+fn a_machine_without_a_driver_gets_its_name() {
     let path = fixture("2.15.0-holes");
     let said = |stub: &[(&str, &str)], args: &[&str]| {
         let (ran, ledger) = live(&[args, &[&path]].concat(), stub);

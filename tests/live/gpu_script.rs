@@ -9,7 +9,7 @@ use crate::driver::built;
 use crate::on_a_gpu::has_gpu;
 
 #[test]
-fn the_gpu_script_replays_and_says_what_it_skips() {
+fn the_gpu_script_replays_and_lists_the_skipped() {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/gpu/run.py");
     let out = TempDir::new().unwrap();
     let mut command = Command::new("python3");

@@ -68,7 +68,7 @@ fn the_corpus_is_decided_as_on_the_simulated_device() {
 }
 
 #[test]
-fn other_settings_are_replayed_as_the_what_if_says() {
+fn other_settings_are_replayed_as_in_the_what_if() {
     for settings in [
         "expandable_segments:True",
         "max_split_size_mb:64,garbage_collection_threshold:0.6",
@@ -187,7 +187,7 @@ fn several_devices_are_replayed_one_after_the_other() {
 }
 
 #[test]
-fn the_page_says_what_a_person_needs() {
+fn the_page_has_the_figures_that_a_person_needs() {
     let path = fixture("2.15.0-oom_varlen-at-oom");
     let (ran, _) = live(&["--full", "--gpu", "1", &path], &[("STUB_GPUS", "2"), ("STUB_TOTAL_MIB", "5632")]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));

@@ -65,7 +65,7 @@ fn the_device_that_gathers_is_named() {
 /// A program that has trained keeps what no frame of an optimizer, and no module, made: it is no optimizer state, at most a
 /// guess, and no advice rests on it.
 #[test]
-fn what_is_kept_after_training_is_no_optimizer_state_and_leads_no_advice() {
+fn memory_kept_after_training_is_no_optimizer_state_and_leads_no_advice() {
     for (name, guess) in [
         ("kept_list", Category::Other),
         ("kept_cache", Category::Other),

@@ -122,7 +122,7 @@ fn a_moment_that_no_trace_has_is_refused() {
 }
 
 #[test]
-fn a_device_without_the_moment_is_shown_as_at_the_snapshot_and_says_so() {
+fn a_device_without_the_moment_is_shown_at_the_snapshot_with_a_warning() {
     let (with, without) = (path("2.15.0-holes-at-oom"), path("2.15.0-holes"));
     let report = analyze(&["--at", "failure", &with, &without]);
     let of = |index: usize| &report["snapshots"][index];

@@ -55,7 +55,7 @@ fn a_limit_holds_up_to_the_figure_itself() {
 }
 
 #[test]
-fn what_does_not_hold_names_lines_of_the_users_code() {
+fn a_broken_limit_names_lines_of_the_users_code() {
     let other = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
     for (file, flag, limit, first) in [
         (OOM, "--max-fragmentation", "1%", ("/app/workloads.py", 52, "train_step")),
@@ -85,7 +85,7 @@ fn an_override_that_applies_to_nothing_is_named() {
 }
 
 #[test]
-fn so_many_ranks_must_be_there() {
+fn the_stated_number_of_ranks_must_be_there() {
     let directory = TempDir::new().unwrap();
     for (rank, recording) in [HOLES, STREAMS].iter().enumerate() {
         std::fs::copy(recording, directory.path().join(format!("rank{rank}.pickle.gz"))).unwrap();
@@ -136,7 +136,7 @@ fn so_many_ranks_must_be_there() {
 }
 
 #[test]
-fn two_figures_that_print_alike_are_told_apart() {
+fn two_figures_that_print_the_same_are_distinguished() {
     let reserved = &program::analyze(&[OOM])["snapshots"][0]["devices"][0]["peak"]["reserved_bytes"];
     let less = reserved.as_u64().unwrap() - 1;
     let (_, finding) = finding(&["--max-peak-reserved", &less.to_string(), OOM]);
@@ -244,7 +244,7 @@ fn a_file_sets_limits_flags_win_and_warnings_do_not_fail() {
 }
 
 #[test]
-fn of_several_the_worst_is_named_and_none_is_passed_over() {
+fn the_worst_of_several_is_named_and_none_is_skipped() {
     let directory = TempDir::new().unwrap();
     let job = program::job(&directory);
     let (code, report) = check(&["--max-ooms", "0", "--max-gap-ratio", "99%", &text(&job)]);

@@ -231,7 +231,7 @@ fn snapshots_and_entries_of_other_names_share_a_file() {
 }
 
 #[test]
-fn wrong_usage_is_said_before_the_command_runs() {
+fn wrong_usage_is_reported_before_the_command_runs() {
     let project = Project::new();
     let check = |args: &[&str]| {
         let output = program::command().current_dir(project.0.path()).arg("check").args(args).output().unwrap();

@@ -22,7 +22,7 @@ fn with_entry(path: &str, baseline: &str, options: &[&str]) -> (i32, String) {
 }
 
 #[test]
-fn what_is_not_comparable_does_not_pass_unless_it_is_named() {
+fn incomparable_recordings_do_not_pass_unless_allowed() {
     let directory = TempDir::new().unwrap();
     let baseline = text(&directory.path().join("baseline.json"));
     let before = file(&directory, "before.json", holding(100, 7).to_string().as_bytes());
@@ -76,7 +76,7 @@ fn recordings_of_strangers_show_their_program_and_release() {
 }
 
 #[test]
-fn a_row_of_a_baseline_is_of_one_rank() {
+fn a_row_of_a_baseline_has_one_rank() {
     let directory = TempDir::new().unwrap();
     let baseline = text(&directory.path().join("baseline.json"));
     for name in ["a", "b"] {

@@ -7,7 +7,7 @@ use super::check::{NO_TRACE, OOM, check, finding};
 use crate::support::program::{file, run};
 
 #[test]
-fn what_the_file_cannot_tell_does_not_pass() {
+fn a_figure_that_the_file_lacks_does_not_pass() {
     for flag in ["--max-ooms", "--max-step-growth", "--max-peak-reserved", "--max-peak-allocated"] {
         let (code, finding) = finding(&[flag, "1000000000", NO_TRACE]);
         assert_eq!((code, &finding["actual"]), (1, &Value::Null), "{flag}");
@@ -18,7 +18,7 @@ fn what_the_file_cannot_tell_does_not_pass() {
 
 /// What a ring has lost, and what contradicts itself, may have been anything. What is left of it may be too much.
 #[test]
-fn what_is_lost_of_a_recording_does_not_pass() {
+fn a_recording_with_lost_entries_does_not_pass() {
     let directory = TempDir::new().unwrap();
     let wrapped = "fixtures/2.15.0-gpt_varlen-wrapped.pickle.gz";
     let one = recording(&directory, "one.json", 0, &[("free_completed", 0)]);

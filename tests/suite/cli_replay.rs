@@ -35,7 +35,7 @@ fn diverging(directory: &TempDir) -> String {
 }
 
 #[test]
-fn the_exit_code_says_whether_the_model_agrees() {
+fn the_exit_code_shows_whether_the_model_agrees() {
     let directory = TempDir::new().unwrap();
     for path in [HOLES, OOM, STREAMS, TWO_DEVICES, OLDEST] {
         assert!(result_of(&["replay", path]).starts_with("reproduced: all "));
@@ -111,7 +111,7 @@ fn options_not_named_stay_as_recorded_and_several_add_up() {
 }
 
 #[test]
-fn a_release_is_told_in_any_form_and_an_impossible_one_is_a_what_if() {
+fn a_release_has_many_forms_and_an_impossible_one_is_a_what_if() {
     for form in ["2.15", "2.15.0", "2.15.0+cu132"] {
         let report = replay(&["--torch-version", form, STREAMS]);
         assert_eq!((&report["mode"], &report["torch_version"]), (&json!("verify"), &json!("2.15")));
@@ -126,7 +126,7 @@ fn a_release_is_told_in_any_form_and_an_impossible_one_is_a_what_if() {
 }
 
 #[test]
-fn another_device_fails_or_serves_what_was_asked() {
+fn another_device_fails_or_serves_the_requests() {
     let report = replay(&["--capacity", "1GiB", OOM]);
     let device = &report["devices"][0];
     assert_eq!(report["mode"], "what-if");
@@ -155,7 +155,7 @@ fn one_device_of_several_and_none_that_is_not_there() {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_by_name() {
+fn an_unreadable_file_is_refused_by_name() {
     let directory = TempDir::new().unwrap();
     let gone = text(&directory.path().join("gone.pickle"));
     let err = refusal(&["replay", &gone]);
@@ -309,7 +309,7 @@ fn device_is_as_promised(device: &Value, is_what_if: bool) {
 }
 
 #[test]
-fn a_device_smaller_than_what_was_held_before_is_said_not_to_fit() {
+fn a_device_smaller_than_the_initial_memory_does_not_fit() {
     let late = "fixtures/2.15.0-gpt_varlen-late.pickle.gz";
     let page = |capacity: &str| result_of(&["replay", "--capacity", capacity, late]);
     assert!(page("1GiB").contains("does not fit: 2.20 GiB was reserved before the recording"));

@@ -43,7 +43,7 @@ fn a_part_of_the_trace_can_be_chosen_and_an_impossible_one_is_refused() {
 }
 
 #[test]
-fn with_the_capacity_known_memory_outside_pytorch_is_told() {
+fn with_the_capacity_known_memory_outside_pytorch_is_reported() {
     // The device of this recording had 480 MiB.
     let causes = |capacity: &str| {
         let report = analyze(&[OOM, "--capacity", capacity]);
@@ -60,7 +60,7 @@ fn with_the_capacity_known_memory_outside_pytorch_is_told() {
 
 #[test]
 fn top_limits_the_tables_and_the_rest_is_summed() {
-    for (path, top) in [(MAIN_EXAMPLE, 0), (MAIN_EXAMPLE, 1), (MAIN_EXAMPLE, 4), (MAIN_EXAMPLE, 9999), (OOM, 3)] {
+    for (path, top) in [(OOM, 0), (OOM, 1), (MAIN_EXAMPLE, 4), (OOM, 9999), (OOM, 3)] {
         let n = top.to_string();
         let report = analyze(&[path, "--top", &n]);
         let device = &report["snapshots"][0]["devices"][0];

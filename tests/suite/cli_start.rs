@@ -27,7 +27,7 @@ fn a_log_alone_is_explained() {
 }
 
 #[test]
-fn what_is_neither_a_file_nor_a_command_is_refused() {
+fn a_word_that_is_neither_a_file_nor_a_command_is_refused() {
     let ran = run(&["no-such-thing"]);
     assert_eq!(ran.code, 2);
     assert!(ran.err.contains("unrecognized subcommand"), "{}", ran.err);
@@ -44,7 +44,7 @@ fn a_log_and_a_snapshot_each_name_the_other_command() {
 }
 
 #[test]
-fn colour_is_what_one_asks_for() {
+fn colour_follows_the_option() {
     let failed = "fixtures/2.15.0-holes-at-oom.pickle.gz";
     assert!(result_of(&["analyze", "--color", "always", failed]).contains("\u{1b}["));
     for options in [&["--color", "never"][..], &["--color", "auto"], &[]] {

@@ -229,6 +229,6 @@ fn every_command_answers_to_any_snapshot() {
             assert!(random.below(8) > 0 || said == answers(&snapshot, &sound), "said otherwise");
             true
         });
-        assert!(read as u64 > cases(MUTANTS_OF_EACH) / 4, "{name}: only {read} were read");
+        assert!(read as u64 >= cases(MUTANTS_OF_EACH) / 4, "{name}: only {read} were read");
     }
 }

@@ -152,7 +152,7 @@ fn read_by(minor: u32, text: &str, unknown: UnknownKeys) -> Result<ParsedConf, S
 }
 
 #[test]
-fn an_error_says_how_to_mend_the_string() {
+fn an_error_shows_how_to_mend_the_string() {
     for (minor, text, told) in [
         (
             15,

@@ -5,7 +5,7 @@ use std::process::Command;
 use crate::support::fixtures;
 
 #[test]
-fn python_comes_to_the_same_figures_on_every_fixture() {
+fn python_computes_the_same_figures_on_every_fixture() {
     let names = fixtures::names();
     let paths = names.iter().map(|name| format!("fixtures/{name}.pickle.gz"));
     let mut confirm = Command::new("python3");

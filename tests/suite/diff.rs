@@ -221,7 +221,7 @@ fn another_checkout_and_another_python_are_no_change() {
 
 /// Another function of the same name in a file that both programs have is another stack.
 #[test]
-fn what_is_in_another_file_of_both_is_new_and_gone() {
+fn lines_in_another_file_are_new_and_gone() {
     let stack = |file, name| frames(&[(file, 7, name), ("/p/train.py", 9, "main")]);
     let both = [(0, 1, stack("/p/a.py", "keep")), (0, 1, stack("/p/b.py", "keep"))];
     let before = snapshot(&[&both[..], &[(0, 8, stack("/p/a.py", "forward"))]].concat());
@@ -307,7 +307,7 @@ fn a_line_is_the_same_though_pytorch_below_it_is_not() {
 
 /// A file without a trace has no peak: beside one that has, the snapshots are compared.
 #[test]
-fn a_peak_is_not_held_against_what_is_none() {
+fn a_peak_is_compared_only_with_a_peak() {
     let (without, with) = ("2.15.0-gpt_varlen-no-history", "2.15.0-gpt_varlen-late");
     let paths = [without, with].map(|name| format!("fixtures/{name}.pickle.gz"));
     let report = json_of(&[&paths[0], &paths[1]]);
@@ -354,7 +354,7 @@ fn scripts_find_the_documented_keys_and_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_refused_in_one_sentence() {
+fn incomparable_files_are_refused_in_one_sentence() {
     let (base, directory) = (recorded("base"), TempDir::new().unwrap());
     let said = refusal(&["diff", &base, "no/such/file.pickle"]);
     assert!(said.contains("no/such/file.pickle"), "{said}");

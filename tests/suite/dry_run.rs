@@ -29,7 +29,7 @@ pub(super) fn said(output: &Output) -> String {
 }
 
 #[test]
-fn what_cannot_be_is_said_in_a_sentence() {
+fn impossible_options_are_refused_in_a_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let cases = [
         (&["--gpu", "gtx1080", "--", "true"][..], "name one like it and give --memory"),
@@ -46,7 +46,7 @@ fn what_cannot_be_is_said_in_a_sentence() {
 }
 
 #[test]
-fn a_torch_without_cuda_headers_is_told_and_not_run() {
+fn a_torch_without_cuda_headers_is_reported_and_not_run() {
     let check = "import sys; sys.exit(sys.version_info < (3, 8))";
     if !Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success()) {
         return;
@@ -87,7 +87,7 @@ fn no_file_of_the_user_changes() {
 
 #[test]
 #[cfg(unix)]
-fn one_rank_of_many_is_told_its_place() {
+fn one_rank_of_many_gets_its_place() {
     let directory = tempfile::tempdir().unwrap();
     let told = "echo $RANK of $WORLD_SIZE, $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK";
     for (options, expected) in [
@@ -149,7 +149,7 @@ pub(super) fn report_and_page(recording: &Value) -> (Value, String) {
 }
 
 #[test]
-fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
+fn a_page_begins_with_the_missing_gpu_and_the_values_read() {
     let reads = json!([read("_local_scalar_dense item", 3, 900_000, 88)]);
     let (report, page) = report_and_page(&recording(&reads, 0, false));
     assert_eq!(report["dry_run"]["certainty"], "may-differ");
@@ -160,7 +160,7 @@ fn a_page_says_first_that_no_gpu_was_used_and_what_was_read() {
 }
 
 #[test]
-fn tensors_of_the_host_that_were_not_filled_are_told() {
+fn unfilled_tensors_of_the_host_are_reported() {
     let mut lazy = recording(&json!([]), 0, false);
     lazy["oomscope"]["dry_run"]["unfilled_bytes"] = json!(16 << 20);
     let (_, page) = report_and_page(&lazy);
@@ -180,7 +180,7 @@ fn the_assumed_length_of_generated_texts_is_a_note() {
 }
 
 #[test]
-fn one_rank_that_ran_alone_is_told() {
+fn one_rank_that_ran_alone_is_reported() {
     let mut alone = recording(&json!([]), 0, false);
     alone["oomscope"]["rank"] = json!("3");
     alone["oomscope"]["world_size"] = json!("64");
@@ -194,7 +194,7 @@ fn one_rank_that_ran_alone_is_told() {
 
 /// The peak is that of a run in which every value is zero: with others it may come later.
 #[test]
-fn what_was_read_after_the_peak_counts_too() {
+fn reads_after_the_peak_count_too() {
     let certainty = |operators: &str| {
         let reads = json!([read(operators, 1, 2_000_000, 9)]);
         let (report, page) = report_and_page(&recording(&reads, 0, false));
@@ -301,7 +301,7 @@ fn a_request_larger_than_all_memory_is_its_own_cause() {
 }
 
 #[test]
-fn what_a_card_does_not_report_is_not_another_process() {
+fn memory_that_a_card_does_not_report_is_not_another_process() {
     let mut recorded = failed_recording();
     recorded.as_object_mut().unwrap().remove("oomscope");
     let trace = recorded["device_traces"][0].as_array_mut().unwrap();
@@ -320,7 +320,7 @@ fn what_a_card_does_not_report_is_not_another_process() {
 }
 
 #[test]
-fn what_is_not_of_the_recorder_is_passed_over() {
+fn data_not_of_the_recorder_is_skipped() {
     let mut broken = recording(&json!([]), 0, false);
     broken["oomscope"]["dry_run"] = json!([1, "two"]);
     let (report, _) = report_and_page(&broken);

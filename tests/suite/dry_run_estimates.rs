@@ -32,7 +32,7 @@ fn workspaces_of_cudnn_make_a_range() {
 }
 
 #[test]
-fn a_workspace_that_is_not_to_be_had_fails_nothing() {
+fn a_refused_workspace_fails_nothing() {
     let mut convolved = recording(&json!([]), 1, false);
     convolved["oomscope"]["dry_run"]["workspaces"] = json!([workspace(2_000_000, 30_000)]);
     let (report, page) = report_and_page(&convolved);

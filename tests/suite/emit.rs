@@ -185,7 +185,7 @@ fn an_exact_replay_gives_the_recording_back() {
 }
 
 #[test]
-fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
+fn an_emitted_file_has_the_same_release_and_verification() {
     let facts = |study: &Study<'_>| {
         let report = verify_study(study, "");
         let device = |d: &oomscope::whatif::ReplayedDevice| (d.exact, d.end_state_exact);
@@ -214,7 +214,7 @@ fn what_is_emitted_is_of_the_same_release_and_verifies_alike() {
 
 /// A file with the keys of 2.0, where a block has its stack in its history and no address of its own.
 #[test]
-fn what_is_older_than_the_rules_is_written_with_its_own_keys() {
+fn a_release_older_than_the_rules_is_written_with_its_own_keys() {
     let recording = describe::read(&fixtures::pickle("2.1.2-holes-at-oom"));
     let study = Study::new(&recording, Scope::default());
     let devices = oomscope::whatif::run_model(&study);
@@ -237,7 +237,7 @@ fn what_is_older_than_the_rules_is_written_with_its_own_keys() {
 }
 
 #[test]
-fn what_no_recording_has_is_written_all_the_same() {
+fn fields_that_no_recording_has_are_written() {
     let entry = |action, stream| AllocatorEntry {
         action,
         addr: u64::MAX,

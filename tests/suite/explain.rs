@@ -174,7 +174,7 @@ fn wordings_of_old_releases_and_other_devices_are_read() {
 }
 
 #[test]
-fn memory_that_others_could_not_have_is_told_from_pytorchs() {
+fn memory_of_others_is_distinguished_from_pytorchs() {
     for (text, kind) in [
         ("RuntimeError: CUDA error: out of memory", "cuda-runtime"),
         ("RuntimeError: cuda runtime error (2) : out of memory at THCStorage.cu:58", "cuda-runtime"),
@@ -234,7 +234,7 @@ fn expandable_segments_grow_by_whole_granules() {
 }
 
 #[test]
-fn of_a_private_pool_it_is_not_said_that_nothing_helps() {
+fn a_private_pool_leaves_open_whether_something_helps() {
     let pools = worded("300.00 MiB", "1000.00 MiB", "200.00 MiB", "", "800.00 MiB", "0 bytes")
         .replace("by PyTorch, and", "by PyTorch, with 720.00 MiB allocated in private pools (e.g., CUDA Graphs), and");
     let pools = only(&pools);
@@ -285,7 +285,7 @@ fn limits_and_processes_are_weighed() {
 }
 
 #[test]
-fn what_the_rounding_decides_is_said_to_be_open() {
+fn a_verdict_that_rounding_decides_is_left_open() {
     let close = only(&worded("2.00 GiB", "80.00 GiB", "2.00 GiB", "", "70.00 GiB", "0 bytes"));
     assert!(close.within_rounding, "2.00 GiB may be less than 2.00 GiB");
     let close = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "1021.00 MiB"));
@@ -321,7 +321,7 @@ fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
 }
 
 #[test]
-fn statistics_are_read_alike_from_a_table_from_python_and_from_json() {
+fn statistics_are_the_same_from_a_table_from_python_and_from_json() {
     for (name, state) in [
         ("2.15.0-healthy.log", "healthy"),
         ("2.9.1-healthy.log", "healthy"),

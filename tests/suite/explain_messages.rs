@@ -92,7 +92,7 @@ fn messages_as_people_paste_them_get_the_right_answer() {
 }
 
 #[test]
-fn every_system_stands_in_the_documentation() {
+fn every_system_is_documented() {
     let docs = std::fs::read_to_string("docs/explain.md").unwrap();
     let is_shown = |form: &&Form| matches!(form.role, Role::Message | Role::Note | Role::Echo) && !form.is_allocator();
     for system in forms().filter(is_shown) {
@@ -126,7 +126,7 @@ fn ranks() -> String {
 }
 
 #[test]
-fn the_line_is_the_one_that_asked_with_its_code_and_then_the_users() {
+fn the_requesting_line_has_its_code_and_then_the_users() {
     let failure = &report(&ranks()).failures[0];
     let culprit = failure.culprit.as_ref().unwrap();
     assert!(culprit.file.ends_with("models/x.py"), "{culprit:?}");
@@ -140,7 +140,7 @@ fn the_line_is_the_one_that_asked_with_its_code_and_then_the_users() {
 }
 
 #[test]
-fn ranks_that_fail_alike_are_one_block() {
+fn ranks_with_the_same_failure_are_one_block() {
     let report = report(&ranks());
     let same: Vec<_> = report.failures.iter().map(|f| (f.rank.unwrap(), f.same_as)).collect();
     let first = Some(report.failures[0].line);

@@ -372,7 +372,7 @@ fn texts_of_the_program_are_slices() {
 }
 
 #[test]
-fn what_cannot_be_exported_is_refused_in_one_sentence() {
+fn an_impossible_export_is_refused_in_one_sentence() {
     let directory = tempfile::tempdir().unwrap();
     let out = program::text(&directory.path().join("out"));
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";

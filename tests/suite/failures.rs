@@ -121,7 +121,7 @@ fn in_the_middle_of_training_it_is_the_same() {
 }
 
 #[test]
-fn what_is_outside_shows_only_where_the_device_is_known() {
+fn memory_outside_shows_only_where_the_device_is_known() {
     assert_eq!(failure("outside", None).verdict.word(), "capacity");
 }
 
@@ -135,7 +135,7 @@ fn a_block_that_did_not_serve_though_it_is_large_enough_is_not_called_usable() {
 }
 
 #[test]
-fn an_expandable_segment_asks_for_whole_granules() {
+fn an_expandable_segment_requests_whole_granules() {
     let oom = failure("granules-expandable", None);
     assert_eq!((oom.device_free_bytes, oom.segment_bytes), (14 * MIB, 20 * MIB));
     assert_eq!(oom.shortfall_bytes, 6 * MIB);
@@ -158,7 +158,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
 /// Up to 2.12 the default pool gives nothing back for a MemPool's request: PyTorch 2.9.1 serves it under none
 /// of the settings. In a graph capture, which the recording does not rule out, it was served under some.
 #[test]
-fn what_turns_on_whether_it_was_a_capture_is_left_out() {
+fn remedies_that_depend_on_a_capture_are_left_out() {
     let oom = failure("2.9.1-side_mempool", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", Some([0, 1])));
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom), "{:?}", oom.remedies);
@@ -168,7 +168,7 @@ fn what_turns_on_whether_it_was_a_capture_is_left_out() {
 /// Neither its stream nor the recording says that the request was for a pool; that the whole free segment
 /// was not given back does.
 #[test]
-fn what_was_kept_back_tells_a_request_for_a_pool() {
+fn unused_cache_shows_a_request_for_a_pool() {
     let oom = failure("2.9.1-mempool_first", None);
     assert_eq!((oom.verdict.word(), oom.pool_id), ("private-pool", None), "{}", oom.verdict_reason);
     assert_eq!((oom.is_pool_open, oom.kept_back_bytes), (true, Some(120 * MIB)));
@@ -176,7 +176,7 @@ fn what_was_kept_back_tells_a_request_for_a_pool() {
 }
 
 #[test]
-fn without_completions_nothing_is_said_to_wait() {
+fn without_completions_nothing_waits() {
     for name in ["fragmentation", "spurious"] {
         let filtered = format!("{name}-filtered");
         let (whole, oom) = (failure(name, None), failure(&filtered, None));
@@ -194,7 +194,7 @@ fn without_completions_nothing_is_said_to_wait() {
 
 /// A recording of before 2.12 does not say that the free memory was a pool's, and that pool is gone.
 #[test]
-fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed() {
+fn a_divergence_of_the_model_is_reported_without_a_remedy() {
     let name = "2.9.1-pool_gone";
     let report = analyze(&recording(name), name, 0, Options::default());
     let parted = report.warnings.iter().find(|warning| warning.code.word() == "model-parted").unwrap();
@@ -206,7 +206,7 @@ fn where_the_model_parts_from_the_recording_that_is_said_and_no_remedy_claimed()
 /// Under expandable segments from the start PyTorch serves the request; the replay begins with the
 /// segments as they were.
 #[test]
-fn of_a_late_recording_it_is_said_how_much_lies_as_it_lay() {
+fn a_late_recording_reports_how_much_keeps_its_place() {
     let oom = failure("late", None);
     assert_eq!(oom.verdict.word(), "fragmentation");
     assert!(oom.remedies.iter().all(|remedy| !remedy.avoids_oom));
@@ -289,7 +289,7 @@ fn every_remedy_is_what_pytorch_did_under_that_setting() {
 }
 
 #[test]
-fn that_nothing_can_help_is_said_where_live_memory_alone_is_too_much() {
+fn nothing_helps_where_live_memory_alone_is_too_much() {
     for (name, ..) in SCENARIOS {
         let oom = failure(name, None);
         let Some(own) = oom.as_recorded else { continue };
@@ -324,7 +324,7 @@ fn dead_end(name: &str) -> OomReport {
 }
 
 #[test]
-fn what_a_remedy_only_postpones_is_no_fragmentation() {
+fn a_postponed_failure_is_no_fragmentation() {
     for (name, later) in DEAD_ENDS {
         let oom = dead_end(name);
         assert_eq!(oom.verdict.word(), "capacity", "{name}: {}", oom.verdict_reason);
@@ -352,7 +352,7 @@ fn what_a_remedy_only_postpones_is_no_fragmentation() {
 }
 
 #[test]
-fn growth_that_explains_a_failure_is_said_first() {
+fn growth_that_explains_a_failure_comes_first() {
     let growth = dead_end("leak_losses").growth.unwrap();
     assert!(growth.explains && growth.steps > 40 && growth.steps_left < Some(5), "{growth:?}");
     let page = result_of(&["analyze", "fixtures/dead_ends/leak_losses.pickle.gz"]);
@@ -367,7 +367,7 @@ fn growth_that_explains_a_failure_is_said_first() {
 
 /// A verdict that is said to be certain is the cause that was arranged.
 #[test]
-fn what_is_certain_is_never_wrong() {
+fn certain_verdicts_are_never_wrong() {
     let mut certain = 0;
     for (name, arranged, _) in SCENARIOS {
         for capacity in [None, Some(CAPACITY)] {

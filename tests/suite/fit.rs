@@ -104,7 +104,7 @@ fn data_of_many_lengths_make_the_answer_an_estimate() {
 
 /// Of 407 things each against each at one size and 807 at the other.
 #[test]
-fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
+fn almost_quadratic_growth_is_fitted_as_a_guess() {
     let report = fit("pairs", &[4, 8], &["--sizes", "29"]);
     let said = report["devices"][0]["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap();
     let true_bytes = truth("pairs", 29, "peak_allocated");
@@ -114,7 +114,7 @@ fn what_grows_almost_as_the_square_is_followed_and_told_to_be_a_guess() {
 
 /// A device holds no such size, and the answer does not wrap to what is served of it.
 #[test]
-fn what_is_beyond_any_device_is_not_less() {
+fn a_prediction_beyond_any_device_does_not_wrap() {
     let report = fit("dense", &[4, 8], &["--sizes", "1000000000,100000000000,100000000000000"]);
     let rows = report["devices"][0]["sizes"].as_array().unwrap();
     let peaks: Vec<u64> = rows.iter().map(|row| row["peak_allocated_bytes"].as_u64().unwrap()).collect();
@@ -125,7 +125,7 @@ fn what_is_beyond_any_device_is_not_less() {
 
 /// Nothing grows in proportion then, or as the square.
 #[test]
-fn lengths_that_are_padded_are_told() {
+fn padded_lengths_are_reported() {
     let report = fit("padded", &[4, 8], &[]);
     assert_eq!(codes(&report), ["guessed-growth"]);
     assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"));
@@ -173,7 +173,7 @@ fn recordings_of_different_programs_are_refused() {
 }
 
 #[test]
-fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
+fn unusable_recordings_are_refused_in_a_sentence() {
     let one = "fixtures/sizes/2.15.0-dense-4.pickle.gz";
     let same = format!("4={one}");
     assert!(refusal(&["fit", &same]).contains("one recording does not show how a program grows"));
@@ -181,7 +181,7 @@ fn what_cannot_be_learned_from_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
+fn impossible_answers_are_refused_and_far_ones_flagged() {
     let of = |program: &str, file: u64, size: u64| format!("{size}=fixtures/sizes/2.15.0-{program}-{file}.pickle.gz");
     let swapped = refusal(&["fit", &of("dense", 8, 4), &of("dense", 4, 8)]);
     assert!(swapped.contains("are the sizes swapped"), "{swapped}");
@@ -213,7 +213,7 @@ fn what_cannot_be_an_answer_is_refused_and_what_is_far_is_told() {
 
 /// Other kernels may begin in between, which two recordings cannot show.
 #[test]
-fn what_is_far_and_not_checked_is_no_promise() {
+fn a_far_unchecked_answer_is_no_promise() {
     for (sizes, words) in [
         (&[4, 8][..], "largest size on 316 MiB: 19 (should fit)"),
         (&[4, 8, 13], "largest size on 316 MiB: 19 (checked)"),

@@ -162,7 +162,7 @@ fn a_quoted_pattern_names_files_and_directories() {
 }
 
 #[test]
-fn names_tell_ranks_from_earlier_snapshots_of_a_process() {
+fn names_distinguish_ranks_from_earlier_snapshots_of_a_process() {
     let directory = TempDir::new().unwrap();
     let analyzed = |names: &[&str]| {
         let job = TempDir::new_in(directory.path()).unwrap();
@@ -192,7 +192,7 @@ fn wrapped(first: u64) -> String {
 }
 
 #[test]
-fn a_full_ring_at_a_later_step_is_of_the_same_process() {
+fn a_full_ring_at_a_later_step_belongs_to_the_same_process() {
     let directory = TempDir::new().unwrap();
     for step in [100, 200] {
         for rank in [0, 1] {

@@ -93,13 +93,13 @@ fn no_mutant_of_a_compressed_file_makes_the_reader_panic() {
 }
 
 #[test]
-fn what_is_read_of_a_mutant_is_analyzed_and_laid_out() {
+fn a_readable_mutant_is_analyzed_and_laid_out() {
     let (read, of) = exercise(bodies::analysis, &recordings(), 20);
     assert!(read >= of / 20, "{read} of {of}");
 }
 
 #[test]
-fn any_log_is_explained_or_says_nothing() {
+fn any_log_is_explained_or_has_no_finding() {
     let logs = ["2.15.0-fragmentation", "2.15.0-private-pool", "2.9.1-expandable", "ranks"]
         .map(|name| std::fs::read(format!("fixtures/logs/{name}.log")).unwrap());
     let (read, of) = exercise(bodies::log, &logs, 250);

@@ -67,6 +67,7 @@ fn private_bytes(pid: u32) -> Option<u64> {
 
 #[cfg(target_os = "linux")]
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn a_large_file_takes_a_quarter_of_its_size_in_memory() {
     let mut file = tempfile::NamedTempFile::with_suffix(".pickle").unwrap();
     let options = Options { target_bytes: 60_000_000, ..Options::default() };

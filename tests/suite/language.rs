@@ -1,4 +1,4 @@
-//! Words that do not come back: names, comments and documents use the field's words and plain sentences.
+//! Words that do not come back: names (also of tests), comments and documents use the field's words and plain sentences.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -138,9 +138,26 @@ fn in_code(source: &Source) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
+/// The names of tests in `text` that are hits, with their lines. They begin with no word that begins no sentence.
+fn in_test_names(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let mut is_test = false;
+    let names = (1..).zip(text.lines()).filter_map(move |(number, line)| {
+        is_test |= line.trim() == "#[test]";
+        let name = line.trim().strip_prefix("fn ")?.split('(').next()?;
+        std::mem::take(&mut is_test).then_some((number, name))
+    });
+    let has_start = |name: &str| STARTS.iter().any(|start| name.split('_').next().unwrap().eq_ignore_ascii_case(start));
+    names.filter(move |(_, name)| is_hit(name) || has_start(name))
+}
+
 /// Every hit as `path:line: phrase`.
 fn hits() -> Vec<String> {
     let mut hits = Vec::new();
+    for file in ["tests/suite", "tests/live"].into_iter().flat_map(|folder| std::fs::read_dir(folder).unwrap()) {
+        let path = file.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap_or_default();
+        hits.extend(in_test_names(&text).map(|(line, name)| format!("{}:{line}: `{name}`", path.display())));
+    }
     for source in sources() {
         let names = in_code(source).map(|(line, name)| (line, format!("`{name}`")));
         let found = in_prose(&source.comments, "/*!").into_iter().chain(names);
@@ -190,6 +207,9 @@ fn planted_words_are_found_and_plain_english_is_not() {
     ] {
         assert_eq!(in_prose(text, ""), [], "{text}");
     }
+    let names =
+        "#[test]\nfn what_is_left() {}\n#[test]\nfn a_whole_file() {}\nfn what() {}\n#[test]\nfn it_is_told() {}";
+    assert_eq!(in_test_names(names).map(|(line, _)| line).collect::<Vec<_>>(), [2, 7]);
     for (code, expected) in [
         ("fn is_told() {}", 1),
         ("struct AskedMoment; enum What {}", 2),

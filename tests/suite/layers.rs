@@ -174,7 +174,7 @@ fn a_planted_upward_import_is_found() {
 }
 
 #[test]
-fn what_is_allowed_is_not_found() {
+fn allowed_arrows_are_not_found() {
     for (path, code) in [
         ("src/engine/replay/literal/mod.rs", "use crate::snapshot::TraceEntry; use crate::replay::Totals;"),
         ("src/engine/snapshot/decode/mod.rs", "use super::super::snapshot::keys; use super::records;"),

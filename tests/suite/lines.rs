@@ -37,7 +37,7 @@ const TORCH: &str = "/venv/lib/python3.12/site-packages/torch/nn/modules/linear.
 const LLAMA: &str = "/venv/lib/python3.12/site-packages/transformers/models/llama.py";
 
 #[test]
-fn a_row_is_of_two_lines() {
+fn a_row_has_two_lines() {
     let trainer = |line| {
         frames(&[
             (TORCH, 134, "forward"),
@@ -235,7 +235,7 @@ fn so_is_what_it_does_on_other_devices() {
 }
 
 #[test]
-fn anomaly_mode_tells_the_line_of_the_forward_pass() {
+fn anomaly_mode_shows_the_line_of_the_forward_pass() {
     let rows = recorded("anomaly");
     let of_backward: Vec<&Value> = rows.iter().filter(|row| row["backward"] == "unknown").collect();
     let mut forward: Vec<String> = of_backward.iter().map(|row| place(&row["forward"])).collect();

@@ -120,7 +120,6 @@ mod schedulers;
 mod schema_definitions;
 mod schema_types;
 mod schemas;
-mod second_opinion;
 mod serving;
 mod settings_in_effect;
 mod skill;

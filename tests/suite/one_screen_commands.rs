@@ -93,6 +93,7 @@ fn pages_of_sizes_and_logs() -> Vec<Vec<String>> {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn answers_about_sizes_and_logs_fit_on_a_screen() {
     for command in pages_of_sizes_and_logs() {
         let args: Vec<&str> = command.iter().map(String::as_str).collect();

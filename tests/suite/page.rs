@@ -251,7 +251,7 @@ fn undrawn_at(recording: &Recording, moment: u64) -> u64 {
 }
 
 #[test]
-fn what_finds_no_room_is_told() {
+fn allocations_without_room_are_counted() {
     let name = "2.15.0-oom_varlen-at-oom";
     let snapshot = fixtures::snapshot(name);
     let study = Study::new(&snapshot, Scope::default());

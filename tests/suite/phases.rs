@@ -87,7 +87,7 @@ fn named_ranges_are_found_by_time() {
 }
 
 #[test]
-fn what_has_no_steps_is_given_none() {
+fn a_recording_without_steps_gets_none() {
     for name in ["2.15.0-holes", "2.15.0-fuzz", "2.15.0-gpt_varlen-no-history"] {
         let phases = phases(&fixtures::snapshot(name), 0);
         assert_eq!((phases.step_marker(), phases.completed_steps()), (None, 0), "{name}");

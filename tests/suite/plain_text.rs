@@ -73,7 +73,7 @@ fn outputs(snapshot: &[u8]) -> Vec<(Vec<&'static str>, String)> {
 }
 
 #[test]
-fn nothing_that_a_file_says_is_obeyed_in_any_format() {
+fn no_text_of_a_file_is_obeyed_in_any_format() {
     let is_ours = |line: &str| line.starts_with("::error ") && line.contains("title=");
     for (args, said) in outputs(&snapshot(&NAMES)) {
         for line in said.lines() {

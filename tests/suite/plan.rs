@@ -92,6 +92,7 @@ fn plan_of_runs(runs: &[(&str, u64, bool)]) -> Value {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn runs_confirm_and_correct_what_was_predicted() {
     let t4 = |runs: &[(&str, u64, bool)]| {
         let report = plan_of_runs(runs);
@@ -111,7 +112,7 @@ fn runs_confirm_and_correct_what_was_predicted() {
 }
 
 #[test]
-fn what_cannot_be_planned_is_refused() {
+fn an_impossible_plan_is_refused() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().to_str().unwrap();
     assert!(refusal(&["plan"]).contains("give recordings, such as 4=b4.pickle"));

@@ -52,7 +52,7 @@ fn a_program_that_is_not_changed_is_as_recorded() {
 }
 
 #[test]
-fn checkpointed_modules_need_what_the_allocator_said() {
+fn checkpointed_modules_need_as_much_as_in_the_allocator() {
     for program in ["dense", "after", "amp"] {
         let device = recorded(program);
         let row = row(&device, "checkpoint").unwrap();
@@ -77,7 +77,7 @@ fn the_modules_of_a_helper_are_checkpointed_together() {
 
 /// Each row against the program with another optimizer, other numbers or half the batch; in thousandths.
 #[test]
-fn other_changes_need_what_the_allocator_said() {
+fn other_changes_need_as_much_as_in_the_allocator() {
     for (program, change, is, most) in [
         ("dense", "half-batch", "halves", 10),
         ("after", "half-batch", "halves", 15),
@@ -105,7 +105,7 @@ fn other_changes_need_what_the_allocator_said() {
 
 /// What is left behind is between the peaks: it keeps memory reserved, not more allocated.
 #[test]
-fn what_a_step_leaves_behind_is_reserved_for() {
+fn memory_that_a_step_leaves_behind_is_reserved() {
     let device = recorded("kept");
     let row = row(&device, "left-behind").unwrap();
     assert_eq!(bytes(row, "peak_reserved_bytes"), truth("kept", "dropped", "peak_reserved"));
@@ -159,7 +159,7 @@ fn a_failure_in_the_first_pass_is_a_guess() {
 
 /// Recordings of all kinds: streams, several devices, late beginnings, pools, failures in the middle.
 #[test]
-fn any_recording_is_told() {
+fn any_recording_gets_an_answer() {
     for name in [
         "2.15.0-fuzz_streams-oom-lag",
         "2.15.0-two_devices",

@@ -94,6 +94,7 @@ fn cost(snapshot: &Snapshot) -> (Vec<usize>, usize, Value) {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn deep_stacks_and_many_failures_have_bounds() {
     let worst_name = "\u{1b}\u{202e}".repeat(2000);
     for (devices, failures, depth, name) in

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn the_tests_of_the_python_package_pass() {
     let Some(python) = python_with_pytest() else {
         eprintln!("python3 with pytest is missing: the tests of the Python package were skipped");

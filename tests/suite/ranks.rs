@@ -40,7 +40,7 @@ fn written(directory: &TempDir, name: &str, snapshot: &Value) -> String {
 }
 
 #[test]
-fn devices_of_one_snapshot_stand_side_by_side_the_worst_first() {
+fn devices_of_one_snapshot_are_side_by_side_the_worst_first() {
     let directory = TempDir::new().unwrap();
     let path = written(&directory, "a.json", &devices(&[8, 78, 20], "train"));
     let report = analyze(&[&path]);
@@ -243,7 +243,7 @@ fn data_parallel_is_named_where_its_devices_are_unlike() {
 }
 
 #[test]
-fn ranks_that_fail_alike_are_one_group() {
+fn ranks_with_the_same_failure_are_one_group() {
     let paths =
         ["capacity", "capacity-expandable", "fragmentation"].map(|name| format!("fixtures/failures/{name}.pickle.gz"));
     let report = analyze(&paths.each_ref().map(String::as_str));

@@ -61,14 +61,14 @@ fn a_pointer_of_git_lfs_names_what_fetches_the_file() {
 }
 
 #[test]
-fn an_empty_file_says_that_the_writer_died() {
+fn an_empty_file_means_that_the_writer_died() {
     for bytes in [&b""[..], b"\n", b"  \r\n\t"] {
         assert_says(bytes, &["is empty", "record it again"]);
     }
 }
 
 #[test]
-fn what_is_not_a_pickle_says_so_at_its_first_byte() {
+fn a_file_that_is_no_pickle_is_refused_at_its_first_byte() {
     for bytes in [
         &b"\x7fELF\x02\x01\x01"[..],
         b"\x00\x00\x00\x00",
@@ -87,7 +87,7 @@ fn what_is_not_a_pickle_says_so_at_its_first_byte() {
 }
 
 #[test]
-fn a_sound_pickle_of_something_else_says_what_it_holds() {
+fn a_sound_pickle_of_something_else_is_described() {
     let event = || sample::event("alloc", 1, 2, 3);
     for (value, says) in [
         (Py::None, "it holds None"),

@@ -144,7 +144,7 @@ fn a_tagged_container_can_be_shared_by_its_memo_slot() {
 }
 
 #[test]
-fn the_cpp_pickler_of_real_releases_tells_the_same_story_as_python() {
+fn the_cpp_pickler_of_real_releases_agrees_with_python() {
     // The workload `streams` with the same seed: same addresses, sizes, streams; only the script
     // that called it and the clock differ.
     let comparable = |name: &str| {

@@ -222,7 +222,7 @@ fn wide_structure_shared_often_costs_neither_heap_nor_time() {
 }
 
 #[test]
-fn settings_too_large_are_cut_and_said_to_be() {
+fn settings_too_large_are_cut_with_a_warning() {
     let text = many_of(Script::default().text(&"x".repeat(MANY)), 100);
     let large = sample::snapshot().with("allocator_settings", dict([("x", text)]));
     assert!(describe::warnings(&read(&large.pickle(4))).starts_with("settings-size: "));

@@ -25,7 +25,7 @@ const RANGES: [(u32, &str); 15] = [
 ];
 
 #[test]
-fn the_release_is_told_by_the_keys() {
+fn the_keys_show_the_release() {
     let mut seen = std::collections::BTreeSet::new();
     for name in fixtures::names() {
         let minor: u32 = name.split('.').nth(1).unwrap().parse().unwrap();
@@ -112,7 +112,7 @@ fn cpp_frames_of_2_0_are_texts() {
 }
 
 #[test]
-fn what_a_release_leaves_out_is_absent_not_made_up() {
+fn fields_that_a_release_lacks_are_absent() {
     let entry = dict([("action", "alloc".into()), ("addr", 4096.into()), ("size", 40.into())]);
     let old = dict([("segments", vec![].into()), ("device_traces", vec![vec![entry].into()].into())]);
     let event = read(&old.pickle(4)).entries.get(0).unwrap();

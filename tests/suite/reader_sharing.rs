@@ -114,7 +114,7 @@ fn a_stack_in_batches_of_any_size_is_whole() {
 }
 
 #[test]
-fn stacks_that_begin_alike_in_batches_stay_apart() {
+fn stacks_with_equal_first_batches_stay_apart() {
     // A list of 1000 references, and one of the same 1000 and one more.
     let mut script = Script::default();
     for slot in 0..=1000 {
@@ -158,7 +158,7 @@ fn the_memo_is_numbered_as_cpython_numbers_it() {
 }
 
 #[test]
-fn what_contains_itself_or_grows_after_use_is_refused() {
+fn values_that_contain_themselves_or_grow_after_use_are_refused() {
     let contains = "a container contains itself or is changed after use";
     for opcodes in [
         &b"]q\0h\0a"[..],

@@ -58,7 +58,7 @@ fn the_newest_release_listed_is_the_newest_recorded() {
 }
 
 #[test]
-fn stacks_with_lines_of_pytorch_tell_the_release() {
+fn stacks_with_lines_of_pytorch_show_the_release() {
     let mut exact = 0;
     for name in fixtures::names() {
         let snapshot = fixtures::snapshot(&name);

@@ -61,7 +61,7 @@ fn then(rest: Vec<Value>) -> Value {
 }
 
 #[test]
-fn what_is_sound_is_exact() {
+fn sound_traces_are_exact() {
     let report = verify(&then(Vec::new()));
     let device = &report.devices[0];
     assert_eq!((device.exact, device.end_state_exact, device.start), (Some(true), Some(true), "empty"));
@@ -192,7 +192,7 @@ fn timed(mut entries: Vec<Value>, times: &[u64]) -> Vec<Value> {
 }
 
 #[test]
-fn time_that_goes_backwards_is_told_and_is_no_divergence() {
+fn time_that_goes_backwards_is_reported_and_is_no_divergence() {
     let trace = |times: &[u64]| {
         let rest = vec![event("alloc", A + 1024, 100), event("snapshot", 0, 1536)];
         timed([sound(A), rest].concat(), times)
@@ -212,7 +212,7 @@ fn time_that_goes_backwards_is_told_and_is_no_divergence() {
 
 /// A ring whose limit grew after it had wrapped: the newest entries stand before the oldest.
 #[test]
-fn a_ring_out_of_order_is_told() {
+fn a_ring_out_of_order_is_reported() {
     let newer = vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];
     let trace = timed([newer, sound(A)].concat(), &[12, 12, 10, 11]);
     let mut end = segment(0, A);
@@ -239,7 +239,7 @@ fn entries_of_another_device_diverge_on_theirs() {
 }
 
 #[test]
-fn blocks_outside_every_segment_before_the_recording_are_told() {
+fn blocks_outside_every_segment_before_the_recording_are_reported() {
     let rest = vec![event("free_requested", A + 64 * MIB, 1000)];
     let report = verify(&file(vec![segment(0, A)], vec![rest]));
     let device = &report.devices[0];
@@ -248,7 +248,7 @@ fn blocks_outside_every_segment_before_the_recording_are_told() {
 }
 
 #[test]
-fn other_allocators_are_told() {
+fn other_allocators_are_reported() {
     let mut other = then(Vec::new());
     other["allocator_settings"]["PYTORCH_CUDA_ALLOC_CONF"] = json!("backend:cudaMallocAsync");
     assert!(warned(&verify(&other), "foreign-backend"));

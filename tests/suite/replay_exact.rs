@@ -126,7 +126,7 @@ fn emptying_the_cache_is_not_taken_for_the_work_of_a_request_without_a_stack() {
 }
 
 #[test]
-fn what_emptying_the_cache_completes_is_free_under_other_settings() {
+fn frees_that_emptying_the_cache_completes_are_free_under_other_settings() {
     let snapshot = program("2.15.0-whole_step_graph");
     let study = Study::new(&snapshot, Scope::default());
     let settings = Settings { max_split_size: 32 << 20, ..study.settings().clone() };

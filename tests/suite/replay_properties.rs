@@ -94,7 +94,7 @@ fn a_block_that_pends_at_the_end_has_its_final_size_from_the_start_on() {
 }
 
 #[test]
-fn an_allocation_behind_a_block_that_pends_tells_its_size() {
+fn an_allocation_behind_a_pending_block_shows_its_size() {
     // Free space of 2.5 MiB is given whole to a request for 1.5 MiB: the rest is no more than 1 MiB.
     let program = [
         alloc(5 * MIB / 2),
@@ -111,7 +111,7 @@ fn an_allocation_behind_a_block_that_pends_tells_its_size() {
 }
 
 #[test]
-fn a_segment_that_adjoins_tells_nothing_of_the_block_before_it() {
+fn an_adjoining_segment_shows_nothing_of_the_block_before_it() {
     let program = [
         alloc(MIB),
         alloc(MIB),

@@ -88,7 +88,7 @@ fn a_run_under_other_settings_is_the_run_that_was_recorded_under_them() {
 /// The plain run gave back twice what its trace shows in the rounded one: there, two of its four calls of
 /// `empty_cache()` found nothing, left no entry, and are no calls of the what-if.
 #[test]
-fn what_a_hidden_call_would_have_given_back_cannot_be_known() {
+fn memory_that_a_hidden_call_would_have_released_is_unknown() {
     assert_eq!(differences("2.15.0-fuzz", "2.15.0-fuzz-roundup"), (vec![SYNC.to_owned()], true));
     let (differing, is_same) = differences("2.15.0-fuzz-roundup", "2.15.0-fuzz");
     assert!(!is_same && differing.contains(&"num_device_free".to_owned()), "{differing:?}");
@@ -118,7 +118,7 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
 }
 
 #[test]
-fn on_a_larger_device_the_request_that_failed_is_served_and_given_back() {
+fn on_a_larger_device_the_failed_request_is_served_and_freed() {
     let from = fixtures::snapshot("2.15.0-holes-at-oom");
     let bytes_before = Study::new(&from, Scope::default()).inference().devices[0]
         .verification

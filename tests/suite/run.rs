@@ -96,7 +96,7 @@ fn the_exit_code_is_the_commands() {
 }
 
 #[test]
-fn why_nothing_was_recorded_is_said() {
+fn the_reason_for_no_recording_is_reported() {
     if !python_is_there() {
         return;
     }
@@ -116,7 +116,7 @@ fn why_nothing_was_recorded_is_said() {
 
 #[test]
 #[cfg(unix)]
-fn a_failure_without_room_for_its_snapshot_is_said() {
+fn a_failure_without_room_for_its_snapshot_is_reported() {
     if !python_is_there() {
         return;
     }
@@ -222,7 +222,7 @@ fn the_other_ranks_write_theirs_before_the_failing_one_goes_on() {
 }
 
 #[test]
-fn dump_asks_every_recorded_process() {
+fn dump_reaches_every_recorded_process() {
     if !python_is_there() {
         return;
     }

@@ -86,7 +86,7 @@ fn an_engine_that_was_ready_has_started_whatever_ends_the_command() {
 }
 
 #[test]
-fn an_engine_without_room_for_a_request_says_what_it_needs() {
+fn an_engine_without_room_for_a_request_shows_its_need() {
     let mut small = engine();
     small["ready"] = json!(false);
     small["max_model_len"] = json!(131_072);

@@ -37,7 +37,7 @@ fn each_option_that_is_recorded_is_compared() {
 }
 
 #[test]
-fn what_is_in_effect_is_not_spoken_of() {
+fn settings_in_effect_are_not_advised() {
     let all: Vec<(String, Value)> = (0..16).map(|bucket| ((1u64 << bucket).to_string(), json!(4))).collect();
     let divisions = Value::Object(all.into_iter().collect());
     let string =

@@ -92,7 +92,7 @@ fn a_brief_answer_is_small_whatever_the_names() {
 }
 
 #[test]
-fn a_line_each_tells_rank_host_and_verdict() {
+fn a_line_each_has_rank_host_and_verdict() {
     let directory = TempDir::new().unwrap();
     let node = directory.path().join("node-1");
     std::fs::create_dir(&node).unwrap();

@@ -124,7 +124,7 @@ fn the_documentation_lists_every_series_as_the_catalogue_has_it() {
 }
 
 #[test]
-fn every_recording_ends_in_its_snapshot_and_peaks_as_analyze_says() {
+fn every_recording_ends_in_its_snapshot_and_peaks_as_in_analyze() {
     let mut devices = 0;
     for (i, name) in fixtures::names().iter().enumerate() {
         let snapshot = read(&fixtures::pickle(name));
@@ -223,7 +223,7 @@ fn no_spike_is_lost_however_few_the_buckets() {
 /// PyTorch counts a retry for every request that it refused memory at first: those for which something
 /// could be given back, and those that failed.
 #[test]
-fn requests_that_had_memory_given_back_or_failed_are_the_retries_pytorch_counted() {
+fn requests_that_released_memory_or_failed_are_the_retries_pytorch_counted() {
     for name in [
         "2.6.0-fuzz_streams-oom-lag",
         "2.9.1-fuzz_streams-oom-lag",
@@ -249,7 +249,7 @@ fn requests_that_had_memory_given_back_or_failed_are_the_retries_pytorch_counted
 }
 
 #[test]
-fn optimizer_steps_stand_where_they_were() {
+fn optimizer_steps_are_where_they_were() {
     let snapshot = read(&fixtures::pickle("2.15.0-conv_train"));
     let device = &follow(&snapshot, Window::All, 512).devices[0];
     let ranges = &device.ranges;
@@ -270,7 +270,7 @@ fn optimizer_steps_stand_where_they_were() {
 }
 
 #[test]
-fn what_ended_before_the_entries_shown_is_not_counted() {
+fn ranges_that_ended_before_the_entries_shown_are_not_counted() {
     let counts = |window| -> Vec<u64> {
         let snapshot = read(&fixtures::pickle("2.15.0-gpt_varlen-wrapped"));
         follow(&snapshot, window, 512).devices[0].ranges.names.iter().map(|name| name.count).collect()
@@ -293,7 +293,7 @@ fn labelled(labels: &[&str], annotations: Value) -> Snapshot {
 }
 
 #[test]
-fn what_the_program_said_is_told_even_where_its_beginning_or_end_is_missing() {
+fn ranges_without_start_or_end_are_shown() {
     let annotation = |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
     let snapshot = labelled(
         &["", "a", "a", "b", "", "b"],

@@ -78,7 +78,7 @@ fn both_pages_fit_a_narrow_terminal() {
 }
 
 #[test]
-fn what_cannot_be_shown_is_refused_in_one_sentence() {
+fn an_impossible_timeline_is_refused_in_one_sentence() {
     let untraced = "fixtures/2.15.0-gpt_varlen-no-history.pickle.gz";
     assert!(refusal(&["timeline", untraced]).contains("no trace entry, so"));
     assert!(refusal(&["timeline", "--device", "7", FAILED]).contains("no trace entry of GPU 7"));

@@ -106,7 +106,7 @@ fn items_of_a_list_share_a_row_with_its_length() {
 }
 
 #[test]
-fn memory_without_a_variable_says_why() {
+fn memory_without_a_variable_has_a_reason() {
     let tensors = json!([
         row(0, [5, 7, 1, 0, 0, 4, 0]),
         row(1, [5, 7, 1, 0, 0, 4, 0]),

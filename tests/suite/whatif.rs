@@ -129,7 +129,7 @@ fn scripts_find_the_documented_keys_and_the_same_bytes() {
 }
 
 #[test]
-fn what_cannot_be_replayed_is_refused_in_one_sentence() {
+fn an_impossible_replay_is_refused_in_one_sentence() {
     let holes = "fixtures/2.15.0-holes.pickle.gz";
     let said = refusal(&["whatif", "--set", "max_split_size:64", holes]);
     assert!(said.contains("did you mean max_split_size_mb?"), "{said}");
@@ -192,7 +192,7 @@ fn nothing_fits_below_what_was_held() {
 
 /// The same where the trace has no request at all: a ring of one entry.
 #[test]
-fn what_was_held_is_too_much_by_itself() {
+fn initial_memory_may_be_too_much_by_itself() {
     let block = json!({"address": 1u64 << 40, "size": 64 * MIB, "requested_size": 64 * MIB,
         "state": "active_pending_free"});
     let segment = json!({"device": 0, "address": 1u64 << 40, "total_size": 64 * MIB,
@@ -223,7 +223,7 @@ fn each_device_has_its_own_bounds() {
 /// Of a recording that the model does not reproduce (here by the rules of another release) what was recorded
 /// is told from the trace, not from the part that was reproduced.
 #[test]
-fn a_recording_that_is_not_reproduced_is_said_to_be_first() {
+fn a_recording_that_is_not_reproduced_comes_with_a_warning() {
     let name = "2.3.1-fuzz-roundup";
     let stats = recorded::of(name).unwrap();
     // How much of a block was asked for is read by the rules of the release.
@@ -274,7 +274,7 @@ fn recorded_options_can_be_undone() {
 }
 
 #[test]
-fn progress_is_told_row_by_row() {
+fn progress_is_reported_row_by_row() {
     let snapshot = fixtures::snapshot("2.15.0-two_devices");
     let study = Study::new(&snapshot, Scope::default());
     let options = ["expandable_segments:True".to_owned()];

@@ -19,7 +19,7 @@ fn a_wide_page_is_neither_cut_nor_wrapped() {
 }
 
 #[test]
-fn what_scripts_read_is_the_same() {
+fn output_for_scripts_is_the_same() {
     for format in ["json", "markdown"] {
         let args = ["analyze", "--format", format, SNAPSHOT];
         assert_eq!(result_of(&args), result_of(&[&["--wide"], &args[..]].concat()));

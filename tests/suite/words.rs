@@ -44,7 +44,7 @@ fn codes_of_warnings_are_distinct() {
 }
 
 #[test]
-fn verdicts_are_distinct_and_told_with_their_questions_and_advice() {
+fn verdicts_are_distinct_and_documented_with_questions_and_advice() {
     assert_words("verdict", &Verdict::ALL.iter().map(|it| it.word()).collect::<Vec<_>>());
     let row = |it: &Verdict| format!("| `{it}` | {} | {} |", it.meaning(), StandardAdvice::for_verdict(*it).text);
     let of_failures = Verdict::ALL.iter().filter(|it| **it != Verdict::Served);

@@ -39,7 +39,7 @@ fn contents(directory: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_directory_of_tables_is_of_one_export() {
+fn a_directory_of_tables_belongs_to_one_export() {
     let directory = TempDir::new().unwrap();
     let path = |name: &str| text(&directory.path().join(name));
     let snapshots = ["2.15.0-holes", "2.15.0-streams"];
@@ -120,7 +120,10 @@ fn checks_in_one_directory_judge_each_its_own() {
 fn an_interrupt_of_the_recorder_alone_reaches_the_job() {
     let directory = TempDir::new().unwrap();
     for (signal, name, code) in [(SIGINT, "INT", 7), (SIGTERM, "TERM", 8)] {
-        let job = format!("trap 'exit {code}' {name}; echo ready; while :; do sleep 0.05; done");
+        if program::ignores(signal) {
+            continue;
+        }
+        let job = format!("trap 'exit {code}' {name}; echo ready; for i in $(seq 600); do sleep 0.05; done");
         let mut command = program::command();
         command.current_dir(directory.path()).args(["run", "--", "sh", "-c", &job]);
         // A group of its own is not in the foreground of a terminal.

@@ -12,6 +12,9 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::fixtures;
+use super::program::{result_of, text};
+
 /// Longer than anything here takes on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 const NAMES: [&str; 5] = ["/usr/lib/chromium/chromium", "chromium", "chromium-browser", "google-chrome", "chrome"];
@@ -19,7 +22,7 @@ const NAMES: [&str; 5] = ["/usr/lib/chromium/chromium", "chromium", "chromium-br
 /// Browsers that a test has left: the next one takes them over. They end with the pipe to the tests.
 static IDLE: Mutex<Vec<Process>> = Mutex::new(Vec::new());
 
-/// A page, in a context of its own, of a browser that no other test uses meanwhile.
+/// A page, in a context of its own, of a browser that no other test uses meanwhile. Dropping it fails if the page had errors.
 pub struct Browser {
     /// `None` once it is left.
     process: Option<Process>,
@@ -29,6 +32,8 @@ pub struct Browser {
     page_session: Option<String>,
     /// Its events that no command answered.
     events: VecDeque<Value>,
+    /// Where its reports are.
+    directory: TempDir,
 }
 
 struct Process {
@@ -107,8 +112,9 @@ impl Browser {
     pub fn start() -> Option<Self> {
         let idle = IDLE.lock().unwrap().pop();
         let process = Some(idle.or_else(Process::start)?);
+        let (context, directory) = (Value::Null, tempfile::tempdir().unwrap());
         let mut browser =
-            Self { process, context: Value::Null, session: None, page_session: None, events: VecDeque::new() };
+            Self { process, context, session: None, page_session: None, events: VecDeque::new(), directory };
         browser.context = browser.call("Target.createBrowserContext", json!({}))["browserContextId"].take();
         let page = json!({ "url": "about:blank", "browserContextId": browser.context, "width": 1280, "height": 900 });
         let target = browser.call("Target.createTarget", page);
@@ -187,6 +193,16 @@ impl Browser {
         self.value("oomscope.ready.then(() => true)");
     }
 
+    /// Writes the report of fixtures and opens it.
+    pub fn report(&mut self, names: &[&str], hash: &str) -> PathBuf {
+        let out = self.directory.path().join("page.html");
+        let files: Vec<String> = names.iter().map(|name| text(&fixtures::path(name))).collect();
+        let files: Vec<&str> = files.iter().map(String::as_str).collect();
+        result_of(&[&["report", "-o", &text(&out)], &files[..]].concat());
+        self.open(&out, hash);
+        out
+    }
+
     /// Gives the window a size, in CSS pixels.
     pub fn resize(&mut self, width: u32, height: u32) {
         let size = json!({ "width": width, "height": height, "deviceScaleFactor": 1, "mobile": false });
@@ -263,6 +279,7 @@ impl Drop for Browser {
     fn drop(&mut self) {
         // After a failure its state is not known.
         if !std::thread::panicking() {
+            assert_eq!(self.errors(), Vec::<Value>::new());
             self.session = None;
             self.call("Target.disposeBrowserContext", json!({ "browserContextId": self.context }));
             IDLE.lock().unwrap().extend(self.process.take());

@@ -114,6 +114,13 @@ pub fn with_details(json: Value) -> Value {
     }
 }
 
+/// Whether this process ignores a signal, as after nohup or in a background job of a shell: the program then does so, too.
+pub fn ignores(signal: i32) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.is_some_and(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() >> (signal - 1) & 1 == 1)
+}
+
 /// Waits for a program that should need no time at all.
 pub fn wait_briefly(child: &mut Child) -> Option<ExitStatus> {
     let patience = Instant::now() + Duration::from_secs(20);

@@ -121,7 +121,7 @@ fn containers_have_the_cure_of_their_items() {
 }
 
 #[test]
-fn what_a_forward_pass_makes_is_its_result() {
+fn forward_allocations_are_the_result_of_the_pass() {
     let new = || keeper("new", TensorKind::Variable, 0, Some(("list", 12)));
     assert_eq!(cured(new(), written(Put, "kv", None)), Some(CureKind::PutOnHost));
     let new = KeptByVariable { function: Some(line("forward")), ..new() };
