@@ -15,6 +15,7 @@ fn json(args: &[&str]) -> Value {
 
 /// The release is what the file shows, in the report and in each replay of it.
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn every_command_names_the_same_release() {
     for name in fixtures::names() {
         let (study, report) = (fixtures::study(&name), fixtures::report(&name));

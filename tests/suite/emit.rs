@@ -403,6 +403,7 @@ print(len(paths))
 "#;
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn cpython_loads_what_was_recorded_and_would_write_the_same_bytes() {
     if !has_python() {
         return;

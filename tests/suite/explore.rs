@@ -115,6 +115,7 @@ fn the_answer_follows_the_selected_failure() {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn screens_of_other_recordings_and_terminals() {
     let kept = fixtures::directory().join("recorded/2.15.0-losses_kept.pickle.gz");
     let plain = Look { colours: Colours::None, unicode: false };
@@ -201,6 +202,7 @@ fn a_noted_command_has_the_place() {
 
 /// The difference is what came since the mark, not what went.
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn a_difference_is_that_of_two_analyses() {
     let path = fixtures::path(OOM);
     let allocated = |entry: u64| {

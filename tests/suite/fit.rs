@@ -213,6 +213,7 @@ fn impossible_answers_are_refused_and_far_ones_flagged() {
 
 /// Other kernels may begin in between, which two recordings cannot show.
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn a_far_unchecked_answer_is_no_promise() {
     for (sizes, words) in [
         (&[4, 8][..], "largest size on 316 MiB: 19 (should fit)"),
@@ -236,6 +237,7 @@ fn a_far_unchecked_answer_is_no_promise() {
 
 /// Between them a size fails: its fragments are worse.
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn the_largest_size_below_which_all_fit_leads() {
     let report = fit("dense", &[4, 8], &["--capacity", "418MiB"]);
     let device = &report["devices"][0];

@@ -26,6 +26,7 @@ fn cell<'v>(gpu: &'v Value, change: &str, ranks: &Value) -> &'v Value {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn the_sizes_are_those_of_fit() {
     let report = plan(&["--gpus", "h100,t4"]);
     let [t4, h100] = report["gpus"].as_array().unwrap().as_slice() else { panic!("{report}") };
@@ -54,6 +55,7 @@ fn the_sizes_are_those_of_fit() {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn the_smallest_gpu_for_a_size_is_named() {
     let answer = |size: &str| {
         let summary = plan(&["--gpus", "t4,l4,h100", "--for-size", size])["summary"].take();

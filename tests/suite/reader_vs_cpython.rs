@@ -70,6 +70,7 @@ fn fixture_of(path: &str) -> &str {
 }
 
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn every_tree_and_every_fixture_reads_as_cpython_reads_it() {
     if !has_python() {
         eprintln!("python3 (3.8 or later) is missing: the comparison with CPython was skipped");

@@ -369,6 +369,7 @@ fn every_table_sorts() {
 
 /// Without scripts the page has a picture, which is small.
 #[test]
+#[ignore = "slow: .ci/release runs it"]
 fn a_page_without_scripts_has_a_picture() {
     let directory = tempfile::tempdir().unwrap();
     for name in FAILURES {
