@@ -26,9 +26,9 @@ const NAMES: &[&str] = &["again", "around", "began", "begins", "begun", "Begun",
 /// No sentence begins with these, unless it is a question or a heading.
 const STARTS: &[&str] = &["Of", "What", "Whatever", "Who"];
 
-/// Parts of names that stay: keys of JSON, and plain English.
+/// Parts of names that stay: keys of JSON, the standard library's, and plain English.
 const EXEMPT: &[&str] =
-    &["asked_bytes", "asked_paired_ratio", "at_least", "given_back_bytes", "spare_bytes", "told_by"];
+    &["asked_bytes", "asked_paired_ratio", "at_least", "given_back_bytes", "spare_bytes", "spare_capacity", "told_by"];
 
 /// A word, a sign, or `` ` `` for each end of quoted code; an empty one ends a paragraph. With its line.
 type Token<'t> = (usize, &'t str);
