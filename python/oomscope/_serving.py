@@ -7,7 +7,7 @@ snapshot of a process that holds GPU memory.
 
 import contextlib
 import functools
-import importlib
+import importlib.metadata
 import inspect
 import json
 import os
@@ -32,6 +32,14 @@ said = set()
 def options():
     """Options of the engine in place of the program's: those that `--try` and `plan` change."""
     return sys._oomscope_dry_run.options.get("engine_options", {})
+
+
+def release(package):
+    """The release of an installed package; empty without it."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 def announce_hub(model):

@@ -86,6 +86,7 @@ def read_scheduler(scheduler):
     length = int(scheduler.model_config.context_len)
     serving.facts.update(
         version=str(sglang.__version__),
+        flashinfer=serving.release("flashinfer-python"),
         max_model_len=length,
         max_num_seqs=int(scheduler.max_running_requests),
         max_num_batched_tokens=int(scheduler.max_prefill_tokens),

@@ -86,6 +86,7 @@ def describe_config(config):
 
     return {
         "version": str(vllm.__version__),
+        "flashinfer": serving.release("flashinfer-python"),
         "max_model_len": int(model.max_model_len),
         "max_num_seqs": int(scheduler.max_num_seqs),
         "max_num_batched_tokens": int(scheduler.max_num_batched_tokens),

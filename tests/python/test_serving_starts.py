@@ -11,7 +11,7 @@ import pytest
 
 from conftest import ROOT
 
-FACTS = json.loads((ROOT / "tests" / "python" / "serving_starts.json").read_text())
+FACTS = json.loads((ROOT / "tests/oracle/serving_starts.json").read_text())
 MODELS, STARTS = FACTS["models"], FACTS["starts"]
 GIB = 2**30
 # No engine here allocates the cache in larger steps.

@@ -42,7 +42,7 @@ pub(crate) use explain::describe_host_memory;
 pub(crate) use outcome::describe_outcome;
 pub(crate) use peers::{describe_difference, describe_jobs, describe_state, even_out};
 pub(crate) use place::{describe_position, describe_position_on, frame_label, location_label};
-pub(crate) use serving::{describe_budget, describe_options, format_requests};
+pub(crate) use serving::{describe_budget, describe_engine, describe_options, format_requests};
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::{container_label, keeper_details, keeper_name, shape_label, type_label};

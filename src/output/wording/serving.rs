@@ -53,6 +53,13 @@ fn describe_lack(serving: &Serving, error: &str) -> String {
     )
 }
 
+/// `vLLM 0.33.0, FlashInfer 0.7.2`.
+pub(crate) fn describe_engine(serving: &Serving) -> String {
+    let flashinfer = serving.flashinfer.as_ref().filter(|release| !release.is_empty());
+    let flashinfer = flashinfer.map_or_else(String::new, |release| format!(", FlashInfer {release}"));
+    format!("{} {}{flashinfer}", serving.engine, serving.version)
+}
+
 /// `57.1`, `1,024`.
 pub(crate) fn format_requests(requests: f64) -> String {
     let rounded = format!("{requests:.0}");

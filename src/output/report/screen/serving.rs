@@ -5,7 +5,7 @@ use crate::analysis::SnapshotReport;
 use crate::base::units::{count, percent, ratio};
 use crate::output::document::{BarKind, Document, Table, amount, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::wording::{command_line, describe_budget, describe_options, format_requests};
+use crate::output::wording::{command_line, describe_budget, describe_engine, describe_options, format_requests};
 use crate::snapshot::Serving;
 
 /// Appends the memory of one GPU as the engine divides it.
@@ -14,7 +14,7 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
     add_bar(document, serving);
     let budget = serving.budget_bytes.unwrap_or_default();
     let table = Table::from_rows(describe_budget(serving))
-        .text(format!("memory of a GPU, by {} {}", serving.engine, serving.version), |(name, _)| name.clone())
+        .text(format!("memory of a GPU, by {}", describe_engine(serving)), |(name, _)| name.clone())
         .number("bytes", |(_, bytes)| amount(*bytes))
         .number("share", |(_, bytes)| percent(ratio(*bytes, budget)));
     document.table(table.wide());
