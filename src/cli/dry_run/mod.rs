@@ -65,6 +65,9 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         print_stderr(&format!("the other branches did not run: {error:#}"));
     }
     let verdict = print_result(command, end, &status, &snapshots);
+    if is_server && end.code() != 0 {
+        print_stderr(&format!("the server ended with exit code {}; its output says why", end.code()));
+    }
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
