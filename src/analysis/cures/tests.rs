@@ -226,3 +226,18 @@ fn a_graph_of_gradients_is_a_cycle() {
     assert_eq!(of_all(3 << 30, &report), None);
     assert_eq!(of_all(1 << 30, &KeptReport { graph_backward: None, ..report }), None);
 }
+
+#[test]
+fn elements_that_a_smaller_type_holds_are_narrowed() {
+    let of = |dtype: &str, bytes, value| {
+        let tensor = keeper("x", TensorKind::Variable, 0, None);
+        let tensor = KeptByVariable { bytes, dtype: Some(dtype.to_owned()), ..tensor };
+        cured(tensor, written(Assign, value, None))
+    };
+    let narrow = Some(CureKind::Narrow);
+    assert_eq!(of("float64", 2 << 20, "encode(x)"), narrow);
+    assert_eq!(of("float64", (2 << 20) - 2, "encode(x)"), None, "half of it is no MiB, which the request lacks");
+    assert_eq!(of("int64", 2 << 20, "F.one_hot(x)"), narrow);
+    assert_eq!(of("int64", 2 << 20, "encode(x)"), None);
+    assert_eq!(of("float32", 2 << 20, "encode(x)"), None);
+}
