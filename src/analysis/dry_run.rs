@@ -263,7 +263,7 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
-        // What a server reads and measures, and does not decide by, changes none of its engine's figures.
+        // Values that a server reads and measures without deciding by them change none of its engine's figures.
         let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));

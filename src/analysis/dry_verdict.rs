@@ -275,7 +275,7 @@ mod tests {
             (ProcessFacts { reads: &[item.clone(), branch.clone()], ..well() }, MayFit),
             (ProcessFacts { reads: &[item.clone(), branch.clone()], are_branches_run: true, ..well() }, WouldFit),
             (ProcessFacts { reads: std::slice::from_ref(&mask), are_branches_run: true, ..well() }, MayFit),
-            (ProcessFacts { reads: &[mask], ..ample() }, MayFit),
+            (ProcessFacts { reads: std::slice::from_ref(&mask), ..ample() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..well() }, MayFit),
             (ProcessFacts { reads: std::slice::from_ref(&drawn), ..ample() }, WouldFit),
             (ProcessFacts { reads: &[drawn.clone(), branch.clone()], ..ample() }, MayFit),
