@@ -134,7 +134,7 @@ def ready():
         recorder.finish()
 
 
-# Files that a model needs beside its configuration ---------------------------------------------------------------------
+# Files beside the configuration -------------------------------------------------------------------------------------
 
 # Files of which a multimodal model's directory has one.
 PROCESSORS = ("preprocessor_config.json", "processor_config.json")
@@ -149,7 +149,7 @@ PARTS = {
 
 
 def with_processor(model):
-    """`model`, or a copy of its small files with the processor that a multimodal model needs, by its classes' defaults."""
+    """`model`, or a copy of its small files with the processor that a multimodal model lacks, by classes' defaults."""
     if not os.path.isdir(model) or any(os.path.exists(os.path.join(model, name)) for name in PROCESSORS):
         return model
     try:
