@@ -12,7 +12,8 @@ impl FleetWhatIfReport {
     pub fn summary(&self) -> Summary {
         let Some(recorded) = self.rows.first() else { return Summary::from_answer("nothing to replay") };
         let failing = recorded.failing_devices;
-        let start = format!("{}: {} as recorded", counted(self.devices, "rank"), describe_failing(failing));
+        let row = if self.devices == self.snapshots { "rank" } else { "device" };
+        let start = format!("{}: {} as recorded", counted(self.devices, row), describe_failing(failing));
         if let Some(best) = &self.best {
             let later = describe_devices_later(best.failing_later_devices, best.unknown_later_devices);
             let (action, copy) = match best.failing_later_devices {
