@@ -43,6 +43,8 @@ import _oomscope_vllm as vllm
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
+# Limit of lines in a message.
+MAX_NAMED = 5
 # Limit of frames per code location.
 MAX_FRAMES = 40
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
@@ -284,6 +286,7 @@ class DryRun:
 
     def on_snapshot_at_exit(self, path, state):
         """The snapshot `path` says how this process ends. If it ends otherwise, the stub writes that to `state`."""
+        self.warn_unused_values()
         expected = self.ending.expected_code()
         self.library.stub_check_exit_code(expected, os.fsencode(state), os.fsencode(path))
 
@@ -356,6 +359,20 @@ class DryRun:
         if is_true:
             ctypes.memmove(destination, b"\1", 1)
         return str(bool(is_true))
+
+    def warn_unused_values(self):
+        unused = self.set_values.unused()
+        if not unused:
+            return
+        lines = {}
+        for _, frames, _ in self.reads:
+            file, line, _ = next((frame for frame in frames if objects.is_users_file(frame[0])), frames[0])
+            lines["%s:%d" % (file, line)] = None
+        known = ", ".join(list(lines)[:MAX_NAMED]) or "no line"
+        self.write_error(
+            "oomscope: dry run: --value %s: the program reads no value there; it reads unknown ones at %s\n"
+            % (", ".join(unused), known)
+        )
 
     def stop_if_stuck(self, frames):
         """Ends the program if it keeps reading values at one location and its memory no longer grows."""

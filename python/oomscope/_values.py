@@ -157,6 +157,8 @@ class SetValues:
 
     def __init__(self, options):
         self.values = [(place, int(line), text) for place, line, text in options]
+        # Those that a read got.
+        self.used = set()
 
     def at(self, frames):
         """The text that is set for a read with these frames (file, line, function), or None."""
@@ -164,8 +166,14 @@ class SetValues:
             for filename, frame_line, _ in frames:
                 is_file = filename == place or filename.endswith("/" + place.lstrip("./"))
                 if line == frame_line and is_file:
+                    self.used.add((place, line, text))
                     return text
         return None
+
+    def unused(self):
+        """The options of `--value` at whose line nothing was read."""
+        unused = [option for option in self.values if option not in self.used and option[2] != ANOTHER]
+        return ["%s:%d=%s" % option for option in unused]
 
     def count_at(self, frame):
         """The number of elements that is set for a mask at the line of `frame` or of its callers, or None."""

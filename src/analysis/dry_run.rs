@@ -279,7 +279,10 @@ impl DryRunReport {
             }
         }
         if self.unknown_sizes.calls() > 0 {
-            add(Code::UnknownMemory, DryRunWarning::Workspaces(self));
+            // With estimates that fit, the first line has them.
+            let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
+            let code = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
+            add(code, DryRunWarning::Workspaces(self));
         }
         if self.unknown_sizes.timings > 0 {
             add(idle(Code::UnknownMemory), DryRunWarning::Timings(self.unknown_sizes.timings));

@@ -71,4 +71,4 @@ pub use ranks::{FailureGroup, Ranks};
 pub use serving_plan::{ServingPlanReport, ServingPlanRow};
 pub use shape_cure::ShapeCure;
 pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
-pub use trials::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
+pub use trials::{RefusedSize, SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};

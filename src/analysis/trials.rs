@@ -89,8 +89,22 @@ pub struct SizeSearchReport {
     pub every_size_fits: bool,
     /// Some memory is unknown without a GPU, so the largest may be less.
     pub is_memory_unknown: bool,
+    /// The smallest and the largest answer by the data, if they decide about shapes; otherwise null.
+    pub by_data: Option<[u64; 2]>,
+    /// Sizes with which the program ends with an error of its own, with its last line of output; absent if empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub refused: Vec<RefusedSize>,
     /// The dry runs, by size.
     pub runs: Vec<SizeRunReport>,
+}
+
+/// A size with which the program ends with an error of its own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RefusedSize {
+    /// The size.
+    pub size: u64,
+    /// How it ended.
+    pub reason: String,
 }
 
 /// A dry run at one size.

@@ -80,7 +80,7 @@ def fit(oomscope, recordings, mib):
 def judge(server, device, case):
     """`right`, `certain` or `said`; and the answer."""
     program, index, mib, settings = case
-    largest, safe = (device[key] if device else None for key in ("largest", "largest_safe"))
+    largest, safe = (device[key] if device else None for key in ("largest_possible", "largest"))
     if safe and safe["size"] is None:
         fits = not server.run(program, 8 * SIZES[-1], index, mib, settings)["fails"]
         is_certain = safe["certainty"] in ("confirmed", "checked")

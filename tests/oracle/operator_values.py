@@ -18,7 +18,8 @@ import warnings
 
 def moved(value, device):
     if hasattr(value, "detach"):
-        return value.detach().to(device)
+        # A copy on either device: a view of a larger storage would keep it on the CPU alone.
+        return value.detach().to(device, copy=True)
     if isinstance(value, (list, tuple)):
         return type(value)(moved(one, device) for one in value)
     if isinstance(value, dict):

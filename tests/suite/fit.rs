@@ -98,7 +98,7 @@ fn data_of_many_lengths_make_the_answer_an_estimate() {
     let said = row["peak_allocated_bytes"].as_u64().unwrap() as f64;
     let of_truth = said / truth("vary_data", 13, "peak_allocated") as f64;
     assert!((0.8..1.25).contains(&of_truth), "{of_truth}");
-    assert_eq!(device["largest_safe"]["certainty"], "estimate");
+    assert_eq!(device["largest"]["certainty"], "estimate");
     assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"), "{}", report["summary"]);
 }
 
@@ -150,7 +150,7 @@ fn no_largest_size_is_named_if_larger_sizes_make_more_requests() {
     let report = fit("rnn_steps", &[4, 8], &["--sizes", "13", "--capacity", "16MiB"]);
     assert_eq!(codes(&report)[0], "unpaired");
     let device = &report["devices"][0];
-    assert_eq!([&device["largest"], &device["largest_safe"], &device["sizes"][0]["fits"]], [&Value::Null; 3]);
+    assert_eq!([&device["largest_possible"], &device["largest"], &device["sizes"][0]["fits"]], [&Value::Null; 3]);
     let requests: Vec<u64> = device["requests"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).collect();
     assert!(requests[0] < requests[1], "{requests:?}");
     let answer = report["summary"]["answer"].as_str().unwrap();
@@ -224,7 +224,7 @@ fn a_far_unchecked_answer_is_no_promise() {
     }
     let certainty_of = |sizes: &[u64], capacity| {
         let report = fit("dense", sizes, &["--capacity", capacity]);
-        report["devices"][0]["largest_safe"]["certainty"].as_str().unwrap().to_owned()
+        report["devices"][0]["largest"]["certainty"].as_str().unwrap().to_owned()
     };
     let certainty = |capacity| certainty_of(&[4, 8, 13], capacity);
     // Two recordings check nothing.
@@ -232,7 +232,7 @@ fn a_far_unchecked_answer_is_no_promise() {
     assert_eq!([certainty("244MiB"), certainty("316MiB"), certainty("500MiB")], ["checked", "checked", "should"]);
     assert_eq!(certainty("2GiB"), "estimate");
     let report = fit("dense", &[4, 8, 13], &["--capacity", "252MiB", "--multiple-of", "13"]);
-    assert_eq!(report["devices"][0]["largest_safe"]["certainty"], "confirmed");
+    assert_eq!(report["devices"][0]["largest"]["certainty"], "confirmed");
 }
 
 /// Between them a size fails: its fragments are worse.
@@ -241,7 +241,7 @@ fn a_far_unchecked_answer_is_no_promise() {
 fn the_largest_size_below_which_all_fit_leads() {
     let report = fit("dense", &[4, 8], &["--capacity", "418MiB"]);
     let device = &report["devices"][0];
-    assert_eq!((&device["largest_safe"]["size"], &device["largest"]["size"]), (&28.into(), &32.into()));
+    assert_eq!((&device["largest"]["size"], &device["largest_possible"]["size"]), (&28.into(), &32.into()));
     assert_eq!(report["summary"]["answer"], "largest size on 418 MiB: 28 (should fit)");
     let fits = |size: u64| {
         let at = fit("dense", &[4, 8], &["--capacity", "418MiB", "--sizes", &size.to_string()]);

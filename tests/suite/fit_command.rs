@@ -9,12 +9,21 @@ use crate::support::program::{oomscope, refusal, run};
 const JOB: &str = r#"case $1 in 4|8|13) cp "$2/sizes/2.15.0-dense-$1.pickle.gz" "$OOMSCOPE_DIR";;
 *) cp "$2/2.15.0-oom_varlen-at-oom.pickle.gz" "$OOMSCOPE_DIR"; exit 1;; esac"#;
 
+/// The same, but it ends with an error unless the size is a multiple of 8.
+const REFUSING_JOB: &str = r#"case $1 in 8) cp "$2/sizes/2.15.0-dense-8.pickle.gz" "$OOMSCOPE_DIR";;
+16) cp "$2/2.15.0-oom_varlen-at-oom.pickle.gz" "$OOMSCOPE_DIR"; exit 1;;
+*) echo "a multiple of 8, please"; exit 3;; esac"#;
+
 /// The answer for a job on a device, and what was printed on standard error.
 fn search(options: &[&str], size: &str) -> (Value, Vec<String>) {
+    search_with(JOB, options, size)
+}
+
+fn search_with(job: &str, options: &[&str], size: &str) -> (Value, Vec<String>) {
     let directory = tempfile::tempdir().unwrap();
     let fixtures = std::fs::canonicalize("fixtures").unwrap();
     let start = ["fit", "--format", "json"].into_iter().chain(options.iter().copied());
-    let job = ["--", "sh", "-c", JOB, "job", size, fixtures.to_str().unwrap()];
+    let job = ["--", "sh", "-c", job, "job", size, fixtures.to_str().unwrap()];
     let args: Vec<&str> = start.chain(job).collect();
     let ran = oomscope(&args).current_dir(directory.path()).output().unwrap();
     let err = String::from_utf8(ran.stderr).unwrap();
@@ -57,6 +66,16 @@ fn the_first_sizes_are_given_or_those_that_may_be_the_answer() {
     let (report, _) = search(&["--capacity", "244MiB", "--multiple-of", "4"], "{N}");
     let runs: Vec<(u64, bool)> = report["runs"].as_array().unwrap().iter().map(run_of).collect();
     assert_eq!(runs, [(4, true), (8, true), (12, false)]);
+}
+
+#[test]
+fn sizes_that_the_program_refuses_lead_to_their_multiple() {
+    let (report, _) = search_with(REFUSING_JOB, &["--capacity", "244MiB"], "{N}");
+    let runs: Vec<(u64, bool)> = report["runs"].as_array().unwrap().iter().map(run_of).collect();
+    assert_eq!(runs, [(8, true), (16, false)]);
+    assert_eq!((&report["largest"], &report["is_exact"]), (&json!(8), &json!(true)));
+    assert_eq!(report["only"], "a multiple of 8");
+    assert_eq!(report["refused"], json!([{ "size": 4, "reason": "a multiple of 8, please" }]));
 }
 
 #[test]

@@ -10,7 +10,7 @@ use anyhow::anyhow;
 use super::analyzed_run::AnalyzedRun;
 use super::options::{DryRunOptions, Intervention};
 use crate::analysis::failure::OomReport;
-use crate::analysis::{DeviceReport, DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
+use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
 use crate::cli::run::record_to_log;
 
 /// The last line of an output is searched in this many bytes.
@@ -40,7 +40,9 @@ impl SizeRun {
         let directory = options.prepare(Some(directory), intervention)?;
         let (end, status, snapshots) = record_to_log(command, directory, log)?;
         let run = AnalyzedRun::read(&snapshots, None)?;
-        let has_failed = run.has_failed();
+        // A program that tries again with less did not complete at this size.
+        let is_retried = run.job.dry_run.as_ref().is_some_and(|job| matches!(job.reason, DryRunReason::Retried(_)));
+        let has_failed = run.has_failed() || is_retried;
         let may_differ =
             status.lost() > 0 || run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
         let mut worst: Option<Self> = None;
@@ -94,7 +96,7 @@ impl SizeRun {
 }
 
 /// The last line that the command printed: of a Python program, its error.
-fn last_line(log: &Path) -> Option<String> {
+pub(super) fn last_line(log: &Path) -> Option<String> {
     let mut file = File::open(log).ok()?;
     let len = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(len.saturating_sub(MAX_LINE_BYTES))).ok()?;

@@ -7,18 +7,23 @@ use std::path::PathBuf;
 use anyhow::anyhow;
 
 use super::options::{DryRunOptions, Intervention};
-use super::size_run::SizeRun;
+use super::size_run::{SizeRun, last_line};
 use super::{placeholder, written_files};
-use crate::analysis::{SizeRunReport, SizeSearchReport};
+use crate::analysis::{RefusedSize, SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
 use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
-use crate::whatif::fit::{Bracket, FitOptions, SizeChooser, fit};
+use crate::whatif::fit::{Bracket, FitOptions, FitReport, Largest, SizeChooser, fit};
 
 /// If memory does not grow, this multiple of the largest size is run before the answer is that every size fits.
 const FAR: u64 = 1024;
+
+/// Maximum number of sizes that the program refuses.
+const MAX_REFUSED: usize = 4;
+/// Largest number of which the program may take only multiples.
+const MAX_MULTIPLE: u64 = 512;
 
 /// The dry runs of one command.
 pub(in crate::cli) struct SizeSearch<'r> {
@@ -26,12 +31,15 @@ pub(in crate::cli) struct SizeSearch<'r> {
     command: &'r [OsString],
     /// The placeholder in the command, without its braces.
     name: &'r str,
-    /// The answer is a multiple of this.
+    /// The answer is a multiple of this: `given_multiple`, or that of the program, by what it refuses.
     multiple: u64,
+    given_multiple: u64,
     /// Maximum number of dry runs.
     max_runs: usize,
     directory: PathBuf,
     done: BTreeMap<u64, SizeRun>,
+    /// Sizes with which the program ended with an error of its own.
+    refused: Vec<RefusedSize>,
     /// A size far above those with the same memory has run.
     has_run_far: bool,
 }
@@ -50,14 +58,32 @@ impl<'r> SizeSearch<'r> {
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }
-        Ok(Self { options, command, name, multiple, max_runs, directory, done: BTreeMap::new(), has_run_far: false })
+        Ok(Self {
+            options,
+            command,
+            name,
+            multiple,
+            given_multiple: multiple,
+            max_runs,
+            directory,
+            done: BTreeMap::new(),
+            refused: Vec::new(),
+            has_run_far: false,
+        })
     }
 
     /// Runs `sizes`, which are sorted, then predicts and confirms the largest that fits.
     pub(in crate::cli) fn run(mut self, sizes: &[u64]) -> anyhow::Result<SizeSearchReport> {
-        for size in sizes {
-            self.run_at(*size)?;
-            if self.done[size].failed() {
+        let mut sizes = sizes.to_vec();
+        let mut next = 0;
+        while let Some(size) = sizes.get(next).copied() {
+            if self.run_at(size)? {
+                next += 1;
+            } else {
+                sizes = (1..=sizes.len() as u64).map(|factor| factor * self.multiple).collect();
+                next = 0;
+            }
+            if self.failing().is_some() {
                 break;
             }
         }
@@ -72,7 +98,9 @@ impl<'r> SizeSearch<'r> {
     fn bracket(&self) -> Bracket {
         let number = |size: u64| size.is_multiple_of(self.multiple).then_some(size / self.multiple);
         let low = self.fitting().filter_map(number).last().unwrap_or(0);
-        Bracket { low, high: self.failing().map(|size| size.div_ceil(self.multiple)) }
+        let refused = self.refused.iter().filter_map(|refused| number(refused.size)).filter(|size| *size > low);
+        let failing = self.failing().map(|size| size.div_ceil(self.multiple));
+        Bracket { low, high: refused.chain(failing).min() }
     }
 
     fn runs_left(&self) -> usize {
@@ -85,21 +113,48 @@ impl<'r> SizeSearch<'r> {
         self.done.range(largest + 1..).next().map(|(size, _)| *size)
     }
 
-    /// Makes a dry run with `value` as the size, and prints its result.
-    fn run_at(&mut self, value: u64) -> anyhow::Result<()> {
+    /// Makes a dry run with `value` as the size, and prints its result. If the program refuses it, returns false;
+    /// `multiple` is then a number of which it may take multiples.
+    fn run_at(&mut self, value: u64) -> anyhow::Result<bool> {
         let name = self.name;
         let command = placeholder::fill(self.command, name, value);
         let directory = self.directory.join(format!("{name}-{value}"));
         let log = self.directory.join(format!("{name}-{value}.txt"));
         let label = format!("{name} = {value}");
-        let run = SizeRun::record(self.options, &command, &directory, &log, Intervention::default(), &label)?;
+        let run = match SizeRun::record(self.options, &command, &directory, &log, Intervention::default(), &label) {
+            Err(error) if self.refused.len() < MAX_REFUSED => {
+                print_stderr(&format!("{error:#}"));
+                let reason = last_line(&log).unwrap_or_else(|| "an error".to_owned());
+                self.refused.push(RefusedSize { size: value, reason });
+                self.multiple = match self.likely_multiple() {
+                    Some(multiple) => multiple,
+                    // It refuses the size for another reason, such as a limit.
+                    None if self.fitting().next().is_some() => self.given_multiple,
+                    None => return Err(error),
+                };
+                return Ok(false);
+            }
+            run => run?,
+        };
         self.done.insert(value, run);
         let report = self.report();
         if let Some(run) = report.run_at(value) {
             let (made, max) = (self.done.len(), self.max_runs);
             print_stderr(&format!("{name} = {}: {} (run {made} of at most {max})", count(value), run.describe()));
         }
-        Ok(())
+        Ok(true)
+    }
+
+    /// The smallest number of which every size that ran is a multiple, and none that was refused: powers of two first.
+    fn likely_multiple(&self) -> Option<u64> {
+        let is_likely = |number: &u64| {
+            let divides = |size: u64| size.is_multiple_of(*number);
+            number.is_multiple_of(self.given_multiple)
+                && self.done.keys().all(|size| divides(*size))
+                && !self.refused.iter().any(|refused| divides(refused.size))
+        };
+        let powers = (1..=MAX_MULTIPLE.ilog2()).map(|power| 1 << power);
+        powers.chain(2..=MAX_MULTIPLE).find(is_likely)
     }
 
     /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.
@@ -112,7 +167,7 @@ impl<'r> SizeSearch<'r> {
                 Ok(None) if bracket.high.is_none() => {
                     // Sizes that are padded to a multiple need the same up to it: run one far above.
                     let far = bracket.low.saturating_mul(FAR).saturating_mul(self.multiple);
-                    if self.has_run_far || self.run_at(far).is_err() {
+                    if self.has_run_far || !self.run_at(far).unwrap_or(false) {
                         return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report() });
                     }
                     self.has_run_far = true;
@@ -124,9 +179,13 @@ impl<'r> SizeSearch<'r> {
             let guess = guess.map(|size| size / self.multiple);
             let runs_left = u32::try_from(self.runs_left()).unwrap_or(u32::MAX);
             let Some(next) = chooser.next(bracket, guess, runs_left) else { break };
-            self.run_at(next.saturating_mul(self.multiple))?;
+            if self.run_at(next.saturating_mul(self.multiple)).is_err() {
+                break;
+            }
         }
-        Ok(self.report())
+        let by_data = self.fit_runs().ok().and_then(|report| by_data(&report));
+        let report = self.report();
+        Ok(SizeSearchReport { by_data, is_exact: report.is_exact && by_data.is_none(), ..report })
     }
 
     fn report(&self) -> SizeSearchReport {
@@ -152,6 +211,8 @@ impl<'r> SizeSearch<'r> {
             fails: self.failing(),
             is_exact: bracket.high == Some(bracket.low + 1),
             every_size_fits: false,
+            by_data: None,
+            refused: self.refused.clone(),
             is_memory_unknown: self.done.values().any(|ran| !ran.failed() && !ran.has_known_memory()),
             runs: runs.collect(),
         }
@@ -167,8 +228,8 @@ impl<'r> SizeSearch<'r> {
         Some(last.saturating_add(u64::try_from(more).ok()?))
     }
 
-    /// The largest size that fits according to `fit`; `None` if all sizes fit.
-    fn predict_largest(&self) -> anyhow::Result<Option<u64>> {
+    /// The prediction from the runs that fit.
+    fn fit_runs(&self) -> anyhow::Result<FitReport> {
         let mut recordings = SizedRecordings::default();
         for (at, ran) in self.done.iter().filter(|(_, ran)| !ran.failed()) {
             recordings.add(*at, &ran.snapshot)?;
@@ -182,7 +243,12 @@ impl<'r> SizeSearch<'r> {
             multiple: 1,
         };
         let report = recordings.study(Scope::default(), |inputs| fit(inputs, &options))?;
-        let report = report.map_err(|refusal| anyhow!(refusal.sentence))?;
+        report.map_err(|refusal| anyhow!(refusal.sentence))
+    }
+
+    /// The largest size that fits according to `fit`; `None` if all sizes fit.
+    fn predict_largest(&self) -> anyhow::Result<Option<u64>> {
+        let report = self.fit_runs()?;
         let largest = report.devices.iter().map(|device| match &device.largest_safe {
             Some(largest) => Ok(largest.size),
             None => Err(anyhow!("{}", report.summary().answer)),
@@ -190,4 +256,19 @@ impl<'r> SizeSearch<'r> {
         let largest = largest.collect::<anyhow::Result<Vec<Option<u64>>>>()?;
         Ok(largest.into_iter().flatten().min())
     }
+}
+
+/// The smallest and the largest answer of `report`, if data decide about the shapes of a program: by the error with which
+/// its recordings are predicted from each other.
+fn by_data(report: &FitReport) -> Option<[u64; 2]> {
+    let device = report.devices.iter().find(|device| device.varies())?;
+    let error = device.checked.iter().map(|check| check.reserved_error_ratio.abs()).fold(0.0, f64::max);
+    let size = |largest: &Option<Largest>| largest.as_ref().and_then(|largest| largest.size);
+    let [minimum, maximum] = [size(&device.largest_safe)?, size(&device.largest)?];
+    Some([scale(minimum, 1.0 / (1.0 + error)), scale(maximum.max(minimum), 1.0 + error)])
+}
+
+#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
+fn scale(size: u64, ratio: f64) -> u64 {
+    (size as f64 * ratio) as u64
 }

@@ -105,6 +105,10 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
     if report.is_memory_unknown {
         document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
     }
+    for refused in &report.refused {
+        let text = format!("{} = {}: {}", report.name, count(refused.size), refused.reason);
+        document.warning("refused", text);
+    }
     let (fitting, failing): (Vec<&SizeRunReport>, Vec<_>) = report.runs.iter().partition(|run| run.fits);
     let runs = fitting.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
     let runs: Vec<String> = runs.collect();

@@ -119,8 +119,14 @@ impl SizeSearchReport {
         let unknown = match self.fails {
             _ if self.is_exact => String::new(),
             Some(fails) => format!("; {} fails, none between was run", count(fails)),
-            None => "; none above was run".to_owned(),
+            None => match self.refused.iter().map(|refused| refused.size).filter(|size| *size > largest).min() {
+                Some(refused) => format!("; {} ends with an error of the program", count(refused)),
+                None => "; none above was run".to_owned(),
+            },
         };
-        format!("{adjective} {name}{kind} on {gpu} (dry run): {answer}{unknown}")
+        let by_data = self.by_data.map_or_else(String::new, |[minimum, maximum]| {
+            format!("; its data decide about shapes: with others {} to {}", count(minimum), count(maximum))
+        });
+        format!("{adjective} {name}{kind} on {gpu} (dry run): {answer}{unknown}{by_data}")
     }
 }

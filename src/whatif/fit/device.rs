@@ -54,13 +54,15 @@ pub struct FitDevice {
     /// Predictions in ascending order of the size. Those of `--sizes`, else the recorded sizes, and those around the
     /// largest that fits.
     pub sizes: Vec<SizeReport>,
-    /// The largest size that fits under the recorded settings or those of `--set`; null without a capacity, and if the
-    /// number of unpaired requests at the peak grows with the size.
+    /// The largest size that fits under the recorded settings or those of `--set`, though fragmentation may make a
+    /// smaller one fail; null without a capacity, and if the number of unpaired requests at the peak grows with the size.
+    #[serde(rename = "largest_possible")]
     pub largest: Option<Largest>,
-    /// The largest size below which no size that was replayed fails: `largest`, unless fragmentation makes a size fail
-    /// although a larger one fits. Up to 32 sizes on either side of the end of the search are replayed.
+    /// The answer: the largest size below which no size that was replayed fails. Up to 32 sizes on either side of the end
+    /// of the search are replayed.
+    #[serde(rename = "largest")]
     pub largest_safe: Option<Largest>,
-    /// The largest safe size under any setting tried, if that is larger than `largest_safe`; otherwise null.
+    /// The largest safe size under any setting tried, if that is larger than `largest`; otherwise null.
     pub best: Option<Largest>,
     /// The size of `growth`: the largest that fits, or the largest recorded one.
     pub growth_at: u64,
