@@ -263,7 +263,7 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
-        // Values that a server reads and measures without deciding by them change none of its engine's figures.
+        // What a server measures, and does not decide by, changes none of its engine's figures.
         let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));
@@ -271,7 +271,7 @@ impl DryRunReport {
             add(Code::DryRun, DryRunWarning::Placements(range));
         }
         if !self.reads_only_substitutes() {
-            add(if decides { Code::ValuesRead } else { idle(Code::ValuesRead) }, DryRunWarning::Reads(self));
+            add(if decides { Code::ValuesRead } else { Code::DryRun }, DryRunWarning::Reads(self));
         }
         for value in [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
             if self.has_read(value) {
