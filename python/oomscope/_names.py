@@ -10,18 +10,13 @@
   `texts[0]` is None.
 - `kinds`: the words for what a storage is, see `KINDS`. `saved` is for the backward pass.
 - `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
-  (a list with the function, for a local variable) or `module`.
+  (a list with the function, for a local variable) or `module` with its `file`.
 - `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
-- `filled`: for some of the containers `container` (index in `containers`), `frames` (a list with the line of the
-  program that fills it, the only one whose text does so), and what `_writes.Write` says of that statement. `written`:
-  the same for the variables that keep most, with `variable` (its name in `texts`).
-- `optimizers`: number of optimizers. `trains`: there is one, or the text of the program computes gradients.
+- `optimizers`: number of optimizers.
 - `untrained`: the largest modules (names in `texts`) whose parameters require gradients although no optimizer has any
-  of them, and that are called outside of `no_grad`. `idle`: those whose parameters all have the learning rate 0.
-  `adapted`: those with adapters whose other parameters are trained, too. `graph_backward`: `frames` (a list with the
-  line that calls `backward` with `create_graph`), or None. `evaluating`: the outermost modules that do not train, if no
-  running function calls `backward` below. `unread`: local variables with a tensor, a module or an optimizer that no
-  other object has, and that the text of their function does not read below.
+  of them. `idle`: those whose parameters all have the learning rate 0. `adapted`: those with adapters whose other
+  parameters are trained, too. `evaluating`: the outermost modules that do not train.
+- `alone`: of each value with memory that no other object has, its variables: (index in `calls`, name in `texts`).
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
@@ -52,12 +47,10 @@ try:
     from . import _objects as objects
     from . import _running as running
     from . import _tensors as tensors_of
-    from . import _writes
 except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
     import _oomscope_running as running
     import _oomscope_tensors as tensors_of
-    import _oomscope_writes as _writes
 
 # Seconds that may pass, whether or not this process has a processor all the time.
 BUDGET_S = 0.95
@@ -83,9 +76,8 @@ MAX_MODULES, MAX_UNTRAINED = 10000, 3
 # Limits of a name: characters, and steps from its root.
 MAX_NAME, MAX_DEPTH = 300, 200
 MAX_LOCALS = 50
-MAX_UNREAD = 20
-# Containers whose filling line is looked for, and other variables.
-MAX_FILLED, MAX_WRITTEN = 20, 8
+# Values that may be alone.
+MAX_ALONE = 20
 # Containers inside each other that are looked into for the first tensor of a list.
 MAX_NESTED = 3
 # Places in one storage that are counted.
@@ -109,8 +101,6 @@ PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS = (
 )
 # Modules with adapters, by their class or name. The model that they adapt has many times their parameters.
 ADAPTER, MIN_BASE = re.compile(r"lora|adapter", re.IGNORECASE), 4
-# The indexes at the end of a name.
-INDEXES = re.compile(r"(?:\[[^\[\]]*\])+\Z")
 # Attributes through which a wrapper holds what it wraps.
 TRANSPARENT = ("._orig_mod", "._fsdp_wrapped_module", "._checkpoint_wrapped_module", "._local_tensor")
 
@@ -121,10 +111,10 @@ class Root:
     Or no variable leads there: the value of a running `call`, a reference `cycle`, or `unreached` in the time allowed.
     """
 
-    __slots__ = ("author", "frame", "kind", "module")
+    __slots__ = ("author", "file", "frame", "kind", "module")
 
-    def __init__(self, kind, author=objects.USER, frame=None, module=None):
-        self.kind, self.author, self.frame, self.module = kind, author, frame, module
+    def __init__(self, kind, author=objects.USER, frame=None, module=None, file=None):
+        self.kind, self.author, self.frame, self.module, self.file = kind, author, frame, module, file
 
     def describe(self):
         described = {"kind": self.kind, "author": self.author}
@@ -132,6 +122,8 @@ class Root:
             described["frames"] = [self.frame]
         if self.module is not None:
             described["module"] = self.module
+        if type(self.file) is str:
+            described["file"] = self.file
         return described
 
 
@@ -534,7 +526,7 @@ class Walk:
         for module, variables in modules:
             if type(module) is not str or not self.is_new(variables):
                 continue
-            root = Root("module", module=objects.plain(module))
+            root = Root("module", module=objects.plain(module), file=variables.get("__file__"))
             prefix = "" if module == "__main__" else objects.plain(module) + "."
             for name, value in self.in_time(list(dict.items(variables))):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
@@ -889,7 +881,7 @@ def encode(walk):
     texts, shapes, roots = Table(None), Table(), {}
     containers, looked_at = [], set()
     is_complete = walk.is_complete
-    rows, filled, written = [], [], collections.Counter()
+    rows = []
     storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
@@ -909,17 +901,12 @@ def encode(walk):
                 len(storage.places),
             )
         )
-        if kind in (SAVED, VARIABLE, BUFFER) and root.kind in ("frame", "module"):
-            written[INDEXES.sub("", walk.name(path)), root] += storage.bytes
         for step in walk.steps(path):
             if id(step) in looked_at:
                 break
             looked_at.add(id(step))
             if step.size is not None:
-                name = walk.name(step)
-                containers.append((texts.index(name), texts.index(step.size[0]), step.size[1]))
-                if len(filled) < MAX_FILLED:
-                    filled.append((len(containers) - 1, *where_to_look(name, root)))
+                containers.append((texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1]))
     return {
         "version": 1,
         "complete": is_complete and len(rows) == len(storages),
@@ -929,9 +916,7 @@ def encode(walk):
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.describe() for _, root in roots.values()],
         "containers": containers,
-        **describe_writes(filled, written, walk, texts),
         "optimizers": walk.optimizers,
-        "trains": bool(walk.optimizers) or _writes.has_backward(users_files(walk), walk.is_over),
         **{
             key: [texts.index(name) for name in names]
             for key, names in (
@@ -939,10 +924,9 @@ def encode(walk):
                 ("idle", modules_without(walk, walk.optimized - walk.idle) if walk.idle and owns_all(walk) else []),
                 ("adapted", adapted(walk)),
                 ("evaluating", evaluating(walk)),
-                ("unread", unread(walk)),
             )
         },
-        "graph_backward": _writes.graph_backward(users_files(walk), walk.is_over),
+        "alone": [[(call, texts.index(name)) for call, name in places] for places in alone(walk)],
         "tensors": rows,
         **describe_modules(walk, texts),
     }
@@ -973,9 +957,7 @@ def untrained(walk):
     """The names of `untrained`: outermost modules, those with most bytes first."""
     # An optimizer that was not seen may have them, or one of another rank.
     is_known = walk.is_complete and walk.optimized and owns_all(walk) and walk.tensors.world_size() == 1
-    names = modules_without(walk, walk.optimized) if is_known else []
-    called = _writes.called_with_grad([(name, name, None, None) for name in names], users_files(walk), walk.is_over)
-    return [name for name in names if name in called]
+    return modules_without(walk, walk.optimized) if is_known else []
 
 
 def owns_all(walk):
@@ -1028,17 +1010,26 @@ def adapted(walk):
     return [walk.name(walk.module_paths[one]) for one in found if len(adapters) > 1][:MAX_UNTRAINED]
 
 
-def unread(walk):
-    """The names of `unread`, as a walk makes them."""
-    found = [pair for call in walk.calls for pair in call.unread if has_memory_alone(walk, pair[1])][:MAX_UNREAD]
+def alone(walk):
+    """The variables of each value with memory that no other object has: (index of a call, name)."""
+    places, found = {}, []
+    for index, call in enumerate(walk.calls):
+        for pair in walk.in_time(call.variables):
+            if type(pair[0]) is str and has_memory_alone(walk, pair[1]):
+                places.setdefault(id(pair[1]), []).append((index, objects.plain(pair[0])))
+                found.append(pair)
+    wanted = set(itertools.islice(places, MAX_ALONE))
+    found = [pair for pair in found if id(pair[1]) in wanted]
     if not found or walk.clock() + walk.search_s() > walk.end:
         return []
     values = [value for _, value in found]
-    # What another running function has as a variable is read there.
+    # Another running function may have it as a variable.
     times = collections.Counter(
         id(value) for frame in frames_of_all_threads() for _, value in walk.objects.locals.of(frame)
     )
-    times.subtract(id(value) for call in walk.calls if call.name != "<module>" for _, value in call.unread)
+    times.subtract(
+        id(value) for call in walk.calls if call.name != "<module>" for _, value in call.variables if id(value) in places
+    )
     held = {one for one, count in times.items() if count > 0}
     own = [walk.kept, values, *found, *(variables for _, variables in walk.objects.locals.filled)]
     for obj in gc.get_referrers(*values):
@@ -1046,7 +1037,7 @@ def unread(walk):
         is_namespace = type(obj) is FRAME or (type(obj) is dict and "__name__" in obj) or is_one_of(obj, own)
         if not is_namespace and type(obj) is not types.CellType and not is_queued(obj):
             held.update(map(id, gc.get_referents(obj)))
-    return [name for name, value in found if id(value) not in held]
+    return [places[one] for one in dict.fromkeys(map(id, values)) if one not in held]
 
 
 def has_memory_alone(walk, value):
@@ -1060,44 +1051,8 @@ def has_memory_alone(walk, value):
 
 def evaluating(walk):
     """The names of `evaluating`."""
-    if not walk.calls or any(call.has_backward for call in walk.calls):
-        return []
     outermost = [(path, mode) for path, mode in walk.modes if path.module not in walk.parents]
     return [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED]
-
-
-def file_of_module(module):
-    return objects.module_dict(module).get("__file__")
-
-
-def where_to_look(name, root):
-    """(name, file, function) for `_writes`: None for the latter two if any code may write to the variable."""
-    if root.frame is not None and "." not in name:
-        return name, root.frame["filename"], root.frame["name"]
-    module = sys.modules.get(root.module) if root.module is not None else None
-    own = name if root.module == "__main__" else name[len(root.module or "") + 1 :]
-    path = file_of_module(module) if module is not None else None
-    return (own, path, None) if type(path) is str and "." not in own else (name, None, None)
-
-
-def describe_writes(filled, written, walk, texts):
-    """`filled` and `written`. `texts` gets their names."""
-    variables = [(("container", container), *place) for container, *place in filled]
-    largest = sorted(written.items(), key=operator.itemgetter(1), reverse=True)  # `most_common` is a loop in Python
-    for (name, root), _ in largest[:MAX_WRITTEN]:
-        variables.append((("variable", texts.index(name)), *where_to_look(name, root)))
-    found = _writes.writes(variables, users_files(walk), walk.is_over) if variables else {}
-    rows = [(kind, {kind: index, **write.describe()}) for (kind, index), write in found.items()]
-    of = {"filled": "container", "written": "variable"}
-    return {key: [row for kind, row in rows if kind == of[key]] for key in of}
-
-
-def users_files(walk):
-    """The files of the program."""
-    files = {frame.f_code.co_filename: None for frame in frames_of_all_threads()}
-    modules = walk.in_time(list(sys.modules.values()))
-    files.update((path, None) for path in map(file_of_module, modules) if type(path) is str)
-    return [path for path in files if objects.author_of_file(path, walk.tensors.directory) == objects.USER]
 
 
 def users_frame(frame, torch_directory):

@@ -10,7 +10,7 @@ initializes CUDA: it waits until the program does. There are three ways to use i
 3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
 
 Beside it, `_names.py` and the files that it uses find the variable that keeps each tensor alive, `_source.py` reads the
-source lines that an answer names, and `_sleep.py` notes what a sleeping engine unmaps.
+text of the program, and `_sleep.py` notes what a sleeping engine unmaps.
 
 Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
 `Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
@@ -603,7 +603,7 @@ def snapshot(reason, oom, options):
     with WithoutInductor(torch):
         taken = torch.cuda.memory._snapshot()
     taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
-    taken["oomscope"]["source"] = source(taken)
+    taken["oomscope"]["program"] = source(taken)
     return taken
 
 
@@ -689,7 +689,7 @@ def sleep():
 
 
 def load_source():
-    """The module that reads source lines, or None if it is not wanted or cannot be loaded. Loaded early, too."""
+    """The module that reads the text of the program, or None if it is not wanted or cannot be loaded. Loaded early, too."""
     if os.environ.get("OOMSCOPE_SOURCE") == "0":
         return None
     try:
@@ -699,12 +699,12 @@ def load_source():
 
 
 def source(taken):
-    """The source lines that an answer about this snapshot names: `_source.describe`. None if they are not wanted."""
+    """The text of the program: `_source.describe`. None if it is not wanted."""
     try:
         module = load_source()
         return module and module.describe(taken)
     except Exception as error:
-        log("no source lines: " + describe_error(error))
+        log("no text of the program: " + describe_error(error))
         return None
 
 

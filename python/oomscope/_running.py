@@ -12,10 +12,10 @@ import re
 
 try:
     from . import _objects as objects
-    from . import _writes
+    from . import _source
 except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
-    import _oomscope_writes as _writes
+    import _oomscope_source as _source
 
 MAX_CALLS, MAX_TENSORS, MAX_TEXT = 8, 20, 2000
 # A statement that makes a list: `batches = list(loader)`, `models = [load(path) for path in paths]`.
@@ -29,15 +29,14 @@ MADE = "<"
 class Call:
     """`name`, `file` and `line` of a running function, the list that this line makes, and the tensors that it uses.
 
-    `is_vmap`: it calls a function of the user through `torch.vmap`. `has_backward`: it may call `backward` later.
-    `unread`: names and values of its variables that nothing reads any more.
+    `is_vmap`: it calls a function of the user through `torch.vmap`. `variables`: names and values of its variables.
     """
 
-    __slots__ = ("file", "has_backward", "is_vmap", "line", "list_name", "name", "tensors", "unread")
+    __slots__ = ("file", "is_vmap", "line", "list_name", "name", "tensors", "variables")
 
     def __init__(self, frame):
         self.file, self.line, self.name = frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name
-        self.list_name, self.tensors, self.unread, self.is_vmap, self.has_backward = None, [], [], False, False
+        self.list_name, self.tensors, self.variables, self.is_vmap = None, [], [], False
 
     def frame(self):
         return {"filename": self.file, "line": self.line, "name": self.name}
@@ -53,16 +52,14 @@ def calls(frame, tensors, locals_of, is_users):
         if is_users(frame):
             call = Call(frame)
             if call.file not in files:
-                files[call.file] = _writes.read(call.file)
+                files[call.file] = _source.read(call.file)
             made = LIST.match("".join(files[call.file][call.line - 1 : call.line]))
             call.list_name = made["target"] if made and not call.name.startswith(MADE) else None
             variables = dict.copy(frame.f_globals)
             variables.update(locals_of(frame))
-            unread = _writes.unread_below(call.file, files[call.file], call.line, call.name)
-            call.unread = [(name, variables[name]) for name in sorted(unread & variables.keys())]
+            call.variables = list(variables.items()) if call.name == "<module>" else list(locals_of(frame))
             call.tensors = Reader(tensors, variables).tensors_in(expression(frame, files[call.file]))
             call.is_vmap, is_vmap = is_vmap, False
-            call.has_backward = _writes.has_later_backward(call.file, files[call.file], call.line, call.name)
             found.append(call)
         is_vmap = is_vmap or frame.f_code.co_filename.endswith(VMAP)
         frame = frame.f_back
@@ -80,7 +77,7 @@ def expression(frame, lines):
     if texts:
         texts[-1] = texts[-1][:end]
         texts[0] = texts[0][start:]
-    return b"\n".join(texts).decode("utf-8", "replace")
+    return b"".join(texts).decode("utf-8", "replace")
 
 
 class Reader:

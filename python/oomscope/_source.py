@@ -1,15 +1,14 @@
-"""Reads the text of the source lines that an answer about a snapshot names.
+"""Reads the text of the program, by which the analyzer finds the statements that keep memory.
 
-`describe(taken)` returns {file: [line number, text, line number, text, ..]}, which the recorder stores as
-`oomscope.source` in the snapshot: the failing line with its neighbours, the lines of the program that called it, and
-the lines that hold most memory. At most `MAX_LINES` lines are read, from `MAX_FILES` files, and each is cut after
-`MAX_CHARACTERS`.
+`describe(taken)` returns what the recorder stores as `oomscope.program` in the snapshot: `files`, the compressed text of
+each file, and `complete`, whether the program has no others. First come the files on the stacks of a failed request,
+installed packages among them, then those of the user on the stacks of most memory, then the user's other modules. They
+have at most `MAX_COMPRESSED` bytes.
 
 It imports nothing and runs no code of the program. A file that has changed since the recorder started is not read,
 because its lines are no longer those that run.
 """
 
-import collections
 import heapq
 import itertools
 import linecache
@@ -18,125 +17,72 @@ import stat
 import sys
 import time
 import zipimport
+import zlib
 
 try:
     from . import _objects as objects
 except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
 
-MAX_LINES, MAX_FILES, MAX_CHARACTERS = 200, 30, 160
+MAX_COMPRESSED, MAX_FILES = 2 << 20, 400
 # Larger files are generated.
-MAX_BYTES = 4 << 20
+MAX_BYTES = 1 << 20
 # Only the largest blocks and the last entries of a trace are examined: a snapshot may have a million of each.
 MAX_BLOCKS, MAX_ENTRIES = 1000, 20000
-# Stacks may have files of C++, too.
 EXTENSIONS = (".py", ".pyw")
 # Starts of the names of code that was typed; other names in angle brackets are those of generated code.
 TYPED = ("<ipython-input", "<command-", "<stdin>", "<console>")
 STARTED = time.time()
 
 
-class Lines:
-    """The wanted lines, the most important ones first."""
-
-    def __init__(self, torch_directory):
-        self.torch_directory, self.authors, self.wanted = torch_directory, {}, {}
-        self.script = objects.module_dict(sys.modules.get("__main__")).get("__file__")  # may have no extension
-
-    def author(self, path):
-        """Who wrote a file: the user, a library other than torch and Python's own, or None."""
-        if path not in self.authors:
-            author = objects.author_of_file(path, self.torch_directory)
-            is_generated = path.startswith("<") and not path.startswith(TYPED)
-            is_python = path.endswith(EXTENSIONS) or path.startswith(TYPED) or path == self.script
-            is_code = author in (objects.USER, objects.LIBRARY) and not objects.is_standard_library(path)
-            self.authors[path] = author if is_python and is_code and not is_generated else None
-        return self.authors[path]
-
-    def code_of(self, frames):
-        """The places of a stack in the program and in packages other than torch, and those in the program alone.
-
-        Without a line of the program, an installed package is the program.
-        """
-        code = [(frame["filename"], frame["line"]) for frame in frames if self.author(frame["filename"])]
-        return code, [place for place in code if self.author(place[0]) == objects.USER] or code
-
-    def add(self, file, line):
-        is_full = len(self.wanted) >= MAX_FILES and file not in self.wanted
-        if line > 0 and not is_full and sum(map(len, self.wanted.values())) < MAX_LINES:
-            self.wanted.setdefault(file, {})[line] = None
-
-    def add_failures(self, stacks):
-        """The lines that failed, each with its neighbours, then their callers."""
-        found = [self.code_of(frames) for frames in stacks]
-        for code, program in found:
-            for file, line in code[:1] + program[:1]:
-                for number in (line, line - 1, line + 1):
-                    self.add(file, number)
-        for _, program in found:
-            for file, line in program:
-                self.add(file, line)
-
-    def add_holders(self, segments):
-        """The lines that allocated most of the live memory, and their callers."""
-        blocks = (block for segment in segments for block in segment["blocks"] if block["state"] == "active_allocated")
-        held = collections.Counter()
-        for block in heapq.nlargest(MAX_BLOCKS, blocks, key=lambda block: block["size"]):
-            held[self.ends_of(block.get("frames") or ())] += block["size"]
-        for places, _ in held.most_common():
-            for file, line in places:
-                self.add(file, line)
-
-    def ends_of(self, frames):
-        """The innermost place of a stack, that of the program, and its caller."""
-        code = ((frame["filename"], frame["line"]) for frame in frames if self.author(frame["filename"]))
-        found = []
-        for place in code:
-            is_program = self.author(place[0]) == objects.USER
-            if not found or (is_program and place not in found):
-                found.append(place)
-            if sum(self.author(file) == objects.USER for file, _ in found) == 2:
-                break
-        return tuple(found)
-
-    def texts(self):
-        texts = {file: texts_of(file, numbers) for file, numbers in self.wanted.items()}
-        return {file: text for file, text in texts.items() if text}
-
-
 def describe(taken):
     """See the head of this file."""
+    files, is_complete, size = {}, True, 0
+    for path, is_users in wanted(taken):
+        lines = read(path)
+        if not lines and not (os.path.isfile(path) and os.path.getsize(path) == 0):
+            is_complete = is_complete and not is_users
+            continue
+        text = zlib.compress("".join(lines).encode("utf-8", "replace"))
+        size += len(text)
+        if size > MAX_COMPRESSED or len(files) == MAX_FILES:
+            is_complete = False
+            break
+        files[path] = text.decode("latin-1")  # a character for each byte: not every pickle has bytes
+    return {"files": files, "complete": is_complete}
+
+
+def wanted(taken):
+    """(path, whether it is the user's) of each file, the most important ones first."""
     import torch
 
-    lines = Lines(os.path.join(os.path.dirname(torch.__file__), ""))
-    lines.add_failures(failing_stacks(taken, lines))
-    lines.add_holders(taken["segments"])
-    return lines.texts()
+    directory = os.path.join(os.path.dirname(torch.__file__), "")
+    failed = dict.fromkeys(frame["filename"] for frames in failing_stacks(taken) for frame in frames)
+    blocks = (block for segment in taken["segments"] for block in segment["blocks"])
+    live = (block for block in blocks if block["state"] == "active_allocated")
+    held = heapq.nlargest(MAX_BLOCKS, live, key=lambda block: block["size"])
+    others = (frame["filename"] for block in held for frame in block.get("frames") or ())
+    modules = (objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
+    script = objects.module_dict(sys.modules.get("__main__")).get("__file__")  # may have no extension
+    for path in dict.fromkeys(path for path in itertools.chain(failed, others, modules) if type(path) is str):
+        is_python = path.endswith(EXTENSIONS) or path.startswith(TYPED) or path == script
+        is_generated = path.startswith("<") and not path.startswith(TYPED)
+        author = objects.author_of_file(path, directory) if is_python and not is_generated else None
+        is_package = author == objects.LIBRARY and path in failed and not objects.is_standard_library(path)
+        if author == objects.USER or is_package:
+            yield path, author == objects.USER
 
 
-def failing_stacks(taken, lines):
-    """The stack of the last failed request of each device, the one that just failed first.
+def failing_stacks(taken):
+    """The stack of the last failed request of each device, then those of the threads if one just failed.
 
-    A thread of a backward pass has no stack in Python. Then it is that of any thread, one of which waits for it.
+    A thread of a backward pass has no stack in Python; another one waits for it.
     """
-    oom = taken["oomscope"]["oom"]
-    traces = list(taken["device_traces"])
-    if oom and oom["device"] < len(traces):
-        traces.insert(0, traces.pop(oom["device"]))
     stacks = []
-    for trace in traces:
+    for trace in taken["device_traces"]:
         late = itertools.islice(reversed(trace), MAX_ENTRIES)
         stacks += [entry.get("frames") or () for entry in late if entry["action"] == "oom"][:1]
-    if oom and not (stacks and lines.code_of(stacks[0])[0]):
-        stacks[:0] = [thread["frames"] for thread in taken["oomscope"]["threads"]]
-    return stacks
-
-
-def texts_of(file, numbers):
-    """[line number, text, ..] of lines of a file, as far as it has them."""
-    lines = read(file)
-    known = ((number, lines[number - 1]) for number in sorted(numbers) if number <= len(lines))
-    return list(itertools.chain.from_iterable((number, str(text).rstrip()[:MAX_CHARACTERS]) for number, text in known))
+    return stacks + ([thread["frames"] for thread in taken["oomscope"]["threads"]] if stacks else [])
 
 
 def read(file):

@@ -219,6 +219,11 @@ const RULES: &[Rule] = &[
         let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
         is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
     }),
+    // Settings only postpone it.
+    ("inputs that grow", |(oom, _)| {
+        let growing = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Growing)?;
+        Some(Advice::LimitInput(growing.clone()))
+    }),
     ("a setting after which the job goes on", |(oom, _)| {
         let remedy = oom.remedies.iter().find(|remedy| remedy.then.goes_on())?;
         Some(Advice::GoOn(Box::new(remedy.clone())))
@@ -234,7 +239,7 @@ const RULES: &[Rule] = &[
     ("a change after which the job goes on", |(_, evidence)| {
         best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice)
     }),
-    ("inputs that grow", |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput)),
+    ("inputs that vary", |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput)),
     // A setting that uses the free memory fits the verdict, even if it may only postpone the failure. A limit on splits
     // may slow the program, and another way to step the optimizer needs less memory in every step.
     ("fragmentation, and a setting that serves the request", |(oom, evidence)| {
@@ -301,7 +306,7 @@ fn may_help(row: &ProgramRow) -> bool {
 
 /// The line that a user can change: the one that called the code of a package.
 fn user_line(location: &CodeLocation) -> CodeLocation {
-    let is_package = |frame: &FrameReport| frame.origin() == Origin::Package;
+    let is_package = |frame: &FrameReport| frame.origin == Origin::Package;
     match &location.called_from {
         Some(caller) if location.frame.as_ref().is_some_and(is_package) => {
             CodeLocation { frame: Some(caller.clone()), called_from: None, ..location.clone() }
@@ -313,12 +318,17 @@ fn user_line(location: &CodeLocation) -> CodeLocation {
 /// Graphs that no backward pass uses, if they matter. In the first step of a training loop the backward pass is still to
 /// come.
 fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
-    let trains = evidence.kept.and_then(|kept| kept.optimizers).is_some_and(|optimizers| optimizers > 0);
+    let trains = evidence.kept.and_then(|kept| kept.trains) == Some(true);
     let graphs = oom.held.as_ref()?.unused_graphs.as_ref().filter(|graphs| graphs.bytes >= oom.shortfall_bytes)?;
     // Without gradients there are no graphs to avoid.
     let is_off = |group: &KeptGroup| group.is_grad_off && group.bytes >= graphs.bytes / 2;
     let is_grad_off = oom.held.iter().flat_map(|held| &held.kept_groups).any(is_off);
-    (evidence.has_grad && !is_grad_off && (!trains || evidence.completed_steps > 0)).then(|| graphs.clone())
+    // What grows beside them would go on to grow.
+    let growing = oom.held.iter().flat_map(|held| &held.kept_groups).filter(|group| group.growth.is_some());
+    let grown = growing.map(|group| group.bytes).fold(0, u64::saturating_add);
+    let ends_growth = graphs.bytes >= grown - grown / 4;
+    let may_lead = evidence.has_grad && !is_grad_off && ends_growth && (!trains || evidence.completed_steps > 0);
+    may_lead.then(|| graphs.clone())
 }
 
 /// The best change that is no guess and serves the request.

@@ -49,7 +49,7 @@ mod tests {
     }
 
     fn call(line: u32, tensors: &[LocalTensorReport]) -> CallTensors {
-        let at = FrameReport { file: "/job/eval.py".to_owned(), line, name: "evaluate".to_owned() };
+        let at = FrameReport::new("/job/eval.py".to_owned(), line, "evaluate".to_owned());
         CallTensors { at, tensors: tensors.to_vec(), vmap: false }
     }
 

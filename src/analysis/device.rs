@@ -5,12 +5,12 @@ use serde::{Serialize, Serializer};
 use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
 use super::cache_flushes::CacheFlushes;
 use super::conclusion::conclude;
-use super::cures::{Cure, find_cures_by_stacks};
+use super::cures::{Cure, CureHolder, find_cures_by_stacks};
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
 use super::local_tensors::LocalTensors;
 use super::options::Options;
-use super::statements::{has_grad, kept_by_statements};
+use super::statements::{exception_keeper, has_grad, kept_by_statements};
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -18,9 +18,8 @@ use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
-use crate::python::ProgramText;
 use crate::replay::literal::Tracking;
-use crate::snapshot::SourceLines;
+use crate::snapshot::SourceFiles;
 use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
@@ -220,22 +219,13 @@ impl DeviceReport {
 }
 
 /// Analyzes one device. Returns the report and the warnings about its trace.
-pub(super) fn report(
-    device: DeviceStudy<'_, '_>,
-    options: Options<'_>,
-    program: &ProgramText<'_>,
-) -> (DeviceReport, Warnings) {
+pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
-    let report = report_with_warnings(device, options, program, &mut warnings);
+    let report = report_with_warnings(device, options, &mut warnings);
     (report, warnings)
 }
 
-fn report_with_warnings(
-    device: DeviceStudy<'_, '_>,
-    options: Options<'_>,
-    program: &ProgramText<'_>,
-    warnings: &mut Warnings,
-) -> DeviceReport {
+fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
     let top = options.top;
     let mut failures = FailureCollector::new(device);
     // The replay and the reading of stacks need nothing of each other: two cores share them.
@@ -266,27 +256,34 @@ fn report_with_warnings(
     warn_about_trace(device, warnings);
     let is_capacity_known = device.capacity().is_some();
     let (stacks, memory) = (device.stacks(), device.memory_at(position));
-    let kept_by = device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, top));
+    let kept_by =
+        device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, device.text(), top));
     // Other threads go on while a snapshot is taken.
     let allocated = memory.figures.allocated_bytes;
     let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
-    let by_text =
-        ooms.last().filter(|_| kept_by.is_none()).and_then(|oom| kept_by_statements(device, oom, &leaks, program));
+    let by_text = ooms
+        .last()
+        .filter(|_| kept_by.is_none())
+        .and_then(|oom| kept_by_statements(device, oom, &leaks, device.text()));
     let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure)).or(by_text.as_ref());
     let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
     let locals = local_tensors.as_ref();
     let source = &device.snapshot().source;
-    let failing_line = locals.and_then(|locals| source.get(&locals.function.file, locals.function.line));
+    let failing_line = locals.and_then(|locals| source.line(&locals.function.file, locals.function.line));
     let completed_steps = attribution.steps.completed;
-    let has_grad = has_grad(device, program);
+    let has_grad = has_grad(device, device.text());
     // Where names show no cure, the program needs the memory.
     let without_names = ooms.last().filter(|_| kept_by.is_none());
     let (by_calls, replayed) = without_names.and_then(|oom| cure_by_calls(device, oom)).unzip();
+    let by_calls = by_calls.map(|cure| match &cure.holder {
+        CureHolder::Calls(group) if group.of_failed_call => cure.clone().of_exception(exception_keeper(device, group)),
+        _ => cure,
+    });
     changes.splice(0..0, replayed.flatten());
     let evidence = Evidence {
         kept,
         locals,
-        failing_line,
+        failing_line: failing_line.as_deref(),
         is_attention_fused: locals.is_some_and(|locals| is_attention_fused(source, &locals.function)),
         by_calls: by_calls.as_ref(),
         completed_steps,
@@ -355,9 +352,9 @@ fn is_optimizer_at_peak(peak: &MemoryBreakdown) -> bool {
 /// Lines before and after a failing one that are read for what they call.
 const LINES_AROUND: u32 = 3;
 
-fn is_attention_fused(source: &SourceLines, at: &FrameReport) -> bool {
+fn is_attention_fused(source: &SourceFiles, at: &FrameReport) -> bool {
     let lines = at.line.saturating_sub(LINES_AROUND)..=at.line.saturating_add(LINES_AROUND);
-    let mut texts = lines.filter_map(|line| source.get(&at.file, line));
+    let mut texts = lines.filter_map(|line| source.line(&at.file, line));
     texts.any(|text| text.contains("scaled_dot_product_attention"))
 }
 

@@ -35,7 +35,6 @@ mod serving_plan;
 mod shape_cure;
 mod shared_device;
 mod snapshot;
-mod source;
 mod statements;
 mod step_requests;
 pub mod timeline;

@@ -1,7 +1,5 @@
 //! Options of an analysis.
 
-use std::collections::BTreeMap;
-
 use crate::study::attribution::CategoryRule;
 use crate::study::{PositionSelector, Scope, Window};
 
@@ -24,8 +22,6 @@ pub struct Options<'a> {
     pub rules: &'a [CategoryRule],
     /// The minor release of PyTorch 2 that wrote the snapshot; by default inferred from the file.
     pub minor: Option<u32>,
-    /// The text of files of the program by recorded path, beside what the snapshot has.
-    pub source: Option<&'a BTreeMap<String, String>>,
     /// Whether to omit the directories of source files.
     pub strip_paths: bool,
 }

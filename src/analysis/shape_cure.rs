@@ -169,7 +169,7 @@ mod tests {
             shape: shape.to_vec(),
         };
         let tensors = tensors.iter().map(tensor).collect();
-        let function = FrameReport { file: "loss.py".to_owned(), line: 3, name: "huber".to_owned() };
+        let function = FrameReport::new("loss.py".to_owned(), 3, "huber".to_owned());
         let locals = LocalTensors { function, tensors, request: None, calls: Vec::new(), has_grad: None };
         shape_cure(&locals, bytes, Some(line))
     }

@@ -1,22 +1,19 @@
 //! The report on one snapshot.
 
-use std::collections::BTreeSet;
-
 use serde::Serialize;
 use serde_json::{Map, Value};
 
 use super::data_parallel::mark_imbalance;
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
+use super::failure::SourceExcerpt;
 use super::options::Options;
 use super::process::process;
-use super::source::{named_lines, quote_source};
 use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::warning::{Code, Warning, Warnings};
-use crate::python::ProgramText;
 use crate::replay::literal::warn_if_foreign;
-use crate::snapshot::{Device, RecorderInfo, Snapshot, SourceLines};
+use crate::snapshot::{Device, RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
@@ -68,27 +65,10 @@ pub struct SnapshotReport {
     pub dry_run: Option<DryRunReport>,
     /// Every device that has a segment or a trace entry.
     pub devices: Vec<DeviceReport>,
-    /// Texts of lines that the report names, as far as they are known; empty with stripped paths.
-    #[serde(skip)]
-    pub source: SourceLines,
 }
 
 promised! {
     SnapshotReport { path, torch_version, settings_string, events, truncated, warnings, recorder, dry_run, devices }
-}
-
-impl SnapshotReport {
-    /// Adds the texts that `read` finds of lines in a file. Texts that the recorder stored win: the file may have
-    /// changed since.
-    pub fn add_source(&mut self, read: impl Fn(&str, &BTreeSet<u32>) -> Vec<(u32, String)>) {
-        for (file, mut lines) in named_lines(&self.devices) {
-            lines.retain(|line| self.source.get(&file, *line).is_none());
-            for (line, text) in read(&file, &lines) {
-                self.source.add(&file, line, &text);
-            }
-        }
-        quote_source(&mut self.devices, &self.source);
-    }
 }
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
@@ -101,17 +81,19 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let studies: Vec<DeviceStudy<'_, '_>> = study.devices().collect();
-    let texts = options.source.into_iter().flatten();
-    let program = ProgramText::new(texts.map(|(file, text)| (file.as_str(), text.as_str())));
-    let reports = threads::map(&studies, |device| device::report(*device, options, &program));
+    let reports = threads::map(&studies, |device| device::report(*device, options));
     let (mut devices, of_devices): (Vec<DeviceReport>, Vec<Warnings>) = reports.into_iter().unzip();
     warnings.extend(of_devices.iter().flat_map(Warnings::to_vec));
     mark_imbalance(study, &mut devices);
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     // Stripped paths are for a page that others will see, and the text of a program is more private than its paths.
-    let source = if options.strip_paths { SourceLines::default() } else { snapshot.source.clone() };
-    quote_source(&mut devices, &source);
+    if !options.strip_paths {
+        for oom in devices.iter_mut().filter_map(|device| device.ooms.last_mut()) {
+            let frame = oom.location.frame.as_ref();
+            oom.request.source = frame.and_then(|frame| SourceExcerpt::quote(frame, &snapshot.source));
+        }
+    }
     let raw = snapshot.settings.clone();
     let host = snapshot.host_segments.iter().fold(SizedCount::default(), |sum, bytes| SizedCount {
         count: sum.count + 1,
@@ -133,7 +115,6 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         recorder: snapshot.recorder_info.clone(),
         dry_run,
         devices,
-        source,
     }
 }
 

@@ -13,11 +13,11 @@ use super::failure::OomReport;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, Line, ProgramText};
-use crate::snapshot::{Action, BlockState, TensorKind, WriteKind};
-use crate::stacks::frames::{FrameReport, Origin, StackReader, forward_slashes};
-use crate::stacks::phases::Phases;
+use crate::snapshot::{Action, BlockState, RootKind, TensorKind, WriteKind};
+use crate::stacks::frames::{Origin, StackReader, forward_slashes};
+use crate::stacks::phases::{Phase, Phases};
 use crate::study::DeviceStudy;
-use crate::study::attribution::Leaks;
+use crate::study::attribution::{KeptGroup, Leaks};
 use crate::study::memory::{BlockSum, TopRows};
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
@@ -36,8 +36,14 @@ struct Group {
     /// The entries that allocated them, ascending; 0 for those that are older than the trace.
     entries: Vec<usize>,
     /// Number of blocks of this stack that were freed before, and the largest of them.
-    freed: u64,
+    freed: usize,
     largest_freed: u64,
+    /// Number of blocks that were allocated.
+    made: usize,
+    /// The last of them is live.
+    has_last: bool,
+    /// The most blocks that were live in the first half when an older one than the last was freed.
+    full: usize,
     /// Its line keeps more in each iteration.
     grows: bool,
     /// Parameters and buffers.
@@ -49,6 +55,11 @@ impl Group {
     /// The number of blocks that were made at or after entry `since`.
     fn made_since(&self, since: usize) -> usize {
         self.entries.len() - self.entries.partition_point(|entry| *entry < since)
+    }
+
+    /// The program has freed old blocks when it had about as many as now: a cache with a limit is no leak.
+    fn is_limited(&self) -> bool {
+        !self.grows && self.full * 5 >= self.entries.len() * 4
     }
 
     /// A larger block replaces the last each time.
@@ -126,7 +137,8 @@ pub(super) fn kept_by_statements(
     let mut keepers: Vec<KeptByVariable> =
         rows.filter(|row| row.sum.blocks > 0).map(|row| row.report(stacks, all, leaks.kept_graphs.is_some())).collect();
     keepers.sort_by_key(|keeper| Reverse(keeper.bytes)); // stable
-    let trains = program.computes_gradients() || oom.is_in_optimizer();
+    let has_backward = || device.phases().runs().iter().any(|run| run.phase == Phase::Backward);
+    let trains = program.computes_gradients() || oom.is_in_optimizer() || has_backward();
     Some(KeptReport {
         complete: true,
         top: TopRows { rows: Vec::new(), rest: all },
@@ -138,27 +150,48 @@ pub(super) fn kept_by_statements(
         adapted: Vec::new(),
         evaluating: program.evaluated(&failing.lines).into_iter().collect(),
         unread: Vec::new(),
-        graph_backward: None,
+        graph_backward: program.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
+    })
+}
+
+/// The variable that keeps the exception of a request that failed before, and with it what its call made: `group`.
+pub(super) fn exception_keeper(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> Option<KeptByVariable> {
+    let [keep] = <[Keep; 1]>::try_from(device.text().exception_keepers()).ok()?;
+    let sum = BlockSum { bytes: group.bytes, blocks: group.blocks.len() as u64 };
+    let all = BlockSum { bytes: (group.bytes as f64 / group.share_ratio) as u64, blocks: 0 };
+    let name = format!("{}[*].__traceback__", escape_name(&keep.variable));
+    let kept = Kept { keep: Some(keep), sum, ..Kept::default() };
+    Some(KeptByVariable {
+        name: Some(name),
+        root: Some(RootKind::Exception),
+        ..kept.report(device.stacks(), all, false)
     })
 }
 
 /// The live blocks before entry `failed`, by stack, the largest groups first, and their sum.
 fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Group)>, BlockSum) {
     let trace = device.device();
-    let mut live: FxHashMap<u64, (usize, u64, StackId)> = FxHashMap::default();
+    let mut live: FxHashMap<u64, (usize, u64, StackId, usize)> = FxHashMap::default();
     let mut seen: FxHashSet<u64> = FxHashSet::default();
     let mut groups: FxHashMap<StackId, Group> = FxHashMap::default();
     for index in 0..failed {
         let entry = trace.entry(index);
         match entry.action {
             Action::Alloc => {
-                live.insert(entry.addr, (index, entry.size, entry.extended_stack));
+                let group = groups.entry(entry.extended_stack).or_default();
+                live.insert(entry.addr, (index, entry.size, entry.extended_stack, group.made));
+                (group.made, group.has_last) = (group.made + 1, true);
                 seen.insert(entry.addr);
             }
             Action::FreeRequested | Action::FreeCompleted => {
                 seen.insert(entry.addr);
-                if let Some((_, bytes, stack)) = live.remove(&entry.addr) {
+                if let Some((_, bytes, stack, number)) = live.remove(&entry.addr) {
                     let group = groups.entry(stack).or_default();
+                    let count = group.made - group.freed;
+                    group.has_last &= number + 1 < group.made;
+                    if group.has_last && count > 2 && index < failed / 2 {
+                        group.full = group.full.max(count);
+                    }
                     (group.freed, group.largest_freed) = (group.freed + 1, group.largest_freed.max(bytes));
                 }
             }
@@ -168,10 +201,10 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
     // Older than the trace, and still there.
     let blocks = trace.segments().flat_map(|segment| device.snapshot().blocks_of(segment));
     for block in blocks.filter(|block| block.state == BlockState::ActiveAllocated && !seen.contains(&block.address)) {
-        live.insert(block.address, (0, block.size, block.extended_stack));
+        live.insert(block.address, (0, block.size, block.extended_stack, 0));
     }
     let mut all = BlockSum::default();
-    for (index, bytes, stack) in live.into_values() {
+    for (index, bytes, stack, _) in live.into_values() {
         let group = groups.entry(stack).or_default();
         group.sum = group.sum.plus(BlockSum { bytes, blocks: 1 });
         group.entries.push(index);
@@ -318,7 +351,8 @@ impl<'s, 'a> Failing<'s, 'a> {
         if is_one && group.sum.blocks >= MIN_ITEMS && !keep.has_grad {
             return false; // it has one value at a time
         }
-        if keep.is_bounded && !group.grows || keep.local_to.is_some() && is_call_over() {
+        let is_limited = keep.is_bounded && !group.grows || collects(keep) && group.is_limited();
+        if is_limited || keep.local_to.is_some() && is_call_over() {
             return false;
         }
         let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
@@ -332,7 +366,8 @@ impl<'s, 'a> Failing<'s, 'a> {
         let is_replaced = || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS;
         // A list in the making, unlike one that was made at once.
         if keep.kind == WriteKind::Assign && keep.container == Some("list") {
-            return running.is_some() || group.has_parameters || is_list_call(keep);
+            let is_call = keep.value.as_ref().is_some_and(|value| value.starts_with("list("));
+            return running.is_some() || group.has_parameters || is_call;
         }
         !running.is_some_and(is_now) && (!is_joined || is_replaced())
     }
@@ -373,10 +408,6 @@ fn last_call(
         previous = Some(line);
     }
     start
-}
-
-fn is_list_call(keep: &Keep) -> bool {
-    keep.value.as_ref().is_some_and(|value| value.starts_with("list("))
 }
 
 /// Whether each run of the statement keeps more.
@@ -431,13 +462,10 @@ impl Kept {
         // A variable has one value: only a graph keeps the others.
         let recurs = |keep: &Keep| matches!(keep.kind, WriteKind::Accumulate | WriteKind::Recur) && keep.has_grad;
         let is_chain = keep.is_some_and(recurs) && self.counts.iter().any(|count| *count >= MIN_ITEMS);
-        let is_graph = (*graph_lines >= MIN_GRAPH_LINES || records || is_chain) && kind.is_none();
+        let min_lines = MIN_GRAPH_LINES - usize::from(keep.is_none());
+        let is_graph = (*graph_lines >= min_lines || records || is_chain) && kind.is_none();
         let graph_bytes = if records || is_chain { sum.bytes } else { graph_bytes };
-        let at = |keep: &Keep| FrameReport {
-            file: escape_name(&keep.file),
-            line: keep.line,
-            name: escape_name(&keep.function),
-        };
+        let at = |keep: &Keep| stacks.statement_report(&keep.file, keep.line, &keep.function);
         let name = keep.map(|keep| escape_name(&keep.variable));
         let container = keep.and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
             let (name, of) = if of == "queue" { (format!("{name}.queue"), "deque") } else { (name, of) };
@@ -455,19 +483,10 @@ impl Kept {
             function: keep.filter(|keep| keep.local_to.is_some()).map(at),
             module: None,
             container,
-            written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| Written {
-                at: at(keep),
-                kind: keep.kind,
+            written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| {
+                let written = Written::new(keep, stacks);
                 // An object with several tensors is none itself.
-                value: keep
-                    .value
-                    .as_deref()
-                    .filter(|value| is_tensor || is_graph || value.contains('('))
-                    .map(escape_name),
-                in_loop: keep.in_loop,
-                has_grad: keep.has_grad,
-                is_read: keep.is_read,
-                backward: keep.backward,
+                Written { value: written.value.filter(|value| is_tensor || is_graph || value.contains('(')), ..written }
             }),
             dtype: None,
             shape: None,

@@ -133,14 +133,11 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         request: args.request,
         rules: &config.categories,
         minor: args.torch_version,
-        source: None,
         strip_paths: false,
     };
-    let analyze = |snapshot: &Snapshot, path: &str, bytes: u64| {
-        let texts = source.files_of(snapshot);
-        let mut report = analyze(snapshot, path, bytes, Options { source: Some(&texts), ..options });
-        source.add_to(&mut report, &texts);
-        report
+    let analyze = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
+        source.add_to(snapshot);
+        analyze(snapshot, path, bytes, options)
     };
     if args.output.format() == Format::Jsonl {
         return stream(&inputs, options, output);

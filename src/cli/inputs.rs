@@ -209,7 +209,7 @@ fn is_named_like_a_snapshot(path: &Path) -> bool {
 /// unreadable files are in the order of the inputs; JSON files that are named like a rank come last.
 pub(super) fn read_all<T: Send>(
     inputs: &[Input],
-    process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
+    process: impl Fn(&mut Snapshot, &str, u64) -> T + Sync,
 ) -> (Vec<T>, Vec<Unreadable>) {
     let (mut results, mut unreadable) = (Vec::new(), Vec::new());
     read_each(inputs, process, |outcome| {
@@ -226,7 +226,7 @@ pub(super) fn read_all<T: Send>(
 /// that only the names of all snapshots show to be ranks come last.
 pub(super) fn read_each<T: Send>(
     inputs: &[Input],
-    process: impl Fn(&Snapshot, &str, u64) -> T + Sync,
+    process: impl Fn(&mut Snapshot, &str, u64) -> T + Sync,
     mut receive: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
 ) {
     let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
@@ -367,8 +367,8 @@ struct Loaded {
     stored_bytes: u64,
 }
 
-fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&Snapshot, &str, u64) -> T) -> ReadOutcome<T> {
-    load(input, progress).map(|loaded| process(&loaded.snapshot, &loaded.path, loaded.stored_bytes))
+fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&mut Snapshot, &str, u64) -> T) -> ReadOutcome<T> {
+    load(input, progress).map(|mut loaded| process(&mut loaded.snapshot, &loaded.path, loaded.stored_bytes))
 }
 
 fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {

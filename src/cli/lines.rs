@@ -24,7 +24,7 @@ pub(super) fn each_answer<T: Send>(
     mut add: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
 ) -> anyhow::Result<Exit> {
     let (mut answers, mut errors) = (0, 0);
-    let answer = |snapshot: &Snapshot, path: &str, bytes: u64| {
+    let answer = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
         answer(snapshot, path, bytes).map_err(|error| without_answer(path, &error))
     };
     inputs::read_each(inputs, answer, |outcome| {

@@ -97,7 +97,6 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         request: None,
         rules: &config.categories,
         minor: None,
-        source: None,
         strip_paths: args.strip_paths,
     };
     let module = if args.replay { Some(browser_module()?) } else { None };
@@ -125,10 +124,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let source = args.source.open()?;
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
+        source.add_to(snapshot);
         let study = Study::new(snapshot, options.scope());
-        let texts = source.files_of(snapshot);
-        let mut report = analyze_study(&study, path, bytes, Options { source: Some(&texts), ..options });
-        source.add_to(&mut report, &texts);
+        let report = analyze_study(&study, path, bytes, options);
         let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
         if args.replay {
             data.stored = compressed(path)?;

@@ -1,7 +1,7 @@
 //! Source files that may be read for their text: below `--source`, or for a reader at a terminal below the working
 //! directory.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::{Component, Path, PathBuf};
@@ -11,22 +11,21 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::exit::print_stderr;
-use crate::analysis::SnapshotReport;
 use crate::snapshot::Snapshot;
-use crate::stacks::frames::Origin;
+use crate::stacks::frames::{Origin, StackReader};
 
 /// Larger files are not read: nobody writes such source.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 /// The same without `--source`.
 const MAX_UNASKED_BYTES: u64 = 1 << 20;
-/// Files of the program that are read for its statements, at most.
+/// Files that are read of a snapshot, at most.
 const MAX_FILES: usize = 400;
 
 #[derive(Debug, Args)]
 pub(super) struct SourceArgs {
     /// Quote source lines from files below DIR
     ///
-    /// `oomscope run` stores the lines in the snapshot. For other snapshots, oomscope reads files below DIR, and none
+    /// `oomscope run` stores the program's text in the snapshot. For other snapshots, oomscope reads files below DIR, and none
     /// outside: a snapshot from somebody else must not put files of this machine on a page. A file belongs to a recorded
     /// path if it has that path, or the longest end of it. On a terminal the working directory is read without this
     /// option, if a file is not newer than the recording.
@@ -80,23 +79,28 @@ impl SourceDirectory {
         read_text(&path, MAX_UNASKED_BYTES)
     }
 
-    /// The texts of the program's files: those in the stacks of `snapshot`, and those beside them.
-    pub(super) fn files_of(&self, snapshot: &Snapshot) -> BTreeMap<String, String> {
-        let mut texts = BTreeMap::new();
+    /// Adds the texts of the files in the stacks of `snapshot`, and of those beside the program's. Recorded texts
+    /// win: the files may have changed since.
+    pub(super) fn add_to(&self, snapshot: &mut Snapshot) {
         if self.root.is_none() {
-            return texts;
+            return;
         }
         let recorded_us = snapshot_time(snapshot);
         let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
-        let paths = files.into_iter().map(|file| snapshot.text(file).to_owned());
-        let mut waiting: Vec<String> = paths.filter(|path| Origin::classify(path, 1, "") == Origin::User).collect();
-        waiting.extend(waiting.iter().flat_map(|path| self.beside(path)).collect::<BTreeSet<_>>());
-        for path in waiting {
-            if texts.len() < MAX_FILES && !texts.contains_key(&path) {
-                texts.extend(self.read(&path, recorded_us).map(|text| (path, text)));
+        let stacks = StackReader::new(snapshot);
+        let paths = |origin| {
+            let paths = files.iter().map(|file| snapshot.text(*file).to_owned());
+            paths.filter(|path| stacks.origin_of_file(path) == origin).collect::<Vec<_>>()
+        };
+        let (own, packages) = (paths(Origin::User), paths(Origin::Package));
+        let beside: BTreeSet<String> = own.iter().flat_map(|path| self.beside(path)).collect();
+        for path in own.into_iter().chain(beside).chain(packages).take(MAX_FILES) {
+            if !snapshot.source.has(&path)
+                && let Some(text) = self.read(&path, recorded_us)
+            {
+                snapshot.source.add(&path, text);
             }
         }
-        texts
     }
 
     /// The other Python files in the directory of the file that was recorded as `path`, as they would be recorded.
@@ -110,35 +114,6 @@ impl SourceDirectory {
             .map(|name| format!("{directory}/{name}"))
             .collect()
     }
-
-    /// Adds the texts of lines that `report` names, of the program's `texts` or of other files.
-    pub(super) fn add_to(&self, report: &mut SnapshotReport, texts: &BTreeMap<String, String>) {
-        let time_us = report.time_us;
-        report.add_source(|file, lines| {
-            let text = texts.get(file).cloned().or_else(|| self.read(file, time_us));
-            text.map(|text| lines_of(&text, lines)).unwrap_or_default()
-        });
-    }
-
-    /// Adds the texts of all lines in the stacks of `snapshot`.
-    #[cfg(feature = "explore")]
-    pub(super) fn add_to_snapshot(&self, snapshot: &mut Snapshot, texts: &BTreeMap<String, String>) {
-        if self.root.is_none() {
-            return;
-        }
-        let time_us = snapshot_time(snapshot);
-        let mut lines = BTreeMap::<_, BTreeSet<u32>>::new();
-        for frame in snapshot.stacks.all_frames() {
-            lines.entry(frame.file).or_default().insert(frame.line);
-        }
-        for (file, lines) in lines {
-            let file = snapshot.text(file).to_owned();
-            let text = texts.get(&file).cloned().or_else(|| self.read(&file, time_us));
-            for (line, text) in text.map(|text| lines_of(&text, &lines)).unwrap_or_default() {
-                snapshot.source.add(&file, line, &text);
-            }
-        }
-    }
 }
 
 /// When the last entry of any trace was written.
@@ -151,13 +126,6 @@ fn read_text(path: &Path, limit: u64) -> Option<String> {
     let mut bytes = Vec::new();
     File::open(path).ok()?.take(limit + 1).read_to_end(&mut bytes).ok()?;
     (bytes.len() as u64 <= limit).then(|| String::from_utf8_lossy(&bytes).into_owned())
-}
-
-/// The texts of `lines`.
-fn lines_of(text: &str, lines: &BTreeSet<u32>) -> Vec<(u32, String)> {
-    let last = lines.last().and_then(|last| usize::try_from(*last).ok()).unwrap_or(0);
-    let numbered = (1..).zip(text.split('\n').take(last));
-    numbered.filter(|(number, _)| lines.contains(number)).map(|(number, text)| (number, text.to_owned())).collect()
 }
 
 /// The file below `root` with the path `recorded`, or else with the longest end of that path.

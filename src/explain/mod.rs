@@ -90,11 +90,8 @@ fn is_already_set(advice: &str, log: &Log) -> bool {
 }
 
 fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
-    let frames: Vec<FrameReport> = message
-        .frames
-        .iter()
-        .map(|f| FrameReport { file: escape_name(&f.file), line: f.line, name: escape_name(&f.name) })
-        .collect();
+    let frames: Vec<FrameReport> =
+        message.frames.iter().map(|f| FrameReport::new(escape_name(&f.file), f.line, escape_name(&f.name))).collect();
     let (culprit, called_from) = code_and_caller(&frames);
     let source_line = |line: Option<&FrameReport>| {
         let at = frames.iter().position(|frame| Some(frame) == line)?;

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     fn frame(file: &str, name: &str) -> FrameReport {
-        FrameReport { file: file.to_owned(), line: 1, name: name.to_owned() }
+        FrameReport::new(file.to_owned(), 1, name.to_owned())
     }
 
     #[test]

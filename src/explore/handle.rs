@@ -170,7 +170,7 @@ impl State<'_, '_> {
         let source = &self.device.snapshot().source;
         let describe = |frame: &FrameReport| {
             let place = Some(frame.file_line()).filter(|place| *place != frame.name);
-            let text = source.get(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start()));
+            let text = source.line(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start()));
             let name = place.map_or_else(String::new, |place| format!("{place} ")) + &frame.name;
             [Some(name), text].into_iter().flatten()
         };

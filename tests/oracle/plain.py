@@ -48,7 +48,8 @@ def names_statement(text, facts):
 
 
 def is_cure(text, facts):
-    return all(word.strip("`").split(".")[-1] in text for word in facts["do"])
+    has = lambda word: names_statement(text, facts) if "`" in word else word.split(".")[-1] in text
+    return all(map(has, facts["do"]))
 
 
 def main():

@@ -1,4 +1,4 @@
-"""The text of source lines in a snapshot: which lines, from which files, and what cannot go wrong."""
+"""The text of the program in a snapshot: from which files, and what cannot go wrong."""
 
 import linecache
 import os
@@ -6,6 +6,7 @@ import sys
 import time
 import types
 import zipfile
+import zlib
 
 import pytest
 
@@ -13,6 +14,7 @@ from oomscope import _recorder, _source
 
 TEXT = ["import torch", "def load(x):", "\treturn x.cuda()  ", "# end", "load(1)"]
 MIB = 1 << 20
+HERE = os.path.dirname(os.path.abspath(__file__))
 
 
 @pytest.fixture(autouse=True)
@@ -28,6 +30,7 @@ def job(tmp_path):
 
 
 def write(path, lines):
+    path.parent.mkdir(exist_ok=True)
     path.write_text("\n".join(lines) + "\n")
     os.utime(str(path), (1, 1))  # before the recorder started
     return str(path)
@@ -50,48 +53,36 @@ def taken(failed=None, held=(), threads=()):
     }
 
 
-def test_a_failing_line_has_its_neighbours_and_its_callers(job):
+def found(snapshot):
+    """The text of each file, and whether the program has no others; without the files of these tests."""
+    described = _source.describe(snapshot)
+    texts = {path: zlib.decompress(text.encode("latin-1")).decode() for path, text in described["files"].items()}
+    return {path: text for path, text in texts.items() if not path.startswith(HERE)}, described["complete"]
+
+
+def test_files_of_the_program_have_their_text(job, tmp_path):
+    package = write(tmp_path / "site-packages" / "layers.py", ["a"])
+    other = write(tmp_path / "site-packages" / "other.py", ["a"])
+    held = write(tmp_path / "held.py", ["held"])
     torch_file = "/venv/site-packages/torch/nn/modules/module.py"
-    stack = frames((torch_file, 7), (os.__file__, 1), ("??", 0), (job, 3), (torch_file, 9), (job, 5))
-    assert _source.describe(taken(stack)) == {
-        job: [2, "def load(x):", 3, "\treturn x.cuda()", 4, "# end", 5, "load(1)"]
-    }
-    assert _source.describe(taken(frames((job, 5)))) == {job: [4, "# end", 5, "load(1)"]}
-    assert _source.describe(taken(frames((job, 99)))) == {}
+    stack = frames((torch_file, 7), (os.__file__, 1), ("??", 0), (package, 1), (job, 3), (job, 5))
+    texts, _ = found(taken(stack, [(MIB, frames((held, 1), (other, 1)))]))
+    text = "\n".join(TEXT) + "\n"
+    assert texts == {package: "a\n", job: text, held: "held\n"}
+    # A thread of a backward pass has no stack in Python.
+    assert found(taken([], threads=[[], frames((job, 3))]))[0] == {job: text}
+    # Without a failure packages have none.
+    assert found(taken(held=[(1, frames((package, 1), (job, 1)))]))[0] == {job: text}
 
 
-def test_a_line_of_a_package_stands_beside_that_of_the_program(tmp_path, job):
-    (tmp_path / "site-packages").mkdir()
-    package = write(tmp_path / "site-packages" / "layers.py", ["a", "b", "c", "d"])
-    assert _source.describe(taken(frames((package, 2), (package, 4), (job, 5)))) == {
-        package: [1, "a", 2, "b", 3, "c"],
-        job: [4, "# end", 5, "load(1)"],
-    }
-    # A program that is installed as a package.
-    assert _source.describe(taken(frames((package, 1), (package, 4)))) == {package: [1, "a", 2, "b", 4, "d"]}
-
-
-def test_a_backward_pass_fails_at_the_line_that_waits_for_it(job):
-    assert _source.describe(taken([], threads=[[], frames((job, 3))])) == {
-        job: [2, "def load(x):", 3, "\treturn x.cuda()", 4, "# end"]
-    }
-
-
-def test_the_largest_holders_come_after_the_failure(tmp_path, monkeypatch):
-    job = write(tmp_path / "job.py", ["line %d" % number for number in range(1, 100)])
-    held = [(MIB, frames((job, 50), (job, 60), (job, 70))), (5 * MIB, frames((job, 20))), (2, [])]
-    monkeypatch.setattr(_source, "MAX_LINES", 6)
-    assert _source.describe(taken(frames((job, 10), (job, 12)), held))[job][::2] == [9, 10, 11, 12, 20, 50]
-    monkeypatch.setattr(_source, "MAX_LINES", 200)
-    assert _source.describe(taken(held=held))[job][::2] == [20, 50, 60]
-
-
-def test_lines_and_files_are_limited(tmp_path):
-    long = write(tmp_path / "long.py", ["é" * 1000] * 1000)
-    lines = _source.describe(taken(frames(*((long, line) for line in range(1, 1000)))))[long]
-    assert len(lines) == 2 * 200 and lines[1] == "é" * 160
-    many = [(write(tmp_path / ("m%d.py" % number), TEXT), 1) for number in range(50)]
-    assert len(_source.describe(taken(frames(*many)))) == 30
+def test_text_is_limited(tmp_path, job, monkeypatch):
+    files = [write(tmp_path / ("m%d.py" % number), [os.urandom(2000).hex()]) for number in range(5)]
+    snapshot = taken(frames(*((file, 1) for file in files)))
+    monkeypatch.setattr(_source, "MAX_COMPRESSED", 7000)
+    texts, is_complete = found(snapshot)
+    assert (list(texts), is_complete) == (files[:3], False)
+    monkeypatch.setattr(_source, "MAX_FILES", 2)
+    assert list(found(snapshot)[0]) == files[:2]
 
 
 def test_files_that_are_no_longer_those_that_run_are_not_read(tmp_path, job):
@@ -103,7 +94,8 @@ def test_files_that_are_no_longer_those_that_run_are_not_read(tmp_path, job):
         file.write(b"\xff\xfe\x00" * 100)
     os.utime(binary, (1, 1))
     others = [changed, large, binary, str(tmp_path), "", "gone.py", "<string>", "\0", "<frozen runpy>", "lib.so"]
-    assert list(_source.describe(taken(frames(*((file, 1) for file in [*others, job]))))) == [job]
+    texts, is_complete = found(taken(frames(*((file, 1) for file in [*others, job]))))
+    assert (list(texts), is_complete) == ([job], False)
 
 
 def test_cells_of_notebooks_and_archives_have_text(tmp_path, monkeypatch):
@@ -116,16 +108,16 @@ def test_cells_of_notebooks_and_archives_have_text(tmp_path, monkeypatch):
     import packed_job
 
     try:
-        found = [_source.describe(taken(frames((file, 2)))) for file in (packed_job.__file__, cell)]
+        texts, _ = found(taken(frames((packed_job.__file__, 2), (cell, 2))))
     finally:
         del sys.modules["packed_job"]
-    assert found == [{packed_job.__file__: [1, "one = 1", 2, "two = 2"]}, {cell: [1, "x = 1", 2, "y = f(x)"]}]
+    assert texts == {packed_job.__file__: "one = 1\ntwo = 2\n", cell: "x = 1\ny = f(x)\n"}
 
 
 def test_nothing_is_raised_and_nothing_stored_if_it_is_not_wanted(job, monkeypatch, capsys):
     wanted = taken(frames((job, 1)))
-    assert _recorder.source(wanted) == {job: [1, "import torch", 2, "def load(x):"]}
+    assert job in _recorder.source(wanted)["files"]
     assert _recorder.source({"oomscope": {}}) is None
-    assert "no source lines: KeyError" in capsys.readouterr().err
+    assert "no text of the program: KeyError" in capsys.readouterr().err
     monkeypatch.setenv("OOMSCOPE_SOURCE", "0")
     assert _recorder.source(wanted) is None

@@ -12,7 +12,7 @@ const ROOMS: &str = "
     python:    snapshot
     stacks:    base snapshot
     replay:    base allocator snapshot
-    study:     base allocator snapshot stacks replay
+    study:     base allocator snapshot python stacks replay
     whatif:    base allocator snapshot stacks replay study
     analysis:  base allocator snapshot python stacks replay study whatif
     compare:   base snapshot stacks replay study whatif analysis

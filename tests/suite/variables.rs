@@ -1,5 +1,9 @@
 //! The variables that keep memory, as the recorder named them: rows, folded indexes, containers, and files that lie.
 
+use std::io::Read as _;
+
+use flate2::Compression;
+use flate2::read::ZlibEncoder;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -20,7 +24,13 @@ fn snapshot(blocks: u64, names: Value) -> Value {
     let segment = json!({ "device": 0, "address": BASE, "total_size": size, "allocated_size": size,
         "active_size": size, "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
         "is_expandable": false, "frames": [], "blocks": blocks });
-    json!({ "segments": [segment], "device_traces": [[]], "oomscope": { "recorder": 1, "names": names } })
+    let text = "\n".repeat(11) + "def keep(self, x):\n    self.history.append(x)\n";
+    let mut bytes = Vec::new();
+    ZlibEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes).unwrap();
+    let text: String = bytes.into_iter().map(char::from).collect();
+    let program = json!({ "complete": true, "files": { "/app/train.py": text } });
+    json!({ "segments": [segment], "device_traces": [[]],
+            "oomscope": { "recorder": 1, "names": names, "program": program } })
 }
 
 fn names(tensors: Value) -> Value {
@@ -38,11 +48,6 @@ fn names(tensors: Value) -> Value {
             { "kind": "module", "author": "user", "module": "__main__" },
         ],
         "containers": [[5, 6, 259]],
-        "filled": [
-            { "container": 0, "frames": [{ "filename": "/app/train.py", "line": 12, "name": "keep" }] },
-            { "container": 7, "frames": [{ "filename": "/app/train.py", "line": 13, "name": "keep" }] },
-            "text",
-        ],
         "tensors": tensors,
         "locals": { "frames": [{ "filename": "/app/train.py", "line": 9, "name": "step" }],
                     "tensors": [["a", "float32", [200, 64]]] },
@@ -84,7 +89,7 @@ fn items_of_a_list_share_a_row_with_its_length() {
         (&container["name"], &container["type"], &container["items"]),
         (&json!("trainer.history"), &json!("list"), &json!(259))
     );
-    assert_eq!((&container["filled_at"]["name"], &container["filled_at"]["line"]), (&json!("keep"), &json!(12)));
+    assert_eq!((&container["filled_at"]["name"], &container["filled_at"]["line"]), (&json!("keep"), &json!(13)));
     assert_eq!(history["function"]["name"], "main");
     assert_eq!((&history["dtype"], &history["shape"]), (&json!("float32"), &json!([512, 512])));
     assert_eq!(history["operator"], "MulBackward0.other");
@@ -100,7 +105,7 @@ fn items_of_a_list_share_a_row_with_its_length() {
         variable
             .as_str()
             .unwrap()
-            .starts_with("`trainer.history`, a list of 259 filled at train.py:12: 3 MiB of 5 MiB"),
+            .starts_with("`trainer.history`, a list of 259 filled at train.py:13: 3 MiB of 5 MiB"),
         "{variable}"
     );
 }

@@ -300,7 +300,7 @@ fn is_awaited(keeper: &KeptByVariable, write: &Written) -> bool {
 
 /// Whether the variable is no local one of the function in which the request fails.
 fn is_outside(frames: &[FrameReport], keeper: &KeptByVariable) -> bool {
-    let innermost = frames.iter().find(|frame| frame.origin() == Origin::User);
+    let innermost = frames.iter().find(|frame| frame.origin == Origin::User);
     let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
     is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function))
 }

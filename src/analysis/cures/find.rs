@@ -99,6 +99,15 @@ impl Cure {
         self.row.when.iter().any(|fact| matches!(fact, Fact::Gathered | Fact::MadeAgain))
     }
 
+    /// For what the call of a failed request left: the variable that keeps its exception, if that is known.
+    pub(in crate::analysis) fn of_exception(self, keeper: Option<KeptByVariable>) -> Self {
+        let of_exception = |row: &&'static CureRow| row.kind == CureKind::KeepNoException;
+        match (keeper, OF_A_VARIABLE.iter().find(of_exception)) {
+            (Some(keeper), Some(row)) => Self { row, holder: CureHolder::Variable(Box::new(keeper)), ..self },
+            _ => self,
+        }
+    }
+
     fn new(row: &'static CureRow, case: Case<'_>) -> Self {
         let kept = case.kept;
         let subject = match row.kind {

@@ -105,6 +105,12 @@ const BACKWARD_EACH: &[&str] =
 const JOIN_ON_HOST: &[&str] = &["move each part to host memory (.cpu()) before it is joined to `{name}`{at}"];
 const LIMIT_TENSOR: &[&str] = &["limit the length of `{name}`{at}: each step joins more to it"];
 const NARROW: &[&str] = &["make `{name}`{at} of {narrow} instead of {dtype}"];
+const NO_GRAD: &[&str] = &[
+    "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the program computes \
+     no gradients",
+    "run the model{call} under torch.inference_mode() or torch.no_grad(): its calls keep graphs, and the program computes \
+     no gradients",
+];
 const PUT_ON_HOST: &[&str] = &[
     "put only what you need of `{value}`, without its `{attribute}`, into `{name}`{at}: {items} on the GPU",
     "put `{tensor}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
@@ -150,6 +156,7 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
     LoadEach: OfModel, Items, Assigned, Loaded =>
         "load one model of `{name}` at a time{at}: {items}";
     Needed: OfModel;
+    NoGrad: Graphs, TrainsNothing => NO_GRAD;
     Needed: Graphs, BackwardElsewhere;
     BackwardEach: Graphs, Filled, BackwardLater => BACKWARD_EACH;
     PutValue: Graphs, Filled =>
@@ -194,11 +201,7 @@ pub(super) const OF_THE_PROCESS: &[CureRow] = rows! {
     FreezeBase: ForTraining, Adapted =>
         "freeze all of `{subject}` but its adapters (requires_grad_(False)) before the optimizer gets the \
          parameters: it trains the base model, too";
-    NoGrad: Graphs, TrainsNothing =>
-        "run the model{call} under torch.inference_mode() or torch.no_grad(): `{name}` keeps a graph, and the \
-         program computes no gradients",
-        "run the model{call} under torch.inference_mode() or torch.no_grad(): its calls keep graphs, and the program \
-         computes no gradients";
+    NoGrad: Graphs, TrainsNothing => NO_GRAD;
     Freeze: Graphs, Untrained =>
         "freeze `{subject}` (`{subject}.requires_grad_(False)`), or call it under torch.no_grad(): no optimizer has \
          its parameters, but its calls keep graphs";
@@ -246,8 +249,8 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
         "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes \
          what they are joined to anew, and larger: {size} now";
     PutOnHost: Gathered =>
-        "put what {line} makes in host memory (.cpu()), or keep only what you need of it: {calls} hold {size} on the \
-         GPU";
+        "put what {line} makes in host memory ({detach}.cpu()), or keep only what you need of it: {calls} hold {size} on \
+         the GPU";
     DataOnHost: MadeBefore, OneBlock, Large =>
         "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the \
          start";

@@ -13,7 +13,7 @@ use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 const GRAPH: u64 = 2 << 30;
 
 fn line(name: &str) -> FrameReport {
-    FrameReport { file: "/job/train.py".to_owned(), line: 12, name: name.to_owned() }
+    FrameReport::new("/job/train.py".to_owned(), 12, name.to_owned())
 }
 
 /// A variable that keeps 2 GiB, of which autograd keeps `graph_bytes`.
@@ -220,7 +220,7 @@ fn parameters_that_need_no_training_are_frozen() {
 #[test]
 fn a_graph_of_gradients_is_a_cycle() {
     let nameless = KeptByVariable { name: None, ..keeper("", TensorKind::Saved, GRAPH, None) };
-    let line = FrameReport { file: "/job/train.py".to_owned(), line: 12, name: "sharpness".to_owned() };
+    let line = FrameReport::new("/job/train.py".to_owned(), 12, "sharpness".to_owned());
     let report = KeptReport { graph_backward: Some(line.clone()), ..kept(vec![nameless]) };
     assert_eq!(of_all(1 << 30, &report), Some((CureKind::GradWithGraph, None)));
     assert_eq!(of_all(3 << 30, &report), None);

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::snapshot::SourceLines;
+use crate::snapshot::SourceFiles;
 use crate::stacks::frames::FrameReport;
 
 /// A source line with its neighbours.
@@ -21,8 +21,8 @@ pub struct SourceExcerpt {
 
 impl SourceExcerpt {
     /// `None` if the text of the line is unknown.
-    pub(in crate::analysis) fn quote(frame: &FrameReport, source: &SourceLines) -> Option<Self> {
-        let text = |line: u32| source.get(&frame.file, line).map(str::to_owned);
+    pub(in crate::analysis) fn quote(frame: &FrameReport, source: &SourceFiles) -> Option<Self> {
+        let text = |line: u32| source.line(&frame.file, line);
         let failing = text(frame.line)?;
         let before = frame.line.checked_sub(1).and_then(text);
         let first_line = frame.line - u32::from(before.is_some());

@@ -90,7 +90,7 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         let read = snapshot.insert(inputs::read_one(&input.path)?);
         worst_device(&Study::new(read, options.scope())).map(|device| (input.name.clone(), device))
     } else {
-        let analyze = |snapshot: &_, path: &str, bytes| crate::analysis::analyze(snapshot, path, bytes, options);
+        let analyze = |snapshot: &mut _, path: &str, bytes| crate::analysis::analyze(snapshot, path, bytes, options);
         let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
         for file in &unreadable {
             print_stderr(&format!("{}: {}", file.path, file.message));
@@ -149,8 +149,7 @@ fn show_file(
 ) -> anyhow::Result<(Session, Option<Place>)> {
     let (done, wait) = channel();
     thread::spawn(move || {
-        let texts = session.source.files_of(&snapshot);
-        session.source.add_to_snapshot(&mut snapshot, &texts);
+        session.source.add_to(&mut snapshot);
         let study = Study::new(&snapshot, session.options.scope());
         thread::scope(|scope| {
             let chosen = session.show_devices(scope, &study, &path, device);

@@ -18,7 +18,6 @@ use crate::cli::directory_lock::DirectoryLock;
 /// imports the others.
 const RECORDER: &[(&str, &str)] = &[
     ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
-    ("_oomscope_writes.py", include_str!("../../../python/oomscope/_writes.py")),
     ("_oomscope_imports.py", include_str!("../../../python/oomscope/_imports.py")),
     ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
     ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),

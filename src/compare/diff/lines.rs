@@ -138,9 +138,9 @@ impl<'a> DeviceHolders<'a> {
             };
             let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {
-                    let origin = after.frame.as_ref().map(FrameReport::origin);
+                    let origin = after.frame.as_ref().map(|frame| frame.origin);
                     // Either a line of the user or of a helper may lead; only lines of the same kind compare.
-                    let is_same_kind = |frame: &FrameReport| Some(frame.origin()) == origin;
+                    let is_same_kind = |frame: &FrameReport| Some(frame.origin) == origin;
                     let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
                     let moved_from = moved_from.filter(is_same_kind);
                     CodeLocation { moved_from, ..after }

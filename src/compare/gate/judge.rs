@@ -282,7 +282,7 @@ impl Gate<'_> {
     }
 
     fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> CodeLine {
-        let is_users = frame.origin() == Origin::User;
+        let is_users = frame.origin == Origin::User;
         let source = if is_users { (self.source)(&frame.file) } else { None };
         CodeLine { frame, source, bytes, what }
     }

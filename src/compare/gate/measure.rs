@@ -58,7 +58,7 @@ fn lines_at(
     let mut lines: BTreeMap<MeasuredLine, u64> = BTreeMap::new();
     for ((line, category, variable), bytes) in sums {
         let location = stacks.code_location(line);
-        let unknown = FrameReport { file: location.label(), line: 0, name: String::new() };
+        let unknown = FrameReport::new(location.label(), 0, String::new());
         let frame = location.frame.unwrap_or(unknown);
         let variable = variable.zip(variables).and_then(|(index, known)| known.row(index, stacks).owner().0);
         let row = MeasuredLine {

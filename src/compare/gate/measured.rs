@@ -168,7 +168,7 @@ impl GatedDevice<'_, '_> {
                 // The line that `analyze` names, and the user's that called it, if a package made the request.
                 let Some(oom) = self.failures.last() else { return (Vec::new(), "") };
                 let line = |frame: &FrameReport| LineShare { frame: frame.clone(), bytes: oom.requested_bytes };
-                let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin() != Origin::User);
+                let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin != Origin::User);
                 let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
                 let lines = oom.location.frame.iter().chain(caller).map(line);
                 return (lines.collect(), "requested, and refused");
@@ -189,7 +189,7 @@ impl GatedDevice<'_, '_> {
     fn grown_lines(&self, top: usize) -> Vec<LineShare> {
         let grown = self.grown.iter().filter(|line| line.line > 0);
         let share = |line: &LineDelta| LineShare {
-            frame: FrameReport { file: line.file.clone(), line: line.line, name: line.function.clone() },
+            frame: FrameReport::new(line.file.clone(), line.line, line.function.clone()),
             bytes: line.after_bytes.saturating_sub(line.before_bytes),
         };
         grown.map(share).filter(|share| share.bytes > 0).take(top).collect()

@@ -4,9 +4,10 @@
 use std::collections::BTreeSet;
 
 use super::containers::makes_parts;
-use super::program::{Place, ProgramText, calls_backward, last_part, pairs};
+use super::program::{Place, ProgramText, calls_backward, last_part};
 use super::tracked::{ON_HOST, Tracked, carries};
-use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::writes::{PUT, Write, writes};
 use crate::snapshot::{BackwardCall, WriteKind};
 
 /// A statement of the program that keeps a value.
@@ -41,8 +42,6 @@ pub struct Keep {
     pub backward: Option<BackwardCall>,
 }
 
-const PUT: [&str; 7] = ["append", "appendleft", "add", "insert", "push", "put", "put_nowait"];
-const JOIN: [&str; 6] = ["cat", "concat", "concatenate", "stack", "hstack", "vstack"];
 /// A value goes into functions of functions at most so deep.
 const MAX_CALLS: usize = 3;
 /// A name that more functions have says nothing.
@@ -126,19 +125,6 @@ impl<'p, 'a> Flow<'p, 'a> {
             .any(|part| part.kind == ExprKind::Yield && part.parts.iter().any(|value| carries(value, tracked)));
         match (statement.kind, statement.parts.as_slice()) {
             (StmtKind::Return, [value]) => return carries(value, tracked),
-            (StmtKind::Augmented, [target, value]) if carries(value, tracked) => {
-                let is_list = matches!(value.kind, ExprKind::Group | ExprKind::Comprehension) && statement.word == "+=";
-                let kind = if is_list { WriteKind::Extend } else { WriteKind::Accumulate };
-                self.keep(place, kind, target, value);
-                tracked.names.extend(target.variable());
-            }
-            (StmtKind::Assign, [targets @ .., value]) => {
-                for (target, value) in targets.iter().flat_map(|target| pairs(target, Some(value))) {
-                    if let Some(value) = value.filter(|value| carries(value, tracked)) {
-                        self.assign(place, target, value, tracked);
-                    }
-                }
-            }
             (StmtKind::Loop, [target, items]) if carries(items, tracked) => {
                 tracked.names.extend(pairs(target, None).iter().filter_map(|(target, _)| target.variable()));
             }
@@ -149,60 +135,29 @@ impl<'p, 'a> Flow<'p, 'a> {
                     }
                 }
             }
-            (StmtKind::Expression, [call]) => self.put(place, call, tracked),
             _ => {}
+        }
+        for write in writes(statement) {
+            let Some(value) = write.values.iter().rev().find(|value| carries(value, tracked)) else { continue };
+            if self.is_write(&write) {
+                self.keep(place, &write, value);
+                tracked.names.extend(write.target.variable());
+                tracked.names.extend(items_with(place, write.target));
+            }
         }
         is_yielded
     }
 
-    /// A call of a method of a container.
-    fn put(&mut self, place: &Place<'p, 'a>, call: &Expr<'a>, tracked: &mut Tracked<'_>) {
-        let (Some(name), Some(receiver)) = (call.called(), call.receiver()) else { return };
-        let Some(value) = call.parts.iter().skip(1).rev().find(|given| carries(given, tracked)) else { return };
-        // `d.setdefault(k, []).append(v)` puts into `d`.
-        let container = if receiver.called() == Some("setdefault") { receiver.receiver() } else { Some(receiver) };
-        let Some(container) = container else { return };
-        let kind = match name {
-            _ if PUT.contains(&name) => WriteKind::Put,
-            "extend" => WriteKind::Extend,
-            "setdefault" => WriteKind::Store,
-            "update" if container.variable().is_some_and(|it| self.program.is_dict(&it)) => WriteKind::Store,
-            _ => return,
-        };
-        let is_own = !self.program.functions(name).is_empty();
-        if !is_own || container.variable().is_some_and(|variable| self.program.is_container(&variable)) {
-            self.keep(place, kind, container, value);
-            tracked.names.extend(container.variable());
+    /// Whether the target of a method is a container, as far as the text shows it.
+    fn is_write(&self, write: &Write<'_, 'a>) -> bool {
+        let Some(variable) = write.target.variable() else { return false };
+        match write.method {
+            None => true,
+            // An object of the program in a container has the method.
+            Some((method, true)) if !self.program.functions(method).is_empty() => false,
+            Some(("update", _)) => self.program.is_dict(&variable),
+            Some((method, _)) => self.program.functions(method).is_empty() || self.program.is_container(&variable),
         }
-    }
-
-    fn assign(&mut self, place: &Place<'p, 'a>, target: &Expr<'a>, value: &Expr<'a>, tracked: &mut Tracked<'_>) {
-        let target = if target.kind == ExprKind::Star { &target.parts[0] } else { target };
-        if target.kind == ExprKind::Subscript {
-            self.keep(place, WriteKind::Store, target, value);
-            tracked.names.extend(target.variable());
-            return;
-        }
-        let Some(variable) = target.variable() else { return };
-        let reads_itself = value.walk().any(|part| part.variable().is_some_and(|name| name == variable));
-        let kind = match value.kind {
-            _ if !reads_itself => WriteKind::Assign,
-            ExprKind::Operation => WriteKind::Accumulate,
-            ExprKind::Call if value.called().is_some_and(|name| JOIN.contains(&name)) => WriteKind::Join,
-            _ => WriteKind::Recur,
-        };
-        self.keep(place, kind, target, value);
-        // An item of a container, or an object, has it.
-        let object =
-            target.parts.first().filter(|_| target.kind == ExprKind::Attribute && target.parts[0].word != "self");
-        if let Some(object) = object.and_then(Expr::variable) {
-            let loops =
-                place.path.iter().filter(|enclosing| enclosing.kind == StmtKind::Loop && enclosing.parts.len() == 2);
-            let of_object = |enclosing: &&&Stmt<'_>| enclosing.parts[0].walk().any(|part| part.word == object);
-            tracked.names.extend(loops.filter(of_object).filter_map(|enclosing| enclosing.parts[1].variable()));
-            tracked.names.insert(object);
-        }
-        tracked.names.insert(variable);
     }
 
     /// Follows the value into the functions of the program that `statement` calls with it.
@@ -218,6 +173,7 @@ impl<'p, 'a> Flow<'p, 'a> {
             let is_object = call.receiver().is_none_or(|receiver| receiver.word == "self");
             if functions.is_empty() && !given.is_empty() && is_object && !ON_HOST.contains(&name) {
                 functions = self.program.functions("__call__");
+                functions.extend(self.program.closures());
             }
             if functions.len() > MAX_FUNCTIONS {
                 continue;
@@ -255,78 +211,62 @@ impl<'p, 'a> Flow<'p, 'a> {
         }
     }
 
-    fn keep(&mut self, place: &Place<'p, 'a>, kind: WriteKind, target: &Expr<'a>, value: &Expr<'a>) {
-        let (Some(variable), Some(statement)) = (target.variable(), place.statement()) else { return };
-        let makes_list = value.walk().any(makes_parts) || value.called() == Some("list");
-        let (container, is_bounded) = match kind {
-            WriteKind::Put | WriteKind::Extend | WriteKind::Store => {
-                let (container, is_bounded) = self.program.container_of(&variable, kind);
-                (Some(container), is_bounded)
-            }
-            _ => (makes_list.then_some("list"), false),
-        };
-        let steps = kind == WriteKind::Recur && variable.contains('.') && self.program.computes_gradients();
-        let backward = || match place.backward(&variable) {
-            // An object lives from one backward pass to the next.
-            None if steps => Some(BackwardCall::Loop),
-            found => found.or_else(|| self.backward_elsewhere(place, &variable)),
-        };
-        let local_to = Self::is_local(place, &variable).then(|| place.function_name().to_owned());
-        let keep = Keep {
-            kind,
-            container,
-            is_bounded,
-            value: place.text_of(value).map(str::to_owned),
-            file: place.file.path.to_owned(),
-            line: statement.first_line,
-            function: place.function_name().to_owned(),
-            local_to,
-            in_loop: place.innermost_loop().is_some(),
-            has_grad: self.has_grad && place.has_grad(),
-            is_read: is_read_in_loop(place, &variable),
-            backward: backward(),
-            variable,
-        };
+    fn keep(&mut self, place: &Place<'p, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) {
+        let Some(mut keep) = self.program.keep_at(place, write, value) else { return };
+        keep.has_grad &= self.has_grad;
+        // Memory that other statements fill is no data that could be elsewhere.
+        if keep.kind == WriteKind::Assign && keep.container.is_none() && self.program.is_filled(&keep.variable) {
+            keep.kind = WriteKind::Store;
+        }
         let is_same =
             |other: &Keep| (&other.file, other.line, &other.variable) == (&keep.file, keep.line, &keep.variable);
         if !self.keeps.iter().any(is_same) {
             self.keeps.push(keep);
         }
     }
+}
 
-    /// Whether `variable` ends with the call of the function: it is no attribute, and assigned there. The variables of a
-    /// generator wait with it.
-    fn is_local(place: &Place<'p, 'a>, variable: &str) -> bool {
-        if variable.contains('.') || place.function().is_none() {
-            return false;
-        }
-        let own = place.own_statements();
-        let is_shared = |statement: &Stmt<'_>| {
-            statement.kind == StmtKind::Shared
-                && statement.parts.iter().flat_map(Expr::walk).any(|it| it.word == variable)
-        };
-        let assigns = |statement: &Stmt<'a>| match (statement.kind, statement.parts.as_slice()) {
-            (StmtKind::Assign, [targets @ .., _]) => targets
-                .iter()
-                .flat_map(|it| pairs(it, None))
-                .any(|(it, _)| it.kind == ExprKind::Name && it.word == variable),
-            (StmtKind::Augmented | StmtKind::Loop, [target, _]) => {
-                pairs(target, None).iter().any(|(it, _)| it.word == variable)
+impl<'a> ProgramText<'a> {
+    /// The statement of `place`, which has `write` and keeps `value`.
+    pub(super) fn keep_at(&self, place: &Place<'_, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) -> Option<Keep> {
+        let (kind, variable, statement) = (write.kind, write.target.variable()?, place.statement()?);
+        let makes_list = value.walk().any(makes_parts) || value.called() == Some("list");
+        let (container, is_bounded) = match kind {
+            WriteKind::Put | WriteKind::Extend | WriteKind::Store => {
+                let (container, is_bounded) = self.container_of(&variable, kind);
+                (Some(container), is_bounded)
             }
-            (StmtKind::With, items) => items.iter().any(|it| it.kind == ExprKind::As && it.parts[1].word == variable),
-            _ => false,
+            _ => (makes_list.then_some("list"), false),
         };
-        let statements = || own.iter().filter_map(Place::statement);
-        let yields =
-            |statement: &Stmt<'_>| statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Yield);
-        !statements().any(is_shared) && statements().any(assigns) && !statements().any(yields)
+        let steps = kind == WriteKind::Recur && variable.contains('.') && self.computes_gradients();
+        let backward = || match place.backward(&variable) {
+            // An object lives from one backward pass to the next.
+            None if steps => Some(BackwardCall::Loop),
+            found => found.or_else(|| self.backward_elsewhere(place, &variable)),
+        };
+        let in_loop = place.innermost_loop().is_some();
+        Some(Keep {
+            kind,
+            container,
+            is_bounded,
+            value: place.text_of(write.state.unwrap_or(value)).map(str::to_owned),
+            file: place.file.path.to_owned(),
+            line: statement.first_line,
+            function: place.function_name().to_owned(),
+            local_to: is_local(place, &variable).then(|| place.function_name().to_owned()),
+            in_loop,
+            has_grad: place.has_grad(),
+            is_read: in_loop && write.state.is_some() || is_read_in_loop(place, &variable),
+            backward: backward(),
+            variable,
+        })
     }
 
     /// Another function that reads a variable of this name calls `backward`.
-    fn backward_elsewhere(&self, place: &Place<'p, 'a>, variable: &str) -> Option<BackwardCall> {
+    fn backward_elsewhere(&self, place: &Place<'_, 'a>, variable: &str) -> Option<BackwardCall> {
         let word = last_part(variable);
         let here = place.function().map(|function| function.first_line);
-        let functions = self.program.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
+        let functions = self.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
         let mut others = functions.filter(|it| it.kind == StmtKind::Function && Some(it.first_line) != here);
         let reads = |function: &Stmt<'_>| {
             let mut parts = function.walk().flat_map(|statement| statement.parts.iter().flat_map(Expr::walk));
@@ -337,10 +277,52 @@ impl<'p, 'a> Flow<'p, 'a> {
     }
 }
 
+/// Whether `variable` ends with the call of the function: it is no attribute, and assigned there. The variables of a
+/// generator wait with it.
+fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
+    if variable.contains('.') || place.function().is_none() {
+        return false;
+    }
+    let own = place.own_statements();
+    let is_shared = |statement: &Stmt<'_>| {
+        statement.kind == StmtKind::Shared && statement.parts.iter().flat_map(Expr::walk).any(|it| it.word == variable)
+    };
+    let assigns = |statement: &Stmt<'a>| match (statement.kind, statement.parts.as_slice()) {
+        (StmtKind::Assign, [targets @ .., _]) => targets
+            .iter()
+            .flat_map(|it| pairs(it, None))
+            .any(|(it, _)| it.kind == ExprKind::Name && it.word == variable),
+        (StmtKind::Augmented | StmtKind::Loop, [target, _]) => {
+            pairs(target, None).iter().any(|(it, _)| it.word == variable)
+        }
+        (StmtKind::With, items) => items.iter().any(|it| it.kind == ExprKind::As && it.parts[1].word == variable),
+        _ => false,
+    };
+    let statements = || own.iter().filter_map(Place::statement);
+    let yields =
+        |statement: &Stmt<'_>| statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Yield);
+    !statements().any(is_shared) && statements().any(assigns) && !statements().any(yields)
+}
+
+/// The object that has the attribute `target`, and what a loop takes it from.
+fn items_with<'a>(place: &Place<'_, 'a>, target: &Expr<'a>) -> Vec<String> {
+    let object = target.parts.first().filter(|object| target.kind == ExprKind::Attribute && object.word != "self");
+    let Some(object) = object.and_then(Expr::variable) else { return Vec::new() };
+    let loops = place.path.iter().filter(|enclosing| enclosing.kind == StmtKind::Loop && enclosing.parts.len() == 2);
+    let of_object = |enclosing: &&&Stmt<'_>| enclosing.parts[0].walk().any(|part| part.word == object);
+    let items = loops.filter(of_object).filter_map(|enclosing| enclosing.parts[1].variable());
+    items.chain([object.clone()]).collect()
+}
+
 /// Whether a statement in a loop of the function reads the variable, other than to write to it.
 fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
     // An object lives on: its methods are called again.
-    let repeats = |other: &&Place<'_, '_>| variable.contains('.') || other.innermost_loop().is_some();
+    let is_in_loop = |other: &Place<'_, '_>| {
+        let is_header = other.statement().is_some_and(|it| it.kind == StmtKind::Loop);
+        let inner = other.innermost_loop().filter(|_| !is_header);
+        inner.is_some() || other.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
+    };
+    let repeats = |other: &&Place<'_, '_>| variable.contains('.') || is_in_loop(other);
     place.own_statements().iter().filter(repeats).any(|other| {
         let Some(statement) = other.statement() else { return false };
         let read = match statement.kind {

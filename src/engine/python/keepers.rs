@@ -49,6 +49,19 @@ impl ProgramText<'_> {
         keeps
     }
 
+    /// The statements that keep a caught exception in a container.
+    pub fn exception_keepers(&self) -> Vec<Keep> {
+        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
+        for place in self.all_places() {
+            let statement = place.statement().filter(|it| it.word == "except");
+            if let Some([_, name]) = statement.map(|it| it.parts.as_slice()) {
+                flow.through(&place, &Tracked { names: name.variable().into_iter().collect(), made: None }, 1);
+            }
+        }
+        flow.keeps.retain(|keep| keep.container.is_some());
+        flow.keeps
+    }
+
     /// The statements that keep what calls such as `is_maker` return.
     fn made_by(&self, is_maker: impl Fn(&Expr<'_>) -> bool) -> Vec<Keep> {
         let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };

@@ -11,11 +11,14 @@ mod modules;
 mod parse;
 mod parser;
 mod program;
+mod running;
 #[cfg(test)]
 mod tests;
 mod tokens;
 mod tracked;
 mod tree;
+mod variables;
+mod writes;
 
 pub use self::follow::Keep;
 pub use self::program::{Line, ProgramText};

@@ -12,7 +12,8 @@ impl ProgramText<'_> {
 
     /// The module whose graphs the innermost of `frames` makes, if no optimizer of the program has its parameters.
     pub fn untrained(&self, frames: &[Line<'_>]) -> Option<String> {
-        let at = frames.iter().rposition(|frame| frame.function == "forward")? + 1;
+        // A module of PyTorch has no line of the program.
+        let at = frames.iter().rposition(|frame| frame.function == "forward").map_or(0, |forward| forward + 1);
         let place = self.place(frames.get(at)?)?;
         let is_module = |call: &&Expr<'_>| {
             let name = call.called().unwrap_or_default();

@@ -157,7 +157,17 @@ impl<'a> Parser<'a> {
                 self.at += 1;
                 Some((StmtKind::Shared, word, vec![self.expressions()?]))
             }
-            "import" | "from" | "raise" | "assert" | "pass" | "break" | "continue" | "del" => {
+            "del" | "assert" | "raise"
+                if self.tokens.get(self.at + 1).is_some_and(|next| next.kind != TokenKind::Newline) =>
+            {
+                self.at += 1;
+                let mut parts = vec![self.expressions()?];
+                if self.take("from").is_some() {
+                    parts.push(self.expression()?);
+                }
+                Some((StmtKind::Other, word, parts))
+            }
+            "import" | "from" | "raise" | "pass" | "break" | "continue" => {
                 self.skip_line();
                 Some((StmtKind::Other, word, Vec::new()))
             }

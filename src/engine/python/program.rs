@@ -3,7 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::parse::parse;
-use super::tree::{Expr, ExprKind, Stmt, StmtKind};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::writes::written_words;
 use crate::snapshot::BackwardCall;
 
 /// The text of a program, read once.
@@ -12,8 +13,10 @@ pub struct ProgramText<'a> {
     pub(super) files: Vec<File<'a>>,
     /// The functions by name, and classes by theirs with their `__init__`.
     functions: FxHashMap<&'a str, Vec<StmtPath>>,
-    /// The assignments by the last part of a variable.
-    assignments: FxHashMap<&'a str, Vec<StmtPath>>,
+    /// The statements that write to a variable, by its last part.
+    writes: FxHashMap<&'a str, Vec<StmtPath>>,
+    /// No file of the program is missing.
+    is_complete: bool,
 }
 
 /// A file, and the indexes of a statement and of those around it, the outermost first.
@@ -51,10 +54,10 @@ pub(super) struct Place<'p, 'a> {
 const GRAD_OFF: [&str; 2] = ["no_grad", "inference_mode"];
 
 impl<'a> ProgramText<'a> {
-    /// Parses `files`, of each the recorded path and the text.
-    pub fn new(files: impl Iterator<Item = (&'a str, &'a str)>) -> Self {
+    /// Parses `files`, of each the recorded path and the text. `is_complete`: the program has no others.
+    pub fn new(files: impl Iterator<Item = (&'a str, &'a str)>, is_complete: bool) -> Self {
         let files: Vec<File<'a>> = files.map(|(path, text)| File { path, text, statements: parse(text) }).collect();
-        let mut program = Self::default();
+        let mut program = Self { is_complete, ..Self::default() };
         for (index, file) in files.iter().enumerate() {
             program.index(index, &file.statements);
         }
@@ -69,10 +72,8 @@ impl<'a> ProgramText<'a> {
                 let name = if statement.word == "__init__" { class } else { statement.word };
                 self.functions.entry(name).or_default().push((file, path.clone()));
             }
-            if let (StmtKind::Assign, [targets @ .., _]) = (statement.kind, statement.parts.as_slice()) {
-                for (target, _) in targets.iter().flat_map(|target| pairs(target, None)) {
-                    self.assignments.entry(target.word).or_default().push((file, path.clone()));
-                }
+            for word in written_words(statement) {
+                self.writes.entry(word).or_default().push((file, path.clone()));
             }
             let class = if statement.kind == StmtKind::Class { statement.word } else { "" };
             let inner = statement.body.iter().enumerate();
@@ -104,7 +105,12 @@ impl<'a> ProgramText<'a> {
         })
     }
 
-    /// Whether the program has text.
+    /// Whether no file of the program is missing.
+    pub fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// Whether the program has no text.
     pub fn is_empty(&self) -> bool {
         self.files.is_empty()
     }
@@ -135,12 +141,28 @@ impl<'a> ProgramText<'a> {
         self.functions.get(name).into_iter().flatten().map(|path| self.place_at(path)).collect()
     }
 
+    /// The functions that another function returns.
+    pub(super) fn closures(&self) -> Vec<Place<'_, 'a>> {
+        let is_returned = |place: &Place<'_, 'a>| {
+            let [.., outer, inner] = place.path.as_slice() else { return false };
+            let returns =
+                |it: &Stmt<'_>| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word);
+            inner.kind == StmtKind::Function && outer.kind == StmtKind::Function && outer.body.iter().any(returns)
+        };
+        self.all_places().filter(is_returned).collect()
+    }
+
+    /// The statements that write to a variable with this last part, the last ones first.
+    pub(super) fn writing(&self, word: &str) -> impl Iterator<Item = Place<'_, 'a>> {
+        self.writes.get(word).into_iter().flatten().map(|path| self.place_at(path))
+    }
+
     /// The values that the program assigns to a variable with this last part, anywhere.
     pub(super) fn assigned(&self, variable: &str) -> Vec<&Expr<'a>> {
         let word = last_part(variable);
-        let statements = self.assignments.get(word).into_iter().flatten();
+        let statements = self.writing(word).filter_map(|place| place.statement());
         let mut found = Vec::new();
-        for statement in statements.filter_map(|path| self.place_at(path).statement()) {
+        for statement in statements.filter(|statement| statement.kind == StmtKind::Assign) {
             if let Some((value, targets)) = statement.parts.split_last() {
                 let pairs = targets.iter().flat_map(|target| pairs(target, Some(value)));
                 found.extend(pairs.filter(|(target, _)| target.word == word).filter_map(|(_, value)| value));
@@ -155,19 +177,6 @@ pub(super) fn last_part(variable: &str) -> &str {
     variable.rsplit('.').next().unwrap_or(variable)
 }
 
-/// Each target of an assignment with its value: the parts of two tuples, else the whole value.
-pub(super) fn pairs<'e, 'a>(
-    target: &'e Expr<'a>,
-    value: Option<&'e Expr<'a>>,
-) -> Vec<(&'e Expr<'a>, Option<&'e Expr<'a>>)> {
-    if target.kind != ExprKind::Group {
-        return vec![(target, value)];
-    }
-    let parts = value.filter(|value| value.kind == ExprKind::Group && value.parts.len() == target.parts.len());
-    let values = |index: usize| parts.map_or(value, |value| value.parts.get(index));
-    target.parts.iter().enumerate().flat_map(|(index, part)| pairs(part, values(index))).collect()
-}
-
 /// Whether `expression` calls a function that turns gradients off.
 fn turns_grad_off(expression: &Expr<'_>) -> bool {
     expression.walk().any(|part| {
@@ -179,8 +188,11 @@ fn turns_grad_off(expression: &Expr<'_>) -> bool {
 }
 
 pub(super) fn calls_backward<'s, 'a>(statement: &'s Stmt<'a>) -> impl Iterator<Item = &'s Expr<'a>> {
-    let calls = statement.walk().flat_map(Stmt::calls);
-    calls.filter(|call| matches!(call.called(), Some("backward" | "manual_backward")))
+    statement.walk().flat_map(Stmt::calls).filter(|call| is_backward(call))
+}
+
+pub(super) fn is_backward(call: &Expr<'_>) -> bool {
+    matches!(call.called(), Some("backward" | "manual_backward"))
 }
 
 impl<'p, 'a> Place<'p, 'a> {

@@ -1,6 +1,7 @@
 //! Programs, and the statements in them that keep memory.
 
 use super::{Keep, Line, ProgramText};
+use crate::snapshot::BackwardCall;
 
 fn lines(frames: &[(u32, &'static str)]) -> Vec<Line<'static>> {
     let line =
@@ -9,7 +10,7 @@ fn lines(frames: &[(u32, &'static str)]) -> Vec<Line<'static>> {
 }
 
 fn program(text: &str) -> ProgramText<'_> {
-    ProgramText::new([("t.py", text)].into_iter())
+    ProgramText::new([("t.py", text)].into_iter(), true)
 }
 
 fn shown(keep: &Keep) -> String {
@@ -168,4 +169,164 @@ fn no_text_makes_the_flow_fail() {
         let program = program(text);
         let _ = (program.hook_keepers(), program.optimizer_keepers(), program.cycle_keepers());
     }
+}
+
+const WRITTEN: &str = "\
+class Trainer:
+    @torch.no_grad()
+    def evaluate(self, batches):
+        outputs = []
+        for batch in batches:
+            loss = self.model(batch)
+            self.history.append(loss)
+            outputs.append(loss)
+        self.cache[len(outputs)] = outputs
+        if self.cache[0] == 1:
+            self.twice += [1]
+            self.twice.extend([2])
+        return outputs
+
+
+async def main():
+    outputs = {}
+    outputs.setdefault('a', []).append(1)
+
+
+rows = []
+rows += [1]
+data = dataset.images.to('cuda')
+total = parts = 0
+for step, x in enumerate(data):
+    with torch.no_grad():
+        seen = torch.cat([seen, x])
+    hidden, cell = rnn(x, (hidden, cell))
+    loss = f(hidden)
+    total += loss
+    for part in x.split(8):
+        parts = parts + g(
+            part)
+    parts.backward()
+";
+
+/// Line, kind and value of the statement that writes to `variable`.
+fn written(text: &str, variable: &str, file: Option<&str>, function: Option<&str>) -> Option<String> {
+    let keep = program(text).written(variable, file, function)?;
+    Some(format!("{} {} {}", keep.line, keep.kind, keep.value.unwrap_or_default()))
+}
+
+#[test]
+fn the_only_statement_that_writes_to_a_variable_is_found() {
+    let file = Some("t.py");
+    for (variable, file, function, found) in [
+        ("trainer.history", None, None, Some("7 put loss")),
+        ("trainer.cache", None, None, Some("9 store outputs")),
+        ("outputs", file, Some("evaluate"), Some("8 put loss")),
+        ("outputs", file, Some("main"), Some("18 put 1")),
+        ("rows", file, None, Some("22 extend [1]")),
+        ("data", file, None, Some("23 assign dataset.images.to('cuda')")),
+        ("seen", file, None, Some("27 join torch.cat([seen, x])")),
+        // Several, none, or another file.
+        ("trainer.twice", None, None, None),
+        ("outputs", file, None, None),
+        ("history", None, None, None),
+        ("trainer.model", None, None, None),
+        ("a.b['outputs']", None, None, None),
+        ("rows", Some("other.py"), None, None),
+    ] {
+        assert_eq!(written(WRITTEN, variable, file, function).as_deref(), found, "{variable}");
+    }
+}
+
+#[test]
+fn a_write_has_its_surroundings() {
+    let facts = |name: &str| {
+        let keep = program(WRITTEN).written(name, name.contains('.').then_some("t.py"), None).unwrap();
+        let backward = keep.backward.map_or("none".to_owned(), |call| call.to_string());
+        format!("{} loop={} grad={} read={} {backward}", keep.kind, keep.in_loop, keep.has_grad, keep.is_read)
+    };
+    for (name, expected) in [
+        ("a.history", "put loop=true grad=false read=false none"),
+        ("data", "assign loop=false grad=true read=false none"),
+        ("total", "accumulate loop=true grad=true read=false loop"),
+        ("seen", "join loop=true grad=false read=false loop"),
+        ("hidden", "recur loop=true grad=true read=true loop"),
+        ("parts", "accumulate loop=true grad=true read=true itself"),
+    ] {
+        assert_eq!(facts(name), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_state_is_not_what_is_joined() {
+    let text = "for x in data:\n    out, past = model(x, past)\n    seen = join(seen, out)\n";
+    assert_eq!(written(text, "past", None, None).as_deref(), Some("2 recur past"));
+    assert_eq!(written(text, "out", None, None).as_deref(), Some("2 recur past"));
+    let text = "xs, ys = [], []\nfor x in data:\n    xs.append(x)\nxs, ys = cat(xs), cat(ys)\n";
+    assert_eq!(written(text, "xs", None, None).as_deref(), Some("3 put x"));
+    let text = "def act(policy, state):\n    policy.log_probs.append(policy(state))\n\
+                def finish(policy):\n    sum(policy.log_probs).backward()\n";
+    let keep = program(text).written("policy.log_probs", None, None).unwrap();
+    assert_eq!((keep.line, keep.backward), (2, Some(BackwardCall::Elsewhere)));
+}
+
+#[test]
+fn a_function_is_read_below_its_line() {
+    let line = |line, function| Line { file: "t.py", line, function, calls_package: false };
+    let text = "def train():\n    x = f()\n    x.backward()\n    f()\ndef test():\n    f()\nfor x in y:\n    f()\nx.backward()\nf()\n";
+    let trains = |number, function| program(text).has_backward_from(&line(number, function));
+    assert_eq!([2, 3, 4].map(|number| trains(number, "train")), [Some(true), Some(true), Some(false)]);
+    assert_eq!((trains(6, "test"), trains(8, "<module>")), (Some(false), Some(true)));
+    assert_eq!((trains(10, "<module>"), trains(6, "other")), (Some(false), None));
+
+    let text =
+        "a, b, c = 1, 2, 3\nfor x in y:\n    d = c\n    f(a)\nf(e)\ndef g():\n    h = b\n    f(h)\n    return 1\n";
+    let unread = |text: &str, number, function| {
+        let found = program(text).unread_from(&line(number, function));
+        found.map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
+    };
+    assert_eq!(unread(text, 2, "<module>").as_deref(), Some("d x"));
+    assert_eq!(unread(text, 5, "<module>").as_deref(), Some("a c d x"));
+    assert_eq!(unread(text, 9, "g").as_deref(), Some("h"));
+    for used in ["print(f'{a:.3f}')", "assert a, 'no'", "del a", "raise Error(a)", "x = [a for b in c]"] {
+        let text = format!("a = load()\nf()\n{used}\n");
+        assert_eq!(unread(&text, 2, "<module>").map(|names| names.contains('a')), Some(false), "{used}");
+    }
+    assert_eq!(unread("a = load()\nf()\na = = 3\n", 2, "<module>"), None);
+}
+
+#[test]
+fn calls_of_modules_and_backward_passes_are_found() {
+    let text = "with torch.no_grad():\n    a(x)\nb = self.b(x)\nfor x in y:\n    c.append(x)\n";
+    assert_eq!(["a", "trainer.b", "c"].map(|name| program(text).is_called_with_grad(name)), [false, true, false]);
+    let text = "def step():\n    loss.backward()\n    loss.backward(create_graph=True)\n";
+    let program = program(text);
+    let line = program.graph_backward().unwrap();
+    assert_eq!((line.line, line.function), (3, "step"));
+    let other = "loss.backward(create_graph=False)\ngrad(loss, x, create_graph=True)\n";
+    assert!(ProgramText::new([("t.py", other)].into_iter(), true).graph_backward().is_none());
+}
+
+#[test]
+fn a_closure_that_a_function_returns_keeps_what_it_gets() {
+    let text = "def make():\n    kept = deque()\n    def on_batch(x):\n        kept.append(x)\n    return on_batch\n\
+                def train(callbacks):\n    y = f()\n    for callback in callbacks:\n        callback(y)\n";
+    let found = keepers(text, &[(7, "train")]);
+    assert!(found.contains(&"4 put kept x".to_owned()), "{found:?}");
+}
+
+#[test]
+fn a_method_of_an_item_is_no_write_to_its_container() {
+    let text = "class Tracker:\n    def update(self, value):\n        self.last = value\n\
+                trackers = {'a': Tracker()}\nfor x in data:\n    trackers['a'].update(f(x))\n";
+    let found = keepers(text, &[(6, "<module>")]);
+    assert_eq!(found, ["3 assign trackers.last value"]);
+}
+
+#[test]
+fn exceptions_in_containers_and_filled_tensors_are_found() {
+    let text = "failures = []\nfor x in data:\n    try:\n        f(x)\n    except RuntimeError as error:\n        failures.append((x, error))\n";
+    let found: Vec<String> = program(text).exception_keepers().iter().map(shown).collect();
+    assert_eq!(found, ["6 put failures (x, error)"]);
+    let text = "keys = torch.zeros(9)\nfor i in range(9):\n    keys[i] = f(i)\n";
+    assert_eq!(keepers(text, &[(1, "<module>")])[0], "1 store keys torch.zeros(9)");
 }

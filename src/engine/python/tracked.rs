@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::program::pairs;
-use super::tree::{Expr, ExprKind};
+use super::tree::{Expr, ExprKind, pairs};
 
 /// Their result is a number, a text or an object of the host.
 pub(super) const ON_HOST: [&str; 22] = [

@@ -88,6 +88,19 @@ pub(super) struct Stmt<'a> {
     pub(super) last_line: u32,
 }
 
+/// Each target of an assignment with its value: the parts of two tuples, else the whole value.
+pub(super) fn pairs<'e, 'a>(
+    target: &'e Expr<'a>,
+    value: Option<&'e Expr<'a>>,
+) -> Vec<(&'e Expr<'a>, Option<&'e Expr<'a>>)> {
+    if target.kind != ExprKind::Group {
+        return vec![(target, value)];
+    }
+    let parts = value.filter(|value| value.kind == ExprKind::Group && value.parts.len() == target.parts.len());
+    let values = |index: usize| parts.map_or(value, |value| value.parts.get(index));
+    target.parts.iter().enumerate().flat_map(|(index, part)| pairs(part, values(index))).collect()
+}
+
 impl<'a> Expr<'a> {
     /// The variable: `self.history` of `self.history[-1]`; `None` of anything that is no variable or item of one.
     pub(super) fn variable(&self) -> Option<String> {

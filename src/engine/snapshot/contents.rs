@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::recorder_info::RecorderInfo;
 use super::segments::{Block, Blocks, Segment, Segments};
 use super::settings::RawSettings;
-use super::source_lines::SourceLines;
+use super::source_files::SourceFiles;
 use super::stacks::Stacks;
 use super::tensor_names::TensorNames;
 use super::torch_range::TorchRange;
@@ -46,8 +46,8 @@ pub struct Snapshot {
     pub recorder_info: Option<RecorderInfo>,
     /// The variables that keep memory alive, if the recorder looked for them.
     pub tensor_names: Option<TensorNames>,
-    /// Source lines of the program, if the recorder stored any.
-    pub source: SourceLines,
+    /// Text of the program's files: what the recorder stored, and what a command has read.
+    pub source: SourceFiles,
     /// Problems that did not prevent reading.
     pub warnings: Warnings,
 }

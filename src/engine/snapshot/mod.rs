@@ -27,7 +27,7 @@ mod segments;
 mod serving;
 mod settings;
 mod sleep;
-mod source_lines;
+mod source_files;
 mod stacks;
 mod tensor_names;
 mod torch_range;
@@ -49,11 +49,11 @@ pub use segments::{Block, Blocks, Segment, Segments};
 pub use serving::Serving;
 pub use settings::RawSettings;
 pub use sleep::{RecordedSleep, SleepCall, SleepChange, SleepSegment};
-pub use source_lines::SourceLines;
+pub use source_files::SourceFiles;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
     Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
-    TensorKind, TensorNames, Write, WriteKind,
+    TensorKind, TensorNames, WriteKind,
 };
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};

@@ -22,24 +22,18 @@ pub struct TensorNames {
     pub locals_frame: Option<StackId>,
     /// The tensors among its local variables.
     pub locals: Vec<LocalTensor>,
-    /// Variables, without the indexes at the end of their names, and the statement that assigns each.
-    pub writes: Vec<(SymbolId, Write)>,
     /// Number of optimizers; `None` from a recorder that did not count them.
     pub optimizers: Option<u64>,
-    /// There is an optimizer, or the text of the program computes gradients; `None` from a recorder that did not look.
-    pub trains: Option<bool>,
     /// The largest modules whose parameters require gradients although no optimizer has any of them.
     pub untrained: Vec<SymbolId>,
     /// Modules whose parameters all have the learning rate 0.
     pub idle: Vec<SymbolId>,
     /// Modules with adapters whose other parameters are trained, too.
     pub adapted: Vec<SymbolId>,
-    /// The outermost modules that do not train, if no running function calls `backward` below.
+    /// The outermost modules that do not train.
     pub evaluating: Vec<SymbolId>,
-    /// Local variables of running functions with memory that no other object has, and that no text below reads.
-    pub unread: Vec<SymbolId>,
-    /// The line that calls `backward(create_graph=True)`, as a stack of one frame.
-    pub graph_backward: Option<StackId>,
+    /// The variables of each value with memory that no other object has: rows of [`Self::calls`] with the names there.
+    pub alone: Vec<Vec<(usize, SymbolId)>>,
     /// The running functions of the user, the innermost first.
     pub calls: Vec<NamedCall>,
     /// PyTorch records graphs there; `None` in a backward pass or an optimizer.
@@ -100,6 +94,8 @@ pub struct NameRoot {
     pub frame: Option<StackId>,
     /// For a variable of a module, the module.
     pub module: Option<SymbolId>,
+    /// The module's file.
+    pub file: Option<SymbolId>,
 }
 
 words! {
@@ -155,27 +151,6 @@ pub struct NamedContainer {
     pub type_name: SymbolId,
     /// Number of items.
     pub items: u64,
-    /// The only statement of the program that fills it.
-    pub filled: Option<Write>,
-}
-
-/// A statement of the program that writes to a variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Write {
-    /// Its line, as a stack of one frame.
-    pub at: StackId,
-    /// How it writes; `None` from a recorder that did not parse it.
-    pub kind: Option<WriteKind>,
-    /// Text of the expression that it writes.
-    pub value: Option<SymbolId>,
-    /// A loop of the function has it.
-    pub is_in_loop: bool,
-    /// No `torch.no_grad()` is seen around it.
-    pub has_grad: bool,
-    /// Another statement in a loop of the function reads the variable.
-    pub is_read: bool,
-    /// Where the function calls `backward()`.
-    pub backward: Option<BackwardCall>,
 }
 
 words! {

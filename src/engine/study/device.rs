@@ -10,6 +10,7 @@ use super::lost_history::{self, LostHistory};
 use super::{Scope, Study};
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
+use crate::python::ProgramText;
 use crate::replay::literal::{LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit};
 use crate::replay::model::{Hypothesis, InferredDevice};
 use crate::replay::ops::Program;
@@ -125,6 +126,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.study.stacks()
     }
 
+    /// See [`Study::text`].
+    pub fn text(self) -> &'s ProgramText<'a> {
+        self.study.text()
+    }
+
     /// See [`Study::settings`].
     pub fn settings(self) -> &'s Settings {
         self.study.settings()
@@ -157,7 +163,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
-        let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks());
+        let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks(), self.text());
         self.cache.variables.get_or_init(find).as_ref()
     }
 

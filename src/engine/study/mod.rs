@@ -53,10 +53,11 @@ pub use self::warnings::warn_about_trace;
 pub use self::window::Window;
 pub use self::window::{Bound, entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
+use crate::python::ProgramText;
 use crate::replay::literal::{recorded_settings, settings_for_release};
 use crate::replay::model::{Inference, KnownSetup, infer};
 use crate::snapshot::{Device, Snapshot};
-use crate::stacks::frames::StackReader;
+use crate::stacks::frames::{Origin, StackReader};
 
 /// Facts that the snapshot lacks, and the part of it to study.
 #[derive(Debug, Clone, Copy, Default)]
@@ -80,6 +81,7 @@ pub struct Study<'a> {
     scope: Scope,
     devices: Vec<DeviceCache<'a>>,
     stacks: OnceLock<StackReader<'a>>,
+    text: OnceLock<ProgramText<'a>>,
     settings: OnceLock<Settings>,
     inference: OnceLock<Inference<'a>>,
 }
@@ -89,8 +91,8 @@ impl<'a> Study<'a> {
     pub fn new(snapshot: &'a Snapshot, scope: Scope) -> Self {
         let is_wanted = |device: &Device<'_>| scope.device.is_none_or(|only| only == device.id());
         let devices = snapshot.devices().filter(is_wanted).map(DeviceCache::new).collect();
-        let (stacks, settings, inference) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Self { snapshot, scope, devices, stacks, settings, inference }
+        let (stacks, text) = (OnceLock::new(), OnceLock::new());
+        Self { snapshot, scope, devices, stacks, text, settings: OnceLock::new(), inference: OnceLock::new() }
     }
 
     /// The snapshot that is studied, including devices out of scope.
@@ -117,6 +119,15 @@ impl<'a> Study<'a> {
     /// Reads stacks: user code, operators, phases. Shared by all devices.
     pub fn stacks(&self) -> &StackReader<'a> {
         self.stacks.get_or_init(|| StackReader::new(self.snapshot).with_stripped_paths(self.scope.strip_paths))
+    }
+
+    /// The text of the program's own files, as far as it is known.
+    pub fn text(&self) -> &ProgramText<'a> {
+        self.text.get_or_init(|| {
+            let source = &self.snapshot.source;
+            let is_own = |(path, _): &(&str, &str)| self.stacks().origin_of_file(path) == Origin::User;
+            ProgramText::new(source.iter().filter(is_own), source.is_complete)
+        })
     }
 
     /// The settings in effect: as recorded, or inferred if the release does not record them.

@@ -101,9 +101,8 @@ mod tests {
 
     #[test]
     fn labels_have_no_separators() {
-        let frame = |file: &str, line, name: &str| {
-            folded_label(&FrameReport { file: file.to_owned(), line, name: name.to_owned() })
-        };
+        let frame =
+            |file: &str, line, name: &str| folded_label(&FrameReport::new(file.to_owned(), line, name.to_owned()));
         assert_eq!(frame("/app/model.py", 88, "forward"), "model.py:88:forward");
         assert_eq!(frame("??", 0, "at::bmm(at::Tensor const&)"), "at::bmm(at::Tensor_const&)");
         assert_eq!(frame("/app/my file;1.py", 3, "<module>"), "my_file:1.py:3:<module>");

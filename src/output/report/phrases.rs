@@ -29,7 +29,7 @@ pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Op
 /// The Python frames outside the interpreter's internals, innermost first, and the number of other frames.
 pub(super) fn python_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize) {
     let python: Vec<&FrameReport> =
-        frames.iter().filter(|f| matches!(f.origin(), Origin::User | Origin::Package | Origin::Torch)).collect();
+        frames.iter().filter(|f| matches!(f.origin, Origin::User | Origin::Package | Origin::Torch)).collect();
     let folded = frames.len() - python.len();
     (python, folded)
 }

@@ -101,7 +101,9 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
             format!("keep {value} of the result{line} in {} instead of the result", keeper_aside(variable))
         }
         // Nothing shows what the program still does with it.
-        None => format!("keep {value} of the result{line} instead of the result, unless a backward() of it follows"),
+        None => format!(
+            "keep {value} of the result{line} instead of the result, or, if a backward() of it follows, call that for each"
+        ),
     };
     format!("{keep}: its graph stays, {} a step", size(graphs.bytes_per_step))
 }

@@ -109,6 +109,9 @@ impl Cure {
                     "line" => group.line.brief_label(),
                     "calls" => counted(group.passes, "call"),
                     "size" => size(group.bytes),
+                    // Whether there is a graph is not known; a copy with one keeps it on the GPU.
+                    "detach" if group.in_forward && !group.is_grad_off => ".detach()".to_owned(),
+                    "detach" => String::new(),
                     _ => return None,
                 });
             }
@@ -129,7 +132,7 @@ impl Cure {
             "narrow" if keeper.dtype.as_deref() == Some("float64") => "float32",
             "narrow" => "bool",
             // A copy with a graph keeps what autograd saved on the GPU.
-            "detach" if keeper.kind == Some(TensorKind::Saved) => ".detach()",
+            "detach" if keeper.graph_bytes > 0 || keeper.kind == Some(TensorKind::Saved) => ".detach()",
             "detach" => "",
             "at" => return Some(at_line(keeper.written.as_ref().map(|written| &written.at))),
             "call" => return Some(at_line(self.call.as_ref())),

@@ -10,7 +10,7 @@ mod dry_run;
 mod finish;
 mod recorder_info;
 mod records;
-mod source_lines;
+mod source_files;
 mod tensor_names;
 #[cfg(test)]
 mod tests;

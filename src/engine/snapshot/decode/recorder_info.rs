@@ -38,7 +38,7 @@ impl Decoder {
                 "oom" => recorded.oom = self.read_recorded_failure(value),
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "names" => self.snapshot.tensor_names = self.read_tensor_names(value),
-                "source" => self.snapshot.source = self.read_source_lines(value),
+                "program" => self.snapshot.source = self.read_source_files(value),
                 "sleep" => recorded.sleep = self.read_sleep(value),
                 "threads" => recorded.threads = self.read_recorder_threads(value),
                 _ => {}

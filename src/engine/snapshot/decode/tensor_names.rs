@@ -2,13 +2,12 @@
 //! left out.
 
 use super::super::tensor_names::{
-    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
-    TensorKind, TensorNames, Write, WriteKind,
+    Author, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
+    TensorNames,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
 use crate::base::ids::{StackId, SymbolId};
-use crate::base::intern::SeededMap;
 use crate::snapshot::pickle::{Kind, Value};
 
 /// The recorder writes no more rows than this.
@@ -52,14 +51,10 @@ impl Decoder {
                 places: places.first().copied().unwrap_or(1),
             })
         };
-        let filled: SeededMap<u64, Write> =
-            items("filled").into_iter().take(MAX_ROWS).filter_map(|it| self.read_write(it, "container")).collect();
-        let written = items("written").into_iter().take(MAX_ROWS).filter_map(|it| self.read_write(it, "variable"));
-        let container = |(index, row): (usize, Value)| {
+        let container = |row: Value| {
             let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
             let [name, type_name, items] = *row.as_slice() else { return None };
-            let filled = filled.get(&(index as u64)).copied();
-            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items, filled })
+            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items })
         };
         let forward = |it: Value| Some((self.one_frame(it)?, self.integer(self.find(it, "last_line")?)?));
         let forwards: Vec<Option<(StackId, u64)>> = items("forwards").into_iter().take(MAX_ROWS).map(forward).collect();
@@ -74,30 +69,34 @@ impl Decoder {
         let names_in = |key| -> Vec<SymbolId> {
             items(key).into_iter().take(MAX_ITEMS).filter_map(|it| text(self.integer(it)?)).collect()
         };
+        let alone = |row: Value| {
+            let variable = |it: &Value| {
+                let [call, name] = *self.items(*it).as_slice() else { return None };
+                Some((usize::try_from(self.integer(call)?).ok()?, text(self.integer(name)?)?))
+            };
+            self.items(row).iter().take(MAX_ITEMS).map(variable).collect()
+        };
         let call = |it: Value| {
             let is_vmap = self.is_true(it, "vmap");
             Some(NamedCall { at: self.one_frame(it)?, tensors: self.read_locals(it), is_vmap })
         };
         let names = TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
-            containers: items("containers").into_iter().take(MAX_ROWS).enumerate().filter_map(container).collect(),
+            containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
             modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
             is_complete: self.is_true(value, "complete"),
             locals_frame: locals.and_then(|locals| self.one_frame(locals)),
             locals: locals.map(|locals| self.read_locals(locals)).unwrap_or_default(),
-            writes: written.filter_map(|(name, write)| Some((text(name)?, write))).collect(),
             untrained: names_in("untrained"),
             idle: names_in("idle"),
             adapted: names_in("adapted"),
             evaluating: names_in("evaluating"),
-            unread: names_in("unread"),
-            graph_backward: self.find(value, "graph_backward").and_then(|it| self.one_frame(it)),
+            alone: items("alone").into_iter().take(MAX_ITEMS).filter_map(alone).collect(),
             calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(call).collect(),
             has_grad: self.find(value, "grad").and_then(|it| match it.kind() {
                 Kind::Bool(has_grad) => Some(has_grad),
                 _ => None,
             }),
-            trains: self.find(value, "trains").map(|it| it.kind() == Kind::Bool(true)),
             optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.
@@ -127,24 +126,11 @@ impl Decoder {
             author: self.word(self.find(value, "author")?, Author::from_word)?,
             frame: self.one_frame(value),
             module: self.find(value, "module").and_then(|it| self.name_text(it)),
+            file: self.find(value, "file").and_then(|it| self.name_text(it)),
         })
     }
 
-    /// The number under `key`, and the statement.
-    fn read_write(&self, value: Value, key: &str) -> Option<(u64, Write)> {
-        let write = Write {
-            at: self.one_frame(value)?,
-            kind: self.find(value, "how").and_then(|it| self.word(it, WriteKind::from_word)),
-            value: self.find(value, "value").and_then(|it| self.name_text(it)),
-            is_in_loop: self.is_true(value, "in_loop"),
-            has_grad: self.is_true(value, "grad"),
-            is_read: self.is_true(value, "read"),
-            backward: self.find(value, "backward").and_then(|it| self.word(it, BackwardCall::from_word)),
-        };
-        Some((self.integer(self.find(value, key)?)?, write))
-    }
-
-    fn is_true(&self, value: Value, key: &str) -> bool {
+    pub(super) fn is_true(&self, value: Value, key: &str) -> bool {
         self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true))
     }
 

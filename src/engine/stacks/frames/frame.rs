@@ -16,6 +16,9 @@ pub struct FrameReport {
     pub line: u32,
     /// Function name, escaped like `file`.
     pub name: String,
+    /// Whose code it is, by all frames of the recording.
+    #[serde(skip)]
+    pub origin: Origin,
 }
 
 /// Frames of one stack. Reference-counted because many blocks and failures share a stack.
@@ -43,8 +46,10 @@ impl Deref for FrameList {
 }
 
 impl FrameReport {
-    pub fn origin(&self) -> Origin {
-        Origin::classify(&self.file, self.line, &self.name)
+    /// A frame without a recording: whose code it is shows its path alone.
+    pub fn new(file: String, line: u32, name: String) -> Self {
+        let origin = Origin::classify(&file, line, &name);
+        Self { file, line, name, origin }
     }
 
     /// `file:line`, or the function name if there is no file.

@@ -233,7 +233,7 @@ impl<'t, F: PartialEq> StackFrames<'t, F> {
 /// a line inside the user's own model takes precedence over the package that it called.
 pub fn code_and_caller(frames: &[FrameReport]) -> (Option<FrameReport>, Option<FrameReport>) {
     let refs = frames.iter().map(|frame| FrameRef {
-        origin: frame.origin(),
+        origin: frame.origin,
         file: &frame.file,
         line: frame.line,
         name: &frame.name,

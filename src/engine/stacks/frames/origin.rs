@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 /// Whose code a frame is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
     /// The program itself.
     User,

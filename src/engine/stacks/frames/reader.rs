@@ -27,6 +27,7 @@ fn operator_name(name: &str) -> Option<String> {
 #[derive(Debug)]
 pub struct StackReader<'a> {
     snapshot: &'a Snapshot,
+    installed: InstalledCode,
     origins: Vec<Origin>,
     /// The function name of each frame.
     names: Vec<&'a str>,
@@ -59,6 +60,7 @@ impl<'a> StackReader<'a> {
         let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
         Self {
             snapshot,
+            installed,
             origins,
             names,
             node_frames,
@@ -84,12 +86,25 @@ impl<'a> StackReader<'a> {
         self.snapshot.stacks.recorded_stack(stack)
     }
 
+    /// The origin of the code of a module in `file`.
+    pub fn origin_of_file(&self, file: &str) -> Origin {
+        self.installed.classify(file, 1, "<module>")
+    }
+
     pub fn frame_report(&self, id: FrameId) -> FrameReport {
         let frame = self.snapshot.stacks.frame(id);
-        let file = self.snapshot.text(frame.file);
-        let file =
-            if self.strips_paths { escape_name(&strip_directories(file, self.origin(id))) } else { escape_name(file) };
-        FrameReport { file, line: frame.line, name: escape_name(self.snapshot.text(frame.name)) }
+        let (file, name) = (self.snapshot.text(frame.file), self.snapshot.text(frame.name));
+        self.place_report(file, frame.line, name, self.origin(id))
+    }
+
+    /// A place in the program's own text.
+    pub fn statement_report(&self, file: &str, line: u32, function: &str) -> FrameReport {
+        self.place_report(file, line, function, Origin::User)
+    }
+
+    fn place_report(&self, file: &str, line: u32, name: &str, origin: Origin) -> FrameReport {
+        let file = if self.strips_paths { escape_name(&strip_directories(file, origin)) } else { escape_name(file) };
+        FrameReport { file, line, name: escape_name(name), origin }
     }
 
     /// The room in a report of the snapshot.

@@ -9,10 +9,11 @@ use super::{Container, ITEM, KeptByVariable, Written};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
+use crate::python::{Keep, ProgramText};
 use crate::snapshot::{
-    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames, Write,
+    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
 };
-use crate::stacks::frames::{FrameReport, StackReader};
+use crate::stacks::frames::StackReader;
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
 /// The variables of a device, by the bytes that they keep, descending.
@@ -25,11 +26,21 @@ pub struct LiveVariables<'a> {
     of_block: SeededMap<u64, (u32, bool)>,
     all: BlockSum,
     containers: Containers<'a>,
+    /// The statements that fill or assign the largest variables.
+    written: Vec<Option<Keep>>,
 }
+
+/// Variables whose statements are looked for.
+const MAX_WRITTEN: usize = 200;
 
 impl<'a> LiveVariables<'a> {
     /// `None` if the recorder did not look for variables.
-    pub(crate) fn new(snapshot: &'a Snapshot, device: Device<'a>, stacks: &StackReader<'_>) -> Option<Self> {
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        device: Device<'a>,
+        stacks: &StackReader<'_>,
+        text: &ProgramText<'_>,
+    ) -> Option<Self> {
         let names = snapshot.tensor_names.as_ref()?;
         let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
         let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
@@ -71,7 +82,39 @@ impl<'a> LiveVariables<'a> {
             *index = places[*index as usize];
         }
         variables.sort_by_key(|(_, group)| Reverse(group.sum.bytes));
-        Some(Self { snapshot, names, variables, of_block, all, containers: Containers::new(names, snapshot) })
+        let (containers, written) = (Containers::new(names, snapshot), Vec::new());
+        let mut found = Self { snapshot, names, variables, of_block, all, containers, written };
+        found.written = (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, text)).collect();
+        Some(found)
+    }
+
+    /// The only statement in `text` that fills the container of variable `index`, or assigns the variable.
+    fn find_written(&self, index: usize, text: &ProgramText<'_>) -> Option<Keep> {
+        let (Holder::Python(name, root), group) = &self.variables[index] else { return None };
+        let root = &self.names.roots[*root];
+        let container = self.containers.of_item(name).map(|(container, _)| container);
+        let is_plain = |kind| matches!(kind, TensorKind::Saved | TensorKind::Variable | TensorKind::Buffer);
+        let is_variable = group.kind().is_some_and(is_plain) && matches!(root.kind, RootKind::Frame | RootKind::Module);
+        let mut variable = container.unwrap_or(name);
+        while let Some((before, _)) = variable.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
+            variable = before;
+        }
+        if !is_variable && container != Some(variable) {
+            return None;
+        }
+        let symbol = |id: Option<SymbolId>| id.map(|id| self.snapshot.text(id));
+        let function = root.frame.and_then(|frame| self.snapshot.stacks.frames(frame).first());
+        let function = function.map(|frame| self.snapshot.stacks.frame(frame));
+        // The name of a variable of another module than `__main__` begins with the module's.
+        let module = symbol(root.module).filter(|module| *module != "__main__").unwrap_or_default();
+        let own = variable.strip_prefix(module).map_or(variable, |own| own.trim_start_matches('.'));
+        match (function, symbol(root.file)) {
+            (Some(frame), _) if !variable.contains('.') => {
+                text.written(variable, Some(self.snapshot.text(frame.file)), Some(self.snapshot.text(frame.name)))
+            }
+            (None, file @ Some(_)) if !own.contains('.') => text.written(own, file, None),
+            _ => text.written(variable, None, None),
+        }
     }
 
     /// The number of variables.
@@ -127,8 +170,8 @@ impl<'a> LiveVariables<'a> {
             }
         };
         let container = self.containers.of_item(name);
+        let written = self.written.get(index).and_then(Option::as_ref).map(|keep| Written::new(keep, stacks));
         let largest = group.largest;
-        let kind = group.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind)));
         let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
         KeptByVariable {
             bytes: group.sum.bytes,
@@ -136,7 +179,7 @@ impl<'a> LiveVariables<'a> {
             share_ratio: ratio(group.sum.bytes, self.all.bytes),
             graph_bytes: group.graph_bytes,
             name: (!name.is_empty()).then(|| escape_name(name)),
-            kind: kind.map(|(kind, _)| *kind),
+            kind: group.kind(),
             root: match holder {
                 Holder::Call => Some(RootKind::Call),
                 Holder::Unreached(_) => Some(RootKind::Unreached),
@@ -149,47 +192,15 @@ impl<'a> LiveVariables<'a> {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
                 items: found.items,
-                filled_at: found.filled.and_then(|write| self.frame_at(write.at, stacks)),
+                filled_at: written.as_ref().filter(|_| !name.ends_with(']')).map(|written| written.at.clone()),
             }),
-            written: container
-                .and_then(|(_, found)| found.filled)
-                .or_else(|| self.write_to(container.map_or(name, |(name, _)| name)))
-                .and_then(|write| self.written(write, stacks)),
+            written,
             dtype: largest.map(|tensor| text(tensor.dtype)),
             shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
             places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
             operator: largest.and_then(|tensor| tensor.operator).map(text),
             allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
         }
-    }
-}
-
-impl LiveVariables<'_> {
-    /// The statement that assigns the variable `name`, or the one that has it as an item.
-    fn write_to(&self, name: &str) -> Option<Write> {
-        let mut variable = name;
-        while let Some((before, _)) = variable.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
-            variable = before;
-        }
-        let is_it = |(written, _): &&(SymbolId, Write)| fold_indexes(self.snapshot.text(*written)) == variable;
-        self.names.writes.iter().find(is_it).map(|(_, write)| *write)
-    }
-
-    /// The frame of a stack of one.
-    pub(super) fn frame_at(&self, stack: StackId, stacks: &StackReader<'_>) -> Option<FrameReport> {
-        self.snapshot.stacks.frames(stack).first().map(|frame| stacks.frame_report(frame))
-    }
-
-    fn written(&self, write: Write, stacks: &StackReader<'_>) -> Option<Written> {
-        Some(Written {
-            at: self.frame_at(write.at, stacks)?,
-            kind: write.kind?,
-            value: write.value.map(|value| escape_name(self.snapshot.text(value))),
-            in_loop: write.is_in_loop,
-            has_grad: write.has_grad,
-            is_read: write.is_read,
-            backward: write.backward,
-        })
     }
 }
 
@@ -284,6 +295,11 @@ impl<'n> TensorsByAddress<'n> {
 }
 
 impl<'n> Group<'n> {
+    /// The kind with most bytes.
+    fn kind(&self) -> Option<TensorKind> {
+        self.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind))).map(|(kind, _)| *kind)
+    }
+
     fn new() -> Self {
         Self {
             largest: None,

@@ -7,15 +7,18 @@
 mod fold;
 mod keepers;
 mod live;
+mod running;
 
 use serde::Serialize;
 
 pub use self::fold::fold_indexes;
 pub use self::live::LiveVariables;
+use self::running::RunningText;
 use super::category::{Category, Confidence};
 use super::memory::TopRows;
 use crate::base::ids::SymbolId;
 use crate::base::units::{escape_name, ratio};
+use crate::python::{Keep, ProgramText};
 use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
@@ -136,7 +139,7 @@ pub struct Container {
     pub filled_at: Option<FrameReport>,
 }
 
-/// A statement that writes to a variable, as the recorder parsed it.
+/// A statement that writes to a variable, by the text of the program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Written {
     /// Its line.
@@ -157,30 +160,49 @@ pub struct Written {
     pub backward: Option<BackwardCall>,
 }
 
+impl Written {
+    /// As reports show `keep`.
+    pub fn new(keep: &Keep, stacks: &StackReader<'_>) -> Self {
+        Self {
+            at: stacks.statement_report(&keep.file, keep.line, &keep.function),
+            kind: keep.kind,
+            value: keep.value.as_deref().map(escape_name),
+            in_loop: keep.in_loop,
+            has_grad: keep.has_grad,
+            is_read: keep.is_read,
+            backward: keep.backward,
+        }
+    }
+}
+
 /// The end of the name of an item, after its container's name.
 pub const ITEM: &str = "[*]";
 
 impl KeptReport {
     /// The `top` variables.
-    pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, top: usize) -> Self {
+    pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, text: &ProgramText<'_>, top: usize) -> Self {
         let shown = variables.count().min(top);
         let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names(), variables.snapshot());
         let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
+        let with_grad = |name: &&SymbolId| text.is_called_with_grad(snapshot.text(**name));
+        let untrained: Vec<SymbolId> = names.untrained.iter().filter(with_grad).copied().collect();
+        let running = RunningText::new(variables, text);
         Self {
             complete: variables.is_complete(),
             top: TopRows { rows, rest },
             keepers,
             optimizers: names.optimizers,
-            trains: names.trains,
-            untrained: texts(&names.untrained),
+            // Files that are missing may have a backward pass.
+            trains: names.optimizers.map(|count| count > 0 || !text.is_complete() || text.computes_gradients()),
+            untrained: texts(&untrained),
             idle: texts(&names.idle),
             adapted: texts(&names.adapted),
-            evaluating: texts(&names.evaluating),
-            unread: texts(&names.unread),
-            graph_backward: names.graph_backward.and_then(|line| variables.frame_at(line, stacks)),
+            evaluating: if running.may_train() { Vec::new() } else { texts(&names.evaluating) },
+            unread: texts(&running.unread()),
+            graph_backward: text.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
         }
     }
 }

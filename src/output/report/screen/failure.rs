@@ -81,7 +81,7 @@ pub(in crate::output::report) fn callers(
 ) -> Vec<Text> {
     let Some(first) = first else { return Vec::new() };
     let outer = frames.iter().skip_while(|frame| *frame != first).skip_while(|frame| *frame == first);
-    let callers = outer.filter(|frame| frame.origin() == Origin::User);
+    let callers = outer.filter(|frame| frame.origin == Origin::User);
     let mut file = first.file.as_str();
     let mut labels = Vec::new();
     for (index, frame) in callers.enumerate() {
