@@ -524,7 +524,8 @@ def neutral(snapshot, venv):
     walk(snapshot)
     recorded = snapshot["oomscope"]
     recorded.update(host="node1", pid=4242, time=1_750_000_000)
-    recorded["source"] = {text(file): lines for file, lines in recorded["source"].items()}
+    program = recorded["program"]
+    program["files"] = {text(file): content for file, content in program["files"].items()}
     recorded["threads"] = [t for t in recorded["threads"] if t["asked"] or t["name"] == "MainThread"]
     return snapshot
 
