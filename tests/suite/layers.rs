@@ -23,6 +23,14 @@ const ROOMS: &str = "
     cli:       base allocator snapshot stacks replay study whatif analysis compare explain output explore
 ";
 
+/// The memory map, advice about pages, the driver, and what a browser calls.
+const UNSAFE: &[&str] = &[
+    "src/engine/base/input/mapped.rs",
+    "src/engine/base/pages.rs",
+    "src/engine/allocator/device/cuda/",
+    "src/viewer/exports.rs",
+];
+
 /// The only places in which a word may appear in code: only the command line prints, exits and reads the environment.
 const CONFINED: [(&str, &[&str]); 15] = [
     ("println", &["src/cli/", "src/main.rs"]),
@@ -38,8 +46,8 @@ const CONFINED: [(&str, &[&str]); 15] = [
     ("crossterm", &["src/cli/explore/"]),
     ("ratatui_core", &["src/explore/", "src/cli/explore/"]),
     ("comfy_table", &["src/output/document/terminal/"]),
-    ("unsafe", &["src/engine/base/input/mapped.rs", "src/engine/allocator/device/cuda/", "src/viewer/exports.rs"]),
-    ("unsafe_code", &["src/engine/base/input/mapped.rs", "src/engine/allocator/device/cuda/", "src/viewer/exports.rs"]),
+    ("unsafe", UNSAFE),
+    ("unsafe_code", UNSAFE),
 ];
 
 const MAX_LINES: usize = 500;

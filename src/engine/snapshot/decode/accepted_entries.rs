@@ -52,6 +52,15 @@ impl Decoder {
         Some(places)
     }
 
+    /// Notes that a trace entry has `key`.
+    #[inline]
+    pub(super) fn note_entry_key(&mut self, key: SymbolId) {
+        self.seen.entry.add(key);
+        if key > keys::POOL_ID {
+            self.note_unknown("trace entries", key);
+        }
+    }
+
     /// The entry of `record`; `None` if anything is unusual.
     #[inline]
     pub(super) fn read_accepted_entry(&mut self, record: &Record) -> Option<Value> {

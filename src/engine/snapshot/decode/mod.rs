@@ -376,15 +376,6 @@ impl Decoder {
         }
     }
 
-    /// Notes that a trace entry has `key`.
-    #[inline]
-    fn note_entry_key(&mut self, key: SymbolId) {
-        self.seen.entry.add(key);
-        if key > keys::POOL_ID {
-            self.note_unknown("trace entries", key);
-        }
-    }
-
     fn push_entry(&mut self, entry: TraceEntry) -> Value {
         let row = to_u32(self.snapshot.entries.len());
         self.snapshot.entries.push(entry);

@@ -35,8 +35,8 @@ pub struct Allocation {
     pub freed_after: Option<u32>,
 }
 
-/// The category of each of `count` allocations of `device`, which are sorted by allocation. `allocation` is asked for each
-/// several times, so that they are not in memory twice.
+/// The category of each of `count` allocations of `device`, which are sorted by allocation. They stay where they are:
+/// `allocation` makes one from its row.
 pub fn classify_allocations(
     device: DeviceStudy<'_, '_>,
     count: usize,
