@@ -22,7 +22,6 @@ use self::mapped::Mapped;
 pub use self::text::looks_like_log;
 use self::text::{Encoding, Utf8Reader};
 use self::zstd::{ZstdFrames, is_zstd};
-use crate::base::pages;
 use crate::base::units::{GIB, MIB, size};
 
 /// Decompressed bytes allowed per compressed byte. Real snapshots compress 5 to 40 times.
@@ -382,7 +381,6 @@ fn inflate(kind: &'static str, decoder: impl Read, limit: u64, expected: u64) ->
     let mut out = Vec::new();
     // Otherwise decompression ends where memory does.
     let _ = out.try_reserve_exact(usize::try_from(expected.min(limit)).unwrap_or(0));
-    pages::advise(&mut out);
     decoder.take(limit + 1).read_to_end(&mut out).map_err(|source| match source.kind() {
         io::ErrorKind::OutOfMemory => InputError::OutOfMemory,
         _ => InputError::Compressed { kind, source },
