@@ -4,7 +4,6 @@ use std::io::{self, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use rayon::prelude::*;
 use rustc_hash::FxHashMap;
 use serde_json::json;
 
@@ -74,17 +73,6 @@ fn holders(report: &DeviceReport) -> &[Holder] {
     let failed = report.ooms.last().and_then(|oom| oom.held.as_ref());
     let held = report.at_moment.as_ref().or(failed).or(report.at_peak.as_ref());
     held.map_or(&report.top_lines, |held| &held.by_line.rows)
-}
-
-/// Columns of this size in all are compressed on all cores.
-const MIN_PARALLEL_BYTES: usize = 1 << 20;
-
-/// `bytes` as a part of a stream, which ends at a byte and refers to no other part.
-fn deflate_part(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
-    out.write_all(bytes)?;
-    out.flush()?;
-    Ok(std::mem::take(out.get_mut()))
 }
 
 /// The input of packing, which may run twice.
@@ -157,16 +145,8 @@ impl Packing<'_, '_, '_> {
         fixed.iter().try_for_each(|(_, column)| out.write_all(column))?;
         out.flush()?;
         let fixed_bytes = out.get_ref().len();
-        let blob = if scaling.iter().map(|(_, column)| column.len()).sum::<usize>() < MIN_PARALLEL_BYTES {
-            scaling.iter().try_for_each(|(_, column)| out.write_all(column))?;
-            out.finish()?
-        } else {
-            let mut blob = std::mem::take(out.get_mut());
-            let parts: Vec<_> = scaling.par_iter().map(|(_, column)| deflate_part(column)).collect();
-            parts.into_iter().try_for_each(|part| part.map(|part| blob.extend(part)))?;
-            blob.extend(DeflateEncoder::new(Vec::new(), Compression::default()).finish()?);
-            blob
-        };
+        scaling.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        let blob = out.finish()?;
         let scaling_bytes = blob.len() - fixed_bytes;
         Ok((blob, scaling_bytes))
     }
