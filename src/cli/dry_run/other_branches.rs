@@ -30,7 +30,10 @@ pub(super) fn run(
 ) -> anyhow::Result<()> {
     let first = AnalyzedRun::read(snapshots, Some(end))?;
     let reason = first.job.dry_run.as_ref().map(|job| &job.reason);
-    let Some(DryRunReason::Value(read)) = reason.filter(|_| !args.options.has_values() && !args.options.real_files) else { return Ok(()) };
+    let Some(DryRunReason::Value(read)) = reason.filter(|_| !args.options.has_values() && !args.options.real_files)
+    else {
+        return Ok(());
+    };
     if !read.is_branch() {
         return Ok(());
     }
