@@ -203,9 +203,13 @@ mod tests {
         assert!(matches!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries @ queries.T"), Some(ShapeCure::Parts(_))));
         assert_eq!(cure(&tensors[..1], 20_480 * 20_480 * 4, "queries.T @ torch.diag(weights)"), None);
         assert_eq!(cure(&tensors[..1], 20_480 * 128 * 4, "queries * queries"), None);
-        let scores: [(&str, &[u64]); 2] = [("scores", &[16_384]), ("difference", &[16_384, 16_384])];
-        assert!(matches!(cure(&scores, 16_384 * 16_384 * 4, "1 - difference"), Some(ShapeCure::Parts(_))));
-        assert_eq!(cure(&scores[..1], 16_384 * 16_384 * 4, "1 - difference"), None);
+        for (rows, is_large) in [(MIN_ROWS - 1, false), (MIN_ROWS, true), (16_384, true)] {
+            let (row, square, bytes) = ([rows], [rows, rows], rows * rows * 4);
+            let scores: [(&str, &[u64]); 2] = [("scores", &row), ("difference", &square)];
+            let parts = cure(&scores, bytes, "1 - difference");
+            assert_eq!(matches!(parts, Some(ShapeCure::Parts(_))), is_large, "{rows}");
+            assert_eq!(cure(&scores[..1], bytes, "1 - difference"), None);
+        }
         let points: [(&str, &[u64]); 2] = [("a", &[20_480, 3]), ("b", &[10_240, 3])];
         let line = "d = (a[:, None] - b[None]).norm(dim=-1)";
         assert!(matches!(cure(&points, 20_480 * 10_240 * 3 * 4, line), Some(ShapeCure::Distances(_))));
