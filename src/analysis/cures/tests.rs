@@ -229,15 +229,17 @@ fn a_graph_of_gradients_is_a_cycle() {
 
 #[test]
 fn elements_that_a_smaller_type_holds_are_narrowed() {
-    let of = |dtype: &str, bytes, value| {
+    let of = |dtype: &str, shortfall_bytes, value| {
+        let written = Some(written(Assign, value, None));
         let tensor = keeper("x", TensorKind::Variable, 0, None);
-        let tensor = KeptByVariable { bytes, dtype: Some(dtype.to_owned()), ..tensor };
-        cured(tensor, written(Assign, value, None))
+        let tensor = KeptByVariable { dtype: Some(dtype.to_owned()), written, ..tensor };
+        let request = Request { frames: &[], shortfall_bytes, allocated_bytes: 4 << 30 };
+        cure_of(request, &kept(vec![tensor])).map(|cure| cure.row.kind)
     };
-    let narrow = Some(CureKind::Narrow);
-    assert_eq!(of("float64", 2 << 20, "encode(x)"), narrow);
-    assert_eq!(of("float64", (2 << 20) - 2, "encode(x)"), None, "half of it is no MiB, which the request lacks");
-    assert_eq!(of("int64", 2 << 20, "F.one_hot(x)"), narrow);
-    assert_eq!(of("int64", 2 << 20, "encode(x)"), None);
-    assert_eq!(of("float32", 2 << 20, "encode(x)"), None);
+    assert_eq!(of("float64", 1 << 30, "encode(x)"), Some(CureKind::Narrow));
+    // A byte of the eight is enough for zeros and ones: 1.75 of 2 GiB are saved.
+    assert_eq!(of("int64", 7 << 28, "F.one_hot(x)"), Some(CureKind::Narrow));
+    assert_eq!(of("int64", (7 << 28) + 1, "F.one_hot(x)"), None);
+    assert_eq!(of("int64", 1 << 30, "encode(x)"), None);
+    assert_eq!(of("float32", 1 << 30, "encode(x)"), None);
 }
