@@ -174,7 +174,7 @@ mod tests {
                 assert!(set.iter().eq(&plain));
                 assert!(set.range_from(key).eq(plain.range(key..)));
                 assert!(set.range_before_rev(key).eq(plain.range(..key).rev()));
-                assert!(set.lasts.iter().eq(set.chunks.iter().flat_map(|chunk| chunk.last())));
+                assert!(set.lasts.iter().eq(set.chunks.iter().filter_map(|chunk| chunk.last())));
             }
         }
         assert!(set.chunks.len() > 4);

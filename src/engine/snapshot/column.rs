@@ -120,7 +120,9 @@ mod tests {
             (vec![u64::MAX, 511], true),
         ] {
             let mut numbers = Numbers::<9>::default();
-            values.iter().for_each(|value| numbers.push(*value));
+            for value in &values {
+                numbers.push(*value);
+            }
             let back: Vec<u64> = (0..values.len()).map(|row| numbers.get(row).unwrap()).collect();
             assert_eq!(back, values);
             assert_eq!(numbers.get(values.len()), None);

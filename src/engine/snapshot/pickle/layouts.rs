@@ -133,15 +133,12 @@ impl ValueField {
             (Some((known, value)), Some(word)) if *known == word => return Some(*value),
             _ => {}
         }
-        let value = match self.field {
-            Field::Text(from, to, _) => {
-                let text = start.get(usize::from(from)..usize::from(to))?;
-                builder.text(std::str::from_utf8(text).ok()?)
-            }
-            _ => {
-                let [first, _, second, ..] = word?.to_le_bytes();
-                builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
-            }
+        let value = if let Field::Text(from, to, _) = self.field {
+            let text = start.get(usize::from(from)..usize::from(to))?;
+            builder.text(std::str::from_utf8(text).ok()?)
+        } else {
+            let [first, _, second, ..] = word?.to_le_bytes();
+            builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
         };
         self.last = word.map(|word| (word, value));
         Some(value)
