@@ -226,8 +226,7 @@ impl Source {
         let limit = expansion_limit(self.stored_bytes);
         if self.starts_with(&GZIP) {
             let inflated_bytes = gzip_size(&mut io::Cursor::new(&**self))?;
-            let decoder = flate2::read::MultiGzDecoder::new(&**self);
-            self.replace_bytes(inflate("gzip", decoder, limit, inflated_bytes)?);
+            self.replace_bytes(inflate("gzip", flate2::read::MultiGzDecoder::new(&**self), limit, inflated_bytes)?);
         } else if is_zstd(self) {
             self.replace_bytes(inflate("zstd", ZstdFrames::new(&**self), limit, 0)?);
         } else if let Some(error) = unsupported_compression(self) {

@@ -23,11 +23,12 @@ pub(crate) fn reserve<T>(table: &mut Vec<T>, more: usize) {
         if more.saturating_mul(size_of::<T>()) < 4 * LARGE_PAGE || table.try_reserve(more).is_err() {
             return;
         }
-        let room = table.spare_capacity_mut().as_mut_ptr_range();
-        let unaligned = room.start.addr().wrapping_neg() % LARGE_PAGE;
-        let len = (room.end.addr() - room.start.addr()).saturating_sub(unaligned) / LARGE_PAGE * LARGE_PAGE;
+        let start = table.as_mut_ptr().wrapping_add(table.len());
+        let room = (table.capacity() - table.len()) * size_of::<T>();
+        let unaligned = start.addr().wrapping_neg() % LARGE_PAGE;
+        let len = room.saturating_sub(unaligned) / LARGE_PAGE * LARGE_PAGE;
         // SAFETY: the pages are within the allocation, and advice about them changes no content.
-        unsafe { libc::madvise(room.start.wrapping_byte_add(unaligned).cast(), len, libc::MADV_HUGEPAGE) };
+        unsafe { libc::madvise(start.wrapping_byte_add(unaligned).cast(), len, libc::MADV_HUGEPAGE) };
     }
     #[cfg(not(target_os = "linux"))]
     let _ = (table, more);
