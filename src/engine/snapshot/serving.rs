@@ -12,7 +12,7 @@ pub struct Serving {
     pub engine: String,
     /// Its release.
     pub version: String,
-    /// The release of FlashInfer, which changes the memory of some models; empty if it is not installed, null if unknown.
+    /// The release of `FlashInfer`, which changes the memory of some models; empty if it is not installed, null if unknown.
     pub flashinfer: Option<String>,
     /// Options that oomscope set because the program did not, so that nothing has to be downloaded.
     pub set_options: Vec<String>,
