@@ -80,8 +80,8 @@ WORKSPACE_FIELDS = 6
 MAX_DEVICES = 16
 # What a read gave in place of an unknown value, by its origin: see `_shadow`.
 VALUE_NAMES = ((8, "maximum"), (2, "assumed"), (1, "random"), (4, "finite"))
-# A place in the snapshot for three letters: see `src/cli/dry_run/other_branches.rs`.
-OTHER_BRANCHES = "oomscope other branches: ???"
+# A place in the snapshot for a number: see `src/cli/dry_run/other_branches.rs`.
+OTHER_BRANCHES = "oomscope other branches: " + 16 * "?"
 # Of the system: size of a page, and the advice to drop pages, which then read as zero.
 PAGE = 4096
 MADV_DONTNEED = 4

@@ -61,6 +61,9 @@ pub struct DryRunReport {
     /// The program has training steps, perhaps beside an engine.
     #[serde(skip)]
     pub trains: bool,
+    /// The peak of reserved bytes of another run, which took the other branches of unknown values.
+    #[serde(skip)]
+    other_branches_bytes: Option<u64>,
     /// The memory over time on each device.
     #[serde(skip)]
     pub(super) device_uses: Vec<DeviceUse>,
@@ -114,6 +117,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         alone: place.map(|(rank, ranks)| format!("{rank} of {ranks}")),
         serving: dry_run.serving.clone(),
         trains: devices.iter().any(trains),
+        other_branches_bytes: dry_run.other_branches_bytes,
         device_uses: device_uses(study),
     };
     let peak = devices.iter().map(DeviceReport::peak_on_device).fold(0, u64::max);
@@ -182,7 +186,7 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
         },
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
-        are_branches_run: dry_run.are_branches_run,
+        are_branches_run: report.other_branches_bytes.is_some(),
     }
 }
 
@@ -223,13 +227,13 @@ impl DryRunReport {
         self.total_bytes.saturating_sub(self.outside_bytes())
     }
 
-    /// The most memory that a device may reserve: `peak` as recorded, or the upper end of a range.
+    /// The most memory that a device may reserve: `peak` as recorded, the upper end of a range, or with other branches.
     pub(crate) fn most_reserved(&self, peak: u64) -> u64 {
         let ranges = self.ranges.iter().flat_map(|range| {
             let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
             [Some(range.reserved_bytes.maximum), with]
         });
-        ranges.flatten().fold(peak, u64::max)
+        ranges.flatten().chain(self.other_branches_bytes).fold(peak, u64::max)
     }
 
     /// Whether all memory is known, or estimated from the calls of closed libraries.

@@ -1,6 +1,7 @@
 //! Where unknown values decide about branches, runs the command again with other values, so that the other branches run.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
@@ -39,6 +40,7 @@ pub(super) fn run(
     }
     let mut places = BTreeSet::new();
     let mut found = branch_places(&first);
+    let mut reserved = 0;
     for number in 1..=MAX_RUNS {
         places.append(&mut found);
         let directory = directory.join(format!("other-values-{number}"));
@@ -52,8 +54,10 @@ pub(super) fn run(
         let run_directory =
             args.options.prepare(Some(&directory), Intervention { values, ..Intervention::default() })?;
         let (end, status, others) = record_to_log(&args.command, run_directory, &log)?;
-        mark(&others)?;
-        let other = AnalyzedRun::read(&others, Some((end, status.lost())))?;
+        let other = mark(&others, 0).and_then(|()| AnalyzedRun::read(&others, Some((end, status.lost()))));
+        // Beside the snapshots of the first run they would count as its processes.
+        let _ = fs::remove_dir_all(&directory);
+        let other = other?;
         let is_served = other.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldFit);
         let (peak, other_peak) = (most_reserved(&first), most_reserved(&other));
         let is_same = peak.abs_diff(other_peak) <= peak / SAME_PEAK;
@@ -62,17 +66,19 @@ pub(super) fn run(
         }
         let lines = counted(places.len() as u64, "line");
         print_stderr(&format!("with another value at {lines} it reserves {}", size(other_peak)));
+        reserved = other_peak.max(reserved);
         found = branch_places(&other).difference(&places).cloned().collect();
         if found.is_empty() {
-            return mark(snapshots);
+            return mark(snapshots, reserved);
         }
     }
     Ok(())
 }
 
-/// Writes into the snapshots that other branches have run.
-fn mark(snapshots: &[PathBuf]) -> anyhow::Result<()> {
-    snapshots.iter().try_for_each(|path| Ok(complete_snapshot(path, OTHER_BRANCHES, "run")?))
+/// Writes into the snapshots that other branches have run, and how much they reserved.
+fn mark(snapshots: &[PathBuf], reserved: u64) -> anyhow::Result<()> {
+    let digits = format!("{reserved:016}");
+    snapshots.iter().try_for_each(|path| Ok(complete_snapshot(path, OTHER_BRANCHES, &digits)?))
 }
 
 fn dry_runs(run: &AnalyzedRun) -> impl Iterator<Item = &DryRunReport> {

@@ -31,16 +31,16 @@ pub(super) fn complete_snapshots(control: &Path) {
     }
 }
 
-/// Writes three letters in place of the question marks after `label` in the snapshot at `path`.
+/// Writes `text` in place of as many question marks after `label` in the snapshot at `path`.
 pub(in crate::cli) fn complete(path: &Path, label: &str, text: &str) -> io::Result<()> {
     let mut pickle = Vec::new();
     let file = File::open(path)?;
     let permissions = file.metadata()?.permissions();
     MultiGzDecoder::new(io::BufReader::new(file)).read_to_end(&mut pickle)?;
-    let placeholder = format!("{label}???");
+    let placeholder = format!("{label}{}", "?".repeat(text.len()));
     let found = pickle.windows(placeholder.len()).rposition(|window| window == placeholder.as_bytes());
     let start = found.ok_or_else(|| io::Error::other("it has no place for it"))? + label.len();
-    pickle[start..start + 3].copy_from_slice(text.as_bytes());
+    pickle[start..start + text.len()].copy_from_slice(text.as_bytes());
     AtomicFile::replace(path)?.write_with(|out| {
         let mut out = GzEncoder::new(out, Compression::fast());
         out.write_all(&pickle)?;

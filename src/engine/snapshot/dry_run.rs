@@ -9,7 +9,8 @@ use crate::base::warning::words;
 /// ended as it had announced.
 pub const EXIT_CODE: &str = "oomscope exit code: ";
 
-/// The same before `run` if another run took the other branches of unknown values and needs no more memory.
+/// In the snapshot of a dry run this precedes the peak of reserved bytes of another run, in 16 digits, which took the other
+/// branches of unknown values and fits as well; or question marks if there is none.
 pub const OTHER_BRANCHES: &str = "oomscope other branches: ";
 
 /// A run on the stub of CUDA.
@@ -27,8 +28,8 @@ pub struct DryRun {
     pub communicators: u64,
     /// Device values that the host read and that were not computed; in order of the first read.
     pub reads: Vec<ValueRead>,
-    /// Another run took the other branches of these values, and needs no more memory.
-    pub are_branches_run: bool,
+    /// The peak of reserved bytes of another run, which took the other branches of these values and fits as well.
+    pub other_branches_bytes: Option<u64>,
     /// Number of reads of values that were computed on the host.
     pub known_reads: u64,
     /// Number of reads that are missing in `reads`.

@@ -95,7 +95,9 @@ impl Decoder {
                 "min" => Some(TextLength::Minimum),
                 _ => None,
             },
-            are_branches_run: text(value, "other_branches").strip_prefix(OTHER_BRANCHES) == Some("run"),
+            other_branches_bytes: text(value, "other_branches")
+                .strip_prefix(OTHER_BRANCHES)
+                .and_then(|digits| digits.parse().ok()),
             free_memory_query: self.stack(value, "free_memory_query"),
             serving: self.find(value, "serving").and_then(|it| serde_json::from_str(self.as_text(it)?).ok()),
         })
