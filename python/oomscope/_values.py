@@ -31,7 +31,7 @@ COMPARISONS = {
     ast.GtE: lambda a, b: a >= b,
 }
 # Operators that read the size of their result.
-SIZE_OPERATORS = frozenset(("nonzero", "unique", "masked_select", "repeat_interleave", "bincount", "_unique2", "one_hot"))
+SIZE_OPERATORS = frozenset("nonzero unique masked_select repeat_interleave bincount _unique2 one_hot".split())
 
 
 def compare(frame):
