@@ -144,6 +144,7 @@ pub(super) enum Served {
 
 /// The facts about one process.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "independent facts")]
 pub(super) struct ProcessFacts<'f> {
     /// How it ended, if not at its last line.
     pub(super) end: Option<DryRunReason>,

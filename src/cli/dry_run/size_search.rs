@@ -87,7 +87,7 @@ impl<'r> SizeSearch<'r> {
                 break;
             }
         }
-        self.find_largest()
+        Ok(self.find_largest())
     }
 
     fn fitting(&self) -> impl Iterator<Item = u64> {
@@ -158,7 +158,7 @@ impl<'r> SizeSearch<'r> {
     }
 
     /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.
-    fn find_largest(&mut self) -> anyhow::Result<SizeSearchReport> {
+    fn find_largest(&mut self) -> SizeSearchReport {
         let mut chooser = SizeChooser::default();
         while self.runs_left() > 0 {
             let bracket = self.bracket();
@@ -168,7 +168,7 @@ impl<'r> SizeSearch<'r> {
                     // Sizes that are padded to a multiple need the same up to it: run one far above.
                     let far = bracket.low.saturating_mul(FAR).saturating_mul(self.multiple);
                     if self.has_run_far || !self.run_at(far).unwrap_or(false) {
-                        return Ok(SizeSearchReport { every_size_fits: true, largest: None, ..self.report() });
+                        return SizeSearchReport { every_size_fits: true, largest: None, ..self.report() };
                     }
                     self.has_run_far = true;
                     continue;
@@ -185,7 +185,7 @@ impl<'r> SizeSearch<'r> {
         }
         let by_data = self.fit_runs().ok().and_then(|report| by_data(&report));
         let report = self.report();
-        Ok(SizeSearchReport { by_data, is_exact: report.is_exact && by_data.is_none(), ..report })
+        SizeSearchReport { by_data, is_exact: report.is_exact && by_data.is_none(), ..report }
     }
 
     fn report(&self) -> SizeSearchReport {
