@@ -333,7 +333,8 @@ fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
 
 /// The best change that is no guess and serves the request.
 fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
-    let is_sure = |row: &&ProgramRow| row.sure != Sureness::Guess && row.fits == Some(true) && !row.then.fails_again();
+    let is_sure =
+        |row: &&ProgramRow| row.sure != Sureness::Estimate && row.fits == Some(true) && !row.then.fails_again();
     let mut sure = changes.iter().filter(is_sure);
     // Fusing keeps the optimizer as it is, unlike the other changes to it.
     let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);

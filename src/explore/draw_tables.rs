@@ -89,7 +89,7 @@ pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &La
             "{}: {}; peak reserved {}. 1 shows it over the recorded run.",
             shown.name,
             shown.run.outcome(),
-            size(shown.run.peak_reserved_bytes)
+            size(shown.run.figures.peak_reserved_bytes)
         ),
         (None, None) if rows.is_empty() => "no history was recorded: there is nothing to replay".to_owned(),
         (None, None) => {

@@ -130,7 +130,7 @@ pub(super) fn tried(
             mark: Some(row.mark),
             outcome: row.describe_then(),
             reserved: row.reached_reserved_bytes().map_or_else(String::new, size),
-            sure: if row.sure == Sureness::Exact { "" } else { row.sure.word() },
+            sure: if row.sure == Sureness::Checked { "" } else { row.sure.word() },
             conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
         });
     }

@@ -249,7 +249,7 @@ impl<'s, 'a> State<'s, 'a> {
                 let shown = self.results.iter_mut().map(|result| &mut result.tried).chain([&mut self.untried]);
                 for entry in shown.flatten().filter(|entry| entry.conditions.as_ref() == Some(&conditions)) {
                     entry.outcome = describe_outcome(&run.then);
-                    entry.reserved = size(run.peak_reserved_bytes);
+                    entry.reserved = size(run.figures.peak_reserved_bytes);
                 }
                 self.shown_run = Some(ShownRun { name, conditions, run });
                 self.view = View::Memory;

@@ -11,16 +11,14 @@ use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::program::{ProgramDevice, analyze_device, is_tried_by_default};
-use super::recorded_run::RecordedRun;
-use super::settings_report::{SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
+use super::run_figures::RunFigures;
+use super::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
 use super::tried::{TriedKind, TriedMark, TriedOn, TriedRow, sort_tried};
-use super::verdict::requirement;
 use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
-use crate::replay::model::Hypothesis;
 use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// Which settings to try, and on which device.
@@ -72,7 +70,9 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order = |r: &WhatIfRow| (r.ooms, Reverse(r.then.reach()), r.peak_reserved_bytes, r.device_allocs);
+            let order = |r: &WhatIfRow| {
+                (r.ooms, Reverse(r.then.reach()), r.figures.peak_reserved_bytes, r.figures.device_allocs)
+            };
             others.sort_by_key(order);
         }
         let tries_program = options.tries_program && is_tried_by_default(device);
@@ -173,15 +173,15 @@ fn replay_row(
 ) -> WhatIfRow {
     let overrides = &overrides;
     let run = OverriddenRun::new(device, overrides, None);
-    let Fate { next_step_fails, forecast, then, peak_reserved } = run.fate(device, forecast);
+    let Fate { then, peak_reserved } = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
-    let statistics = simulation.allocator.statistics();
+    let figures = RunFigures::new(simulation.allocator.statistics());
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A process limit that the recording shows applies to this row, but not to a device of another size.
     let is_limited = hypothesis.limit != hypothesis_on(device, capacity, overrides).limit;
     let known = match simulation.ooms.is_empty() {
         _ if is_limited => (0, None),
-        true => (capacity, Some(statistics.reserved_bytes.all.peak)),
+        true => (capacity, Some(figures.peak_reserved_bytes)),
         false => (capacity, None),
     };
     let row = WhatIfRow {
@@ -190,35 +190,24 @@ fn replay_row(
         device: device.id(),
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
-        next_step_fails,
-        forecast,
         then,
-        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+        figures,
         continued_peak_bytes: peak_reserved,
-        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-        device_allocs: statistics.num_device_alloc,
-        device_frees: statistics.num_device_free,
-        retries: statistics.num_alloc_retries,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
-    if overrides.is_none() { with_recorded_figures(device, &hypothesis, row) } else { row }
-}
-
-/// `replayed`, with the figures of the recorded run, which the model may not reproduce.
-fn with_recorded_figures(device: DeviceStudy<'_, '_>, hypothesis: &Hypothesis, replayed: WhatIfRow) -> WhatIfRow {
-    let recorded = RecordedRun::from_device(device);
+    if !overrides.is_none() {
+        return row;
+    }
+    // The model may not reproduce the recorded run.
+    let figures = RunFigures::recorded(device);
     let mut failed = device.device().failed_requests();
     WhatIfRow {
         first_oom_event: failed.next(),
         ooms: device.device().failed_requests().count(),
-        peak_reserved_bytes: recorded.peak_reserved,
-        continued_peak_bytes: recorded.peak_reserved,
-        peak_allocated_bytes: recorded.peak_allocated,
-        device_allocs: recorded.device_allocs,
-        device_frees: recorded.device_frees,
-        retries: recorded.retries,
-        then: JobOutcome::recorded(device, free_of(hypothesis, recorded.peak_reserved)),
-        ..replayed
+        figures,
+        continued_peak_bytes: figures.peak_reserved_bytes,
+        then: JobOutcome::recorded(device, free_of(&hypothesis, figures.peak_reserved_bytes)),
+        ..row
     }
 }
 
@@ -233,4 +222,23 @@ fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&
         .map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
     let changes = program.map(ProgramDevice::tried).unwrap_or_default();
     sort_tried(settings.chain(changes).collect())
+}
+
+/// The requirement of `rows` on a device of `capacity` bytes, of which the process may have `limit` and `live` are live at the peak and `reserved` were
+/// before the recording.
+pub(super) fn requirement(
+    rows: &[WhatIfRow],
+    capacity: Option<u64>,
+    limit: Option<u64>,
+    [live, reserved]: [u64; 2],
+) -> Requirement {
+    let capacity = capacity.unwrap_or(u64::MAX);
+    let smallest = rows.iter().filter_map(|row| row.smallest_capacity_bytes).min();
+    match smallest {
+        _ if live > capacity => Requirement::LessMemory,
+        _ if reserved > capacity => Requirement::EarlierRecording,
+        Some(smallest) if smallest <= capacity && limit.is_some() => Requirement::HigherLimit(smallest),
+        Some(smallest) => Requirement::Capacity(smallest),
+        None => Requirement::OtherSettings,
+    }
 }

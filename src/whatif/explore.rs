@@ -9,21 +9,21 @@ use std::sync::OnceLock;
 use serde::Serialize;
 
 use super::emit::{Journal, ModelRun, write_snapshot};
-use super::forecast::{Forecast, ForecastLength, ForecastVerdict};
+use super::forecast::{Forecast, ForecastLength};
 use super::grid::candidates_with_use;
 use super::outcome::{JobOutcome, free_of};
-use super::overridden_run::{Fate, OverriddenRun};
+use super::overridden_run::OverriddenRun;
 use super::overrides::{Overrides, hypothesis_with};
 use super::program::{ChangeCatalog, ProgramDevice, ProgramRow};
-use super::recorded_run::RecordedRun;
 use super::replay::{capacity_warning, release_range};
 use super::reports::FailedRequest;
+use super::run_figures::RunFigures;
 use super::warnings::settings_warning;
 use crate::allocator::conf::Settings;
 use crate::allocator::{AllocatorEntry, CachingAllocator};
 use crate::base::warning::Warning;
 use crate::replay::literal::Sampler;
-use crate::replay::model::Simulation;
+use crate::replay::model::{Hypothesis, Simulation};
 use crate::stacks::frames::CodeLocation;
 use crate::study::{DeviceStudy, SERIES_ALLOCATED, SERIES_RESERVED, Study};
 
@@ -89,22 +89,11 @@ pub struct TriedRun {
     pub location: Option<CodeLocation>,
     /// Number of requests that failed as recorded, and are served here.
     pub avoided: usize,
-    /// The fate of the program after the failed request that ended the recording; null if this is not such a recording
-    /// or the request fails here too.
-    pub forecast: Option<ForecastVerdict>,
-    /// The outcome of the job then.
+    /// The outcome of the job.
     pub then: JobOutcome,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Peak of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// Number of device calls that allocate or map memory; null for a changed program.
-    pub device_allocs: Option<u64>,
-    /// Number of device calls that free or unmap memory; null for a changed program.
-    pub device_frees: Option<u64>,
-    /// Number of requests that are retried after the allocator has released its cached blocks; null for a changed
-    /// program.
-    pub retries: Option<u64>,
+    /// Peaks and numbers of device calls.
+    #[serde(flatten)]
+    pub figures: RunFigures,
     /// The row of the change to the program, if there is one.
     pub change: Option<ProgramRow>,
     /// Limits of the replay.
@@ -195,25 +184,16 @@ impl<'s, 'a> Explorer<'s, 'a> {
             samples.add(entry, totals(allocator));
         });
         let reach = ForecastLength::UntilFull(overrides.capacity);
-        let Fate { forecast, then, .. } = run.fate(device, Forecast::from_device(device, reach).as_ref());
+        let then = run.fate(device, Forecast::from_device(device, reach).as_ref()).then;
         let OverriddenRun { hypothesis, simulation } = run;
         let is_limited = hypothesis.limit.is_some();
         let warnings = overrides.settings.as_ref().and_then(|(settings, _)| settings_warning(settings, is_limited));
-        let statistics = simulation.allocator.statistics();
+        let figures = RunFigures::new(simulation.allocator.statistics());
+        let curve = MemoryCurve::from_sampler(&samples, [0, 1]);
         Ok(TriedRun {
-            capacity_bytes: hypothesis.capacity,
-            limit_bytes: hypothesis.limit,
-            forecast,
-            then,
-            peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-            peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-            device_allocs: Some(statistics.num_device_alloc),
-            device_frees: Some(statistics.num_device_free),
-            retries: Some(statistics.num_alloc_retries),
             avoided: simulation.avoided.len(),
             warnings: capacity_warning(device, overrides.capacity).into_iter().chain(warnings).collect(),
-            curve: MemoryCurve::from_sampler(&samples, [0, 1]),
-            ..self.failures(&simulation.ooms)
+            ..self.run(&hypothesis, figures, &simulation.ooms, (then, curve))
         })
     }
 
@@ -264,25 +244,16 @@ impl<'s, 'a> Explorer<'s, 'a> {
     /// The figures of the recording, which the model may not reproduce.
     fn recorded_run(&self) -> TriedRun {
         let device = self.device;
-        let recorded = RecordedRun::from_device(device);
+        let figures = RunFigures::recorded(device);
         let hypothesis = hypothesis_with(device, &Overrides::default());
         let failed: Vec<(usize, u64)> =
             device.device().failed_requests().map(|event| (event, device.device().entry(event).size)).collect();
         let history = device.history().map(|history| &history.samples);
-        TriedRun {
-            capacity_bytes: hypothesis.capacity,
-            limit_bytes: hypothesis.limit,
-            peak_allocated_bytes: recorded.peak_allocated,
-            peak_reserved_bytes: recorded.peak_reserved,
-            device_allocs: Some(recorded.device_allocs),
-            device_frees: Some(recorded.device_frees),
-            retries: Some(recorded.retries),
-            then: JobOutcome::recorded(device, free_of(&hypothesis, recorded.peak_reserved)),
-            curve: history.map_or_else(MemoryCurve::default, |samples| {
-                MemoryCurve::from_sampler(samples, [SERIES_RESERVED, SERIES_ALLOCATED])
-            }),
-            ..self.failures(&failed)
-        }
+        let curve = history.map_or_else(MemoryCurve::default, |samples| {
+            MemoryCurve::from_sampler(samples, [SERIES_RESERVED, SERIES_ALLOCATED])
+        });
+        let then = JobOutcome::recorded(device, free_of(&hypothesis, figures.peak_reserved_bytes));
+        self.run(&hypothesis, figures, &failed, (then, curve))
     }
 
     fn replay_change(&self, key: &str, capacity: Option<u64>) -> Result<TriedRun, String> {
@@ -291,24 +262,25 @@ impl<'s, 'a> Explorer<'s, 'a> {
             samples.add(entry, totals(allocator));
         };
         let replayed = self.catalog().replay(key, capacity, &mut observe);
-        let (row, failed) = replayed.ok_or_else(|| unknown_change(key))?;
+        let (row, failed, figures) = replayed.ok_or_else(|| unknown_change(key))?;
         let hypothesis = hypothesis_with(self.device, &Overrides { capacity, ..Overrides::default() });
+        let curve = MemoryCurve::from_sampler(&samples, [0, 1]);
         Ok(TriedRun {
-            capacity_bytes: hypothesis.capacity,
-            limit_bytes: hypothesis.limit,
-            peak_allocated_bytes: row.peak_allocated_bytes,
-            peak_reserved_bytes: row.peak_reserved_bytes,
             location: row.failed.as_ref().map(|failed| failed.location.clone()),
-            then: row.then.clone(),
-            change: Some(row),
-            curve: MemoryCurve::from_sampler(&samples, [0, 1]),
+            change: Some(row.clone()),
             warnings: capacity_warning(self.device, capacity).into_iter().collect(),
-            ..self.failures(&failed)
+            ..self.run(&hypothesis, figures, &failed, (row.then.clone(), curve))
         })
     }
 
-    /// A run without figures in which these requests (entry index and bytes) fail.
-    fn failures(&self, failed: &[(usize, u64)]) -> TriedRun {
+    /// A run in which the requests of `failed` (entry index and bytes) fail.
+    fn run(
+        &self,
+        hypothesis: &Hypothesis,
+        figures: RunFigures,
+        failed: &[(usize, u64)],
+        (then, curve): (JobOutcome, MemoryCurve),
+    ) -> TriedRun {
         let device = self.device;
         let line_of = |(entry, _): &(usize, u64)| {
             let stack = (*entry < device.device().len()).then(|| device.device().entry(*entry).extended_stack)?;
@@ -316,23 +288,18 @@ impl<'s, 'a> Explorer<'s, 'a> {
         };
         let listed = failed.iter().take(MAX_FAILURES);
         TriedRun {
-            capacity_bytes: None,
-            limit_bytes: None,
+            capacity_bytes: hypothesis.capacity,
+            limit_bytes: hypothesis.limit,
             exact: device.inferred().verification.is_exact(),
             ooms: failed.len(),
             failed: listed.map(|(event, bytes)| FailedRequest { event: *event, requested_bytes: *bytes }).collect(),
             location: failed.first().and_then(line_of),
             avoided: 0,
-            forecast: None,
-            then: JobOutcome::recorded(device, None),
-            peak_allocated_bytes: 0,
-            peak_reserved_bytes: 0,
-            device_allocs: None,
-            device_frees: None,
-            retries: None,
+            then,
+            figures,
             change: None,
             warnings: Vec::new(),
-            curve: MemoryCurve::default(),
+            curve,
         }
     }
 }

@@ -10,6 +10,7 @@ use thiserror::Error;
 use super::overrides::{Overrides, hypothesis_with};
 use super::replay::{entry_report, failed_request};
 use super::reports::{EntryReport, FailedRequest};
+use super::run_figures::RunFigures;
 use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuInfo, Refusal};
@@ -71,18 +72,11 @@ pub struct LiveDevice {
     pub events: usize,
     /// Requests that failed.
     pub ooms: Vec<FailedRequest>,
-    /// Peak of reserved bytes, as the allocator counts.
-    pub peak_reserved_bytes: u64,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
+    /// Peaks and numbers of device calls.
+    #[serde(flatten)]
+    pub figures: RunFigures,
     /// The largest drop of the driver's free memory below `free_bytes`, sampled after each allocation.
     pub driver_peak_bytes: u64,
-    /// Number of device calls that allocated or mapped memory.
-    pub device_allocs: u64,
-    /// Number of device calls that freed or unmapped memory.
-    pub device_frees: u64,
-    /// Number of requests that were retried after the allocator had released its cached blocks.
-    pub retries: u64,
     /// Whether every decision of the allocator was the same as on a simulated device of the same size.
     pub as_predicted: bool,
     /// The first decision that differs; null if none does.
@@ -200,18 +194,13 @@ impl GpuReplay<'_, '_> {
         let gpu = self.gpu.info().gpu;
         let released = self.gpu.release_all();
         released.map_err(|error| LiveError::Driver { gpu, error })?;
-        let statistics = simulation.allocator.statistics();
         Ok(LiveDevice {
             device: self.device.id(),
             start: if self.device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
             events: self.device.inferred().verification.recorded,
             ooms: simulation.ooms.iter().map(failed_request).collect(),
-            peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-            peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+            figures: RunFigures::new(simulation.allocator.statistics()),
             driver_peak_bytes,
-            device_allocs: statistics.num_device_alloc,
-            device_frees: statistics.num_device_free,
-            retries: statistics.num_alloc_retries,
             as_predicted: difference.is_none(),
             first_difference: difference,
             calls,

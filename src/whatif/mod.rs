@@ -15,42 +15,40 @@ pub(crate) mod forecast;
 #[doc(hidden)]
 mod gpu_replay;
 mod grid;
-mod inferred_settings;
 mod outcome;
 mod overridden_run;
 mod overrides;
 pub mod plan;
 pub mod program;
-mod recorded_run;
 mod replay;
 mod reports;
+mod run_figures;
 mod settings_report;
 mod smallest_capacity;
 mod sureness;
 mod tried;
-mod verdict;
 mod warnings;
 
 pub use self::compare::{WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
-pub use self::forecast::{FailsIn, ForecastVerdict, WhyUnknown};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use self::gpu_replay::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu,
 };
 pub(crate) use self::grid::{Candidate, candidates_with_use};
-pub use self::inferred_settings::SettingsFrom;
-pub(crate) use self::inferred_settings::inferred_options;
-pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS};
+pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
+pub use self::reports::SettingsFrom;
+pub(crate) use self::reports::inferred_options;
 pub use self::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
+pub use self::run_figures::RunFigures;
 pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 pub use self::sureness::Sureness;
 pub use self::tried::{TriedKind, TriedMark, TriedRow};

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use super::forecast::{ForecastVerdict, WhyUnknown};
 use super::overrides::{Overrides, hypothesis_with};
+use crate::base::warning::words;
 use crate::replay::model::{Hypothesis, Simulation, simulate};
 use crate::snapshot::Action;
 use crate::stacks::frames::CodeLocation;
@@ -12,6 +12,28 @@ use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 /// Reserved bytes that differ by less than 1/50 count as equal: of settings that need about the same, the simplest is the
 /// best.
 pub const NOTICEABLE_PARTS: u64 = 50;
+
+words! {
+    /// Why a forecast is unsure, or ends.
+    pub enum WhyUnknown {
+        /// No earlier iteration shows what follows
+        NoLoop = "no-loop",
+        /// The failed request belongs to the first iteration, and nothing shows the rest of it
+        FirstIteration = "first-iteration",
+        /// Fewer than two whole iterations before it match it
+        SingleIteration = "single-iteration",
+        /// The sizes of this iteration are new, and no law predicts the others
+        NewSizes = "new-sizes",
+        /// The iteration makes requests that no earlier one made
+        NewRequests = "new-requests",
+        /// Sizes vary from iteration to iteration without a rule
+        IrregularSizes = "irregular-sizes",
+        /// The trace is too long to replay it further
+        LongTrace = "long-trace",
+        /// A replay under the recorded settings serves the request too: the cause of its failure is not replayed
+        ServedAsRecorded = "served-as-recorded",
+    }
+}
 
 /// The outcome of a job under the conditions of a replay: other settings, another device or a changed program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -59,12 +81,12 @@ pub enum JobOutcome {
 
 impl JobOutcome {
     /// The outcome of a replay of the program of `device`, in which the requests with the entry indexes and bytes of
-    /// `failed` fail. `later` is the verdict of the forecast, if a failure ended the recording and the replay, which then
+    /// `failed` fail. `later` is the outcome of the forecast, if a failure ended the recording and the replay, which then
     /// includes the forecast, serves that request. `free_bytes` of the device are never reserved.
     pub(crate) fn from_replay(
         device: DeviceStudy<'_, '_>,
         failed: &[(usize, u64)],
-        later: Option<&ForecastVerdict>,
+        later: Option<Self>,
         free_bytes: Option<u64>,
     ) -> Self {
         if let Some((event, bytes)) = first_fatal(device, failed) {
@@ -81,10 +103,7 @@ impl JobOutcome {
         match (ending_failure(device), later) {
             _ if is_failure_unreplayable(device) => Self::NotKnown { why: WhyUnknown::ServedAsRecorded },
             (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false, survived_failures },
-            (Some(last), Some(verdict)) => {
-                let survived = failed.iter().filter(|(entry, _)| *entry < last).count() as u64;
-                Self::from_forecast(verdict, survived)
-            }
+            (Some(_), Some(later)) => later,
             (Some(_), None) if device.device().len() > MAX_CONTINUED_ENTRIES => {
                 Self::NotKnown { why: WhyUnknown::LongTrace }
             }
@@ -97,22 +116,6 @@ impl JobOutcome {
         let trace = device.device();
         let failed: Vec<_> = trace.failed_requests().map(|event| (event, trace.entry(event).size)).collect();
         Self::from_replay(device, &failed, None, free_bytes)
-    }
-
-    /// `survived_failures` of the recorded requests fail before the prediction begins.
-    fn from_forecast(verdict: &ForecastVerdict, survived_failures: u64) -> Self {
-        match verdict {
-            ForecastVerdict::GoesOn { headroom_bytes, sizes_vary } => {
-                Self::GoesOn { headroom_bytes: Some(*headroom_bytes), sizes_vary: *sizes_vary, survived_failures }
-            }
-            ForecastVerdict::FailsAgain { after_requests, iterations_later, sure, location, .. } => Self::FailsAgain {
-                after_requests: *after_requests,
-                steps_later: *iterations_later,
-                sure: *sure,
-                location: location.clone(),
-            },
-            ForecastVerdict::Unknown { why } => Self::NotKnown { why: *why },
-        }
     }
 
     /// Whether every request is served, as far as requests are recorded or predicted.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::forecast::{Forecast, ForecastVerdict};
+use super::forecast::Forecast;
 use super::outcome::{JobOutcome, free_at_peak, outlives_recording};
 use super::overrides::{Overrides, hypothesis_with};
 use super::smallest_capacity::first_impossible_request;
@@ -13,11 +13,6 @@ use crate::study::DeviceStudy;
 
 /// The outcome of a job under the conditions of a run.
 pub(super) struct Fate {
-    /// Whether a request fails in the rest of the failed iteration or in one more; `None` if these are unknown, or if the
-    /// recording did not end with a failure that the run serves.
-    pub(super) next_step_fails: Option<bool>,
-    /// After such a failure.
-    pub(super) forecast: Option<ForecastVerdict>,
     pub(super) then: JobOutcome,
     /// Peak of reserved bytes, up to the end of the forecast if the job goes on.
     pub(super) peak_reserved: u64,
@@ -56,18 +51,13 @@ impl OverriddenRun {
         let forecast = forecast.filter(|_| outlives_recording(device, &self.simulation.ooms));
         let Some(forecast) = forecast else {
             let then = JobOutcome::from_replay(device, &self.simulation.ooms, None, free_bytes);
-            return Fate { next_step_fails: None, forecast: None, then, peak_reserved };
+            return Fate { then, peak_reserved };
         };
         let entries = forecast.headroom_entries().into();
         let continued = simulate_with_headroom(&forecast.program, &self.hypothesis, &entries);
-        let verdict = forecast.verdict(device, &continued);
-        let then = JobOutcome::from_replay(device, &continued.ooms, Some(&verdict), free_bytes);
-        Fate {
-            next_step_fails: forecast.fails_soon(&continued),
-            peak_reserved: if then.goes_on() { peak_of(&continued) } else { peak_reserved },
-            then,
-            forecast: Some(verdict),
-        }
+        let later = forecast.outcome(device, &continued);
+        let then = JobOutcome::from_replay(device, &continued.ooms, Some(later), free_bytes);
+        Fate { peak_reserved: if then.goes_on() { peak_of(&continued) } else { peak_reserved }, then }
     }
 
     fn with_impossible_request(mut self, device: DeviceStudy<'_, '_>, overrides: &Overrides) -> Self {

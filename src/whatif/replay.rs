@@ -6,14 +6,14 @@ use rayon::prelude::*;
 
 use super::emit::{Journal, ModelRun};
 use super::forecast::{Forecast, ForecastLength};
-use super::inferred_settings::{inferred_options, settings_changes};
 use super::outcome::JobOutcome;
 use super::overridden_run::OverriddenRun;
 use super::overrides::Overrides;
-use super::recorded_run::RecordedRun;
 use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
 };
+use super::reports::{inferred_options, settings_changes};
+use super::run_figures::RunFigures;
 use super::tried::TriedOn;
 use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
@@ -123,10 +123,10 @@ pub fn replay_with(
             let reach = ForecastLength::UntilFull(overrides.capacity);
             let then = run.fate(device, Forecast::from_device(device, reach).as_ref()).then;
             let OverriddenRun { hypothesis, simulation } = run;
-            let unchanged = Some(recorded.peak_reserved_bytes);
+            let unchanged = Some(recorded.figures.peak_reserved_bytes);
             let unchanged = unchanged.filter(|_| JobOutcome::recorded(device, None).goes_on());
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
-            let outcome = (&then, report.peak_reserved_bytes);
+            let outcome = (&then, report.figures.peak_reserved_bytes);
             let tried = overrides
                 .settings
                 .as_ref()
@@ -172,8 +172,12 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let shows_no_decision = verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
     let is_traced = !inferred.device.is_empty() && !shows_no_decision;
     let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
-    let report = if verification.is_exact() { report } else { with_recorded_figures(device, report) };
+    // The model may reproduce only a part of the recorded run.
+    let figures = RunFigures::recorded(device);
+    let failed = if verification.is_exact() { None } else { Some(ooms.len()) };
     ReplayedDevice {
+        statistics: failed.map_or(report.statistics, |failed| figures.statistics(failed)),
+        figures,
         events: EventCounts {
             recorded: verification.recorded,
             predicted: verification.predicted,
@@ -185,20 +189,6 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
         first_divergence: divergence.map(divergence_report),
         ambiguous_calls: verification.ambiguous_ops,
         ooms,
-        ..report
-    }
-}
-
-/// `report`, with the figures of the whole recorded run, of which the model reproduces only a part.
-fn with_recorded_figures(device: DeviceStudy<'_, '_>, report: ReplayedDevice) -> ReplayedDevice {
-    let recorded = RecordedRun::from_device(device);
-    ReplayedDevice {
-        statistics: recorded.statistics(),
-        peak_reserved_bytes: recorded.peak_reserved,
-        peak_allocated_bytes: recorded.peak_allocated,
-        device_allocs: recorded.device_allocs,
-        device_frees: recorded.device_frees,
-        retries: recorded.retries,
         ..report
     }
 }
@@ -228,7 +218,7 @@ fn device_report(
     hypothesis: &Hypothesis,
     allocator: &CachingAllocator,
 ) -> ReplayedDevice {
-    let (snapshot, statistics) = (inferred.device.snapshot(), allocator.statistics());
+    let snapshot = inferred.device.snapshot();
     let trigger = hypothesis.inferred_collection_trigger();
     ReplayedDevice {
         device: inferred.device.id(),
@@ -240,11 +230,7 @@ fn device_report(
         first_divergence: None,
         ambiguous_calls: 0,
         statistics: memory_stats(snapshot, hypothesis, allocator),
-        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-        device_allocs: statistics.num_device_alloc,
-        device_frees: statistics.num_device_free,
-        retries: statistics.num_alloc_retries,
+        figures: RunFigures::new(allocator.statistics()),
         ooms: Vec::new(),
         avoided_ooms: Vec::new(),
         then: None,

@@ -4,10 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::inferred_settings::SettingsFrom;
 use super::outcome::JobOutcome;
+use super::run_figures::RunFigures;
 use super::tried::TriedRow;
+use crate::allocator::conf::Settings;
 use crate::base::warning::Warning;
+use crate::replay::model::Hypothesis;
+use crate::snapshot::Snapshot;
 
 /// The JSON of `oomscope replay`.
 #[derive(Debug, Serialize)]
@@ -56,16 +59,9 @@ pub struct ReplayedDevice {
     /// PyTorch 2.3, `num_oom_rejections` since 2.12, `reserved_bytes_by_private_pools` since 2.13. `max_split_size` is
     /// -1 if unlimited.
     pub statistics: BTreeMap<String, i64>,
-    /// Peak of reserved bytes.
-    pub peak_reserved_bytes: u64,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Number of device calls that allocate or map memory.
-    pub device_allocs: u64,
-    /// Number of device calls that free or unmap memory.
-    pub device_frees: u64,
-    /// Number of requests that were retried after the allocator had released its cached blocks.
-    pub retries: u64,
+    /// Peaks and numbers of device calls.
+    #[serde(flatten)]
+    pub figures: RunFigures,
     /// Requests that failed: those recorded, or the model's in a what-if.
     pub ooms: Vec<FailedRequest>,
     /// Requests that failed when recorded and are served in this what-if.
@@ -150,4 +146,36 @@ pub struct EntryReport {
     pub size: u64,
     /// Handle of the stream.
     pub stream: u64,
+}
+
+/// Settings that took effect at one trace entry, of a program that changed them while it ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct SettingsFrom {
+    /// Index of the first trace entry under these settings; the number of entries if no request follows the change.
+    pub event: usize,
+    /// The options that are not at their defaults, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
+    pub settings_string: String,
+}
+
+/// The first settings of `hypothesis`, then those after each change at run time; empty if nothing changed.
+pub(super) fn settings_changes(hypothesis: &Hypothesis) -> Vec<SettingsFrom> {
+    if hypothesis.settings_changes.is_empty() {
+        return Vec::new();
+    }
+    let first = std::iter::once((0, &hypothesis.settings));
+    let later = hypothesis.settings_changes.iter().map(|later| (later.first_entry, &later.settings));
+    let report =
+        |(event, settings): (usize, &Settings)| SettingsFrom { event, settings_string: settings.options().join(",") };
+    first.chain(later).map(report).collect()
+}
+
+/// Inferred options that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`. Expandable segments
+/// are left out because the trace shows them anyway, and a garbage collection threshold because only its presence is
+/// inferred, not its value.
+pub(crate) fn inferred_options(snapshot: &Snapshot, inferred: &Settings) -> Vec<String> {
+    if snapshot.settings.is_some() {
+        return Vec::new();
+    }
+    let Settings { max_split_size, roundup_power2_divisions, .. } = *inferred;
+    Settings { max_split_size, roundup_power2_divisions, ..Settings::default() }.options()
 }

@@ -2,9 +2,9 @@
 
 use serde::Serialize;
 
-use super::forecast::ForecastVerdict;
 use super::outcome::JobOutcome;
 use super::program::ProgramDevice;
+use super::run_figures::RunFigures;
 use super::tried::TriedRow;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
@@ -108,30 +108,15 @@ pub struct WhatIfRow {
     pub ooms: usize,
     /// Entry index of the first failed request in the device's trace; null if none fails.
     pub first_oom_event: Option<usize>,
-    /// Whether a request fails in the rest of the failed iteration or in one more; present if the recording ends with a
-    /// failure that this row avoids and earlier iterations show which requests would follow.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next_step_fails: Option<bool>,
-    /// The fate of the program after the failed request; present if the recording ends with a failure that this
-    /// row avoids.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forecast: Option<ForecastVerdict>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
-    /// Peak of reserved bytes of the recorded requests.
-    pub peak_reserved_bytes: u64,
-    /// The same up to the end of one more iteration, if a failure ended the recording and the job goes on: what changes of
+    /// Peaks and numbers of device calls.
+    #[serde(flatten)]
+    pub figures: RunFigures,
+    /// The peak of reserved bytes up to the end of one more iteration, if a failure ended the recording and the job goes on: what changes of
     /// the program are compared with.
     #[serde(skip)]
     pub continued_peak_bytes: u64,
-    /// Peak of allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Number of device calls that allocate or map memory.
-    pub device_allocs: u64,
-    /// Number of device calls that free or unmap memory.
-    pub device_frees: u64,
-    /// Number of requests that are retried after the allocator has released its cached blocks.
-    pub retries: u64,
     /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.
     pub smallest_capacity_bytes: Option<u64>,
     /// Whether the settings differ from the recorded ones in a way that matters for the recorded requests.

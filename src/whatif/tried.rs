@@ -87,7 +87,7 @@ impl TriedOn {
         (then, peak_reserved_bytes): (&JobOutcome, u64),
         unchanged: Option<u64>,
     ) -> TriedRow {
-        let sure = if self.is_exact { Sureness::Exact } else { Sureness::Estimate };
+        let sure = if self.is_exact { Sureness::Checked } else { Sureness::Estimate };
         let gains = !self.grows && saves(unchanged, peak_reserved_bytes);
         TriedRow {
             mark: mark(then, sure, gains),
@@ -114,7 +114,7 @@ pub(super) fn saves(unchanged: Option<u64>, peak: u64) -> bool {
 
 /// `gains`: the job gains from it if it goes on.
 pub(super) fn mark(then: &JobOutcome, sure: Sureness, gains: bool) -> TriedMark {
-    let is_sure = matches!(sure, Sureness::Exact | Sureness::About);
+    let is_sure = matches!(sure, Sureness::Checked | Sureness::Should);
     match then {
         JobOutcome::GoesOn { .. } if gains && is_sure => TriedMark::Helps,
         JobOutcome::GoesOn { .. } if gains => TriedMark::MayHelp,

@@ -84,73 +84,57 @@ pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Wa
 pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
     // Before PyTorch 2.3 no effective values are recorded to compare with.
     let Some(raw) = &snapshot.settings else { return Vec::new() };
-    let parsed: Vec<Settings> = candidate_releases(&snapshot.torch)
+    let by_release: Vec<[RecordedOption; 6]> = candidate_releases(&snapshot.torch)
         .filter_map(|minor| conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok())
-        .map(|parsed| parsed.settings)
+        .map(|parsed| recorded_options(raw, &parsed.settings))
         .collect();
-    if parsed.is_empty() {
-        return Vec::new();
-    }
-    RECORDED_OPTIONS
-        .iter()
-        .filter_map(|option| {
-            let requested = find_option(&raw.string, option.name)?;
-            let recorded = (option.recorded_value)(raw)?;
-            let is_in_effect = parsed.iter().any(|settings| (option.value_in)(settings) == recorded);
-            (!is_in_effect).then(|| {
-                let name = option.name;
-                format!("{name}:{requested} was set but is not in effect; the effective value is {recorded}")
-            })
-        })
-        .collect()
+    let Some(options) = by_release.first() else { return Vec::new() };
+    let described = options.iter().enumerate().filter_map(|(index, (name, recorded, _))| {
+        let (requested, recorded) = (find_option(&raw.string, name)?, recorded.as_ref()?);
+        let is_in_effect = by_release.iter().any(|options| options[index].2 == *recorded);
+        (!is_in_effect)
+            .then(|| format!("{name}:{requested} was set but is not in effect; the effective value is {recorded}"))
+    });
+    described.collect()
 }
 
-/// An option whose effective value snapshots record. Both functions format a value in the same way, for comparison.
-struct RecordedOption {
-    name: &'static str,
-    recorded_value: fn(&RawSettings) -> Option<String>,
-    value_in: fn(&Settings) -> String,
-}
+/// The name of an option whose effective value snapshots record, that value, and the value in other settings.
+type RecordedOption = (&'static str, Option<String>, String);
 
-const RECORDED_OPTIONS: [RecordedOption; 6] = [
-    RecordedOption {
-        name: "expandable_segments",
-        recorded_value: |raw| raw.flag("expandable_segments").map(format_flag),
-        value_in: |settings| format_flag(settings.expandable_segments),
-    },
-    RecordedOption {
-        name: "max_split_size_mb",
-        recorded_value: |raw| {
-            raw.effective.get("max_split_size")?.as_i64().map(|bytes| format_limit(bytes.try_into().ok()))
-        },
-        value_in: |settings| format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
-    },
-    RecordedOption {
-        name: "garbage_collection_threshold",
-        recorded_value: |raw| raw.effective.get("garbage_collection_threshold")?.as_f64().map(|f| f.to_string()),
-        value_in: |settings| settings.garbage_collection_threshold.to_string(),
-    },
-    RecordedOption {
-        name: "roundup_power2_divisions",
-        recorded_value: |raw| {
-            let recorded = raw.effective.get("roundup_power2_divisions")?;
-            let divisions_in = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
-            // A missing bucket counts as 0, which turns the rounding off.
-            Some(format_divisions((0..16).map(|bucket| divisions_in(bucket).unwrap_or(0))))
-        },
-        value_in: |settings| format_divisions(settings.roundup_power2_divisions.into_iter()),
-    },
-    RecordedOption {
-        name: "release_lock_on_cudamalloc",
-        recorded_value: |raw| raw.flag("release_lock_on_cudamalloc").map(format_flag),
-        value_in: |settings| format_flag(settings.release_lock_on_cudamalloc),
-    },
-    RecordedOption {
-        name: "graph_capture_record_stream_reuse",
-        recorded_value: |raw| raw.flag("graph_capture_record_stream_reuse").map(format_flag),
-        value_in: |settings| format_flag(settings.graph_capture_record_stream_reuse),
-    },
-];
+fn recorded_options(raw: &RawSettings, settings: &Settings) -> [RecordedOption; 6] {
+    let flag = |name| raw.flag(name).map(format_flag);
+    let limit = raw.effective.get("max_split_size").and_then(Value::as_i64);
+    let threshold = raw.effective.get("garbage_collection_threshold").and_then(Value::as_f64);
+    let divisions = raw.effective.get("roundup_power2_divisions").map(|recorded| {
+        let divisions_in = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
+        // A missing bucket counts as 0, which turns the rounding off.
+        format_divisions((0..16).map(|bucket| divisions_in(bucket).unwrap_or(0)))
+    });
+    [
+        ("expandable_segments", flag("expandable_segments"), format_flag(settings.expandable_segments)),
+        (
+            "max_split_size_mb",
+            limit.map(|bytes| format_limit(bytes.try_into().ok())),
+            format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
+        ),
+        (
+            "garbage_collection_threshold",
+            threshold.map(|ratio| ratio.to_string()),
+            settings.garbage_collection_threshold.to_string(),
+        ),
+        ("roundup_power2_divisions", divisions, format_divisions(settings.roundup_power2_divisions.into_iter())),
+        (
+            "release_lock_on_cudamalloc",
+            flag("release_lock_on_cudamalloc"),
+            format_flag(settings.release_lock_on_cudamalloc),
+        ),
+        (
+            "graph_capture_record_stream_reuse",
+            flag("graph_capture_record_stream_reuse"),
+            format_flag(settings.graph_capture_record_stream_reuse),
+        ),
+    ]
+}
 
 fn format_flag(is_set: bool) -> String {
     if is_set { "True" } else { "False" }.to_owned()

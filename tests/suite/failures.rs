@@ -152,7 +152,7 @@ fn the_pool_of_a_capture_is_known_by_its_stream() {
     let snapshot = recording("2.9.1-in_capture");
     let study = Study::new(&snapshot, Scope::default());
     let replay = &verify_study(&study, "in_capture").devices[0];
-    assert_eq!((replay.exact, replay.retries, replay.ambiguous_calls), (Some(true), 0, 0));
+    assert_eq!((replay.exact, replay.figures.retries, replay.ambiguous_calls), (Some(true), 0, 0));
 }
 
 /// Up to 2.12 the default pool gives nothing back for a MemPool's request: PyTorch 2.9.1 serves it under none

@@ -32,7 +32,12 @@ fn the_model_and_the_figures_are_those_of_the_gpu() {
         let asked = WhatIfOptions { options: &options, ..WhatIfOptions::default() };
         let report = compare_settings(&study, &name, asked, &|_, _| {}).unwrap();
         let row = report.rows.iter().find(|row| row.settings.is_empty()).unwrap();
-        let figures = [row.peak_allocated_bytes, row.peak_reserved_bytes, row.device_allocs, row.retries];
+        let figures = [
+            row.figures.peak_allocated_bytes,
+            row.figures.peak_reserved_bytes,
+            row.figures.device_allocs,
+            row.figures.retries,
+        ];
         let keys = ["peak_allocated", "peak_reserved", "device_allocs", "retries"];
         assert_eq!(figures, keys.map(|key| counted[key].as_u64().unwrap()), "{name}");
         let smallest = row.smallest_capacity_bytes.unwrap() as f64 / MIB;

@@ -134,7 +134,7 @@ fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it
     let unchanged = changes.map(|row| row.unchanged_peak_reserved_bytes.unwrap());
     let unchanged: std::collections::BTreeSet<u64> = unchanged.collect();
     assert_eq!(unchanged.len(), 1, "{unchanged:?}");
-    assert!(unchanged.first().unwrap() < &report.rows[0].peak_reserved_bytes, "{unchanged:?}");
+    assert!(unchanged.first().unwrap() < &report.rows[0].figures.peak_reserved_bytes, "{unchanged:?}");
 }
 
 /// Settings and changes continue the job after a failure that ended its recording to the same point.

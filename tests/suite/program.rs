@@ -47,7 +47,7 @@ fn a_program_that_is_not_changed_is_as_recorded() {
         let is = |key| truth(program, "none", key);
         assert_eq!(bytes(&plain, "peak_allocated_bytes"), is("peak_allocated"), "{program}");
         assert_eq!(bytes(&plain, "peak_reserved_bytes"), is("peak_reserved"), "{program}");
-        assert_eq!((&plain["allocated_gain_bytes"], &plain["sure"]), (&0.into(), &"exact".into()));
+        assert_eq!((&plain["allocated_gain_bytes"], &plain["sure"]), (&0.into(), &"checked".into()));
     }
 }
 
@@ -57,7 +57,7 @@ fn checkpointed_modules_need_as_much_as_in_the_allocator() {
         let device = recorded(program);
         let row = row(&device, "checkpoint").unwrap();
         assert_eq!(row["what"], "checkpoint each of 6 calls");
-        assert_eq!(row["sure"], "about");
+        assert_eq!(row["sure"], "should");
         assert!(off(row, program, "checkpoint") <= 2, "{program}: {row}");
         let reserved = truth(program, "checkpoint", "peak_reserved");
         let said = bytes(row, "peak_reserved_bytes");
@@ -150,7 +150,7 @@ fn a_failure_in_the_first_pass_is_a_guess() {
     let device = recorded("dense-150MiB");
     assert_eq!((&device["ends_in_failure"], &device["goes_on"]), (&true.into(), &false.into()));
     let row = row(&device, "checkpoint").unwrap();
-    assert_eq!((&row["sure"], &row["fits"]), (&"guess".into(), &true.into()));
+    assert_eq!((&row["sure"], &row["fits"]), (&"estimate".into(), &true.into()));
     let page = result_of(&["whatif", "--program", "fixtures/changes/2.15.0-dense-150MiB.pickle.gz"]);
     let page = page.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(page.contains("~ checkpoint each of 3 calls") && page.contains("not known"), "{page}");

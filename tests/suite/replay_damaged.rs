@@ -28,7 +28,7 @@ fn survives(snapshot: &Snapshot, settings: Option<oomscope::allocator::conf::Set
         if let Some(divergence) = &device.first_divergence {
             assert!(divergence.event <= device.events.recorded && !divergence.why.is_empty());
         }
-        assert!(device.peak_allocated_bytes <= device.peak_reserved_bytes);
+        assert!(device.figures.peak_allocated_bytes <= device.figures.peak_reserved_bytes);
     }
     assert_eq!(run_model(&study).len(), report.devices.len());
     let overrides = Overrides {

@@ -103,17 +103,17 @@ fn settings_that_change_at_run_time_are_found() {
                 "{name}: {event} {settings} of {changes:?}"
             );
         }
-        let peak = report.devices[0].peak_reserved_bytes;
+        let peak = report.devices[0].figures.peak_reserved_bytes;
         let study = Study::new(&snapshot, Scope::default());
         let over_time = study.device(0).unwrap().peak();
         assert_eq!(
             [over_time.reserved_bytes, over_time.allocated_bytes],
-            [peak, report.devices[0].peak_allocated_bytes],
+            [peak, report.devices[0].figures.peak_allocated_bytes],
             "{name}: figures over time follow them"
         );
         let overrides = Overrides { capacity: Some(1 << 40), ..Overrides::default() };
         let (replayed, _) = replay_with(&Study::new(&snapshot, Scope::default()), "", &overrides, false);
-        assert_eq!(replayed.devices[0].peak_reserved_bytes, peak, "{name}: a what-if follows them");
+        assert_eq!(replayed.devices[0].figures.peak_reserved_bytes, peak, "{name}: a what-if follows them");
         assert!(replayed.warnings.iter().any(|warning| warning.code == Code::SettingsChanged));
     }
 }
@@ -133,7 +133,7 @@ fn frees_that_emptying_the_cache_completes_are_free_under_other_settings() {
     let overrides = Overrides { settings: Some((settings, String::new())), ..Overrides::default() };
     let (report, _) = replay_with(&study, "", &overrides, false);
     // As PyTorch's own allocator did it under these settings.
-    assert_eq!(report.devices[0].peak_reserved_bytes, 180 << 20);
+    assert_eq!(report.devices[0].figures.peak_reserved_bytes, 180 << 20);
 }
 
 #[test]

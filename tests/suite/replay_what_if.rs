@@ -110,10 +110,10 @@ fn a_run_on_a_smaller_device_fails_as_the_recorded_one_did() {
     assert_eq!(oom.requested_bytes, theirs.requested_bytes, "both rounded");
     // The snapshot was taken at the failure; the plain run went on and gave memory back.
     let device = &report.devices[0];
-    assert_eq!(device.peak_reserved_bytes, recorded.devices[0].peak_reserved_bytes);
-    assert_eq!(device.peak_allocated_bytes, recorded.devices[0].peak_allocated_bytes);
-    assert_eq!(device.device_allocs, recorded.devices[0].device_allocs);
-    assert_eq!(device.retries, 1);
+    assert_eq!(device.figures.peak_reserved_bytes, recorded.devices[0].figures.peak_reserved_bytes);
+    assert_eq!(device.figures.peak_allocated_bytes, recorded.devices[0].figures.peak_allocated_bytes);
+    assert_eq!(device.figures.device_allocs, recorded.devices[0].figures.device_allocs);
+    assert_eq!(device.figures.retries, 1);
     assert_eq!(device.avoided_ooms.len(), 0);
 }
 
@@ -185,5 +185,5 @@ fn a_limit_refuses_what_the_device_would_give() {
     let (report, _) = replay(&from, &overrides);
     let device = &report.devices[0];
     assert_eq!(device.assumed.limit_bytes, Some(300 * MIB));
-    assert!(device.peak_reserved_bytes <= 300 * MIB && !device.ooms.is_empty());
+    assert!(device.figures.peak_reserved_bytes <= 300 * MIB && !device.ooms.is_empty());
 }

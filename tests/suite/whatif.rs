@@ -8,7 +8,7 @@ use crate::support::{fixtures, recorded};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
-    ForecastVerdict, Overrides, WhatIfOptions, WhatIfReport, WhatIfRow, apply_option, compare_settings, replay_with,
+    JobOutcome, Overrides, WhatIfOptions, WhatIfReport, WhatIfRow, apply_option, compare_settings, replay_with,
 };
 use serde_json::{Value, json};
 
@@ -36,11 +36,16 @@ fn the_rows_are_the_recorded_runs() {
         let report = rows(&fixtures::snapshot(name), &[option], None);
         let [own, tried] = &report.rows[..] else { panic!("{:?}", report.rows) };
         for (row, recording) in [(own, name), (tried, other)] {
-            let row = [row.peak_reserved_bytes, row.peak_allocated_bytes, row.device_allocs, row.device_frees];
+            let row = [
+                row.figures.peak_reserved_bytes,
+                row.figures.peak_allocated_bytes,
+                row.figures.device_allocs,
+                row.figures.device_frees,
+            ];
             assert_eq!(row, figures(&recorded::of(recording).unwrap()), "{recording}");
         }
         assert_eq!((own.settings.as_str(), tried.settings.as_str()), ("", option));
-        assert!(report.lower_bound_bytes <= tried.peak_allocated_bytes);
+        assert!(report.lower_bound_bytes <= tried.figures.peak_allocated_bytes);
         assert_eq!(report.capacity_bytes, None, "nothing failed");
     }
 }
@@ -72,17 +77,18 @@ fn the_smallest_device_is_the_smallest() {
 #[test]
 fn the_best_come_first_and_the_grid_has_no_row_twice() {
     let report = rows(&fixtures::snapshot("2.15.0-oom_varlen-at-oom"), &[], None);
-    let served = |r: &WhatIfRow| match &r.forecast {
-        Some(ForecastVerdict::FailsAgain { after_requests, .. }) => *after_requests,
+    let served = |r: &WhatIfRow| match &r.then {
+        JobOutcome::FailsAgain { after_requests, .. } => *after_requests,
         _ => 0,
     };
-    let key = |r: &WhatIfRow| (r.ooms, Reverse(served(r)), r.peak_reserved_bytes, r.device_allocs);
+    let key = |r: &WhatIfRow| (r.ooms, Reverse(served(r)), r.figures.peak_reserved_bytes, r.figures.device_allocs);
     let keys: Vec<_> = report.rows[1..].iter().map(key).collect();
     // As `analyze` has it of the remedies: what only postpones the failure is told from what lasts.
-    let later = |option: &str| report.rows.iter().find(|row| row.settings == option).unwrap().next_step_fails;
-    assert_eq!(later("max_split_size_mb:256"), Some(true));
-    // PyTorch itself fails again at the second request after this one.
-    assert_eq!(later("expandable_segments:True"), Some(true));
+    let then = |option: &str| &report.rows.iter().find(|row| row.settings == option).unwrap().then;
+    // PyTorch itself fails again at the second request after the latter.
+    for option in ["max_split_size_mb:256", "expandable_segments:True"] {
+        assert!(matches!(then(option), JobOutcome::FailsAgain { .. }), "{option}: {:?}", then(option));
+    }
     assert!(keys.is_sorted(), "{keys:?}");
     let mut settings: Vec<&str> = report.rows.iter().map(|row| row.settings.as_str()).collect();
     assert!(settings.len() > 15);
@@ -211,7 +217,7 @@ fn initial_memory_may_be_too_much_by_itself() {
 fn each_device_has_its_own_bounds() {
     let report = rows(&fixtures::snapshot("2.15.0-two_devices"), &["max_split_size_mb:64"], None);
     for (device, rows) in report.devices.iter().zip(report.rows.chunks(2)) {
-        let most = rows[0].peak_allocated_bytes;
+        let most = rows[0].figures.peak_allocated_bytes;
         assert!(device.lower_bound_bytes <= most && device.lower_bound_bytes * 10 > most * 9);
         assert!(device.exact && device.device == rows[0].device);
     }
@@ -257,7 +263,12 @@ fn recorded_options_can_be_undone() {
     for option in ["default", "expandable_segments:default"] {
         let report = rows(&snapshot, &[option], None);
         let row = &report.rows[1];
-        let found = [row.peak_reserved_bytes, row.peak_allocated_bytes, row.device_allocs, row.device_frees];
+        let found = [
+            row.figures.peak_reserved_bytes,
+            row.figures.peak_allocated_bytes,
+            row.figures.device_allocs,
+            row.figures.device_frees,
+        ];
         assert_eq!((found, row.settings.as_str()), (plain, option));
     }
     let grid = |name: &str| rows(&fixtures::snapshot(name), &[], None).rows;

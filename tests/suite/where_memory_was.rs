@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
 use crate::support::program::{analyze_in, result_of, text};
-use oomscope::analysis::{Options, analyze_study};
 use oomscope::snapshot::{Action, Device};
 use oomscope::stacks::phases::Phase;
-use oomscope::study::attribution::{Age, Category, Confidence, categorized_blocks};
+use oomscope::study::attribution::{Category, Confidence, categorized_blocks};
 use oomscope::study::lifetimes::MemoryLifetimes;
-use oomscope::study::{PositionSelector, Scope, Study};
+use oomscope::study::{Scope, Study};
 use serde_json::{Value, json};
 
 /// What a program knew at one moment: what each address was for.
@@ -321,7 +320,7 @@ fn adds_up(held: &Value, allocated: &Value, place: &str) {
         for table in ["by_category", "by_phase", "by_age"] {
             assert_eq!(sum(&held[table], key), all, "{place} {table}");
         }
-        for table in ["by_range", "by_file", "by_line", "by_stack"] {
+        for table in ["by_line", "by_stack"] {
             let rest = held[table]["rest"][key].as_u64().unwrap();
             assert_eq!(sum(&held[table]["rows"], key) + rest, all, "{place} {table}");
         }
@@ -618,33 +617,6 @@ fn without_phases_the_page_shows_who_held_the_memory() {
     let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("512 B at the peak") && !page.contains("Where the memory was"), "{page}");
-}
-
-/// What is kept since the start is what was allocated before the second step: from that step on, not from a later one.
-#[test]
-fn memory_kept_since_the_start_is_as_old_as_its_age() {
-    let study = fixtures::study("2.15.0-gpt_varlen-at-oom");
-    let phases = study.devices().next().unwrap().phases();
-    let mut kept_bytes = Vec::new();
-    for step in 0..3 {
-        let entries = phases.step_entries(step).unwrap();
-        let at = PositionSelector::Entry((entries.start + entries.len() / 2) as u64);
-        let options = Options { top: 100_000, at: Some(at), ..Options::default() };
-        let report = analyze_study(study, "a", 0, options);
-        let held = report.devices[0].at_moment.as_ref().unwrap();
-        assert_eq!(held.step, Some(step));
-        let old = [Age::BeforeRecording, Age::BeforeFirstStep, Age::FirstStep];
-        let by_age: u64 = held
-            .by_age
-            .iter()
-            .filter(|row| old.iter().any(|age| row.name.as_deref() == Some(age.word())))
-            .map(|row| row.share.bytes)
-            .sum();
-        let kept: u64 = held.kept_since_start.rows.iter().map(|row| row.bytes).sum();
-        assert_eq!(kept, if step == 0 { 0 } else { by_age }, "step {step}");
-        kept_bytes.push(kept);
-    }
-    assert!(kept_bytes[1] > 0, "{kept_bytes:?}");
 }
 
 /// Allocated and freed before a forward pass: temporary, and that is certain.

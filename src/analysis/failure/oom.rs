@@ -12,7 +12,7 @@ use super::remedies::{RecordedReplay, Remedy, TrialResults};
 use crate::base::details::promised;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
-use crate::whatif::ForecastVerdict;
+use crate::whatif::JobOutcome;
 use crate::whatif::forecast::Forecast;
 
 /// A failed request: an `oom` entry of a trace. A [`JudgedRequest`] with replays.
@@ -85,8 +85,7 @@ impl OomReport {
         let known = [is_reproduced, is_capacity_known, grows];
         let judgement = Judgement::new(&failed, &trials, outlook, known, device.settings());
         let is_known = |remedy: &Remedy| {
-            let forecast = remedy.forecast.as_ref();
-            forecast.is_some_and(|verdict| !matches!(verdict, ForecastVerdict::Unknown { .. }))
+            remedy.avoids_oom && matches!(remedy.then, JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. })
         };
         Self {
             is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_known),

@@ -14,8 +14,7 @@ use crate::replay::ops::{Operation, OperationKind};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{
-    Candidate, ForecastVerdict, JobOutcome, Overrides, candidates_with_use, free_at_peak, hypothesis_with,
-    settings_order,
+    Candidate, JobOutcome, Overrides, candidates_with_use, free_at_peak, hypothesis_with, settings_order,
 };
 
 /// A replay under other settings.
@@ -48,9 +47,6 @@ pub struct Remedy {
     /// recorded, or if this one fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub serves_later: Option<bool>,
-    /// The fate of the program after the request; only for a request that ended the trace, and absent if it fails.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub forecast: Option<ForecastVerdict>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
 }
@@ -180,10 +176,10 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             let with = |assumes_captures: &bool| {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
                 let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
-                let verdict = forecast.map(|known| known.verdict(device, &done));
+                let later = forecast.map(|known| known.outcome(device, &done));
                 let free_bytes = free_at_peak(&hypothesis, &done);
-                let then = JobOutcome::from_replay(device, &done.ooms, verdict.as_ref(), free_bytes);
-                TriedSimulation { done, verdict, then }
+                let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
+                TriedSimulation { done, then }
             };
             captures.iter().map(with).collect()
         };
@@ -272,7 +268,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
     }
 
     fn remedy(&self, candidate: &Candidate, tried: &TriedSimulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
-        let TriedSimulation { done, verdict, then } = tried;
+        let TriedSimulation { done, then } = tried;
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
         // A setting under which another request fails instead is no remedy.
         let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
@@ -306,7 +302,6 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             next_step,
             serves_later: (avoids_oom && self.last_request > event)
                 .then(|| done.ooms.iter().all(|(at, _)| *at <= event || failed.contains(at))),
-            forecast: forecast.and(verdict.clone()),
             then: then.clone(),
         }
     }
@@ -315,7 +310,5 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
 /// One replay under other settings.
 struct TriedSimulation {
     done: Simulation,
-    /// That of the forecast.
-    verdict: Option<ForecastVerdict>,
     then: JobOutcome,
 }

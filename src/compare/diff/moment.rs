@@ -1,6 +1,6 @@
 //! The memory of one device at the compared position.
 
-use super::options::ComparedMoment;
+use super::steps::ComparedMoment;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::stacks::matching::{Candidate, FrameKey, FrameTable};

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::options::ComparedMoment;
 use crate::base::units::signed_difference;
+use crate::base::warning::words;
 use crate::replay::literal::{Totals, Tracking};
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
@@ -29,17 +29,36 @@ pub struct CommonSteps {
     pub after_until: Option<u64>,
 }
 
+/// A peak before and after.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PeakChange {
+    /// Peak of allocated bytes before.
+    pub before_peak_allocated_bytes: u64,
+    /// Peak of allocated bytes after.
+    pub after_peak_allocated_bytes: u64,
+    /// Their difference, positive if it grew.
+    pub delta_peak_allocated_bytes: i64,
+}
+
+impl PeakChange {
+    fn new<K: Ord>([before, after]: [&BTreeMap<K, u64>; 2], key: &K) -> Self {
+        let [before, after] = [before, after].map(|side| side.get(key).copied().unwrap_or(0)); // 0 if a side lacks it
+        Self {
+            before_peak_allocated_bytes: before,
+            after_peak_allocated_bytes: after,
+            delta_peak_allocated_bytes: signed_difference(before, after),
+        }
+    }
+}
+
 /// The peak of allocated memory in a phase.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PhaseChange {
     /// The phase.
     pub phase: Phase,
-    /// Peak of allocated bytes before; 0 without this phase.
-    pub before_peak_allocated_bytes: u64,
-    /// Peak of allocated bytes after; 0 without this phase.
-    pub after_peak_allocated_bytes: u64,
-    /// Peak after minus before.
-    pub delta_peak_allocated_bytes: i64,
+    #[serde(flatten)]
+    /// Its peak in both.
+    pub peak: PeakChange,
 }
 
 /// The peak of allocated memory in a training step.
@@ -47,12 +66,9 @@ pub struct PhaseChange {
 pub struct StepChange {
     /// The step, counted from 0.
     pub step: u64,
-    /// Peak of allocated bytes before.
-    pub before_peak_allocated_bytes: u64,
-    /// Peak of allocated bytes after.
-    pub after_peak_allocated_bytes: u64,
-    /// Peak after minus before.
-    pub delta_peak_allocated_bytes: i64,
+    #[serde(flatten)]
+    /// Its peak in both.
+    pub peak: PeakChange,
 }
 
 /// Number of steps that started: the completed ones, and the next one if it allocates.
@@ -184,46 +200,48 @@ impl ComparedPart {
 
     /// The phases of both recordings; empty without phases.
     pub(super) fn by_phase(&self) -> Vec<PhaseChange> {
-        by_phase(self.maxima.each_ref())
+        let sides = self.maxima.each_ref().map(|maxima| &maxima.by_phase);
+        let mut phases: Vec<Phase> = sides[0].keys().chain(sides[1].keys()).copied().collect();
+        phases.sort_unstable();
+        phases.dedup();
+        if phases == [Phase::Other] {
+            return Vec::new();
+        }
+        phases.into_iter().map(|phase| PhaseChange { phase, peak: PeakChange::new(sides, &phase) }).collect()
     }
 
     /// All compared steps, in order.
     pub(super) fn by_step(&self) -> Vec<StepChange> {
-        by_step(self.maxima.each_ref(), self.steps)
+        let Some(steps) = self.steps else { return Vec::new() }; // the steps cannot be aligned
+        let sides = self.maxima.each_ref().map(|maxima| &maxima.by_step);
+        (0..steps.compared_steps).map(|step| StepChange { step, peak: PeakChange::new(sides, &step) }).collect()
     }
 }
 
-fn by_phase(sides: [&PeaksByPhaseAndStep; 2]) -> Vec<PhaseChange> {
-    let [before, after] = sides.map(|maxima| &maxima.by_phase);
-    let mut phases: Vec<Phase> = before.keys().chain(after.keys()).copied().collect();
-    phases.sort_unstable();
-    phases.dedup();
-    if phases == [Phase::Other] {
-        return Vec::new();
+words! {
+    /// The position to compare.
+    pub enum ComparedMoment {
+        /// The peak of allocated memory
+        Peak = "peak",
+        /// The snapshot
+        Snapshot = "snapshot",
     }
-    let change_of = |phase: Phase| {
-        let peak_of = |side: &BTreeMap<Phase, u64>| side.get(&phase).copied().unwrap_or(0); // without this phase
-        PhaseChange {
-            phase,
-            before_peak_allocated_bytes: peak_of(before),
-            after_peak_allocated_bytes: peak_of(after),
-            delta_peak_allocated_bytes: signed_difference(peak_of(before), peak_of(after)),
-        }
-    };
-    phases.into_iter().map(change_of).collect()
 }
 
-fn by_step(sides: [&PeaksByPhaseAndStep; 2], steps: Option<CommonSteps>) -> Vec<StepChange> {
-    let Some(steps) = steps else { return Vec::new() }; // the steps cannot be aligned
-    let change_of = |step| {
-        // A step without entries allocates nothing.
-        let [before, after] = sides.map(|maxima| maxima.by_step.get(&step).copied().unwrap_or_default());
-        StepChange {
-            step,
-            before_peak_allocated_bytes: before,
-            after_peak_allocated_bytes: after,
-            delta_peak_allocated_bytes: signed_difference(before, after),
-        }
-    };
-    (0..steps.compared_steps).map(change_of).collect()
+#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
+impl Default for ComparedMoment {
+    fn default() -> Self {
+        Self::Peak
+    }
+}
+
+/// Selects what to compare, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct DiffOptions {
+    /// Only this device.
+    pub device: Option<u64>,
+    /// The position to compare.
+    pub at: ComparedMoment,
+    /// Maximum number of lines and stacks in a list.
+    pub top: usize,
 }

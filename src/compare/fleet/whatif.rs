@@ -31,7 +31,7 @@ pub struct FleetWhatIfReport {
 }
 
 /// One setting, replayed on every device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct FleetWhatIfRow {
     /// The options tried, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
     pub settings: String,
@@ -58,7 +58,7 @@ pub struct FleetWhatIfRow {
 }
 
 /// A device of a snapshot.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct SnapshotDevice {
     /// Path of the snapshot, as given on the command line.
     pub path: String,
@@ -167,16 +167,9 @@ impl Tally {
     fn new(path: &str, row: &WhatIfRow) -> Self {
         let row = FleetWhatIfRow {
             settings: row.settings.clone(),
-            served_devices: 0,
-            failing_devices: 0,
-            untried_devices: 0,
-            failing_later_devices: 0,
-            unknown_later_devices: 0,
-            ooms: 0,
-            peak_reserved_bytes: 0,
             smallest_capacity_bytes: Some(0),
-            device_allocs: 0,
             worst: SnapshotDevice { path: path.to_owned(), device: row.device },
+            ..FleetWhatIfRow::default()
         };
         Self { row, worst: (0, 0), has_use: false }
     }
@@ -191,12 +184,12 @@ impl Tally {
             sum.unknown_later_devices += u64::from(row.then.is_not_known());
         }
         sum.ooms += row.ooms as u64;
-        sum.peak_reserved_bytes = sum.peak_reserved_bytes.max(row.peak_reserved_bytes);
-        sum.device_allocs = sum.device_allocs.max(row.device_allocs);
+        sum.peak_reserved_bytes = sum.peak_reserved_bytes.max(row.figures.peak_reserved_bytes);
+        sum.device_allocs = sum.device_allocs.max(row.figures.device_allocs);
         let capacities = sum.smallest_capacity_bytes.zip(row.smallest_capacity_bytes);
         sum.smallest_capacity_bytes = capacities.map(|(sum, row)| sum.max(row));
-        if (row.ooms, row.peak_reserved_bytes) > self.worst {
-            self.worst = (row.ooms, row.peak_reserved_bytes);
+        if (row.ooms, row.figures.peak_reserved_bytes) > self.worst {
+            self.worst = (row.ooms, row.figures.peak_reserved_bytes);
             sum.worst = SnapshotDevice { path: path.to_owned(), device: row.device };
         }
         self.has_use |= row.has_use;

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
-use super::entries::{BaselineEntry, MeasuredDevice, MeasuredLine};
+use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
 use super::measure::min_line_bytes;
 use crate::base::units::{count, escape_text, signed_size, size};
 
@@ -50,19 +50,6 @@ pub struct DeviceChange {
     pub changes: Vec<LineDelta>,
 }
 
-/// The totals of a device.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct DeviceTotals {
-    /// Peak of allocated bytes in a replay from an empty pool.
-    pub peak_allocated_bytes: u64,
-    /// Peak of reserved bytes in a replay from an empty pool.
-    pub peak_reserved_bytes: u64,
-    /// Number of requests for memory.
-    pub requests: u64,
-    /// Growth per training step in bytes; 0 if nothing grows.
-    pub growth_per_step_bytes: u64,
-}
-
 /// A line of code that holds more or less than before at the peak.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LineDelta {
@@ -90,17 +77,6 @@ impl LineDelta {
     }
 }
 
-impl From<&MeasuredDevice> for DeviceTotals {
-    fn from(device: &MeasuredDevice) -> Self {
-        Self {
-            peak_allocated_bytes: device.peak_allocated_bytes,
-            peak_reserved_bytes: device.peak_reserved_bytes,
-            requests: device.requests,
-            growth_per_step_bytes: device.growth_per_step_bytes,
-        }
-    }
-}
-
 impl BaselineComparison {
     /// Compares `after` with `before`, the entry of the baseline if there is one.
     pub fn new(path: String, entry: String, before: Option<&BaselineEntry>, after: &BaselineEntry) -> Self {
@@ -125,8 +101,8 @@ impl DeviceChange {
         Self {
             process: after.process.clone(),
             device: after.device,
-            before: before.map(DeviceTotals::from),
-            after: DeviceTotals::from(after),
+            before: before.map(|before| before.totals),
+            after: after.totals,
             changes: before.map(|before| line_deltas(before, after)).unwrap_or_default(),
         }
     }
@@ -292,7 +268,7 @@ mod tests {
 
     fn device(lines: Vec<MeasuredLine>, rest_mib: u64) -> MeasuredDevice {
         let bytes = lines.iter().map(|line| line.bytes).sum::<u64>() + rest_mib * MIB;
-        MeasuredDevice { at_peak_bytes: bytes, peak_allocated_bytes: bytes, lines, ..MeasuredDevice::default() }
+        MeasuredDevice { at_peak_bytes: bytes, lines, ..MeasuredDevice::default() }
     }
 
     fn text(before: MeasuredDevice, after: MeasuredDevice) -> Vec<String> {

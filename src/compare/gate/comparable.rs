@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use super::allow_missing::AllowMissing;
+use super::allow_missing::{Objection, ObjectionCode};
 use super::entries::BaselineEntry;
 use super::judge::JudgedSnapshot;
-use super::objection::{Objection, ObjectionCode};
 
 /// The objections to comparing the snapshots `judged`, measured as `after`, with the entry `before`.
 pub fn objections(

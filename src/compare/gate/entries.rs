@@ -37,6 +37,18 @@ pub struct MeasuredDevice {
     pub process: String,
     /// Device number.
     pub device: u64,
+    /// Totals of the run.
+    #[serde(flatten)]
+    pub totals: DeviceTotals,
+    /// Allocated bytes at the recorded peak.
+    pub at_peak_bytes: u64,
+    /// The lines that hold most at the recorded peak, by file and line.
+    pub lines: Vec<MeasuredLine>,
+}
+
+/// The totals of a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceTotals {
     /// Peak of allocated bytes in a replay from an empty pool.
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes in a replay from an empty pool.
@@ -45,10 +57,6 @@ pub struct MeasuredDevice {
     pub requests: u64,
     /// Growth per training step in bytes; 0 if nothing grows.
     pub growth_per_step_bytes: u64,
-    /// Allocated bytes at the recorded peak.
-    pub at_peak_bytes: u64,
-    /// The lines that hold most at the recorded peak, by file and line.
-    pub lines: Vec<MeasuredLine>,
 }
 
 /// Memory that one line of code holds at the peak, of one category and variable.

@@ -6,10 +6,10 @@ use super::allow_missing::AllowMissing;
 use super::changes::DeviceChange;
 use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
+use super::limits::LimitRules;
 use super::limits::{Limit, Limits};
 use super::measure::measure;
 use super::measured::GatedDevice;
-use super::rules::LimitRules;
 use crate::analysis::failure::failures;
 use crate::analysis::{LineShare, process_or_contents, warn_about_file};
 use crate::base::warning;
@@ -170,7 +170,7 @@ impl Gate<'_> {
         let [mut fail, mut warn] = self.rules.limits(path, device);
         fail.overlay(self.flags);
         if self.entry.is_some() {
-            let step_growth = self.before(name, device).map_or(0, |before| before.growth_per_step_bytes);
+            let step_growth = self.before(name, device).map_or(0, |before| before.totals.growth_per_step_bytes);
             fail.add_defaults_for_entry(step_growth);
         } else if self.is_measured {
             // The entry is written, so there is nothing to compare with.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::entries::{MeasuredDevice, MeasuredLine};
+use super::entries::{DeviceTotals, MeasuredDevice, MeasuredLine};
 use crate::snapshot::Action;
 use crate::stacks::frames::FrameReport;
 use crate::study::DeviceStudy;
@@ -30,10 +30,12 @@ pub(super) fn measure(
     Some(MeasuredDevice {
         process: process.to_owned(),
         device: device.id(),
-        peak_allocated_bytes: peaks.peak_allocated_bytes,
-        peak_reserved_bytes: peaks.peak_reserved_bytes,
-        requests: device.device().indexes_with_action(Action::Alloc).count() as u64,
-        growth_per_step_bytes: Leaks::bytes_per_step(device),
+        totals: DeviceTotals {
+            peak_allocated_bytes: peaks.peak_allocated_bytes,
+            peak_reserved_bytes: peaks.peak_reserved_bytes,
+            requests: device.device().indexes_with_action(Action::Alloc).count() as u64,
+            growth_per_step_bytes: Leaks::bytes_per_step(device),
+        },
         at_peak_bytes: peak.allocated_bytes,
         lines: lines_at(device, peak.allocated_event, source),
     })

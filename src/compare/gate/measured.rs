@@ -85,11 +85,11 @@ impl FigureSource for GatedDevice<'_, '_> {
     }
 
     fn replayed_peak_allocated(&self) -> Replayed {
-        self.replayed(|before| before.peak_allocated_bytes, |now| now.peak_allocated_bytes)
+        self.replayed(|before| before.totals.peak_allocated_bytes, |now| now.peak_allocated_bytes)
     }
 
     fn replayed_peak_reserved(&self) -> Replayed {
-        self.replayed(|before| before.peak_reserved_bytes, |now| now.peak_reserved_bytes)
+        self.replayed(|before| before.totals.peak_reserved_bytes, |now| now.peak_reserved_bytes)
     }
 }
 

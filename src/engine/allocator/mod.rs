@@ -23,7 +23,6 @@ mod reclaim;
 mod recorded_choices;
 pub mod releases;
 mod request;
-mod restore;
 mod search;
 mod size;
 mod stats;

@@ -3,8 +3,9 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
+use serde::Serialize;
+
 use super::block_sizes::BlockSizes;
-use super::from_empty::{self, PeaksFromEmpty};
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
 use super::lost_history::{self, LostHistory};
 use super::{Scope, Study};
@@ -12,9 +13,9 @@ use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
 use crate::python::ProgramText;
 use crate::replay::literal::{LiteralReplay, ReplayStep, Tracking, inferred_capacity, inferred_limit};
-use crate::replay::model::{Hypothesis, InferredDevice};
+use crate::replay::model::{Hypothesis, InferredDevice, simulate};
 use crate::replay::ops::Program;
-use crate::snapshot::{Device, Snapshot};
+use crate::snapshot::{Action, Device, Snapshot};
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::Phases;
 use crate::study::iterations::{Growth, ProgramLoops};
@@ -26,6 +27,11 @@ use crate::study::variables::LiveVariables;
 #[derive(Debug)]
 pub(super) struct DeviceCache<'a> {
     pub(super) device: Device<'a>,
+    facts: DeviceFacts<'a>,
+}
+
+#[derive(Debug, Default)]
+struct DeviceFacts<'a> {
     memory: OnceLock<MemoryReport>,
     live_by_stack: OnceLock<BlockSums<StackId>>,
     variables: OnceLock<Option<LiveVariables<'a>>>,
@@ -44,22 +50,7 @@ pub(super) struct DeviceCache<'a> {
 
 impl<'a> DeviceCache<'a> {
     pub(super) fn new(device: Device<'a>) -> Self {
-        Self {
-            device,
-            memory: OnceLock::new(),
-            live_by_stack: OnceLock::new(),
-            variables: OnceLock::new(),
-            phases: OnceLock::new(),
-            sleep: OnceLock::new(),
-            history: OnceLock::new(),
-            program: OnceLock::new(),
-            inferred_capacity: OnceLock::new(),
-            inferred_limit: OnceLock::new(),
-            peaks_from_empty: OnceLock::new(),
-            replay_serves_failure: OnceLock::new(),
-            loop_growth: OnceLock::new(),
-            growth: OnceLock::new(),
-        }
+        Self { device, facts: DeviceFacts::default() }
     }
 }
 
@@ -118,7 +109,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             self.replay(Tracking::Totals, |step| reader.observe(step));
             Some(reader.finish(self.memory().reserved_bytes))
         };
-        self.cache.sleep.get_or_init(find).as_ref()
+        self.cache.facts.sleep.get_or_init(find).as_ref()
     }
 
     /// See [`Study::stacks`].
@@ -149,7 +140,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The memory at the snapshot.
     pub fn memory(self) -> &'s MemoryReport {
-        self.cache.memory.get_or_init(|| {
+        self.cache.facts.memory.get_or_init(|| {
             let (snapshot, own) = (self.snapshot(), self.device().segments());
             report_memory(own, &snapshot.blocks, &snapshot.pools, self.settings())
         })
@@ -158,18 +149,18 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Live blocks at the snapshot, by the stack that allocated them.
     pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
         let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
-        self.cache.live_by_stack.get_or_init(sum)
+        self.cache.facts.live_by_stack.get_or_init(sum)
     }
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
         let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks(), self.text());
-        self.cache.variables.get_or_init(find).as_ref()
+        self.cache.facts.variables.get_or_init(find).as_ref()
     }
 
     /// Phases and training steps of the trace.
     pub fn phases(self) -> &'s Phases {
-        self.cache.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
+        self.cache.facts.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
     }
 
     /// Replays the trace literally; calls `observe` for the start and for every entry. Returns `None` without a trace.
@@ -188,7 +179,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
             LiteralReplay { device, settings, settings_changes }
         };
-        if let Some((known, _)) = self.cache.history.get() {
+        if let Some((known, _)) = self.cache.facts.history.get() {
             literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
@@ -207,19 +198,19 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         if found.0.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
             found = run(true);
         }
-        Some(&self.cache.history.get_or_init(|| found).0)
+        Some(&self.cache.facts.history.get_or_init(|| found).0)
     }
 
     /// The totals over the window; `None` without a trace.
     pub fn history(self) -> Option<&'s MemoryHistory> {
-        let known = self.cache.history.get().map(|(history, _)| history);
+        let known = self.cache.facts.history.get().map(|(history, _)| history);
         known.or_else(|| self.replay(Tracking::Totals, |_| ()))
     }
 
     /// The sizes of the blocks in the trace; `None` without a trace.
     pub(crate) fn block_sizes(self) -> Option<&'s BlockSizes> {
         self.history()?;
-        self.cache.history.get().map(|(_, block_sizes)| block_sizes)
+        self.cache.facts.history.get().map(|(_, block_sizes)| block_sizes)
     }
 
     /// Evidence that entries before the first are lost.
@@ -263,7 +254,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The trace as calls to the allocator, under the inferred settings.
     pub fn program(self) -> &'s Program<'a> {
         let settings = &self.inferred().hypothesis.settings;
-        self.cache.program.get_or_init(|| Program::from_trace(self.device(), settings))
+        self.cache.facts.program.get_or_init(|| Program::from_trace(self.device(), settings))
     }
 
     /// Bytes that were reserved before the first entry, as the model adopts them.
@@ -275,12 +266,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// failed requests the recorded total memory.
     pub fn inferred_capacity(self) -> Option<u64> {
         let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
-        *self.cache.inferred_capacity.get_or_init(infer)
+        *self.cache.facts.inferred_capacity.get_or_init(infer)
     }
 
     /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
     pub fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
-        *self.cache.replay_serves_failure.get_or_init(replay)
+        *self.cache.facts.replay_serves_failure.get_or_init(replay)
     }
 
     /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
@@ -288,7 +279,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         let hypothesis = &self.inferred().hypothesis;
         let settings = |entry| hypothesis.settings_at(entry);
         let infer = || inferred_limit(self.device(), settings, self.reserved_before());
-        self.cache.inferred_limit.get_or_init(infer).clone()
+        self.cache.facts.inferred_limit.get_or_init(infer).clone()
     }
 
     /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
@@ -304,7 +295,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let allocated = self.allocated_before(&growth.start_entries);
             growth.clone().with_allocated(&allocated)
         };
-        self.cache.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
+        self.cache.facts.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
     }
 
     /// [`Self::growth`] without allocated bytes.
@@ -323,7 +314,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let last_step = *self.phases().step_ends().last()? as usize;
             growth_of(&loops.up_to(last_step, &sites)?)
         };
-        self.cache.loop_growth.get_or_init(find).as_ref()
+        self.cache.facts.loop_growth.get_or_init(find).as_ref()
     }
 
     /// Allocated bytes before each of the ascending `entries`.
@@ -348,8 +339,46 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         let is_traced = !self.device().is_empty();
         is_traced.then(|| {
             self.cache
+                .facts
                 .peaks_from_empty
-                .get_or_init(|| from_empty::replay_from_empty(self.device(), &self.inferred().hypothesis))
+                .get_or_init(|| replay_from_empty(self.device(), &self.inferred().hypothesis))
         })
+    }
+}
+
+/// Longer traces are not continued: every replay of the continuation would take too long.
+pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
+
+impl DeviceStudy<'_, '_> {
+    /// Whether no allocation follows the last failed request of the window, and the trace is short enough to continue.
+    pub fn ends_with_failure(self) -> bool {
+        let trace = self.device();
+        let is_request = |entry: usize| trace.action(entry) == Some(Action::Alloc);
+        trace.len() <= MAX_CONTINUED_ENTRIES
+            && self.failed_requests().next_back().is_some_and(|last| !(last..trace.len()).any(is_request))
+    }
+}
+
+/// Peaks of one device, replayed from an empty pool on a device of unlimited size. Blocks that were live when the
+/// recording started count; what the pool had cached then does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct PeaksFromEmpty {
+    /// Device index.
+    pub device: u64,
+    /// Peak allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Peak reserved bytes.
+    pub peak_reserved_bytes: u64,
+}
+
+pub(super) fn replay_from_empty(device: Device<'_>, hypothesis: &Hypothesis) -> PeaksFromEmpty {
+    let program = Program::from_trace(device, &hypothesis.settings).with_empty_start();
+    let unbounded = Hypothesis { capacity: None, limit: None, ..hypothesis.clone() };
+    let outcome = simulate(&program, &unbounded, None);
+    let statistics = outcome.allocator.statistics();
+    PeaksFromEmpty {
+        device: device.id(),
+        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
     }
 }

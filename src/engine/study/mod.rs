@@ -22,10 +22,8 @@ pub mod annotations;
 pub mod attribution;
 mod block_sizes;
 mod category;
-mod continuation;
 mod device;
 pub mod figures;
-mod from_empty;
 mod history;
 pub mod iterations;
 #[doc(hidden)]
@@ -41,10 +39,10 @@ mod window;
 use std::sync::OnceLock;
 
 pub use self::activity::{Activity, EntryRange};
-pub use self::continuation::MAX_CONTINUED_ENTRIES;
 use self::device::DeviceCache;
 pub use self::device::DeviceStudy;
-pub use self::from_empty::PeaksFromEmpty;
+pub use self::device::MAX_CONTINUED_ENTRIES;
+pub use self::device::PeaksFromEmpty;
 pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
 pub use self::lost_history::LostHistory;
 pub use self::position::{MemoryAt, PositionSelector, TracePosition};

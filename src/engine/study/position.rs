@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::DeviceStudy;
 use crate::base::ids::StackId;
 use crate::replay::literal::{Layout, Tracking};
-use crate::study::memory::{BlockSums, MemoryReport, SegmentList, list_segments, report_memory, sum_live_by_stack};
+use crate::study::memory::{BlockSums, MemoryReport, SegmentReport, list_segments, report_memory, sum_live_by_stack};
 
 /// A position in a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -138,7 +138,7 @@ impl MemoryAt<'_, '_> {
     }
 
     /// Lists the `top` segments.
-    pub fn segments(&self, top: usize) -> SegmentList {
+    pub fn segments(&self, top: usize) -> Vec<SegmentReport> {
         let (snapshot, settings) = (self.device.snapshot(), self.device.settings());
         let pools = &snapshot.pools;
         match &self.layout {

@@ -8,7 +8,6 @@ mod allocation;
 mod index;
 mod line;
 mod log;
-mod partial;
 mod scan;
 mod start;
 mod statistics;

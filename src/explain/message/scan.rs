@@ -3,10 +3,10 @@
 use std::io::{self, BufRead, Read as _};
 
 use super::allocation::{self, Wording};
+use super::allocation::{PartialMessage, ends_message, is_continuation, join_pieces};
 use super::index::Index;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
-use super::partial::{PartialMessage, ends_message, is_continuation, join_pieces};
 use super::start::{self, MessageStart};
 use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};

@@ -14,7 +14,7 @@ pub struct Gauge {
 }
 
 /// The statistics of one device. Values that are not printed are absent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Statistics {
     /// First line of the statistics in the log, from 1.
     pub line: u64,
@@ -44,20 +44,7 @@ pub struct Statistics {
 
 impl Statistics {
     fn new(line: u64, source: &LineSource, is_table: bool) -> Self {
-        Self {
-            line,
-            source: source.clone(),
-            is_table,
-            device: None,
-            allocated: Gauge::default(),
-            active: Gauge::default(),
-            requested: Gauge::default(),
-            reserved: Gauge::default(),
-            inactive_split: Gauge::default(),
-            private_pools: None,
-            retries: None,
-            ooms: None,
-        }
+        Self { line, source: source.clone(), is_table, ..Self::default() }
     }
 
     /// True if the numbers are enough for an evaluation.

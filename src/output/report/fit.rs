@@ -8,7 +8,8 @@ use crate::output::document::{
     Cell, Document, Judgement, Table, TableOf, Text, amount, code, faint, signed_amount, strong,
 };
 use crate::output::wording::{command_line, location_label};
-use crate::whatif::fit::{FitCertainty, FitDevice, FitReport, GrowingLine, LawKind, PredictedFailure, SizeReport};
+use crate::whatif::Sureness;
+use crate::whatif::fit::{FitDevice, FitReport, GrowingLine, LawKind, PredictedFailure, SizeReport};
 
 /// Sizes and lines on the first screen, at most.
 const MAX_SIZES: usize = 12;
@@ -77,7 +78,7 @@ fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
 fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeReport> {
     let name = |of: &&SizeReport| {
         let name = Text::from(count(of.size));
-        let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == FitCertainty::Estimate;
+        let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == Sureness::Estimate;
         match of.fits {
             Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
             Some(true) => Cell::Marked(Judgement::Good, name),

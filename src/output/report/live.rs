@@ -60,8 +60,8 @@ fn setup(document: &mut Document, report: &LiveReport) {
 
 fn live_device(document: &mut Document, device: &LiveDevice) {
     let peaks = [
-        ("allocated", device.peak_allocated_bytes),
-        ("reserved, by the allocator's count", device.peak_reserved_bytes),
+        ("allocated", device.figures.peak_allocated_bytes),
+        ("reserved, by the allocator's count", device.figures.peak_reserved_bytes),
         ("reserved, by the driver's", device.driver_peak_bytes),
     ];
     document

@@ -95,7 +95,7 @@ fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
 /// Segments by kind, and those with free memory.
 pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let memory = &device.memory;
-    if device.segments.top_segments.is_empty() {
+    if device.top_segments.is_empty() {
         return;
     }
     let mut inside = Document::default();
@@ -123,7 +123,7 @@ fn free_segments(device: &DeviceReport) -> impl Into<Table> {
         (true, true) => "small, exp.",
         (false, true) => "large, exp.",
     };
-    let free: Vec<_> = device.segments.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
+    let free: Vec<_> = device.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
     let others = device.memory.segments.count.saturating_sub(free.len() as u64);
     Table::from_rows(free)
         .text("segment", |s| format!("{:#x}", s.address))

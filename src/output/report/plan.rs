@@ -5,7 +5,7 @@ use crate::allocator::verdict::Verdict;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{command_line, location_label};
-use crate::whatif::fit::FitCertainty;
+use crate::whatif::Sureness;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport, PlanRun};
 
 /// Lays out `report`.
@@ -75,7 +75,7 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
 fn legend(report: &PlanReport) -> Option<String> {
     let has = |is_so: fn(&PlanCell) -> bool| report.gpus.iter().flat_map(|gpu| &gpu.cells).any(is_so);
     let signs = [
-        (has(|cell| cell.certainty == FitCertainty::Confirmed), "* a dry run on this GPU ended"),
+        (has(|cell| cell.certainty == Sureness::Confirmed), "* a dry run on this GPU ended"),
         (has(|cell| cell.short_label().starts_with('~')), "~ about"),
         (has(|cell| cell.change == PlanChange::StateSharded), "state/N: optimizer state over N ranks"),
     ];

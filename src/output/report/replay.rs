@@ -91,8 +91,8 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
     Table::from_rows(devices.iter().copied().take(MAX_ROWS))
         .text("device", |device| Cell::Marked(reproduced(device).0, format!("GPU {}", device.device).into()))
         .number("entries", |device| reproduced(device).1)
-        .number("peak allocated", |device| amount(device.peak_allocated_bytes))
-        .number("peak reserved", |device| amount(device.peak_reserved_bytes))
+        .number("peak allocated", |device| amount(device.figures.peak_allocated_bytes))
+        .number("peak reserved", |device| amount(device.figures.peak_reserved_bytes))
         .number("failed requests", |device| count(device.ooms.len() as u64))
         .wide()
 }
@@ -107,8 +107,8 @@ fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
     Table::from_rows(rows)
         .text("device", |(device, then, _)| Cell::Marked(mark(then), format!("GPU {}", device.device).into()))
         .text("the job then", |(_, then, _)| describe_outcome(then))
-        .number("reserved as recorded", |(.., recorded)| amount(recorded.peak_reserved_bytes))
-        .number("what-if", |(device, ..)| amount(device.peak_reserved_bytes))
+        .number("reserved as recorded", |(.., recorded)| amount(recorded.figures.peak_reserved_bytes))
+        .number("what-if", |(device, ..)| amount(device.figures.peak_reserved_bytes))
         .wide()
 }
 
@@ -138,8 +138,8 @@ fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bo
         Some(recorded) if are_several => document.table(figures(device, recorded)),
         Some(_) => {}
         None => {
-            let [allocs, frees] = [device.device_allocs, device.device_frees].map(count);
-            let retries = counted(device.retries, "retry");
+            let [allocs, frees] = [device.figures.device_allocs, device.figures.device_frees].map(count);
+            let retries = counted(device.figures.retries, "retry");
             document.field("calls", format!("{allocs} allocate on the device, {frees} free; {retries}"));
         }
     }
@@ -204,11 +204,11 @@ fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
 fn figures(device: &ReplayedDevice, recorded: &ReplayedDevice) -> impl Into<Table> {
     type Figure = (&'static str, fn(&ReplayedDevice) -> String);
     const FIGURES: [Figure; 6] = [
-        ("peak reserved", |d| size(d.peak_reserved_bytes)),
-        ("peak allocated", |d| size(d.peak_allocated_bytes)),
-        ("device allocations", |d| count(d.device_allocs)),
-        ("device frees", |d| count(d.device_frees)),
-        ("retries", |d| count(d.retries)),
+        ("peak reserved", |d| size(d.figures.peak_reserved_bytes)),
+        ("peak allocated", |d| size(d.figures.peak_allocated_bytes)),
+        ("device allocations", |d| count(d.figures.device_allocs)),
+        ("device frees", |d| count(d.figures.device_frees)),
+        ("retries", |d| count(d.figures.retries)),
         ("failed requests", |d| count(d.ooms.len() as u64)),
     ];
     let table =

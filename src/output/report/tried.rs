@@ -51,12 +51,12 @@ pub(super) fn tried_table(
     });
     let notes: Vec<String> = others.into_iter().chain(kept).collect();
     let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
-    let is_sure = listed.iter().all(|row| row.sure == Sureness::Exact);
+    let is_sure = listed.iter().all(|row| row.sure == Sureness::Checked);
     Table::from_rows(rows)
         .text("tried in a replay", |row| row.name.clone())
         .text("the job then", |row| row.outcome.clone())
         .number("reserved", |row| row.reserved.clone())
-        .text("sure", |row| if row.sure == Sureness::Exact { "" } else { row.sure.word() })
+        .text("sure", |row| if row.sure == Sureness::Checked { "" } else { row.sure.word() })
         .only_if(!is_sure)
         .wide()
         .note(note)
@@ -73,7 +73,7 @@ pub(super) struct ShownRow {
 /// A row without a mark, below those with one.
 fn plain(name: &str, outcome: String, bytes: u64) -> ShownRow {
     let name = faint(format!("  {name}")).into();
-    ShownRow { name, outcome, reserved: amount(bytes), sure: Sureness::Exact }
+    ShownRow { name, outcome, reserved: amount(bytes), sure: Sureness::Checked }
 }
 
 /// Whether both are settings that do not help, with the same outcome.

@@ -126,8 +126,8 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
     let table = Table::from_rows(rows)
         .text("settings", settings)
         .text("the job then", |row| describe_outcome(&row.then))
-        .number("reserved", |row| amount(row.peak_reserved_bytes))
+        .number("reserved", |row| amount(row.figures.peak_reserved_bytes))
         .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
-        .number("allocs", |row| count(row.device_allocs));
+        .number("allocs", |row| count(row.figures.device_allocs));
     document.table(table);
 }

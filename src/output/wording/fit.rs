@@ -5,7 +5,8 @@ use std::cmp::Reverse;
 use super::Summary;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::whatif::fit::{FitCertainty, FitDevice, FitRefusal, FitReport, GrowingLine, Largest};
+use crate::whatif::Sureness;
+use crate::whatif::fit::{FitDevice, FitRefusal, FitReport, GrowingLine, Largest};
 
 impl FitRefusal {
     /// Why nothing is predicted.
@@ -63,7 +64,7 @@ impl FitReport {
 
 /// The size to record if the answer is an estimate because the recordings are far from it: half of it.
 fn nearer_size(device: &FitDevice) -> Option<u64> {
-    let answer = device.largest_safe.as_ref().filter(|answer| answer.certainty == FitCertainty::Estimate)?;
+    let answer = device.largest_safe.as_ref().filter(|answer| answer.certainty == Sureness::Estimate)?;
     answer.size.map(|size| size / 2).filter(|nearer| *nearer > device.largest_recorded)
 }
 
@@ -95,7 +96,7 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
             format!("no {what} fits {on}{settings}")
         }
         Some(at) => {
-            let should = largest.certainty == FitCertainty::Should;
+            let should = largest.certainty == Sureness::Should;
             format!(
                 "largest size {on}: {} ({})",
                 count(at),
@@ -108,9 +109,9 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
 fn describe_fit(largest: &Largest) -> &'static str {
     match largest.certainty {
         _ if largest.size.is_none() => "fits",
-        FitCertainty::Confirmed | FitCertainty::Checked => "fits",
-        FitCertainty::Should => "should fit",
-        FitCertainty::Estimate => "may fit",
+        Sureness::Confirmed | Sureness::Checked => "fits",
+        Sureness::Should => "should fit",
+        Sureness::Estimate => "may fit",
     }
 }
 

@@ -4,7 +4,6 @@ use super::Summary;
 use crate::base::units::{count, size};
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::Sureness;
-use crate::whatif::fit::FitCertainty;
 use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
 
 /// Most GPUs whose sizes the first line lists.
@@ -51,12 +50,12 @@ impl PlanReport {
         let mut smaller = self.gpus.iter().take_while(|gpu| as_is.is_none_or(|found| found.gpu != gpu.gpu));
         let changed = smaller.find_map(|gpu| Some((gpu, gpu.cells.iter().skip(1).find(|cell| serves(cell))?)));
         let action = changed.map(|(gpu, cell)| {
-            let verb = if cell.certainty == FitCertainty::Confirmed { "fits" } else { "should fit" };
+            let verb = if cell.certainty == Sureness::Confirmed { "fits" } else { "should fit" };
             format!("{name} {verb} on {} with {}", gpu.gpu, cell.describe_change())
         });
         let answer = match as_is {
             Some(gpu) => {
-                let is_certain = gpu.cells[0].certainty <= FitCertainty::Checked;
+                let is_certain = gpu.cells[0].certainty <= Sureness::Checked;
                 let verb = if is_certain { "fits" } else { "should fit" };
                 format!("the smallest GPU for {name} is {}: it {verb} as it is, in {}", gpu.gpu, size(gpu.usable_bytes))
             }
@@ -75,12 +74,12 @@ impl PlanCell {
 
     /// The same for a table: `24 *` if a run confirmed it, or `~24`.
     pub fn short_label(&self) -> String {
-        let star = if self.certainty == FitCertainty::Confirmed { " *" } else { "" };
+        let star = if self.certainty == Sureness::Confirmed { " *" } else { "" };
         format!("{}{star}", self.label_with("~"))
     }
 
     fn label_with(&self, about: &str) -> String {
-        let is_sure = self.sure == Sureness::Exact && self.certainty <= FitCertainty::Checked;
+        let is_sure = self.sure == Sureness::Checked && self.certainty <= Sureness::Checked;
         match self.size {
             None => "any".to_owned(),
             Some(0) => "none".to_owned(),

@@ -29,16 +29,16 @@ impl ProgramReport {
         });
         let Some(best) = worst.best() else { return Summary::from_answer(answer) };
         let action = match best.sure {
-            Sureness::Guess if best.change == ProgramChange::Checkpoint => {
+            Sureness::Estimate if best.change == ProgramChange::Checkpoint => {
                 "try it, and record a backward pass: without one, the memory that it would recompute is a guess"
             }
-            Sureness::Exact => "change it: the replay only omits recorded requests or moves frees",
-            Sureness::About => {
+            Sureness::Confirmed | Sureness::Checked => {
+                "change it: the replay only omits recorded requests or moves frees"
+            }
+            Sureness::Should => {
                 "change it, and record again: the order of the changed calls was inferred from the recording"
             }
-            Sureness::Guess | Sureness::Estimate => {
-                "try it, and record again: what the memory was for, and its dtype, is a guess"
-            }
+            Sureness::Estimate => "try it, and record again: what the memory was for, and its dtype, is a guess",
         };
         let copy = best.location.frame.as_ref().map(FrameReport::file_line);
         Summary { action: Some(action.to_owned()), copy, ..Summary::from_answer(answer) }

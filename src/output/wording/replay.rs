@@ -99,7 +99,10 @@ fn describe_fit(device: &ReplayedDevice, then: &JobOutcome, capacity: u64) -> St
     match then {
         JobOutcome::GoesOn { headroom_bytes, .. } => {
             let headroom = headroom_bytes.map_or_else(String::new, |bytes| format!(", {} headroom", size(bytes)));
-            format!("yes, it fits {capacity}{gpu}: {} reserved at its peak{headroom}", size(device.peak_reserved_bytes))
+            format!(
+                "yes, it fits {capacity}{gpu}: {} reserved at its peak{headroom}",
+                size(device.figures.peak_reserved_bytes)
+            )
         }
         JobOutcome::NotKnown { .. } => format!("not known whether it fits {capacity}{gpu}: {}", outcome_clause(then)),
         _ => format!("no, it does not fit {capacity}{gpu}: {}", outcome_clause(then)),

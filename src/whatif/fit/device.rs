@@ -6,21 +6,18 @@ use std::ops::{Range, RangeInclusive};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::certainty::FitCertainty;
-use super::device_recordings::DeviceRecordings;
+use super::device_recordings::{DeviceRecordings, FittedSizes};
 use super::fit_search::{Answer, FitSearch, Largest};
 use super::fitted_program::FittedProgram;
-use super::fitted_sizes::FittedSizes;
 use super::growth::{GrowingLine, PeakMemory};
-use super::input::SizedRecording;
-use super::leave_one_out::{LeaveOneOutCheck, MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
-use super::options::FitOptions;
-use super::prediction::SizeReport;
+use super::input::{FitOptions, SizedRecording};
+use super::prediction::{
+    LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO, predict,
+};
 use super::size_search::{FoundSizes, LargestSize};
 use super::steps::Steps;
-
 use crate::study::DeviceStudy;
-use crate::whatif::{Overrides, apply_option, hypothesis_with};
+use crate::whatif::{Overrides, Sureness, apply_option, hypothesis_with};
 
 /// Source lines that are listed, at most.
 const MAX_LINES: usize = 10;
@@ -123,7 +120,7 @@ impl FitDevice {
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
     fn rate_answers(&mut self, confirmed: &[u64]) {
-        let ratings: Vec<FitCertainty> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
+        let ratings: Vec<Sureness> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
         let answers = [&mut self.largest, &mut self.largest_safe, &mut self.best].into_iter().flatten();
         for (answer, certainty) in answers.zip(ratings) {
             answer.certainty = certainty;
@@ -134,13 +131,13 @@ impl FitDevice {
         [&self.largest, &self.largest_safe, &self.best].into_iter().flatten()
     }
 
-    fn rate(&self, answer: &Largest, confirmed: &[u64]) -> FitCertainty {
+    fn rate(&self, answer: &Largest, confirmed: &[u64]) -> Sureness {
         let size = answer.size;
         let is_confirmed = answer.settings.is_empty() && size.is_some_and(|size| confirmed.contains(&size));
         match () {
-            () if is_confirmed => FitCertainty::Confirmed,
-            () if self.is_doubtful() => FitCertainty::Estimate,
-            () if answer.is_at_risk => self.certainty_at(size).max(FitCertainty::Should),
+            () if is_confirmed => Sureness::Confirmed,
+            () if self.is_doubtful() => Sureness::Estimate,
+            () if answer.is_at_risk => self.certainty_at(size).max(Sureness::Should),
             () => self.certainty_at(size),
         }
     }
@@ -153,13 +150,13 @@ impl FitDevice {
     }
 
     /// How certain a prediction is that the program fits at `size`, or at every size.
-    pub fn certainty_at(&self, size: Option<u64>) -> FitCertainty {
+    pub fn certainty_at(&self, size: Option<u64>) -> Sureness {
         let times = size.map(|size| size / self.largest_recorded.max(1));
         match times {
-            _ if self.has_doubtful_recordings() => FitCertainty::Estimate,
-            Some(times) if times >= FAR_FACTOR => FitCertainty::Estimate,
-            Some(times) if times < CHECKED_FACTOR && self.is_exact() => FitCertainty::Checked,
-            _ => FitCertainty::Should,
+            _ if self.has_doubtful_recordings() => Sureness::Estimate,
+            Some(times) if times >= FAR_FACTOR => Sureness::Estimate,
+            Some(times) if times < CHECKED_FACTOR && self.is_exact() => Sureness::Checked,
+            _ => Sureness::Should,
         }
     }
 
@@ -331,4 +328,49 @@ fn build_overrides(
     let settings = options.settings.map(apply).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(Overrides { settings, capacity, minor: None, gpu: options.gpu })
+}
+
+impl FitSearch<'_, '_, '_, '_> {
+    /// The largest sizes of the search under `overrides`.
+    pub(super) fn answer(
+        &self,
+        found: Option<FoundSizes>,
+        varies: bool,
+        overrides: &Overrides,
+        options: &FitOptions<'_>,
+    ) -> Answer {
+        Answer {
+            largest: found.map(|found| self.to_largest(found.largest, overrides)),
+            largest_safe: found.map(|found| self.to_largest(found.safe, overrides)),
+            best: match found.map(|found| found.safe) {
+                // The gain of a setting is small beside that of other data.
+                _ if options.settings.is_some() || varies => None,
+                Some(LargestSize::Size(size)) => self.best_settings(overrides, size),
+                Some(LargestSize::Nothing) => self.best_settings(overrides, 0),
+                _ => None,
+            },
+        }
+    }
+}
+
+impl<'s, 'a> DeviceRecordings<'s, 'a> {
+    /// The row of `size`. If the number of requests grows, only a recorded size has an answer.
+    pub(super) fn predict_size(
+        &self,
+        fitted: &FittedProgram<'_, 's, 'a>,
+        size: u64,
+        overrides: &Overrides,
+        requests_grow: bool,
+        options: &FitOptions<'_>,
+    ) -> SizeReport {
+        let recording = self.recordings.iter().find(|recording| recording.size == size);
+        let is_recorded = recording.is_some();
+        let without_capacity = Overrides { capacity: None, ..overrides.clone() };
+        let assumed = if requests_grow && !is_recorded { &without_capacity } else { overrides };
+        let predicted = predict(fitted, size, is_recorded, assumed);
+        match recording.filter(|_| options.settings.is_none()) {
+            Some(recording) => predicted.with_recorded_peak(recording.device.peak(), overrides.capacity),
+            None => predicted,
+        }
+    }
 }

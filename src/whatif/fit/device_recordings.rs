@@ -1,10 +1,11 @@
 //! The recordings of one device, each of which can be fitted to the others.
 
 use std::cmp::Reverse;
+use std::sync::OnceLock;
 
 use super::fitted_program::FittedProgram;
 use super::input::{FitInput, SizedRecording};
-use super::recorded_scratch::mark_scratch;
+use super::reductions::mark_scratch;
 
 /// The recordings of one device, in order of size.
 pub(in crate::whatif) struct DeviceRecordings<'s, 'a> {
@@ -39,5 +40,24 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
         let others: Vec<&SizedRecording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
         FittedProgram::from_recordings(base, &others)
+    }
+}
+
+pub(in crate::whatif) struct FittedSizes<'r, 's, 'a> {
+    recordings: &'r DeviceRecordings<'s, 'a>,
+    programs: Vec<OnceLock<FittedProgram<'r, 's, 'a>>>,
+}
+
+impl<'r, 's, 'a> FittedSizes<'r, 's, 'a> {
+    /// There are at least two recordings.
+    pub(in crate::whatif) fn new(recordings: &'r DeviceRecordings<'s, 'a>) -> Self {
+        let programs = recordings.recordings.iter().map(|_| OnceLock::new()).collect();
+        Self { recordings, programs }
+    }
+
+    /// The program of the recording nearest to `size`.
+    pub(in crate::whatif) fn at(&self, size: u64) -> &FittedProgram<'r, 's, 'a> {
+        let nearest = self.recordings.nearest(size, None).unwrap_or(0);
+        self.programs[nearest].get_or_init(|| self.recordings.fit_recording(nearest, None))
     }
 }

@@ -3,12 +3,11 @@
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::certainty::FitCertainty;
 use super::fitted_program::FittedProgram;
-use super::leave_one_out::WARN_UNMATCHED_RATIO;
-use super::prediction::{approximate_ratio, is_served, is_served_at_worst, peak_live_bytes, predict};
+use super::prediction::WARN_UNMATCHED_RATIO;
+use super::prediction::{approximate_ratio, is_served, peak_live_bytes, predict};
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
-use crate::whatif::{Overrides, candidates_with_use};
+use crate::whatif::{Overrides, Sureness, candidates_with_use};
 
 /// The largest size that fits under certain settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -20,9 +19,9 @@ pub struct Largest {
     /// Headroom: device memory - reserved bytes at the peak of that size; null without a size.
     pub unreserved_bytes: Option<u64>,
     /// How certain it is that the program fits at that size.
-    pub certainty: FitCertainty,
-    /// Data is sorted, kernels pad memory at the peak, or the size would not fit if every request that may be the output
-    /// of a reduction is one.
+    pub certainty: Sureness,
+    /// Data is sorted, kernels pad memory at the peak, or a request that may be the output of a reduction would then take
+    /// buffers.
     #[serde(skip)]
     pub(super) is_at_risk: bool,
 }
@@ -38,7 +37,7 @@ pub(super) struct Answer {
 impl Largest {
     /// Headroom, unless it is less than an estimate may be off.
     pub fn headroom(&self) -> Option<u64> {
-        self.unreserved_bytes.filter(|_| self.certainty < FitCertainty::Estimate)
+        self.unreserved_bytes.filter(|_| self.certainty < Sureness::Estimate)
     }
 }
 
@@ -108,11 +107,11 @@ impl FitSearch<'_, '_, '_, '_> {
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
                 let is_at_risk = fitted.has_growing_sorts()
                     || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO
-                    || !is_served_at_worst(fitted, size, overrides);
+                    || fitted.has_possible_scratch(size, overrides.gpu);
                 (Some(size), headroom, is_at_risk)
             }
         };
-        let certainty = FitCertainty::Estimate;
+        let certainty = Sureness::Estimate;
         Largest { size, settings, unreserved_bytes, certainty, is_at_risk }
     }
 }

@@ -1,21 +1,18 @@
 //! A recorded program whose requests are functions of the size.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 
 use super::input::{SizedRecording, SizedRequest};
+use super::law::Point;
 use super::law::{Law, LawKind};
 use super::pairing::{RecordingPairs, pair_recordings};
-use super::polynomial::Point;
-use super::reduction::Scratch;
-use super::reductions::{Reduction, Reductions};
-use super::sized_program::SizedProgram;
+use super::reductions::Reductions;
 use super::steps::requests_that_vary;
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
-use crate::replay::ops::ResizedRequest;
+use crate::replay::ops::{Program, ResizedRequest};
 
 /// If the laws of more than this share of the growing bytes are underdetermined, the size is probably not the number
 /// that the program's tensors depend on.
@@ -162,14 +159,10 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         gpu.or(self.base.gpu).filter(|_| has_reductions).map(|gpu| gpu.product)
     }
 
-    /// The buffers of `reduction` at `size`.
-    fn scratch_at(&self, reduction: &Reduction, size: u64, gpu: Option<&GpuModel>) -> Option<Scratch> {
-        self.reductions.scratch_of(reduction, gpu, |index| self.request_bytes_at(index, size))
-    }
-
     /// Whether a possible reduction takes two stages at `size`.
     pub(super) fn has_possible_scratch(&self, size: u64, gpu: Option<&GpuModel>) -> bool {
-        self.reductions.possible.iter().any(|reduction| self.scratch_at(reduction, size, gpu).is_some())
+        let bytes = |index| self.request_bytes_at(index, size);
+        self.reductions.possible.iter().any(|reduction| self.reductions.scratch_of(reduction, gpu, bytes).is_some())
     }
 
     /// Whether sorts or scans of growing data request storage. Such a call takes other paths at other sizes, and its
@@ -180,27 +173,6 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let is_storage = request.bytes % SORT_ALIGNMENT == SORT_ALIGNMENT - 1 && request.bytes > MIN_SORT_BYTES;
             is_temporary && is_storage && self.request_laws[index].is_none_or(|law| law.grows())
         })
-    }
-
-    /// The same program, in which every possible reduction that takes two stages at `size` has its largest buffers.
-    pub(super) fn worst_program_at(&self, size: u64, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
-        let (mut requests, initial) = self.requests_at(size, gpu);
-        for (output, scratch) in self.possible_scratch_at(size, gpu) {
-            requests[output].temporaries = Some(scratch.to_bytes());
-        }
-        SizedProgram::from_requests(self.base.program(), &requests, &initial)
-    }
-
-    /// The largest buffers of each possible reduction at `size`, by its output.
-    fn possible_scratch_at(&self, size: u64, gpu: Option<&GpuModel>) -> BTreeMap<usize, Scratch> {
-        let mut largest: BTreeMap<usize, Scratch> = BTreeMap::new();
-        for reduction in &self.reductions.possible {
-            if let Some(scratch) = self.scratch_at(reduction, size, gpu) {
-                let known = largest.entry(reduction.output).or_insert(scratch);
-                *known = (*known).max(scratch);
-            }
-        }
-        largest
     }
 
     /// Each request and the bytes of each block from before the recording, at `size`.
@@ -250,4 +222,34 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     let mut law_counts: Vec<_> = law_counts.into_iter().collect();
     law_counts.sort_by_key(|((bytes, kind), (occurrences, _))| (*bytes, *occurrences, Reverse(*kind)));
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
+}
+
+/// The program, and where its requests come from.
+pub(super) struct SizedProgram<'a> {
+    pub(super) program: Program<'a>,
+    /// One for each request, in order, without those of blocks from before the recording.
+    pub(super) sources: Vec<RequestSource>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct RequestSource {
+    /// The index of the recorded request.
+    pub(super) request: usize,
+    /// A buffer that the call of this request takes.
+    pub(super) is_temporary: bool,
+}
+
+impl<'a> SizedProgram<'a> {
+    /// The recorded operations, with other requests.
+    pub(super) fn from_requests(program: &Program<'a>, requests: &[ResizedRequest], initial: &[u64]) -> Self {
+        let sources = requests.iter().enumerate().flat_map(|(request, resized)| sources_of(request, resized));
+        Self { program: program.resized(requests, initial), sources: sources.collect() }
+    }
+}
+
+/// The sources of a request and of the buffers that its call takes.
+fn sources_of(request: usize, resized: &ResizedRequest) -> impl Iterator<Item = RequestSource> + use<> {
+    let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
+    let buffers = resized.temporaries.into_iter().flatten().map(move |_| RequestSource { request, is_temporary: true });
+    own.into_iter().chain(buffers)
 }

@@ -6,8 +6,8 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
+use super::fitted_program::SizedProgram;
 use super::law::{Law, LawKind};
-use super::sized_program::SizedProgram;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::GpuModel;
 use crate::allocator::round_size;
@@ -164,9 +164,13 @@ impl PeakMemory {
 
     /// The share of the bytes with a law.
     pub(super) fn paired_ratio(&self) -> f64 {
-        let paired = self.blocks.iter().filter(|block| block.law.is_some());
-        let bytes = paired.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        if self.blocks.is_empty() { 1.0 } else { ratio(bytes, self.total_bytes()) }
+        if self.blocks.is_empty() { 1.0 } else { self.ratio_of(|block| block.law.is_some()) }
+    }
+
+    /// Share of the bytes in blocks that are wanted.
+    fn ratio_of(&self, is_wanted: impl Fn(&PeakBlock) -> bool) -> f64 {
+        let wanted = self.blocks.iter().filter(|block| is_wanted(block));
+        ratio(wanted.fold(0, |sum: u64, block| sum.saturating_add(block.bytes)), self.total_bytes())
     }
 
     /// The share of the bytes with a law, among blocks with a stack.
@@ -186,34 +190,27 @@ impl PeakMemory {
             // The same point in the other recording: after the pair of the last paired request.
             let requests_made = pairs.requests.iter().take(self.requests_made).rev().flatten().next();
             let requests_made = requests_made.map_or(0, |last| *last as usize + 1);
-            let is_freed = |block: &&PeakBlock| {
+            let is_freed = |block: &PeakBlock| {
                 let paired = block.index.and_then(|index| *pairs.requests.get(index)?);
                 let paired = paired.and_then(|paired| other.requests.get(paired as usize));
                 paired.and_then(|paired| paired.requests_before_free).is_some_and(|freed| freed < requests_made)
             };
-            let blocks = self.blocks.iter().filter(is_freed);
-            blocks.fold(0u64, |sum, block| sum.saturating_add(block.bytes))
+            self.ratio_of(is_freed)
         });
-        ratio(freed.max().unwrap_or(0), self.total_bytes())
+        freed.fold(0.0, f64::max)
     }
 
     /// The share of the bytes whose requests change their size from step to step.
     pub(super) fn varying_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
-        let varies = |block: &&PeakBlock| block.index.is_some_and(|index| fitted.varies[index]);
-        let varying = self.blocks.iter().filter(varies);
-        let bytes = varying.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        ratio(bytes, self.total_bytes())
+        self.ratio_of(|block| block.index.is_some_and(|index| fitted.varies[index]))
     }
 
     /// The share of the bytes that would shrink at a larger size; 0 for recordings of one program.
     pub(super) fn shrinking_ratio(&self) -> f64 {
-        let shrinks = |block: &&PeakBlock| {
+        self.ratio_of(|block| {
             let is_less = |law: Law| law.bytes_at(self.size.saturating_mul(2)) < law.bytes_at(self.size);
             block.law.is_some_and(is_less)
-        };
-        let shrinking = self.blocks.iter().filter(shrinks);
-        let bytes = shrinking.fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        ratio(bytes, self.total_bytes())
+        })
     }
 
     /// Whether the total would shrink if the size doubled.
@@ -237,9 +234,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
     pub(super) fn approximate_ratio(&self) -> f64 {
-        let is_near = |block: &&PeakBlock| block.law.is_some_and(|law| law.is_inexact());
-        let bytes = self.blocks.iter().filter(is_near).fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-        ratio(bytes, self.total_bytes())
+        self.ratio_of(|block| block.law.is_some_and(|law| law.is_inexact()))
     }
 
     fn lines(

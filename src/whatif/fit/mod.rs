@@ -19,50 +19,38 @@
 //! the memory at the peak is paired, nothing is predicted. With three or more recordings, each is also predicted from
 //! the others, to check the prediction.
 
-mod align;
-mod answers;
-mod certainty;
 mod device;
 mod device_recordings;
 mod fit_search;
 mod fitted_program;
-mod fitted_sizes;
 mod growth;
 mod input;
 mod law;
-mod leave_one_out;
 mod next_size;
-mod options;
 mod pairing;
-mod polynomial;
 mod prediction;
-mod recorded_scratch;
 mod reduction;
-mod reduction_shape;
 mod reductions;
-mod refusal;
 mod report;
 mod size_search;
-mod sized_program;
 mod steps;
 mod warnings;
 
-pub use self::certainty::FitCertainty;
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::DeviceRecordings;
+pub(super) use self::device_recordings::FittedSizes;
 pub(super) use self::fit_search::FitSearch;
 pub use self::fit_search::Largest;
 pub(super) use self::fitted_program::FittedProgram;
-pub(super) use self::fitted_sizes::FittedSizes;
 pub use self::growth::GrowingLine;
 pub use self::input::FitInput;
+pub use self::input::FitOptions;
 pub use self::law::LawKind;
-pub use self::leave_one_out::LeaveOneOutCheck;
 pub(crate) use self::next_size::step_below;
 pub use self::next_size::{Bracket, SizeChooser};
-pub use self::options::FitOptions;
+pub use self::prediction::LeaveOneOutCheck;
 pub(super) use self::prediction::predict;
 pub use self::prediction::{PredictedFailure, SizeReport};
-pub use self::refusal::{FitRefusal, RefusalCode};
+pub use self::report::{FitRefusal, RefusalCode};
 pub use self::report::{FitReport, RecordingReport, fit};
 pub(super) use self::size_search::{LargestSize, SizeSearch};

@@ -7,10 +7,8 @@
 
 use super::input::{SizedRecording, SizedRequest};
 use super::pairing::RecordingPairs;
-use super::recorded_scratch::live_inputs;
-use super::reduction::{LaunchConditions, Scratch};
-use super::reduction_shape::ReductionShape;
-use crate::allocator::device::GpuModel;
+use super::reduction::{LaunchConditions, ReductionShape, Scratch};
+use crate::allocator::device::{GPUS, GpuModel};
 
 /// Smaller outputs have small buffers.
 const MIN_POSSIBLE_OUTPUT_BYTES: u64 = 512;
@@ -155,4 +153,70 @@ impl Sides<'_, '_, '_, '_> {
         let inputs = inputs.filter(|input| self.agrees(*input, output, shape));
         inputs.map(|input| Reduction { output, input, shape }).collect()
     }
+}
+
+/// The input of a reduction is requested at most this many requests before its output.
+const MAX_DISTANCE: usize = 400;
+/// Semaphores take 4 bytes for each block of a grid that the device holds at once.
+const MAX_SEMAPHORE_BYTES: u64 = 4 * 64 * 256;
+
+/// Marks the buffers of reductions in all recordings, if the launch rule explains their bytes. Without the name of the
+/// GPU, the known model is assumed that explains most of them.
+pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
+    let named = recordings.iter().find_map(|recording| {
+        let info = recording.device.snapshot().recorder_info.as_ref()?;
+        let device = info.devices.get(usize::try_from(recording.device.id()).ok()?)?;
+        GPUS.iter().find(|gpu| gpu.product == device.name)
+    });
+    let explained =
+        |gpu: &GpuModel| recordings.iter().map(|recording| find_scratch(recording, gpu).len()).sum::<usize>();
+    // Models with equal properties explain the same buffers.
+    let likeliest = || GPUS.iter().rev().max_by_key(|gpu| explained(gpu)).filter(|gpu| explained(gpu) > 0);
+    let Some(gpu) = named.or_else(likeliest) else { return };
+    for recording in recordings {
+        recording.gpu = named;
+        recording.conditions = Some(LaunchConditions::new(gpu, recording.torch_minor));
+        for (output, scratch) in find_scratch(recording, gpu) {
+            recording.requests[output].scratch = Some(scratch);
+            for buffer in [output + 1, output + 2] {
+                recording.requests[buffer].is_scratch = true;
+            }
+        }
+    }
+}
+
+/// The outputs of reductions in two stages, with the buffers that follow each.
+fn find_scratch(recording: &SizedRecording<'_, '_>, gpu: &GpuModel) -> Vec<(usize, Scratch)> {
+    let (requests, conditions) = (&recording.requests, LaunchConditions::new(gpu, recording.torch_minor));
+    let outputs = (0..requests.len().saturating_sub(2)).filter_map(|output| {
+        let scratch = scratch_after(requests, output)?;
+        let is_explained = live_inputs(requests, output).any(|input| {
+            let [input_bytes, output_bytes] = [input, output].map(|index| requests[index].bytes);
+            ReductionShape::all().any(|shape| shape.scratch(input_bytes, output_bytes, conditions) == Some(scratch))
+        });
+        is_explained.then_some((output, scratch))
+    });
+    outputs.collect()
+}
+
+/// Two requests after `output` that its call frees when it ends.
+fn scratch_after(requests: &[SizedRequest], output: usize) -> Option<Scratch> {
+    let [output_request, partial, semaphores] = requests.get(output..output + 3)? else { return None };
+    let is_freed = |request: &SizedRequest| request.requests_before_free == Some(output + 3);
+    let is_pair = is_freed(partial)
+        && is_freed(semaphores)
+        && partial.stack == output_request.stack
+        && semaphores.stack == output_request.stack
+        && semaphores.bytes.is_multiple_of(4)
+        && semaphores.bytes <= MAX_SEMAPHORE_BYTES;
+    is_pair.then_some(Scratch { partial_bytes: partial.bytes, semaphore_bytes: semaphores.bytes })
+}
+
+/// The requests whose blocks are live when `output` is requested, the latest first.
+pub(super) fn live_inputs(requests: &[SizedRequest], output: usize) -> impl Iterator<Item = usize> + '_ {
+    let is_live = move |input: &usize| {
+        let request = &requests[*input];
+        !request.is_scratch && request.requests_before_free.is_none_or(|freed| freed > output)
+    };
+    (output.saturating_sub(MAX_DISTANCE)..output).rev().filter(is_live)
 }

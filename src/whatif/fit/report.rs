@@ -4,13 +4,11 @@ use serde::Serialize;
 
 use super::device::FitDevice;
 use super::device_recordings::DeviceRecordings;
-use super::input::FitInput;
-use super::leave_one_out::MIN_PAIRED_RATIO;
-use super::options::FitOptions;
-use super::refusal::{FitRefusal, RefusalCode};
+use super::input::{FitInput, FitOptions};
+use super::prediction::MIN_PAIRED_RATIO;
 use super::warnings::{warn_about_device, warn_about_recordings};
 use crate::base::units::percent;
-use crate::base::warning::{Warning, Warnings};
+use crate::base::warning::{Warning, Warnings, words};
 use crate::study::DeviceStudy;
 
 /// The JSON of `oomscope fit`.
@@ -117,4 +115,40 @@ fn too_little_paired(device: &FitDevice, paired_ratio: f64) -> String {
         device.device,
         percent(paired_ratio)
     )
+}
+
+words! {
+    /// Why recordings predict no other size.
+    pub enum RefusalCode {
+        /// Most of the memory at the peak was requested by other stacks: another program, or another path of the code
+        DifferentPrograms = "different-programs",
+        /// An option does not apply to these recordings
+        InvalidOption = "invalid-option",
+        /// No device has a trace in all recordings
+        NoCommonDevice = "no-common-device",
+        /// Two recordings have the same size
+        SameSize = "same-size",
+        /// The recordings do not show how the program grows
+        TooFewSizes = "too-few-sizes",
+    }
+}
+
+/// The JSON of `oomscope fit` if it predicts nothing.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(remote = "Self")]
+pub struct FitRefusal {
+    /// The reason.
+    pub code: RefusalCode,
+    /// The share of the memory at the peak that was requested by the same stacks in all recordings; null if they were
+    /// not compared.
+    pub paired_ratio: Option<f64>,
+    /// The reason as a sentence.
+    #[serde(skip)]
+    pub sentence: String,
+}
+
+impl FitRefusal {
+    pub(super) fn new(code: RefusalCode, sentence: impl Into<String>) -> Self {
+        Self { code, paired_ratio: None, sentence: sentence.into() }
+    }
 }

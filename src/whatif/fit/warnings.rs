@@ -3,7 +3,7 @@
 use super::device::FitDevice;
 use super::device_recordings::DeviceRecordings;
 use super::input::SizedRecording;
-use super::leave_one_out::{WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
+use super::prediction::{WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
 use crate::base::units::{count, percent};
 use crate::base::warning::{Code, Warnings};
 use crate::study::LostHistory;

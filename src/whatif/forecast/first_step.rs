@@ -3,10 +3,10 @@
 use super::history::in_proportion;
 use super::laws::scale;
 use super::program_index::ProgramIndex;
-use super::unknown::WhyUnknown;
 use super::writer::ContinuationWriter;
 use crate::base::intern::SeededSet;
 use crate::study::iterations::{CallSites, Repetition, RequestId, Requests};
+use crate::whatif::outcome::WhyUnknown;
 
 /// Turns of an optimizer step, one parameter after the other.
 struct Turns<'r> {

@@ -14,15 +14,12 @@ mod history;
 mod laws;
 mod program_index;
 mod steady;
-mod unknown;
 mod verdict;
 mod writer;
 
 use self::first_step::predict_first_step;
 use self::program_index::ProgramIndex;
 use self::steady::{Horizon, NextSizes, SteadyPredictor};
-pub use self::unknown::WhyUnknown;
-pub use self::verdict::{FailsIn, ForecastVerdict};
 use self::writer::ContinuationWriter;
 use crate::allocator::conf::Settings;
 use crate::replay::ops::{Operation, OperationKind, Program};
@@ -30,6 +27,7 @@ use crate::study::DeviceStudy;
 use crate::study::iterations::{
     CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, RequestId, Requests, UnusualIteration,
 };
+use crate::whatif::outcome::WhyUnknown;
 
 /// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
 const MAX_GROWING_REQUESTS: usize = 40_000;

@@ -1,12 +1,12 @@
 //! The largest size that fits one GPU with one change.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::allocator::verdict::Verdict;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::Sureness;
-use crate::whatif::fit::{FitCertainty, SizeReport};
+use crate::whatif::fit::SizeReport;
 
 words! {
     /// A change that a plan tries.
@@ -32,7 +32,7 @@ pub struct PlanCell {
     /// The largest size below which all fit; 0 if none fits, null if every size does.
     pub size: Option<u64>,
     /// How certain that size is: `confirmed` if a dry run at it ended on this GPU.
-    pub certainty: FitCertainty,
+    pub certainty: Sureness,
     /// How certain it is that the changed program makes exactly the replayed calls.
     pub sure: Sureness,
     /// The source line to change; null if there is none.
@@ -69,4 +69,23 @@ impl PlanFailure {
             location: failed.location,
         })
     }
+}
+
+/// A run of the program on a GPU, or a dry run for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PlanRun {
+    /// Name of the GPU.
+    pub gpu: String,
+    /// Whether it ran with `expandable_segments:True`.
+    pub expandable_segments: bool,
+    /// The size.
+    pub size: u64,
+    /// Whether it ran to its end.
+    pub fits: bool,
+    /// Whether no value of the GPU, and no memory that only a GPU knows, may decide otherwise.
+    pub is_certain: bool,
+    /// Peak of reserved bytes.
+    pub reserved_bytes: u64,
+    /// Path of a snapshot of the run.
+    pub snapshot: String,
 }

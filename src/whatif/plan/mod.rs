@@ -9,12 +9,10 @@
 
 mod cell;
 mod changed_sizes;
-mod next_run;
-mod plan_run;
 mod report;
 mod settings_sizes;
 
+pub use self::cell::PlanRun;
 pub use self::cell::{PlanCell, PlanChange, PlanFailure};
-pub use self::next_run::NextRun;
-pub use self::plan_run::PlanRun;
+pub use self::report::NextRun;
 pub use self::report::{PlanGpu, PlanOptions, PlanReport, plan};

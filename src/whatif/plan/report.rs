@@ -5,15 +5,14 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cell::{PlanCell, PlanChange};
+use super::cell::{PlanCell, PlanChange, PlanRun};
 use super::changed_sizes::ChangedSizes;
-use super::plan_run::PlanRun;
 use super::settings_sizes::SettingsSizes;
 use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
 use crate::base::warning::Warning;
 use crate::whatif::fit::{DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, fit};
-use crate::whatif::{Overrides, apply_option};
+use crate::whatif::{Overrides, Sureness, apply_option};
 
 /// Number of ranks to shard the optimizer's state across.
 const RANKS: [u64; 3] = [2, 4, 8];
@@ -145,4 +144,61 @@ fn changed_programs<'f, 's, 'a>(
     let fitted = fitted.at(largest_recorded);
     let sharded = RANKS.into_iter().filter_map(|ranks| ChangedSizes::sharded(fitted, ranks));
     ChangedSizes::checkpointed(fitted).into_iter().chain(sharded).collect()
+}
+
+/// Maximum number of runs for a GPU: one prediction, then corrections.
+const MAX_RUNS_AS_IS: usize = 3;
+/// Most runs of one GPU with expandable segments.
+const MAX_RUNS_EXPANDABLE: usize = 2;
+
+/// A run to make.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NextRun {
+    /// Name of the GPU.
+    pub gpu: &'static str,
+    /// Whether to set `expandable_segments:True`.
+    pub expandable_segments: bool,
+    /// The size.
+    pub size: u64,
+}
+
+impl PlanReport {
+    /// The run to make next: first one for each GPU as it is, then corrections, then expandable segments where more
+    /// should fit. `None` if nothing is left to confirm.
+    pub fn next_run(&self) -> Option<NextRun> {
+        let as_is = |max_runs| self.gpus.iter().find_map(move |gpu| self.run_of(gpu, PlanChange::AsIs, max_runs));
+        let expandable = || {
+            let gains = |gpu: &&PlanGpu| {
+                let [as_is, expandable] =
+                    [PlanChange::AsIs, PlanChange::ExpandableSegments].map(|change| gpu.cell(change));
+                expandable.and_then(|cell| cell.size) > as_is.and_then(|cell| cell.size)
+            };
+            let mut gpus = self.gpus.iter().filter(gains);
+            gpus.find_map(|gpu| self.run_of(gpu, PlanChange::ExpandableSegments, MAX_RUNS_EXPANDABLE))
+        };
+        as_is(1).or_else(|| as_is(MAX_RUNS_AS_IS)).or_else(expandable)
+    }
+
+    /// The size to record next, on the GPU with most memory: the smallest answer that is at least twice the largest
+    /// recorded size. A recording there shows kernels that smaller sizes do not run. `None` if no answer is that far.
+    pub fn next_recording(&self) -> Option<u64> {
+        let recorded = self.recordings.iter().map(|recording| recording.size).max()?;
+        let answers = self.gpus.iter().filter_map(|gpu| gpu.cell(PlanChange::AsIs)?.size);
+        answers.filter(|size| *size >= recorded.saturating_mul(2)).min()
+    }
+
+    fn run_of(&self, gpu: &PlanGpu, change: PlanChange, max_runs: usize) -> Option<NextRun> {
+        let expandable_segments = change == PlanChange::ExpandableSegments;
+        let is_own = |run: &&PlanRun| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments;
+        let recorded = || self.recordings.iter().map(|recording| recording.size);
+        let is_recording = |run: &&PlanRun| {
+            recorded().any(|size| size == run.size) || recorded().min().is_some_and(|size| run.size < size)
+        };
+        let runs = self.runs.iter().filter(is_own);
+        let cell = gpu.cell(change)?;
+        let size = cell.size.filter(|size| *size > 0 && cell.certainty != Sureness::Confirmed)?;
+        let is_made = runs.clone().any(|run| run.size == size);
+        let made = runs.filter(|run| !is_recording(run)).count();
+        (!is_made && made < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
+    }
 }

@@ -1,14 +1,12 @@
 //! The largest size under allocator settings: predicted by `fit`, bounded and corrected by runs.
 
+use super::cell::PlanRun;
 use super::cell::{PlanCell, PlanChange, PlanFailure};
-use super::plan_run::PlanRun;
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
 use crate::whatif::Overrides;
 use crate::whatif::Sureness;
-use crate::whatif::fit::{
-    FitCertainty, FitDevice, FitSearch, FittedSizes, LargestSize, SizeReport, predict, step_below,
-};
+use crate::whatif::fit::{FitDevice, FitSearch, FittedSizes, LargestSize, SizeReport, predict, step_below};
 
 pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
     pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
@@ -62,11 +60,11 @@ impl SettingsSizes<'_, '_, '_, '_> {
             ranks: None,
             size,
             certainty: match confirming {
-                Some(run) if run.is_certain => FitCertainty::Confirmed,
-                Some(_) => FitCertainty::Should,
+                Some(run) if run.is_certain => Sureness::Confirmed,
+                Some(_) => Sureness::Should,
                 None => self.device.certainty_at(size),
             },
-            sure: Sureness::Exact,
+            sure: Sureness::Checked,
             location: None,
             other_locations: Vec::new(),
             unreserved_bytes,

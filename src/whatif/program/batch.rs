@@ -3,9 +3,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededSet;
 use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
@@ -39,15 +39,10 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     script.ops = ops;
     let inputs =
         (0..to_u32(recording.script.blocks.len())).filter(|block| categories[*block as usize] == Category::Inputs);
-    Some(ChangedProgram {
-        change: ProgramChange::HalfBatch,
-        certainty: Sureness::Guess,
-        description: "run half the batch, twice a step".to_owned(),
-        line: recording.largest_line(inputs),
-        other_lines: Vec::new(),
-        bytes_at_peak: recording.bytes_at_peak(|block| is_halved[block as usize]),
-        script,
-    })
+    let change = (ProgramChange::HalfBatch, Sureness::Estimate);
+    let changed =
+        recording.changed(change, "run half the batch, twice a step", |block| is_halved[block as usize], script);
+    Some(ChangedProgram { line: recording.largest_line(inputs), ..changed })
 }
 
 /// Whether the recording ends with a failed request that half the batch makes unchanged: outside the passes, or in a

@@ -2,21 +2,20 @@
 
 use std::collections::BTreeSet;
 
-use super::change::{ChangedProgram, ProgramChange};
-use super::growth::remaining_growth;
 use super::recorded_program::RecordedProgram;
-use super::report::{ProgramRow, RowFailure};
+use super::report::{ChangedProgram, ProgramChange, ProgramRow, RowFailure};
 use crate::allocator::device::UNBOUNDED;
+use crate::allocator::round_size;
 use crate::base::units::signed_difference;
 use crate::replay::model::{
     EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
 };
-use crate::replay::ops::{OperationKind, Program};
+use crate::replay::ops::{OperationKind, Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
+use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
@@ -186,14 +185,17 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         &self,
         row: ChangedProgram,
         observe: &mut StateObserver<'_>,
-    ) -> (ProgramRow, Vec<(usize, u64)>) {
+    ) -> (ProgramRow, Vec<(usize, u64)>, RunFigures) {
         let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let program = row.script.to_program(self.recording.program());
         let entries = self.headroom_entries(&program);
         let simulation = simulate_observed(&program, &self.hypothesis, &entries, observe);
+        let calls = RunFigures::new(simulation.allocator.statistics());
         let outcome = self.outcome_from(&program, figures_of(simulation));
+        let (peak_reserved_bytes, peak_allocated_bytes) = (outcome.reserved, outcome.allocated);
+        let figures = RunFigures { peak_reserved_bytes, peak_allocated_bytes, ..calls };
         let failed = outcome.failed.clone().unwrap_or_default();
-        (self.build_row(row, &outcome, starts_from_empty), failed)
+        (self.build_row(row, &outcome, starts_from_empty), failed, figures)
     }
 
     /// The replay of a changed program on the device. `sink` receives every entry that the model writes.
@@ -236,7 +238,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// Whether the purpose of a tenth of the memory that `row` changes, or more, is a guess.
     fn rests_on_guess(&self, row: &ChangedProgram) -> bool {
-        if row.certainty != Sureness::Guess {
+        if row.certainty != Sureness::Estimate {
             return false;
         }
         let (before, after) = (&self.recording.script.blocks, &row.script.blocks);
@@ -266,8 +268,8 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         }
         let failed = outcome.failed.as_deref().unwrap_or_default();
         let forecast = self.recording.forecast();
-        let verdict = forecast.map(|forecast| forecast.verdict_with(device, failed, outcome.headroom, growth));
-        JobOutcome::from_replay(device, failed, verdict.as_ref(), outcome.free)
+        let later = forecast.map(|forecast| forecast.outcome_with(device, failed, outcome.headroom, growth));
+        JobOutcome::from_replay(device, failed, later, outcome.free)
     }
 
     /// Whether the changed program still makes the request of `entry`, which failed as recorded.
@@ -292,8 +294,47 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             stacks.line_id(recording.device.device().entry(entry).extended_stack)
         });
         let location = recording.code_location(line);
-        let last = self.last_failed.filter(|last| *last < event);
-        let requests_later = last.map(|last| recording.requests_between(last, event));
-        RowFailure { event, requested_bytes, requests_later, location }
+        RowFailure { event, requested_bytes, location }
     }
+}
+
+/// Growth is gone if less than this part of it is left: most programs leave a scalar behind.
+const GONE_PARTS: u64 = 100;
+
+/// The growth of the live memory of `script`, a changed copy of the recorded one, measured at the starts of the recorded
+/// iterations; `None` if the recorded program does not grow, or if the change stops it.
+pub(super) fn remaining_growth(recording: &RecordedProgram<'_, '_>, script: &Script) -> Option<GrowthRate> {
+    let recorded = recording.device.growth()?;
+    let rate = GrowthRate::from_live(&live_at(recording, script, &recorded.start_entries))?;
+    (rate.bytes_per_iteration >= recorded.rate.bytes_per_iteration / GONE_PARTS).then_some(rate)
+}
+
+/// The live bytes of `script` before the first request of each of the ascending `entries` or after it.
+fn live_at(recording: &RecordedProgram<'_, '_>, script: &Script, entries: &[usize]) -> Vec<i64> {
+    let settings = &recording.device.inferred().hypothesis.settings;
+    let operations = &recording.program().operations;
+    let mut live_by_entry = Vec::with_capacity(entries.len());
+    let mut live = 0i64;
+    for op in &script.ops {
+        match op.kind {
+            ScriptOpKind::Alloc(block) => {
+                let entry = operations[op.source as usize].entry_index as usize;
+                let passed = entries[live_by_entry.len()..].iter().take_while(|start| **start <= entry).count();
+                live_by_entry.extend(std::iter::repeat_n(live, passed));
+                if live_by_entry.len() == entries.len() {
+                    break;
+                }
+                let block = &script.blocks[block as usize];
+                if !block.is_failed {
+                    live = live.saturating_add_unsigned(round_size(block.bytes, settings));
+                }
+            }
+            ScriptOpKind::Free { block, .. } => {
+                let bytes = round_size(script.blocks[block as usize].bytes, settings);
+                live = live.saturating_sub_unsigned(bytes);
+            }
+            ScriptOpKind::Other => {}
+        }
+    }
+    live_by_entry
 }

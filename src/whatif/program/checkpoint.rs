@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::checkpoint_plan::CheckpointPlan;
 use super::modules::{ModuleCall, RepeatedModule, find_repeated};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::FrameId;
 use crate::base::units::{counted, size};
 use crate::stacks::frames::LineId;
@@ -149,7 +149,7 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             lines.into_iter().map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() });
         ChangedProgram {
             change: ProgramChange::Checkpoint,
-            certainty: if plan.is_guess() { Sureness::Guess } else { Sureness::About },
+            certainty: if plan.is_guess() { Sureness::Estimate } else { Sureness::Should },
             description: match names {
                 Some(names) => format!("checkpoint {}: {calls}", names.join(", ")),
                 None => format!("checkpoint each of {calls}"),

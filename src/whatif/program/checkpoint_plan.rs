@@ -97,8 +97,7 @@ impl<'p> CheckpointPlan<'p> {
         next: Option<&[u32]>,
     ) {
         let base = self.base;
-        let allocated_at = |block: u32| allocated_at(base, block);
-        let freed_at = |block: u32| freed_at(base, block);
+        let (allocated_at, freed_at) = lifetime_in(base);
         // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
         let kept_by_others: FxHashSet<u32> =
             if pass.is_truncated { self.kept_for_backward(call).collect() } else { FxHashSet::default() };
@@ -154,8 +153,7 @@ impl<'p> CheckpointPlan<'p> {
     /// backward pass are freed as before.
     fn recompute(&mut self, call: &ModuleCall, at: u32, last: u32, is_kept: impl Fn(u32) -> bool) {
         let base = self.base;
-        let allocated_at = |block: u32| allocated_at(base, block);
-        let freed_at = |block: u32| freed_at(base, block);
+        let (allocated_at, freed_at) = lifetime_in(base);
         let ops = self.after.entry(at).or_default();
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
         for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last) {
@@ -181,8 +179,7 @@ impl<'p> CheckpointPlan<'p> {
     /// from them is freed.
     fn keep_inputs(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, end: u32, last_free: u32) {
         let base = self.base;
-        let allocated_at = |block: u32| allocated_at(base, block);
-        let freed_at = |block: u32| freed_at(base, block);
+        let (allocated_at, freed_at) = lifetime_in(base);
         let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
         let of_previous = previous.into_iter().flat_map(|call| call.blocks.iter().copied());
         let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
@@ -268,14 +265,10 @@ fn stack_positions<'c>(base: &'c Script, call: &'c ModuleCall) -> impl Iterator<
     })
 }
 
-/// The operation that requests `block`. The blocks of a call come from recorded requests, so there is always one.
-fn allocated_at(base: &Script, block: u32) -> u32 {
-    base.blocks[block as usize].allocated_at.unwrap_or(0)
-}
-
-/// The operation that frees `block`; the largest number if none does.
-fn freed_at(base: &Script, block: u32) -> u32 {
-    base.blocks[block as usize].freed_at.unwrap_or(u32::MAX)
+/// The operations of `base` that allocate and free a block: the first and one after the last if they are not recorded.
+fn lifetime_in(base: &Script) -> (impl Fn(u32) -> u32 + Copy + '_, impl Fn(u32) -> u32 + Copy + '_) {
+    let block = move |block: u32| &base.blocks[block as usize];
+    (move |at| block(at).allocated_at.unwrap_or(0), move |at| block(at).freed_at.unwrap_or(u32::MAX))
 }
 
 /// The last of the frees that directly follow `op`; `op` if there are none.

@@ -5,7 +5,6 @@ use std::cmp::Reverse;
 use rayon::prelude::*;
 
 use super::batch::halve_batch;
-use super::change::{ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
@@ -14,6 +13,8 @@ use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
+use super::report::rank_rows;
+use super::report::{ChangedProgram, ProgramChange};
 use super::report::{ProgramDevice, ProgramReport, ProgramRow};
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, Study};
@@ -58,7 +59,7 @@ pub(super) fn analyze_recording(recording: &RecordedProgram<'_, '_>, capacity: O
     let replayed = changes.map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
     rows.sort_by_key(|row| {
-        let is_guess = row.sure == Sureness::Guess;
+        let is_guess = row.sure == Sureness::Estimate;
         (is_guess, Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
     });
     // Checkpointing a nested module may have the same effect; the outer one is kept.
@@ -119,11 +120,40 @@ pub(super) fn finders(
 fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
     ChangedProgram {
         change: ProgramChange::AsRecorded,
-        certainty: Sureness::Exact,
+        certainty: Sureness::Checked,
         description: "as recorded".to_owned(),
         line: None,
         other_lines: Vec::new(),
         bytes_at_peak: recording.peak.bytes,
         script: recording.script.clone(),
     }
+}
+
+/// The changes that serve the last failed request of `device`, the best first; `None` if the trace is too long to try
+/// them by default. It checkpoints all modules or the one that holds most.
+pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<ProgramRow>> {
+    if !is_tried_by_default(device) {
+        return None;
+    }
+    let recording = RecordedProgram::from_device(device);
+    let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
+    let changes = finders(&recording).flat_map_iter(|finder| (finder.find_by_default)(&recording));
+    let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
+    let rows = changes.filter_map(|row| replayer.row_if_served(row)).filter(needs_less);
+    let rows: Vec<ProgramRow> = rows.collect();
+    Some(rank_rows(&rows, replayer.peak_reserved()).into_iter().cloned().collect())
+}
+
+/// The change to the optimizer's step with which `device`, on which no request failed, reserves least, of those that change
+/// its peak; `None` if there is none, or if the trace is too long to replay it by default.
+pub(crate) fn best_optimizer_change(device: DeviceStudy<'_, '_>) -> Option<ProgramRow> {
+    if !is_tried_by_default(device) {
+        return None;
+    }
+    let recording = RecordedProgram::from_device(device);
+    let changes = step_by_parameter(&recording).into_iter().chain(fuse_optimizer(&recording));
+    let mut changes = changes.filter(|change| change.bytes_at_peak > 0).peekable();
+    changes.peek()?;
+    let replayer = ChangeReplayer::new(&recording, None);
+    changes.map(|change| replayer.replay_row(change)).max_by_key(|row| row.reserved_gain_bytes)
 }

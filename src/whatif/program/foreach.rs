@@ -4,10 +4,9 @@
 //! other needs the temporaries of one parameter: of each operation one, and one more, because some operations are in
 //! place only with `foreach` (in Adam a division).
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::optimizer::find_temporaries;
 use super::recorded_program::RecordedProgram;
-use crate::base::ids::to_u32;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
 use crate::whatif::sureness::Sureness;
@@ -19,8 +18,9 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     let temporaries = find_temporaries(recording);
     let is_temporary: Vec<bool> =
         temporaries.iter().enumerate().map(|(block, is_own)| *is_own && traits(block).is_foreach_step).collect();
-    let selected = || (0..to_u32(blocks.len())).filter(|block| is_temporary[*block as usize]);
-    selected().next()?;
+    if !is_temporary.contains(&true) {
+        return None;
+    }
     let mut script = recording.script.clone();
     script.ops.clear();
     let mut live = LiveTemporaries::default();
@@ -44,15 +44,9 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     if let Some(last) = recording.script.ops.last() {
         live.free_all(*last, &mut script);
     }
-    Some(ChangedProgram {
-        change: ProgramChange::OptimizerForeach,
-        certainty: Sureness::About,
-        description: "use foreach=False in the optimizer".to_owned(),
-        line: recording.largest_line(selected()),
-        other_lines: Vec::new(),
-        bytes_at_peak: recording.bytes_at_peak(|block| is_temporary[block as usize]),
-        script,
-    })
+    let change = (ProgramChange::OptimizerForeach, Sureness::Should);
+    let is_changed = |block: u32| is_temporary[block as usize];
+    Some(recording.changed(change, "use foreach=False in the optimizer", is_changed, script))
 }
 
 /// Bytes of the largest gradient. A step that failed may not have come to it.

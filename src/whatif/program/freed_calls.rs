@@ -2,11 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::change_replay::ChangeReplayer;
 use super::find_changes::is_tried_by_default;
 use super::recorded_program::RecordedProgram;
-use super::report::ProgramRow;
+use super::report::{ProgramChange, ProgramRow};
 use crate::base::ids::to_u32;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::DeviceStudy;
@@ -48,9 +47,7 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
             frees.push((before, *block));
         }
     }
-    let line = recording.largest_line(frees.iter().map(|(_, block)| *block));
     let freed: FxHashSet<u32> = frees.iter().map(|(_, block)| *block).collect();
-    let bytes_at_peak = recording.bytes_at_peak(|block| freed.contains(&block));
     let mut frees = frees.into_iter().peekable();
     script.ops.clear();
     for op in &recording.script.ops {
@@ -63,15 +60,9 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         }
         script.ops.push(*op);
     }
-    let change = ChangedProgram {
-        change: ProgramChange::LeftBehind,
-        certainty: Sureness::Exact,
-        description: "free what earlier calls left".to_owned(),
-        line,
-        other_lines: Vec::new(),
-        bytes_at_peak,
-        script,
-    };
+    let change = (ProgramChange::LeftBehind, Sureness::Checked);
+    let is_freed = |block: u32| freed.contains(&block);
+    let change = recording.changed(change, "free what earlier calls left", is_freed, script);
     let row = ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change);
     row.map_or(GroupReplay::NotServed, |row| GroupReplay::Served(Box::new(row)))
 }

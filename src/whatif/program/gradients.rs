@@ -5,9 +5,9 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
@@ -27,7 +27,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     };
     let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
     let mut freed_gradients: FxHashSet<u32> = FxHashSet::default();
-    let mut changed_blocks = Vec::new();
+    let mut changed_blocks: FxHashSet<u32> = FxHashSet::default();
     for (block_index, block) in blocks.iter().enumerate() {
         // A gradient from before the trace has no request that could have a counterpart in later steps.
         let Some(allocated_at) = block.allocated_at else { continue };
@@ -44,7 +44,7 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
                 break;
             }
             moved_frees.entry(pass.forward.start).or_default().push(free_before(pass, gradient));
-            changed_blocks.push(to_u32(block_index));
+            changed_blocks.insert(to_u32(block_index));
             freed_gradients.insert(gradient);
             if freed_at <= pass.backward.start {
                 break;
@@ -65,17 +65,9 @@ pub(super) fn drop_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
             _ => script.ops.push(*op),
         }
     }
-    changed_blocks.sort_unstable();
-    changed_blocks.dedup();
-    Some(ChangedProgram {
-        change: ProgramChange::GradientsGone,
-        certainty: Sureness::About,
-        description: "call zero_grad(set_to_none=True) right after each step".to_owned(),
-        line: recording.largest_line(changed_blocks.iter().copied()),
-        other_lines: Vec::new(),
-        bytes_at_peak: recording.bytes_at_peak(|block| changed_blocks.binary_search(&block).is_ok()),
-        script,
-    })
+    let change = (ProgramChange::GradientsGone, Sureness::Should);
+    let is_changed = |block: u32| changed_blocks.contains(&block);
+    Some(recording.changed(change, "call zero_grad(set_to_none=True) right after each step", is_changed, script))
 }
 
 fn free_before(pass: &Pass, block: u32) -> ScriptOp {

@@ -3,8 +3,8 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::{StackId, to_u32};
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
@@ -35,8 +35,6 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     leftovers.retain(|(block, step)| {
         *step < last_step && steps.get(&recording.allocation_stack(*block)).is_some_and(|steps| steps.len() > 1)
     });
-    let bytes_at_peak =
-        recording.bytes_at_peak(|block| leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok());
     let bytes = leftovers.iter().fold(0u64, |sum, leftover| sum.saturating_add(recording.rounded_bytes(leftover.0)));
     if leftovers.is_empty() || bytes < recording.peak.bytes / MIN_LEFTOVER_PARTS {
         return None;
@@ -60,13 +58,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         script.ops.push(*op);
         script.ops.extend(moved_frees.remove(&op.source).into_iter().flatten());
     }
-    Some(ChangedProgram {
-        change: ProgramChange::LeftBehind,
-        certainty: Sureness::Exact,
-        description: "free what each step leaves behind (del)".to_owned(),
-        line: recording.largest_line(leftovers.iter().map(|leftover| leftover.0)),
-        other_lines: Vec::new(),
-        bytes_at_peak,
-        script,
-    })
+    let change = (ProgramChange::LeftBehind, Sureness::Checked);
+    let is_leftover = |block: u32| leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok();
+    Some(recording.changed(change, "free what each step leaves behind (del)", is_leftover, script))
 }

@@ -10,9 +10,7 @@
 //! goes on as `whatif::forecast` predicts, up to the end of one more iteration.
 
 mod batch;
-mod best_changes;
 mod catalog;
-mod change;
 mod change_replay;
 mod checkpoint;
 mod checkpoint_plan;
@@ -20,7 +18,6 @@ mod find_changes;
 mod foreach;
 mod freed_calls;
 mod gradients;
-mod growth;
 mod leftovers;
 mod module_tree;
 mod modules;
@@ -29,17 +26,15 @@ mod passes;
 mod precision;
 mod recorded_program;
 mod report;
-mod summary;
-mod tried_changes;
 
-pub(crate) use self::best_changes::{best_optimizer_change, find_best_changes};
 pub(crate) use self::catalog::ChangeCatalog;
-pub(super) use self::change::ChangedProgram;
-pub use self::change::ProgramChange;
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub use self::find_changes::find_program_changes;
 pub(super) use self::find_changes::{analyze_device, is_tried_by_default};
+pub(crate) use self::find_changes::{best_optimizer_change, find_best_changes};
 pub(crate) use self::freed_calls::{GroupReplay, replay_without_group};
 pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;
+pub(super) use self::report::ChangedProgram;
+pub use self::report::ProgramChange;
 pub use self::report::{ProgramDevice, ProgramReport, ProgramRow, RowFailure};

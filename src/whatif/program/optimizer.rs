@@ -1,7 +1,7 @@
 //! Changes to the optimizer: no temporaries, smaller or offloaded state.
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::units::ratio;
 use crate::replay::ops::{ScriptBlock, ScriptOpKind};
@@ -29,7 +29,7 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Vec<Changed
     let build = || {
         let sizes = ChangedSizes { state: &|it| it.bytes, temporary: &|_| 0 };
         let changed = optimizer.change_sizes(ProgramChange::OptimizerTemporaries, description, &|_| false, sizes);
-        ChangedProgram { certainty: Sureness::Exact, ..changed }
+        ChangedProgram { certainty: Sureness::Checked, ..changed }
     };
     optimizer.temporaries.contains(&true).then(build).into_iter().collect()
 }
@@ -113,16 +113,7 @@ impl<'r, 's, 'a> OptimizerBlocks<'r, 's, 'a> {
             }
         }
         let is_changed = |block: u32| is_state(block) || is_temporary(block);
-        let blocks = 0..to_u32(recording.script.blocks.len());
-        ChangedProgram {
-            change,
-            certainty: Sureness::Guess,
-            description: description.to_owned(),
-            line: recording.largest_line(blocks.filter(|block| is_changed(*block))),
-            other_lines: Vec::new(),
-            bytes_at_peak: recording.bytes_at_peak(is_changed),
-            script,
-        }
+        recording.changed((change, Sureness::Estimate), description, is_changed, script)
     }
 }
 

@@ -1,8 +1,8 @@
 //! The model in half precision.
 
-use super::change::{ChangedProgram, ProgramChange};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
+use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::study::attribution::Category;
@@ -43,18 +43,13 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
         }
     }
     let parameters = |block: &u32| categories[*block as usize] == Category::Parameters;
-    Some(ChangedProgram {
-        change: ProgramChange::HalfPrecision,
-        certainty: Sureness::Guess,
-        description: match seen {
-            Some(_) => "run the model in bfloat16 where it is float32".to_owned(),
-            None => "run the model in bfloat16".to_owned(),
-        },
-        line: recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters)),
-        other_lines: Vec::new(),
-        bytes_at_peak: recording.bytes_at_peak(is_halved),
-        script,
-    })
+    let description = match seen {
+        Some(_) => "run the model in bfloat16 where it is float32",
+        None => "run the model in bfloat16",
+    };
+    let line = recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters));
+    let changed = recording.changed((ProgramChange::HalfPrecision, Sureness::Estimate), description, is_halved, script);
+    Some(ChangedProgram { line, ..changed })
 }
 
 /// Bytes of the parameters whose type the recorder saw: those in full precision, and all; `None` if it saw none.

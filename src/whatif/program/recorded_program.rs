@@ -4,16 +4,18 @@ use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use super::report::{ChangedProgram, ProgramChange};
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::{StackId, SymbolId, to_u32};
-use crate::replay::ops::{OperationKind, Program, Script, ScriptBlock, ScriptOpKind};
+use crate::replay::ops::{Program, Script, ScriptBlock, ScriptOpKind};
 use crate::snapshot::{BlockState, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Allocation, Category, Confidence, classify_allocations};
 use crate::whatif::forecast::{Forecast, ForecastLength};
+use crate::whatif::sureness::Sureness;
 
 /// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
 const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
@@ -305,18 +307,28 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         largest.map(|(line, _)| line)
     }
 
+    /// The program after a `change` of the blocks with `is_changed`, as `script` performs it.
+    pub(super) fn changed(
+        &self,
+        (change, certainty): (ProgramChange, Sureness),
+        description: impl Into<String>,
+        is_changed: impl Fn(u32) -> bool,
+        script: Script,
+    ) -> ChangedProgram {
+        ChangedProgram {
+            change,
+            certainty,
+            description: description.into(),
+            line: self.largest_line((0..to_u32(self.script.blocks.len())).filter(|block| is_changed(*block))),
+            other_lines: Vec::new(),
+            bytes_at_peak: self.bytes_at_peak(is_changed),
+            script,
+        }
+    }
+
     pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {
         // A module that no code outside PyTorch calls has no line.
         line.map(|line| self.device.stacks().code_location(line)).unwrap_or_default()
-    }
-
-    /// Number of requests between the entries `from` and `to`.
-    pub(crate) fn requests_between(&self, from: usize, to: usize) -> u64 {
-        let requests = self.program().operations.iter().filter(|operation| {
-            (from + 1..to).contains(&(operation.entry_index as usize))
-                && matches!(operation.kind, OperationKind::Alloc { .. })
-        });
-        requests.count() as u64
     }
 }
 

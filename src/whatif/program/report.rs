@@ -1,13 +1,16 @@
 //! The JSON of `oomscope whatif --program`.
 
+use std::cmp::Reverse;
+
 use serde::Serialize;
 
-use super::change::ProgramChange;
-use crate::base::warning::Warning;
-use crate::stacks::frames::CodeLocation;
+use crate::base::warning::{Warning, words};
+use crate::replay::ops::Script;
+use crate::stacks::frames::{CodeLocation, FrameReport, LineId};
 use crate::study::LostHistory;
 use crate::whatif::JobOutcome;
 use crate::whatif::sureness::Sureness;
+use crate::whatif::tried::{TriedKind, TriedOn, TriedRow, mark, saves, sort_tried};
 
 /// The JSON of `oomscope whatif --program`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -106,9 +109,130 @@ pub struct RowFailure {
     pub event: usize,
     /// Requested bytes, rounded by the allocator.
     pub requested_bytes: u64,
-    /// Number of requests served between the one that failed as recorded and this one; null unless this one is later.
-    pub requests_later: Option<u64>,
     /// The source line that makes the request.
     #[serde(flatten)]
     pub location: CodeLocation,
+}
+
+/// A change whose gain is less than 1/20 of the peak does not make the headline ahead of larger gains that are guesses.
+const NOTABLE_GAIN_PARTS: u64 = 20;
+
+impl ProgramRow {
+    /// Whether the changed program needs less memory, or serves the failed request.
+    pub fn is_gain(&self) -> bool {
+        let needs_less =
+            self.reserved_gain_bytes > 0 || (self.allocated_gain_bytes > 0 && self.reserved_gain_bytes == 0);
+        needs_less || self.serves_failed == Some(true)
+    }
+
+    /// The change, and where.
+    pub fn label(&self) -> String {
+        match &self.location.frame {
+            Some(frame) => {
+                let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
+                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::brief_label).collect();
+                format!("{} ({})", self.description, lines.join(", "))
+            }
+            None => self.description.clone(),
+        }
+    }
+}
+
+impl ProgramDevice {
+    /// The change to try first.
+    pub fn best(&self) -> Option<&ProgramRow> {
+        rank_rows(&self.rows, self.as_recorded.peak_reserved_bytes).into_iter().next()
+    }
+}
+
+/// The `rows` that gain anything, best first: by the requests that they serve, then notable gains that are no guess
+/// before others, then by their gains. `peak` is what the unchanged program reserves.
+pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
+    let is_notable = |row: &ProgramRow| {
+        let gain = u64::try_from(row.reserved_gain_bytes);
+        row.sure != Sureness::Estimate && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
+    };
+    let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
+    let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
+    rows.sort_by_key(|row| {
+        let serves = (row.fits, row.serves_failed, row.then.goes_on());
+        let is_sure = row.serves_failed == Some(true) && row.sure != Sureness::Estimate;
+        Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
+    });
+    rows
+}
+
+impl TriedOn {
+    /// `has_failed`: a request failed as recorded.
+    pub(crate) fn change(self, row: &ProgramRow, has_failed: bool) -> TriedRow {
+        let sure = if self.is_exact { row.sure } else { Sureness::Estimate };
+        let stops_growth = !self.grows || row.goes_on;
+        let unchanged = row.peak_reserved_bytes.saturating_add_signed(row.reserved_gain_bytes);
+        let unchanged = Some(unchanged).filter(|_| !has_failed);
+        TriedRow {
+            mark: mark(&row.then, sure, stops_growth && saves(unchanged, row.peak_reserved_bytes)),
+            kind: TriedKind::Program,
+            what: row.description.clone(),
+            then: row.then.clone(),
+            peak_reserved_bytes: row.peak_reserved_bytes,
+            unchanged_peak_reserved_bytes: unchanged,
+            sure,
+            location: row.location.frame.is_some().then(|| Box::new(row.location.clone())),
+        }
+    }
+}
+
+impl ProgramDevice {
+    /// The changes, the best first.
+    pub fn tried(&self) -> Vec<TriedRow> {
+        let on = TriedOn { is_exact: self.exact, grows: self.grows };
+        let has_failed = !self.as_recorded.then.goes_on();
+        let rows = self.rows.iter().map(|row| on.change(row, has_failed));
+        sort_tried(rows.collect())
+    }
+}
+
+words! {
+    /// A change to a program.
+    #[non_exhaustive]
+    pub enum ProgramChange {
+        /// No change
+        AsRecorded = "as-recorded",
+        /// A repeated module keeps only its input and recomputes the rest in the backward pass
+        Checkpoint = "checkpoint",
+        /// The optimizer's step makes no temporaries
+        OptimizerTemporaries = "optimizer-temporaries",
+        /// The optimizer works on one parameter after the other (`foreach=False`)
+        OptimizerForeach = "optimizer-foreach",
+        /// The optimizer keeps its state in 8 bits
+        State8Bit = "state-8-bit",
+        /// The optimizer's state is sharded across ranks
+        StateSharded = "state-sharded",
+        /// The optimizer's state is on the host
+        StateOffloaded = "state-offloaded",
+        /// Gradients are freed before the next forward pass
+        GradientsGone = "gradients-gone",
+        /// Memory that a step leaves behind is freed at its end
+        LeftBehind = "left-behind",
+        /// Half the batch, in two passes before each optimizer step
+        HalfBatch = "half-batch",
+        /// The model is in half precision
+        HalfPrecision = "half-precision",
+    }
+}
+
+/// A recorded program with one change.
+#[derive(Clone)]
+pub(in crate::whatif) struct ChangedProgram {
+    pub(super) change: ProgramChange,
+    pub(in crate::whatif) certainty: Sureness,
+    /// The change in words.
+    pub(super) description: String,
+    /// The source line to change, or that allocates most of the changed memory.
+    pub(in crate::whatif) line: Option<LineId>,
+    /// Further lines that must change with it.
+    pub(in crate::whatif) other_lines: Vec<LineId>,
+    /// The changed blocks' bytes at the peak.
+    pub(super) bytes_at_peak: u64,
+    pub(in crate::whatif) script: Script,
 }

@@ -8,15 +8,14 @@ mod dialect;
 mod error;
 mod format;
 mod number;
-mod option_list;
 mod parse;
 mod settings;
 mod tokens;
 
+pub use change::find_option;
 pub use change::{ConfChange, shell_assignment};
 pub use dialect::option_since;
 pub use error::ConfError;
-pub use option_list::find_option;
 pub use parse::{ParsedConf, UnknownKeys, parse};
 pub use settings::{Reserve, Settings};
 

@@ -4,11 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::forward_pass::ForwardPass;
-use super::free_counts::FreeCounts;
+use super::forward_pass::FreeCounts;
 use super::leaks::growing_lines;
 use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
+use super::live_set::{OpenBlock, OpenBlocks, open_initial_blocks};
 use super::named::NamedBlocks;
-use super::open_blocks::{OpenBlock, OpenBlocks, open_initial_blocks};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::snapshot::{Action, TraceEntry};

@@ -1,4 +1,4 @@
-//! Sums up the live blocks of a position by category, engine, pool, phase, age, range, file, line and stack.
+//! Sums up the live blocks of a position by category, engine, pool, phase, age, line and stack.
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -10,7 +10,7 @@ use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
 use crate::base::details::promised;
-use crate::base::ids::{PoolId, StackId, SymbolId};
+use crate::base::ids::PoolId;
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Action, Pools, Segment};
@@ -21,7 +21,6 @@ use crate::study::category::{Category, Classification, Confidence, ConfidenceByt
 use crate::study::memory;
 use crate::study::memory::{
     BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key,
-    top_rows,
 };
 use crate::study::variables::HolderByVariable;
 
@@ -58,10 +57,6 @@ pub struct MemoryBreakdown {
     pub by_phase: Vec<NamedShare>,
     /// By the age of the blocks, oldest first.
     pub by_age: Vec<NamedShare>,
-    /// By the innermost annotated range of the allocation; the rest was allocated outside of any, or is not listed.
-    pub by_range: TopRows<NamedShare>,
-    /// By the file of the innermost line of user code; null for all stacks without any.
-    pub by_file: TopRows<NamedShare>,
     /// By source line and category.
     pub by_line: TopRows<Holder>,
     /// By the owner of the variable that keeps it; absent unless this is the memory of the snapshot and most of it has a
@@ -73,9 +68,6 @@ pub struct MemoryBreakdown {
     pub compared_lines: Vec<Holder>,
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
-    /// Blocks allocated before the second step and still live, by source line and category; empty in the first step.
-    /// `share_ratio` is of all of it.
-    pub kept_since_start: TopRows<Holder>,
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_graphs: Option<UnusedGraphs>,
@@ -187,7 +179,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let stacks = self.device.stacks();
         let classified = classify(self.live_set, self.lifetimes, self.phases);
         let by_stack = self.sums(|block| Some(block.extended_stack));
-        let lines = self.holders(&classified, top.max(COMPARED_LINES), |_| true);
+        let lines = self.holders(&classified, top.max(COMPARED_LINES));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
             phase: self.phase,
@@ -200,13 +192,10 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
             by_age: self.by_age(),
-            by_range: self.by_range(top),
-            by_file: self.by_file(top),
             by_line: memory::first_holders(&lines.rows, self.all, top),
             compared_lines: lines.rows,
             by_variable: self.by_variable(&classified, top),
             by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
-            kept_since_start: self.holders(&classified, top, |block| self.is_kept_since_start(block)),
             unused_graphs: self.unused_graphs(&classified),
             kept_groups: self.kept_groups(&classified),
         }
@@ -293,20 +282,13 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     /// The holders of the blocks for which `is_wanted`, and the sum of these.
-    fn holders(
-        &self,
-        classified: &[Classification],
-        top: usize,
-        is_wanted: impl Fn(&LiveBlock) -> bool,
-    ) -> TopRows<Holder> {
-        let blocks = || self.live_set.blocks.iter().zip(classified).filter(|(block, _)| is_wanted(block));
-        let all = BlockSum::from_sizes(blocks().map(|(block, _)| block.bytes));
-        let held = blocks().map(|(block, classification)| {
+    fn holders(&self, classified: &[Classification], top: usize) -> TopRows<Holder> {
+        let held = self.live_set.blocks.iter().zip(classified).map(|(block, classification)| {
             let is_older = block.allocated_at.is_none() && self.lifetimes.has_trace;
             let classification = Some(*classification);
             (HeldBlock { stack: block.extended_stack, classification, is_older }, block.bytes)
         });
-        memory::top_holders(self.device.stacks(), held, all, top)
+        memory::top_holders(self.device.stacks(), held, self.all, top)
     }
 
     fn by_variable(&self, classified: &[Classification], top: usize) -> Vec<HolderByVariable> {
@@ -341,38 +323,9 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         }
     }
 
-    /// Whether the position is after the first step, and `block` was allocated in it or before.
-    fn is_kept_since_start(&self, block: &LiveBlock) -> bool {
-        use Age::{BeforeFirstStep, BeforeRecording, FirstStep};
-        self.step.is_some_and(|step| step > 0)
-            && matches!(self.age(block), BeforeRecording | BeforeFirstStep | FirstStep)
-    }
-
     fn by_age(&self) -> Vec<NamedShare> {
         let mut rows: Vec<(Age, BlockSum)> = self.sums(|block| Some(self.age(block))).into_iter().collect();
         rows.sort_unstable_by_key(|(age, _)| *age);
         rows.into_iter().map(|(age, sum)| sum.named(Some(age.word().to_owned()), self.all)).collect()
-    }
-
-    fn by_range(&self, top: usize) -> TopRows<NamedShare> {
-        let sums = self.sums(|block| self.phases.range_at(block.allocated_at?.entry as usize));
-        top_rows(sums, self.all, top, |name, sum| {
-            sum.named(Some(escape_name(self.device.snapshot().text(name))), self.all)
-        })
-    }
-
-    fn by_file(&self, top: usize) -> TopRows<NamedShare> {
-        let stacks = self.device.stacks();
-        let mut names: FxHashMap<SymbolId, String> = FxHashMap::default();
-        let mut file_of = |stack: StackId| {
-            let line = stacks.user_frame(stack)?;
-            let file = self.device.snapshot().stacks.frame(line).file;
-            names.entry(file).or_insert_with(|| stacks.frame_report(line).file);
-            Some(file)
-        };
-        let mut files: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
-        let sums = self
-            .sums(|block| Some(*files.entry(block.extended_stack).or_insert_with(|| file_of(block.extended_stack))));
-        top_rows(sums, self.all, top, |file, sum| sum.named(file.and_then(|file| names.get(&file).cloned()), self.all))
     }
 }

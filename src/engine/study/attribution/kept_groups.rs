@@ -13,7 +13,7 @@ use crate::stacks::frames::{FrameReport, Origin, StackReader, forward_slashes};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence};
-use crate::study::iterations::GrowthKind;
+use crate::study::iterations::{GrowingLine, GrowthKind};
 use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
 
 /// Groups with a smaller share of the allocated memory are no evidence.
@@ -128,7 +128,9 @@ pub(super) fn kept_groups(
         .into_iter()
         .filter_map(|((chain, maker), blocks)| {
             let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
-            let growing = passes.growing.get(&chain).filter(|growth| growth.live_bytes >= bytes / 2);
+            let live_bytes =
+                |lines: &[GrowingLine]| lines.iter().fold(0u64, |sum, line| sum.saturating_add(line.live_bytes));
+            let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
             let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
             // A line that calls a module in a loop shows no more than that a forward pass begins.
             let forward_of = |block: &LiveBlock, made_by: &MadeBy| {
@@ -163,9 +165,16 @@ pub(super) fn kept_groups(
                 line: device.stacks().frame_report(line),
                 bytes,
                 share_ratio: ratio(bytes, all.bytes),
-                passes: growing.map_or(0, |growth| growth.iterations).max(by_pass.len() as u64),
-                growth: growing.map(|growth| {
-                    let is_replaced = growth.replaced_bytes > growth.live_bytes / 2;
+                passes: growing
+                    .into_iter()
+                    .flatten()
+                    .map(|line| line.iterations)
+                    .max()
+                    .unwrap_or(0)
+                    .max(by_pass.len() as u64),
+                growth: growing.map(|lines| {
+                    let replaced = lines.iter().copied().filter(|line| line.blocks_per_iteration == 0);
+                    let is_replaced = live_bytes(&replaced.collect::<Vec<_>>()) > live_bytes(lines) / 2;
                     if is_replaced { GrowthKind::Replaced } else { GrowthKind::Kept }
                 }),
                 equal_passes: sizes.values().copied().max().unwrap_or(0),

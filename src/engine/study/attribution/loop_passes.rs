@@ -54,19 +54,10 @@ pub(super) struct LoopPasses {
     /// The failed requests before the position: their entries and calls.
     pub(super) failed: Vec<(usize, MadeBy)>,
     /// By chain: its growth from iteration to iteration.
-    pub(super) growing: FxHashMap<u32, ChainGrowth>,
+    pub(super) growing: FxHashMap<u32, Vec<GrowingLine>>,
     /// By chain.
     live_bytes: FxHashMap<u32, u64>,
     nodes: Vec<Node>,
-}
-
-/// The lines of one chain that grow.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct ChainGrowth {
-    pub(super) live_bytes: u64,
-    pub(super) iterations: u64,
-    /// The part of lines that each iteration replaces by larger blocks.
-    pub(super) replaced_bytes: u64,
 }
 
 /// Identifies a [`Node`]: the node and the line of its caller, its file and its name.
@@ -108,12 +99,7 @@ impl LoopPasses {
                 Action::Alloc | Action::Oom => {
                     let made_by = chains.request(entry.stack);
                     if let Some(line) = growing.get(&index) {
-                        let growth = passes.growing.entry(made_by.chain.id).or_default();
-                        growth.live_bytes = growth.live_bytes.saturating_add(line.live_bytes);
-                        growth.iterations = growth.iterations.max(line.iterations);
-                        let is_replaced = line.blocks_per_iteration == 0;
-                        let replaced = if is_replaced { line.live_bytes } else { 0 };
-                        growth.replaced_bytes = growth.replaced_bytes.saturating_add(replaced);
+                        passes.growing.entry(made_by.chain.id).or_default().push(**line);
                     }
                     if entry.action == Action::Alloc {
                         let live = passes.live_bytes.entry(made_by.chain.id).or_default();

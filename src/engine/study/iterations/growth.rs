@@ -9,6 +9,7 @@ use super::requests::{RequestId, Requests};
 use super::{Iterations, MAX_COMPARED, ProgramLoops};
 use crate::base::intern::SeededMap;
 use crate::base::warning::words;
+use crate::study::memory::BlockSum;
 
 /// Fewer differences between iterations show no growth.
 const MIN_DIFFERENCES: usize = 4;
@@ -40,10 +41,8 @@ pub struct Growth {
     pub kind: GrowthKind,
     /// Number of differences between consecutive iterations that were compared.
     pub(crate) iterations: usize,
-    /// The mean of the differences, without the extreme ones.
-    pub bytes_per_iteration: u64,
-    /// The mean over all iterations but the first, with the rare ones that leave more.
-    pub(crate) mean_bytes: u64,
+    /// The rise of its bytes.
+    pub rate: GrowthRate,
     /// Allocated bytes at the start of the last iteration.
     pub(crate) allocated_bytes: u64,
     /// The trace entries of the first requests of the iterations, including the last.
@@ -78,7 +77,7 @@ pub struct GrowingLine {
 /// The rise of the live bytes from iteration to iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthRate {
-    /// The typical rise.
+    /// The mean of the differences, without the extreme ones.
     pub bytes_per_iteration: u64,
     /// The mean over all iterations but the first, with the rare ones that leave more.
     pub(crate) mean_bytes: u64,
@@ -112,21 +111,16 @@ impl Growth {
         // The first iteration may make state.
         let (start, rises) = second.first().map_or((first, 1), |second| (second, allocated.len() as u64 - 2));
         let rise = last.saturating_sub(*start) / rises;
-        let by_requests = self.bytes_per_iteration;
+        let by_requests = self.rate.bytes_per_iteration;
         if rise.abs_diff(by_requests) <= by_requests / MAX_SLACK_PARTS {
-            self.bytes_per_iteration = rise;
+            self.rate.bytes_per_iteration = rise;
         }
         self
     }
 
-    /// The bytes of a usual iteration, and the mean.
-    pub fn rate(&self) -> GrowthRate {
-        GrowthRate { bytes_per_iteration: self.bytes_per_iteration, mean_bytes: self.mean_bytes }
-    }
-
     /// An iteration may be several steps.
     pub fn bytes_per_step(&self) -> u64 {
-        self.bytes_per_iteration / self.steps_per_iteration
+        self.rate.bytes_per_iteration / self.steps_per_iteration
     }
 
     /// Number of steps in which memory grew.
@@ -136,7 +130,7 @@ impl Growth {
 
     /// Total growth.
     pub fn bytes(&self) -> u64 {
-        self.bytes_per_iteration.saturating_mul(self.iterations as u64)
+        self.rate.bytes_per_iteration.saturating_mul(self.iterations as u64)
     }
 }
 
@@ -148,7 +142,8 @@ impl ProgramLoops {
         let iterations = self.iterations.as_ref().filter(is_loop)?;
         let starts = iterations.starts();
         let live: Vec<i64> = starts.iter().map(|start| self.requests.live_before(*start)).collect();
-        let GrowthRate { bytes_per_iteration, mean_bytes } = GrowthRate::from_live(&live)?;
+        let rate = GrowthRate::from_live(&live)?;
+        let bytes_per_iteration = rate.bytes_per_iteration;
         let mut sums = kept_blocks(&self.requests, iterations);
         let kind = if sums.is_empty() { GrowthKind::Replaced } else { GrowthKind::Kept };
         let is_input = || needs_grow_faster(&self.requests, iterations, bytes_per_iteration);
@@ -168,8 +163,7 @@ impl ProgramLoops {
         let growth = Growth {
             kind,
             iterations: iterations.complete(),
-            bytes_per_iteration,
-            mean_bytes,
+            rate,
             allocated_bytes: 0,
             start_entries: starts.iter().map(|start| self.requests.entry(*start)).collect(),
             steps_per_iteration: steps.div_ceil(iterations.complete() as u64).max(1),
@@ -178,13 +172,6 @@ impl ProgramLoops {
         };
         (!growth.lines.is_empty()).then_some(growth)
     }
-}
-
-/// Growth of one call site per iteration.
-#[derive(Debug, Default, Clone, Copy)]
-struct SiteGrowth {
-    bytes: u64,
-    blocks: u64,
 }
 
 /// A request of an iteration: its call site, and its number among the requests of that site.
@@ -203,7 +190,7 @@ fn with_keys(requests: &Requests, range: Range<RequestId>) -> impl Iterator<Item
 
 /// By call site, the blocks that stay of the same requests of every iteration. The last complete iteration is left out:
 /// it may free its blocks yet.
-fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
+fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, BlockSum> {
     let mut kept: FxHashMap<RequestKey, (u64, usize)> = FxHashMap::default();
     let last = requests.count() - 1;
     let compared = iterations.complete() - 1;
@@ -216,7 +203,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, S
             }
         }
     }
-    let mut sums: SeededMap<u32, SiteGrowth> = SeededMap::default();
+    let mut sums: SeededMap<u32, BlockSum> = SeededMap::default();
     // State that was made once stays in few iterations; in the first a block may take another way.
     let is_kept = |count: usize| count > 1 && (count + 1 >= compared || count * 10 >= compared * 9);
     for ((site, _), (bytes, count)) in kept.into_iter().filter(|(_, (_, count))| is_kept(*count)) {
@@ -228,7 +215,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, S
 }
 
 /// By call site, by how much the blocks that outlive their iteration grow from each to the next.
-fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
+fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, BlockSum> {
     let left = |index: usize| {
         let range = iterations.range(index);
         let mut left: SeededMap<u32, u64> = SeededMap::default();
@@ -249,7 +236,7 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u3
     }
     let growth = |(site, bytes): (u32, u64)| {
         let rise = bytes.saturating_sub(start.get(&site).copied().unwrap_or(bytes));
-        (site, SiteGrowth { bytes: rise / (compared as u64 - 1), blocks: 0 })
+        (site, BlockSum { bytes: rise / (compared as u64 - 1), blocks: 0 })
     };
     previous.into_iter().map(growth).collect()
 }
@@ -262,7 +249,7 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
     rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
 }
 
-fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
+fn growing_lines(requests: &Requests, sums: &SeededMap<u32, BlockSum>, starts: &[RequestId]) -> Vec<GrowingLine> {
     let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
     let last = requests.count() - 1;
     // The last two iterations may free some of theirs yet.

@@ -49,9 +49,7 @@ pub struct UnusualIteration {
     pub most_input_bytes: u64,
     /// Peak of allocated bytes in this iteration beyond those at its start, up to the failed request.
     pub needed_bytes: u64,
-    /// The median of the same up to the same request in the iterations before.
-    pub usual_bytes: u64,
-    /// The maximum of the same in the iterations before.
+    /// The maximum of the same up to the same request in the iterations before.
     pub most_bytes: u64,
     /// Number of iterations before.
     pub iterations: u64,
@@ -105,7 +103,6 @@ impl ProgramLoops {
             usual_input_bytes,
             most_input_bytes,
             needed_bytes,
-            usual_bytes,
             most_bytes,
             iterations: iterations.complete() as u64,
         })

@@ -189,32 +189,6 @@ pub struct MemoryReport {
     pub fragmentation: Fragmentation,
 }
 
-/// Segments not listed one by one.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct OtherSegments {
-    /// Number of segments.
-    pub count: u64,
-    /// Their total size in bytes.
-    pub bytes: u64,
-    /// Number of blocks in them.
-    pub blocks: u64,
-    /// Bytes in live blocks.
-    pub allocated_bytes: u64,
-    /// Bytes in free blocks.
-    pub inactive_bytes: u64,
-    /// Free bytes that `empty_cache()` would release.
-    pub releasable_bytes: u64,
-}
-
-/// The segments that are listed one by one, and all others.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
-pub struct SegmentList {
-    /// The segments with most stranded bytes, then with most free bytes.
-    pub top_segments: Vec<SegmentReport>,
-    /// Sums over all other segments.
-    pub other_segments: OtherSegments,
-}
-
 /// Sums up `segments`, whose blocks are ranges of `all_blocks`.
 pub fn report_memory<'a>(
     segments: impl Iterator<Item = &'a Segment>,
@@ -247,14 +221,15 @@ pub fn report_memory<'a>(
     memory
 }
 
-/// Lists the `top` of `segments`, whose blocks are ranges of `all_blocks`.
+/// The `top` of `segments`, whose blocks are ranges of `all_blocks`: those with most stranded bytes, then with most free
+/// bytes.
 pub(crate) fn list_segments<'a>(
     segments: impl Iterator<Item = &'a Segment>,
     all_blocks: &[Block],
     all_pools: &Pools,
     settings: &Settings,
     top: usize,
-) -> SegmentList {
+) -> Vec<SegmentReport> {
     let report = |segment: &Segment| {
         let blocks = segment.blocks_in(all_blocks);
         SegmentReport::new(segment, blocks, all_pools.get(segment.pool), settings)
@@ -264,16 +239,8 @@ pub(crate) fn list_segments<'a>(
         let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
         (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
     });
-    let mut other = OtherSegments::default();
-    for s in segments.split_off(top.min(segments.len())) {
-        other.count += 1;
-        other.bytes = other.bytes.saturating_add(s.bytes);
-        other.blocks += s.blocks;
-        other.allocated_bytes = other.allocated_bytes.saturating_add(s.allocated_bytes);
-        other.inactive_bytes = other.inactive_bytes.saturating_add(s.inactive_bytes);
-        other.releasable_bytes = other.releasable_bytes.saturating_add(s.releasable_bytes);
-    }
-    SegmentList { top_segments: segments, other_segments: other }
+    segments.truncate(top);
+    segments
 }
 
 /// Total size of the `blocks` in `state`.

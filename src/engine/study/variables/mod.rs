@@ -4,15 +4,14 @@
 //! Out: [`KeptReport`], rows of blocks by variable. Storages have the same name if only indexes differ. Names are facts:
 //! nothing here is inferred.
 
-mod fold;
 mod keepers;
 mod live;
 mod running;
 
 use serde::Serialize;
 
-pub use self::fold::fold_indexes;
 pub use self::live::LiveVariables;
+pub use self::live::fold_indexes;
 use self::running::RunningText;
 use super::category::{Category, Confidence};
 use super::memory::TopRows;

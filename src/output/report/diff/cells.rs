@@ -117,13 +117,14 @@ fn points(by: Amount) -> String {
 
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<&PhaseChange> {
-    let occurs = |change: &&PhaseChange| change.before_peak_allocated_bytes.max(change.after_peak_allocated_bytes) > 0;
+    let occurs =
+        |change: &&PhaseChange| change.peak.before_peak_allocated_bytes.max(change.peak.after_peak_allocated_bytes) > 0;
     Table::from_rows(device.by_phase.iter().filter(occurs))
         .text("phase", |change| change.phase.word())
-        .number("before", |change| size(change.before_peak_allocated_bytes))
-        .number("after", |change| size(change.after_peak_allocated_bytes))
-        .number("change", |change| signed_size(change.delta_peak_allocated_bytes))
-        .number("", |change| share(change.before_peak_allocated_bytes, change.delta_peak_allocated_bytes))
+        .number("before", |change| size(change.peak.before_peak_allocated_bytes))
+        .number("after", |change| size(change.peak.after_peak_allocated_bytes))
+        .number("change", |change| signed_size(change.peak.delta_peak_allocated_bytes))
+        .number("", |change| share(change.peak.before_peak_allocated_bytes, change.peak.delta_peak_allocated_bytes))
 }
 
 /// The positions of the peaks in both recordings.
@@ -138,11 +139,12 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
 
 /// The range of changes of the steps, if several are compared.
 pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
-    let by = |step: &&StepChange| step.delta_peak_allocated_bytes;
+    let by = |step: &&StepChange| step.peak.delta_peak_allocated_bytes;
     let smallest = device.by_step.iter().min_by_key(by)?;
     let most = device.by_step.iter().max_by_key(by)?;
-    let of =
-        |step: &StepChange| format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step));
+    let of = |step: &StepChange| {
+        format!("{} in step {}", signed_size(step.peak.delta_peak_allocated_bytes), count(step.step))
+    };
     let steps = counted(device.by_step.len() as u64, "step");
     Some(match (by(&smallest), by(&most)) {
         (0, 0) => format!("{steps} compared: each has the same peak as before"),

@@ -310,7 +310,7 @@ fn keep_on_error(first: &mut Result<(), CudaError>, result: Result<(), CudaError
     failed
 }
 
-impl DeviceMemory for CudaDevice {
+impl DeviceMemory for &mut CudaDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
         if self.is_broken() {
             return Err(OutOfMemory);
@@ -402,7 +402,7 @@ impl DeviceMemory for CudaDevice {
     }
 }
 
-impl ReplayDevice for CudaDevice {
+impl ReplayDevice for &mut CudaDevice {
     fn add_initial_memory(&mut self, addr: u64, size: u64, within: Option<Reservation>) {
         let room = self.simulated_device.free_bytes();
         self.simulated_device.add_initial_memory(addr, size, within);

@@ -155,7 +155,7 @@ function drawReplayOutcome(outcome) {
   const { recorded } = offer;
   const sentence = byId("replay-outcome");
   sentence.textContent = outcome;
-  sentence.className = run.ooms ? "bad" : run.forecast && run.forecast.verdict !== "goes-on" ? "" : "good";
+  sentence.className = run.ooms ? "bad" : run.then.outcome === "goes-on" ? "good" : "";
   const warnings = run.warnings.map((/** @type {any} */ warning) => make("li", {}, warning.message));
   byId("replay-warnings").replaceChildren(...warnings);
   /** @param {number} now @param {number} before @param {(value: number) => string} text */
