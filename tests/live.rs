@@ -9,7 +9,7 @@ mod program;
 #[path = "support/schema.rs"]
 mod schema;
 
-/// Without the feature the command exists and says what is missing.
+/// Without the feature the message says what is missing.
 #[cfg(not(feature = "cuda"))]
 #[test]
 fn a_build_without_the_feature_refuses() {

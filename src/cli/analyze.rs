@@ -133,7 +133,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         request: args.request,
         rules: &config.categories,
         minor: args.torch_version,
-        strip_paths: false,
+        ..Options::default()
     };
     let analyze = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
         source.add_to(snapshot);

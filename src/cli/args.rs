@@ -67,29 +67,11 @@ pub(super) fn gpu_or<P>(parse: P) -> KnownValues<P> {
     KnownValues { parse, known: || GPUS.iter().map(|gpu| gpu.name).collect() }
 }
 
-type PositionParser = fn(&str) -> Result<PositionSelector, String>;
+type PositionParser = fn(&str) -> Result<PositionSelector, &'static str>;
 
 /// The parser of `--at`.
 pub(super) const POSITION: KnownValues<PositionParser> =
-    KnownValues { parse: parse_position, known: || vec!["peak", "failure", "end"] };
-
-fn parse_position(text: &str) -> Result<PositionSelector, String> {
-    match text {
-        "peak" | "max" => Ok(PositionSelector::Peak),
-        "failure" | "oom" => Ok(PositionSelector::Failure),
-        "end" | "last" => Ok(PositionSelector::End),
-        _ => {
-            let step = text.strip_prefix("step").map(|step| step.trim_start_matches([':', '=', '-', ' ']));
-            let parsed = match step {
-                Some(step) => step.parse().map(PositionSelector::Step),
-                None => text.parse().map(PositionSelector::Entry),
-            };
-            parsed.map_err(|_| {
-                "give the index of a trace entry or step:N, both counted from 0, or peak, failure or end".to_owned()
-            })
-        }
-    }
-}
+    KnownValues { parse: str::parse, known: || vec!["peak", "failure", "end"] };
 
 /// Parses `--set`, also the assignment that a page gives to copy.
 #[expect(clippy::unnecessary_wraps, reason = "clap's parsers return a result")]

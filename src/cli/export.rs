@@ -15,7 +15,7 @@ use super::output::Output;
 use crate::base::units::counted;
 use crate::output::export::TableSink;
 use crate::output::export::{
-    CsvTable, FoldedWriter, NoPosition, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, write_window,
+    CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, write_window,
 };
 use crate::study::{PositionSelector, Scope, Study};
 
@@ -184,22 +184,22 @@ impl Job<'_> {
     /// Like [`Self::each`] for a writer of one position. Names the snapshots that do not have it; fails if none does.
     fn add_positions(
         &self,
-        mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), NoPosition> + Send,
+        mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), PositionSelector> + Send,
     ) -> anyhow::Result<Option<Exit>> {
         let (mut without, mut missing, mut added) = (Vec::new(), None, 0);
         let exit = self.each(|recording| {
             match add(recording) {
                 Ok(()) => added += 1,
-                Err(error) => {
-                    missing = Some(error);
+                Err(position) => {
+                    missing = Some(position);
                     without.push(recording.path().to_owned());
                 }
             }
             Ok(())
         })?;
         if let Some(missing) = missing {
-            let message = format!("{}: {missing}", describe_paths(&without));
-            match missing.0 {
+            let message = format!("{}: {}", describe_paths(&without), missing.describe_missing());
+            match missing {
                 _ if added > 0 => print_stderr(&format!("{message}; left out")),
                 PositionSelector::Failure => bail!("{message}; give --at peak, --at end or an entry"),
                 _ => bail!(message),

@@ -5,6 +5,7 @@ use std::ops::ControlFlow;
 
 use anyhow::bail;
 use serde::Serialize;
+use serde_json::json;
 
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
@@ -52,18 +53,16 @@ pub(super) fn write_lines<T: Serialize>(
     answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Exit> {
     let line = |snapshot: &Snapshot, path: &str, bytes: u64| Ok(formats::json_line(&answer(snapshot, path, bytes)?)?);
-    let mut exit = Ok(Exit::Success);
-    output.write_with(|out| {
+    output.write_streamed(|out| {
         let mut written = Ok(());
-        exit = each_answer(inputs, line, |line| {
+        let exit = each_answer(inputs, line, |line| {
             let line = line.unwrap_or_else(|error| error_line(&error));
-            // Flushed, so that a kill loses no finished file.
             written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
-        written
-    })?;
-    exit
+        written?;
+        exit.map(Some)
+    })
 }
 
 /// The file at `path`, of which `error` says why it has no answer, without `path: ` at its start.
@@ -75,15 +74,12 @@ fn without_answer(path: &str, error: &anyhow::Error) -> Unreadable {
 
 /// The line of a file without an answer.
 fn error_line(error: &Unreadable) -> String {
-    #[derive(Serialize)]
-    struct ErrorLine<'a> {
-        path: &'a str,
-        /// As the path names it, so that a missing rank can be counted.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        rank: Option<u32>,
-        error: &'a str,
-    }
     let Unreadable { path, message } = error;
     // Strings are always valid JSON.
-    formats::json_line(&ErrorLine { path, rank: rank_in_path(path), error: message }).unwrap_or_default()
+    let mut line = json!({ "path": path, "error": message });
+    // So that a missing rank can be counted.
+    if let Some(rank) = rank_in_path(path) {
+        line["rank"] = json!(rank);
+    }
+    formats::json_line(&line).unwrap_or_default()
 }

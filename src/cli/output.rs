@@ -124,41 +124,29 @@ impl Output {
         self,
         work: impl FnOnce(&mut (dyn io::Write + Send)) -> anyhow::Result<Option<Exit>>,
     ) -> anyhow::Result<Exit> {
-        let failed = || format!("{} cannot be written", self.name);
-        let Some(file) = self.file else {
-            // A thread of the work may write, so the lock cannot be held here.
-            let mut out = io::BufWriter::new(io::stdout());
-            let exit = work(&mut out);
-            return match exit.and_then(|exit| Ok((exit, out.flush()?))) {
-                Ok((exit, ())) => Ok(exit.unwrap_or(Exit::Unreadable)),
-                Err(error) if is_broken_pipe(&error) => Ok(Exit::Success),
-                Err(error) if error.is::<io::Error>() => Err(error.context(failed())),
-                Err(error) => Err(error),
+        let write = || {
+            let destination: Box<dyn io::Write + Send> = match &self.file {
+                Some(file) => Box::new(file.handle()?),
+                None => Box::new(io::stdout()),
             };
+            let mut out = io::BufWriter::new(destination);
+            let exit = work(&mut out)?;
+            out.flush()?;
+            drop(out);
+            if let (Some(file), Some(_)) = (self.file, exit) {
+                file.finish()?;
+            }
+            anyhow::Ok(exit.unwrap_or(Exit::Unreadable))
         };
-        let mut out = io::BufWriter::new(file.handle().with_context(failed)?);
-        let exit = work(&mut out);
-        let exit = exit.map_err(|error| if error.is::<io::Error>() { error.context(failed()) } else { error })?;
-        out.flush().with_context(failed)?;
-        drop(out);
-        if exit.is_some() {
-            file.finish().with_context(failed)?;
-        }
-        Ok(exit.unwrap_or(Exit::Unreadable))
+        write().or_else(|error| match error.downcast_ref::<io::Error>() {
+            Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Success),
+            Some(_) => Err(error.context(format!("{} cannot be written", self.name))),
+            None => Err(error),
+        })
     }
 
     pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
-        let written = if let Some(file) = self.file {
-            file.write_with(writer)
-        } else {
-            let mut out = io::stdout().lock();
-            writer(&mut out).and_then(|()| out.flush())
-        };
-        match written {
-            // A closed pipe is not an error, and does not change the exit code of a check.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-            written => written.with_context(|| format!("{} cannot be written", self.name)),
-        }
+        self.write_streamed(|out| Ok(writer(out).map(|()| Some(Exit::Success))?)).map(drop)
     }
 }
 
@@ -196,11 +184,6 @@ fn for_reader(mut page: Document) -> Document {
         page.explore_next();
     }
     page
-}
-
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    let cause = error.downcast_ref::<io::Error>();
-    cause.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
 }
 
 /// Writes the first screen of `page` to standard error.

@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 
 use super::args::{POSITION, WindowArgs, gpu_or, parse_capacity};
-use super::browser_module::browser_module;
 use super::combine::combine_snapshots;
 use super::config::Config;
 use super::exit::Exit;
@@ -18,6 +17,7 @@ use super::guess::hint_for_file;
 use super::inputs;
 use super::output::Output;
 use super::source::SourceArgs;
+use super::viewer::browser_module;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
 use crate::study::{PositionSelector, Study};
@@ -94,10 +94,9 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         window: args.window.window()?,
         at: args.at,
         capacity: args.capacity,
-        request: None,
         rules: &config.categories,
-        minor: None,
         strip_paths: args.strip_paths,
+        ..Options::default()
     };
     let module = if args.replay { Some(browser_module()?) } else { None };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;

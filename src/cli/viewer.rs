@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::browser_module::browser_module;
 use super::exit::Exit;
 use super::output::Output;
 use crate::output::page::write_viewer;
@@ -36,4 +35,17 @@ pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.as_deref())?;
     output.write_with(|out| write_viewer(module, env!("CARGO_PKG_VERSION"), out))?;
     Ok(Exit::Success)
+}
+
+/// Compressed by gzip; empty in a build without it (`build.rs`).
+const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
+
+/// The analyzer for browsers, compressed by gzip.
+pub(super) fn browser_module() -> anyhow::Result<&'static [u8]> {
+    if MODULE.is_empty() {
+        bail!(
+            "this build has no analyzer for browsers: releases have it, viewer.html among them, and docs/viewer.md builds it"
+        );
+    }
+    Ok(MODULE)
 }

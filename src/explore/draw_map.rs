@@ -6,9 +6,8 @@ use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 
 use super::layout::{Layout, View};
-use super::map_cells::MapCells;
 use super::palette::{EIGHTHS, colour};
-use super::recording::Recording;
+use super::recording::{Moment, Recording};
 use super::rows::describe_block;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, columns, put};
@@ -71,4 +70,152 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
         None => "↑ ↓ or a click selects a block, Enter shows its stack".to_owned(),
     };
     put(buffer, 0, layout.map.y + layout.map.height, body.width, &text, if chosen.is_some() { PLAIN } else { FAINT });
+}
+
+/// Sizes of cells are multiples of this: PyTorch's smallest block (`kMinBlockSize`).
+const UNIT: u64 = 512;
+
+/// A cell of the map.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct MapCell {
+    /// Reserved bytes; 0 between ranges and after the last.
+    pub(super) reserved: u64,
+    /// Bytes of blocks in use.
+    pub(super) used: u64,
+    /// The allocation with most bytes here, and these bytes.
+    pub(super) largest: Option<(usize, u64)>,
+    /// No block of its range is in use.
+    pub(super) is_releasable: bool,
+    /// Part of a failed request, which has no place in memory.
+    pub(super) is_request: bool,
+}
+
+/// A range of reserved memory, and its place on the map.
+struct PlacedRange {
+    address: u64,
+    end: u64,
+    /// In bytes from the start of the map.
+    offset: u64,
+    used: u64,
+}
+
+/// The map.
+#[derive(Debug)]
+pub(super) struct MapCells {
+    pub(super) cells: Vec<MapCell>,
+    pub(super) cell_bytes: u64,
+    pub(super) reserved: u64,
+    pub(super) ranges: usize,
+    /// The largest free part of a range.
+    pub(super) largest_free: u64,
+}
+
+impl MapCells {
+    /// The memory at `moment`, and behind it a failed request of `request` bytes, in at most `count` cells.
+    pub(super) fn new(recording: &Recording, moment: Moment, request: u64, count: usize) -> Self {
+        let mut ranges = ranges_at(recording, moment);
+        let reserved = ranges.iter().map(|range| range.end - range.address).sum::<u64>();
+        let count = count.max(1);
+        let has_gaps = ranges.len() * 4 <= count;
+        let mut cell_bytes = reserved.div_ceil(count as u64).next_multiple_of(UNIT).max(UNIT);
+        let request_start =
+            |end: u64, cell_bytes: u64| if request > 0 { (end.div_ceil(cell_bytes) + 1) * cell_bytes } else { end };
+        let cells_of = |end: u64, cell_bytes: u64| (request_start(end, cell_bytes) + request).div_ceil(cell_bytes);
+        while cells_of(place(&mut ranges, cell_bytes, has_gaps), cell_bytes) > count as u64 {
+            cell_bytes = (cell_bytes + cell_bytes / 16).next_multiple_of(UNIT) + UNIT;
+        }
+        let mut map = Self { cells: vec![MapCell::default(); count], cell_bytes, reserved, ranges: 0, largest_free: 0 };
+        map.ranges = ranges.len();
+        let end = ranges.last().map_or(0, |range| range.offset + (range.end - range.address));
+        let start = request_start(end, cell_bytes);
+        map.spread(start..start.saturating_add(request), |cell, _| cell.is_request = true);
+        let mut free_from = ranges.first().map_or(0, |range| range.address);
+        let mut current = 0;
+        for row in blocks_at(recording, moment) {
+            let one = &recording.allocations[row];
+            let (start, end) = (one.address, one.address.saturating_add(one.bytes));
+            while current < ranges.len() && ranges[current].end <= start {
+                map.largest_free = map.largest_free.max(ranges[current].end.saturating_sub(free_from));
+                current += 1;
+                free_from = ranges.get(current).map_or(0, |range| range.address);
+            }
+            let Some(range) = ranges.get_mut(current).filter(|range| range.address <= start) else { continue };
+            map.largest_free = map.largest_free.max(start.saturating_sub(free_from));
+            free_from = free_from.max(end);
+            range.used += one.bytes;
+            let offset = range.offset + (start - range.address);
+            map.spread(offset..offset + one.bytes, |cell, bytes| {
+                cell.used += bytes;
+                if cell.largest.is_none_or(|(_, most)| bytes > most) {
+                    cell.largest = Some((row, bytes));
+                }
+            });
+        }
+        for range in &ranges[current.min(ranges.len())..] {
+            map.largest_free = map.largest_free.max(range.end.saturating_sub(free_from.max(range.address)));
+            free_from = 0;
+        }
+        for range in &ranges {
+            let is_releasable = range.used == 0;
+            map.spread(range.offset..range.offset + (range.end - range.address), |cell, bytes| {
+                cell.reserved += bytes;
+                cell.is_releasable = is_releasable;
+            });
+        }
+        map
+    }
+
+    /// Calls `add` with each cell of a part of the map and the bytes of the part in it.
+    fn spread(&mut self, part: std::ops::Range<u64>, mut add: impl FnMut(&mut MapCell, u64)) {
+        let mut at = part.start;
+        while at < part.end {
+            let index = at / self.cell_bytes;
+            let next = ((index + 1) * self.cell_bytes).min(part.end);
+            let Some(cell) = usize::try_from(index).ok().and_then(|index| self.cells.get_mut(index)) else { return };
+            add(cell, next - at);
+            at = next;
+        }
+    }
+
+    /// The allocation that has most of a cell.
+    pub(super) fn block_at(&self, cell: usize) -> Option<usize> {
+        self.cells.get(cell)?.largest.map(|(row, _)| row)
+    }
+}
+
+/// The blocks in use at `moment`, by address. Blocks that wait for another stream are among them.
+pub(super) fn blocks_at(recording: &Recording, moment: Moment) -> Vec<usize> {
+    let mut blocks: Vec<usize> = recording.in_use(moment).collect();
+    blocks.sort_unstable_by_key(|row| recording.allocations[*row].address);
+    blocks
+}
+
+/// The reserved ranges at `moment`; those that touch are one.
+fn ranges_at(recording: &Recording, moment: Moment) -> Vec<PlacedRange> {
+    let is_reserved = |start: Moment, end: Option<Moment>| start <= moment && end.is_none_or(|end| end > moment);
+    let segments = recording.segments.iter().filter(|one| is_reserved(one.start, one.end));
+    let mut edges: Vec<(u64, u64)> = segments.map(|one| (one.address, one.end_address())).collect();
+    edges.sort_unstable();
+    let mut ranges: Vec<PlacedRange> = Vec::new();
+    for (address, end) in edges {
+        match ranges.last_mut() {
+            Some(last) if address <= last.end => last.end = last.end.max(end),
+            _ => ranges.push(PlacedRange { address, end, offset: 0, used: 0 }),
+        }
+    }
+    ranges
+}
+
+/// Places the ranges one after the other; with gaps, each starts a cell, and a cell stays free between two. Returns the
+/// end of the last.
+fn place(ranges: &mut [PlacedRange], cell_bytes: u64, has_gaps: bool) -> u64 {
+    let mut next = 0_u64;
+    for range in ranges {
+        range.offset = next;
+        next = next.saturating_add(range.end - range.address);
+        if has_gaps {
+            next = (next.div_ceil(cell_bytes) + 1).saturating_mul(cell_bytes);
+        }
+    }
+    if has_gaps { next.saturating_sub(cell_bytes) } else { next }
 }

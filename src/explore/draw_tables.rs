@@ -8,13 +8,13 @@ use ratatui_core::style::{Color, Style};
 use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;
-use super::state::{HolderOrder, State};
+use super::state::{ORDERS, State};
 use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle, wrap};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::category_label;
-use crate::output::report::Names;
+use crate::output::report::row_names;
 use crate::whatif::TriedMark;
 
 /// The narrowest first cell of a row that has others.
@@ -46,7 +46,7 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
     let grouping = &recording.groupings[state.groupings[1]];
     let total = recording.allocated[state.moment as usize];
     let search = if state.found.is_some() { ", matches of the search" } else { "" };
-    let order = if state.marked.is_some() && state.order == HolderOrder::Bytes { "change" } else { state.order.word() };
+    let order = if state.marked.is_some() && state.order == 0 { "change" } else { ORDERS[state.order] };
     let head = format!("held by {}{search}, {order} first (g, t)", grouping.word);
     let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks"), (16, "")];
     let shown = usize::from(state.marked.is_none())..;
@@ -114,32 +114,25 @@ pub fn sort_ranks(rows: &mut [RankRow], by: usize) {
 
 /// Draws the table of ranks, the worst first, into the empty `buffer`.
 pub fn draw_ranks(ranks: &Ranks, selected: usize, message: Option<&str>, buffer: &mut Buffer, look: Look) {
-    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
-    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let name = |row: &RankRow| match names.shorten(&row.path) {
-        _ if paths.len() == 1 => format!("GPU {}", row.device),
-        file if paths.len() < ranks.rows.len() => format!("{file} GPU {}", row.device),
-        file => file.to_owned(),
-    };
+    let names = row_names(&ranks.rows);
     let area = buffer.area;
     put(buffer, 0, 0, area.width, &ranks.summary, STRONG);
     let header = [(14, "result"), (28, "at"), (11, "requested"), (11, "reserved"), (9, "of device"), (11, "allocated")];
     put_row(buffer, 1, (2, "rank, worst first"), &header, STRONG);
     let height = usize::from(area.height.saturating_sub(3));
     let first = (selected + 1).saturating_sub(height);
-    for (index, (row, y)) in ranks.rows.iter().skip(first).take(height).zip(2..).enumerate() {
-        let has_failed = row.oom_count > 0 || row.has_recorded_failure;
+    let rows = ranks.rows.iter().zip(&names).enumerate().skip(first).take(height);
+    for ((index, (row, name)), y) in rows.zip(2..) {
+        let has_failed = row.has_failed();
         let result = row.conclusion.map_or(if has_failed { "failed" } else { "no failure" }, Verdict::word);
         let capacity = row.capacity_bytes.or(row.reach_bytes);
         let share = capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)));
         let (allocated, reserved) = (size(row.peak_allocated_bytes), size(row.peak_reserved_bytes));
-        let style = if first + index == selected { SELECTED } else { PLAIN };
+        let style = if index == selected { SELECTED } else { PLAIN };
         let line = without_middle(row.failed_line.as_deref().unwrap_or_default(), 28);
         let requested = row.requested_bytes.map_or_else(String::new, size);
         let cells = [(14, result), (28, &*line), (11, &requested), (11, &reserved), (9, &share), (11, &allocated)];
-        put_row(buffer, y, (2, &name(row)), &cells, style);
+        put_row(buffer, y, (2, name), &cells, style);
         let (sign, tone) = if has_failed { ("✗", ALARM) } else { ("✓", Style::new().fg(Color::Green)) };
         put(buffer, 0, y, 1, sign, tone);
     }

@@ -2,17 +2,17 @@
 
 use ratatui_core::layout::Rect;
 
+use super::draw_map::{MapCells, blocks_at};
 use super::keys::{Input, KEYS};
 use super::layout::{Layout, View};
-use super::map_cells::{MapCells, blocks_at};
 use super::rows;
-use super::state::{Effect, Popup, Prompt, ShownRun, State};
-use super::target::Target;
+use super::state::{Effect, ORDERS, Popup, Prompt, ShownRun, State};
 use crate::allocator::device::parse_replay_capacity;
 use crate::base::ids::StackId;
 use crate::base::units::{count, quote_shell_word};
 use crate::output::command_line;
 use crate::stacks::frames::FrameReport;
+use crate::study::PositionSelector;
 use crate::whatif::Conditions;
 
 impl State<'_, '_> {
@@ -63,13 +63,13 @@ impl State<'_, '_> {
             'a' => self.pan(-self.width() / 5),
             'f' => self.pan(self.width() / 5),
             '0' => self.zoom = 0..self.last() + 1,
-            'p' => self.go_to(Target::Peak),
-            'o' => self.go_to(Target::Failure),
+            'p' => self.go_to(PositionSelector::Peak),
+            'o' => self.go_to_next_failure(),
             '[' => self.go_to_step(false),
             ']' => self.go_to_step(true),
             'd' | 'm' => self.mark(),
             'g' => self.regroup(),
-            't' => self.order = self.order.next(),
+            't' => self.order = (self.order + 1) % ORDERS.len(),
             'j' => self.select(1),
             'k' => self.select(-1),
             '/' | ':' | 'c' => self.prompt = Some(Prompt { key, text: String::new() }),
@@ -213,9 +213,12 @@ impl State<'_, '_> {
                 self.prompt = None;
                 match key {
                     '/' => self.search(&text),
-                    ':' => match Target::parse(&text) {
-                        Ok(target) => self.go_to(target),
-                        Err(message) => self.message = Some(message),
+                    ':' => match text.trim() {
+                        "start" => self.go(0),
+                        place => match place.parse::<PositionSelector>() {
+                            Ok(selector) => self.go_to(selector),
+                            Err(message) => self.message = Some(str::to_owned(message)),
+                        },
                     },
                     _ => return self.replay_typed(&text),
                 }

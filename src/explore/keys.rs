@@ -48,7 +48,7 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("p", "the peak"),
     ("o", "the next failed request"),
     ("[ ]", "the previous or next end of a training step"),
-    (":", "go to an entry, a time, a step, peak or failure"),
+    (":", "go to an entry, step:7, peak, failure, start or end"),
     ("g", "stack and list by category, line, or name"),
     ("↑ ↓ j k", "select a row, or a block of the map"),
     ("t", "order the table by its next column"),

@@ -12,14 +12,12 @@ mod draw_tables;
 mod handle;
 mod keys;
 mod layout;
-mod map_cells;
 mod moves;
 mod palette;
 mod recording;
 mod rows;
 mod side;
 mod state;
-mod target;
 mod text;
 
 pub use self::draw::draw;

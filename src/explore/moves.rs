@@ -3,8 +3,8 @@
 use super::layout::View;
 use super::recording::Moment;
 use super::state::State;
-use super::target::{Target, moment_at};
 use crate::base::ids::to_u32;
+use crate::study::{PositionSelector, TracePosition};
 
 /// The fewest moments that fill a picture.
 const MIN_ZOOM: u32 = 8;
@@ -45,39 +45,22 @@ impl State<'_, '_> {
         self.zoom = start..end;
     }
 
-    pub(super) fn go_to(&mut self, target: Target) {
-        let found = match target {
-            Target::Start => Ok(0),
-            Target::End => Ok(self.last() as usize),
-            Target::Peak => {
-                let entry = self.device.history().and_then(|history| history.peak.allocated_event);
-                Ok(entry.map_or(0, |entry| usize::try_from(entry).unwrap_or(0) + 1))
-            }
-            Target::Failure => {
-                let failures = || self.device.failed_requests().map(|entry| entry + 1);
-                let next = failures().find(|moment| *moment > self.moment as usize);
-                next.or_else(|| failures().next()).ok_or("no request failed")
-            }
-            Target::Entry(entry) if entry < u64::from(self.last()) => {
-                Ok(usize::try_from(entry).unwrap_or(usize::MAX) + 1)
-            }
-            Target::Entry(_) => Err("the trace has no such entry"),
-            Target::Step(step) => {
-                let entries = self.device.phases().step_entries(step);
-                entries.map(|entries| entries.end).ok_or("the trace has no such step")
-            }
-            Target::Time(us) => match moment_at(self.device, us) {
-                Some(_)
-                    if self.device.history().and_then(|history| history.duration_us).is_some_and(|last| us > last) =>
-                {
-                    Err("the trace ends before that time")
-                }
-                found => found.ok_or("the trace has no times"),
-            },
-        };
-        match found {
-            Ok(moment) => self.go(i64::try_from(moment).unwrap_or(i64::MAX)),
-            Err(message) => self.message = Some(message.to_owned()),
+    /// Goes where `--at` of a command would be.
+    pub(super) fn go_to(&mut self, selector: PositionSelector) {
+        match self.device.position(selector) {
+            Some(TracePosition::Entry { event }) => self.go(i64::try_from(event).unwrap_or(i64::MAX).saturating_add(1)),
+            Some(TracePosition::Start) => self.go(0),
+            Some(TracePosition::Snapshot) => self.go(self.last().into()),
+            None => self.message = Some(selector.describe_missing()),
+        }
+    }
+
+    pub(super) fn go_to_next_failure(&mut self) {
+        let failures = || self.device.failed_requests().map(|entry| entry + 1);
+        let next = failures().find(|moment| *moment > self.moment as usize);
+        match next.or_else(|| failures().next()) {
+            Some(moment) => self.go(i64::try_from(moment).unwrap_or(i64::MAX)),
+            None => self.message = Some("no request failed".to_owned()),
         }
     }
 

@@ -36,27 +36,8 @@ pub enum Effect {
     Leave,
 }
 
-/// The order of the holders.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum HolderOrder {
-    Bytes,
-    Blocks,
-    Name,
-}
-
-impl HolderOrder {
-    pub(super) fn next(self) -> Self {
-        match self {
-            Self::Bytes => Self::Blocks,
-            Self::Blocks => Self::Name,
-            Self::Name => Self::Bytes,
-        }
-    }
-
-    pub(super) fn word(self) -> &'static str {
-        ["bytes", "blocks", "name"][self as usize]
-    }
-}
+/// The columns that order the holders.
+pub(super) const ORDERS: [&str; 3] = ["bytes", "blocks", "name"];
 
 /// A line that the user types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,8 +151,8 @@ pub struct State<'s, 'a> {
     pub(super) zoom: Range<Moment>,
     /// The grouping of the pictures, and that of the holders.
     pub(super) groupings: [usize; 2],
-    /// The column that orders the holders.
-    pub(super) order: HolderOrder,
+    /// The column that orders the holders, of [`ORDERS`].
+    pub(super) order: usize,
     /// The user has pressed a key.
     pub(super) is_touched: bool,
     /// The matches of a search, in place of the chosen grouping.
@@ -210,7 +191,7 @@ impl<'s, 'a> State<'s, 'a> {
             moment: moment.min(end - 1),
             zoom: 0..end,
             groupings: [0, 1],
-            order: HolderOrder::Bytes,
+            order: 0,
             is_touched: false,
             found: None,
             selected: [None; 4],
@@ -322,10 +303,10 @@ impl<'s, 'a> State<'s, 'a> {
         // Beside the picture they have its colours.
         let colours = self.grouping().filter(|_| self.view == View::Memory).unwrap_or(grouping);
         let mut rows = rows::holders(recording, grouping, colours, self.found.as_ref(), self.moment, self.marked);
-        match self.order {
-            HolderOrder::Bytes => {} // or the change since a mark, as they come
-            HolderOrder::Blocks => rows.sort_by_key(|row| Reverse(row.blocks)),
-            HolderOrder::Name => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+        match ORDERS[self.order] {
+            "blocks" => rows.sort_by_key(|row| Reverse(row.blocks)),
+            "name" => rows.sort_by(|a, b| a.name.cmp(&b.name)),
+            _ => {} // by bytes, or the change since a mark, as they come
         }
         rows
     }

@@ -2,9 +2,10 @@
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+use unicode_width::UnicodeWidthStr;
 
 use crate::base::units::escape_text;
+use crate::output::document::{first_columns, last_columns};
 
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const FAINT: Style = Style::new().fg(Color::DarkGray);
@@ -27,12 +28,7 @@ pub(super) fn put(buffer: &mut Buffer, x: u16, y: u16, room: u16, text: &str, st
 pub(super) fn put_right(buffer: &mut Buffer, left: u16, y: u16, text: &str, style: Style) {
     let text = escape_text(text);
     let room = buffer.area.width.saturating_sub(left);
-    let mut shown = text.as_str();
-    while columns(shown) > room {
-        let mut rest = shown.chars();
-        rest.next();
-        shown = rest.as_str();
-    }
+    let shown = last_columns(&text, room.into());
     let x = buffer.area.width - columns(shown);
     put(buffer, x, y, room, shown, style);
 }
@@ -47,12 +43,7 @@ pub(super) fn fit(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
     }
-    let mut taken = 1;
-    let fits = |character: &char| {
-        taken += character.width().unwrap_or(0);
-        taken <= room
-    };
-    text.chars().take_while(fits).chain(['…']).collect()
+    format!("{}…", first_columns(text, room.saturating_sub(1)))
 }
 
 /// A name in `room` columns: its start and its end, as both tell names apart.
@@ -61,9 +52,7 @@ pub(super) fn without_middle(name: &str, room: usize) -> String {
     if name.width() <= room {
         return name;
     }
-    let end = room / 2;
-    let skipped = (0..=name.len()).find(|at| name.get(*at..).is_some_and(|rest| rest.width() <= end));
-    let rest = skipped.and_then(|at| name.get(at..)).unwrap_or_default();
+    let rest = last_columns(&name, room / 2);
     format!("{}{rest}", fit(&name, room - rest.width()))
 }
 

@@ -340,9 +340,8 @@ fn typed_places_are_found_or_refused() {
             (":end\n", "53,078/53,079"),
             (":start\n", "before the first entry"),
             (":step 3\n", "step 3"),
-            (":999,999\n", "the trace has no such entry"),
-            (":nowhere\n", "give an entry"),
-            (":90m\n", "the trace ends before that time"),
+            (":999,999\n", "no trace has an entry 999999"),
+            (":nowhere\n", "give the index of a trace entry"),
             ("/no such line\n", "no line and no name contains"),
         ] {
             explored.type_in(keys);

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use oomscope::base::units::{count, size};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::report_page::{fixture, page};
 use crate::support::browser::Browser;

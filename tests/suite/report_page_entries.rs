@@ -1,9 +1,9 @@
 //! The entries that the page of `oomscope report` lists are those of the file, with the stacks that PyTorch recorded.
 
 use oomscope::snapshot::{Action, Snapshot, Stacks, TraceEntry};
-use serde_json::{Value, json};
+use serde_json::json;
 
-use crate::report_page::{KINDS, fixture, page};
+use crate::report_page::KINDS;
 use crate::support::browser::Browser;
 use crate::support::fixtures;
 

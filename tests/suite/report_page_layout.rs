@@ -1,7 +1,7 @@
 //! The layout of the page of `oomscope report`: the picture first, and panes that stay in sight, in wide and narrow windows.
 
 use oomscope::base::units::size;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::report_page::{fixture, page};
 use crate::support::browser::Browser;

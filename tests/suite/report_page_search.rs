@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::report_page::{fixture, page};
 use crate::support::browser::Browser;

@@ -32,10 +32,6 @@ fn summary_of(command: &str) -> Value {
     report["summary"].clone()
 }
 
-fn summary(file: &str) -> Value {
-    analyze(&[&format!("fixtures/{file}.pickle.gz")])["summary"].clone()
-}
-
 fn text<'a>(summary: &'a Value, key: &str) -> &'a str {
     summary[key].as_str().unwrap_or_default()
 }

@@ -7,7 +7,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 
 use oomscope::output::page::write_viewer;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::support::browser::Browser;
 use crate::support::cases::cases;

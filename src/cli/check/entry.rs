@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow, bail};
 use super::args::Check;
 use crate::base::input::read_text_file;
 use crate::base::warning::Code;
-use crate::cli::atomic_file::AtomicFile;
+use crate::cli::atomic_file::{AtomicFile, parent_of};
 use crate::cli::config::Config;
 use crate::cli::directory_lock::DirectoryLock;
 use crate::cli::exit::print_stderr;
@@ -120,10 +120,9 @@ impl EntryArgs {
     fn write(&self, entry: BaselineEntry) -> anyhow::Result<&'static str> {
         let shown = self.path.display();
         let what = if self.before.is_some() { "updated" } else { "added" };
-        let directory = self.path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
         // The file itself is replaced.
-        let lock =
-            DirectoryLock::exclusive(directory).with_context(|| format!("{shown}: its directory cannot be locked"))?;
+        let lock = DirectoryLock::exclusive(parent_of(&self.path))
+            .with_context(|| format!("{shown}: its directory cannot be locked"))?;
         let mut entries = read_entries(&self.path)?;
         entries.set(&self.name, entry);
         let text = entries.to_text()?;

@@ -11,7 +11,7 @@ use super::args::Check;
 use crate::analysis::SnapshotReport;
 use crate::base::units::quote_shell_word;
 use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
-use crate::cli::run::{CommandEnd, RunStatus, create_numbered, describe_no_snapshot, record_on_stderr};
+use crate::cli::run::{CommandEnd, CommandOutput, RunStatus, create_numbered, describe_no_snapshot, record};
 use crate::compare::gate::{AllowMissing, CheckedJob};
 
 /// A dry run that has ended.
@@ -38,7 +38,7 @@ impl FinishedJob {
             None => create_numbered("oomscope-check")?,
         };
         let run_directory = options.prepare(Some(&directory), Intervention::default())?;
-        let (end, status, snapshots) = record_on_stderr(&command, run_directory)?;
+        let (end, status, snapshots) = record(&command, run_directory, CommandOutput::OnStderr)?;
         let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
         let is_temporary = args.dir.is_none();
         Ok(Self { command, gpu: gpu.name(), run, end, status, directory, is_temporary })

@@ -34,7 +34,7 @@ pub(super) use self::size_search::SizeSearch;
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
 use super::output::{Output, print_page};
-use super::run::{print_result, record, record_to_log};
+use super::run::{CommandOutput, print_result, record, record_to_log};
 use crate::output::report;
 use crate::stacks::engines::Engine;
 
@@ -58,7 +58,7 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
         print_stderr(&format!("the output is in {}", log.display()));
     }
     let (end, status, snapshots) = match &log {
-        None => record(command, directory)?,
+        None => record(command, directory, CommandOutput::Inherited)?,
         Some(log) => record_to_log(command, directory, log)?,
     };
     if let Err(error) = other_branches::run(args, &name, &snapshots, (end, status.lost())) {

@@ -37,7 +37,7 @@ Keys:
   1 2 3 4     memory over time, map, holders, what was tried
   ← → w s     move by an entry, zoom in and out; the mouse does both
   p o [ ]     the peak, the next failure, the previous and next step
-  : /         go to an entry, a time or a step; search lines and names
+  : /         go to an entry or a step; search lines and names
   Enter       the stack with its source; replay the setting or capacity
   d y ? q     the difference to another moment, the equivalent command, all keys, leave
 

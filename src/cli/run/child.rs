@@ -53,7 +53,7 @@ impl CommandEnd {
 
 /// Where the output of a command goes.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum CommandOutput<'f> {
+pub(in crate::cli) enum CommandOutput<'f> {
     /// Where that of this program goes.
     Inherited,
     /// Both streams to standard error, because standard output has the result of this program.

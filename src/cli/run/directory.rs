@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use serde::Serialize;
+use serde_json::json;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
@@ -30,7 +30,7 @@ const RECORDER: &[(&str, &str)] = &[
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Args)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -67,15 +67,13 @@ pub(in crate::cli) struct RunKind<'p> {
     pub(in crate::cli) is_shared: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub(in crate::cli) enum StackKind {
     Python,
     All,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, ValueEnum)]
 pub(in crate::cli) enum SnapshotWhen {
     Oom,
     Exit,
@@ -126,6 +124,11 @@ impl RunStatus {
     }
 }
 
+/// The word of `value` on a command line.
+fn word(value: impl ValueEnum) -> Option<String> {
+    Some(value.to_possible_value()?.get_name().to_owned())
+}
+
 fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
@@ -161,7 +164,14 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let config = serde_json::to_string(options)?;
+        let config = json!({
+            "max_entries": options.max_entries,
+            "stacks": word(options.stacks),
+            "at": word(options.at),
+            "keep": options.keep,
+            "names": options.names,
+        })
+        .to_string();
         for (name, text) in RECORDER.iter().chain(others).chain([&("config", config.as_str())]) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;

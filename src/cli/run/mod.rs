@@ -17,8 +17,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use clap::Args;
 
-pub(super) use self::child::CommandEnd;
-use self::child::CommandOutput;
+pub(super) use self::child::{CommandEnd, CommandOutput};
 pub(super) use self::directory::{
     RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered, parse_count,
 };
@@ -97,7 +96,7 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         }
         directory => directory?,
     };
-    let (end, status, snapshots) = record(&args.command, directory)?;
+    let (end, status, snapshots) = record(&args.command, directory, CommandOutput::Inherited)?;
     print_result(&args.command, end, &status, &snapshots);
     Ok(Exit::Code(end.code()))
 }
@@ -108,38 +107,24 @@ fn is_disk_full(error: &anyhow::Error) -> bool {
     kinds.into_iter().any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
 }
 
-/// Runs `command` with the recorder of `directory`. Returns how it ended, what its processes did, and their snapshots.
+/// How a command ended, what its processes did, and their snapshots.
+type Recorded = (CommandEnd, RunStatus, Vec<PathBuf>);
+
+/// Runs `command` with the recorder of `directory`.
 pub(super) fn record(
     command: &[OsString],
     directory: RunDirectory,
-) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
-    finish(child::run(command, Some(&directory), CommandOutput::Inherited), directory)
-}
-
-/// Like [`record`], with the command's standard output on standard error.
-pub(super) fn record_on_stderr(
-    command: &[OsString],
-    directory: RunDirectory,
-) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
-    finish(child::run(command, Some(&directory), CommandOutput::OnStderr), directory)
-}
-
-fn finish(
-    end: anyhow::Result<CommandEnd>,
-    directory: RunDirectory,
-) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
+    output: CommandOutput<'_>,
+) -> anyhow::Result<Recorded> {
+    let end = child::run(command, Some(&directory), output);
     let (status, snapshots) = directory.finish();
     Ok((end?, status, snapshots))
 }
 
 /// Like [`record`], with the command's output in the file `log`.
-pub(super) fn record_to_log(
-    command: &[OsString],
-    directory: RunDirectory,
-    log: &Path,
-) -> anyhow::Result<(CommandEnd, RunStatus, Vec<PathBuf>)> {
+pub(super) fn record_to_log(command: &[OsString], directory: RunDirectory, log: &Path) -> anyhow::Result<Recorded> {
     let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    finish(child::run(command, Some(&directory), CommandOutput::Log(&file)), directory)
+    record(command, directory, CommandOutput::Log(&file))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Positions in a recording, and the memory of a device at a position.
 
 use std::fmt;
+use std::str::FromStr;
 
 use serde::Serialize;
 
@@ -55,6 +56,28 @@ impl fmt::Display for PositionSelector {
             Self::Entry(entry) => write!(f, "{entry}"),
             Self::Step(step) => write!(f, "step:{step}"),
             Self::End => f.write_str("end"),
+        }
+    }
+}
+
+impl FromStr for PositionSelector {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "peak" | "max" => Ok(Self::Peak),
+            "failure" | "oom" => Ok(Self::Failure),
+            "end" | "last" => Ok(Self::End),
+            _ => {
+                let step = text.strip_prefix("step").map(|step| step.trim_start_matches([':', '=', '-', ' ']));
+                let parsed = match step {
+                    Some(step) => step.parse().map(Self::Step),
+                    None => text.replace(',', "").parse().map(Self::Entry),
+                };
+                parsed.map_err(
+                    |_| "give the index of a trace entry or step:N, both counted from 0, or peak, failure or end",
+                )
+            }
         }
     }
 }

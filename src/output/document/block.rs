@@ -33,16 +33,14 @@ pub enum Block {
     Table(Table),
     /// See [`Chart`].
     Chart(Chart),
-    /// See [`Bar`].
-    Bar(Bar),
+    /// The parts of one whole, drawn as a bar with a legend, from left to right.
+    Bar(Vec<BarPart>),
     /// A line of the program's source, with its neighbours.
     Source(Source),
     /// The callers of a line, innermost first. As many are shown as fit on one line.
     Callers(Vec<Text>),
     /// Stack frames; folded where the format supports it.
     Stack(Stack),
-    /// A section with a heading; folded where the format supports it.
-    Details(Text, Document),
     /// A warning's code and message.
     Warning(String, Text),
 }
@@ -51,11 +49,9 @@ impl Block {
     fn texts_mut(&mut self) -> Vec<&mut Text> {
         match self {
             Self::Headline(text, context) => vec![text, context],
-            Self::Heading(_, text) | Self::Paragraph(text) | Self::Warning(_, text) | Self::Details(text, _) => {
-                vec![text]
-            }
+            Self::Heading(_, text) | Self::Paragraph(text) | Self::Warning(_, text) => vec![text],
             Self::Callers(texts) => texts.iter_mut().collect(),
-            Self::Bar(bar) => bar.parts.iter_mut().map(|part| &mut part.label).collect(),
+            Self::Bar(parts) => parts.iter_mut().map(|part| &mut part.label).collect(),
             Self::Fields(fields) => fields.iter_mut().flat_map(|field| &mut field.texts).collect(),
             Self::List(items) => {
                 items.iter_mut().flat_map(|item| std::iter::once(&mut item.text).chain(&mut item.details)).collect()
@@ -91,15 +87,7 @@ impl<T: Into<Text>> From<T> for Item {
     }
 }
 
-/// The parts of one whole, drawn as a bar with a legend.
-#[doc(hidden)]
-#[derive(Debug, Clone, PartialEq)]
-pub struct Bar {
-    /// From left to right; parts of 0 bytes are only in the legend.
-    pub parts: Vec<BarPart>,
-}
-
-/// A part of a [`Bar`].
+/// A part of one whole.
 #[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarPart {
@@ -186,9 +174,6 @@ impl Document {
             for span in block.texts_mut().into_iter().flat_map(|text| &mut text.spans) {
                 visit(span, is_headline);
             }
-            if let Block::Details(_, inside) = block {
-                inside.visit_spans(visit);
-            }
         }
     }
 
@@ -202,7 +187,7 @@ impl Document {
     }
 
     pub fn bar(&mut self, parts: Vec<BarPart>) {
-        self.blocks.push(Block::Bar(Bar { parts }));
+        self.blocks.push(Block::Bar(parts));
     }
 
     /// Appends the callers of a line unless there are none.
@@ -292,10 +277,6 @@ impl Document {
         if !stack.frames.is_empty() || stack.folded_frames > 0 {
             self.blocks.push(Block::Stack(stack));
         }
-    }
-
-    pub fn details(&mut self, heading: impl Into<Text>, inside: Self) {
-        self.blocks.push(Block::Details(heading.into(), inside));
     }
 
     pub fn warning(&mut self, code: impl Into<String>, text: impl Into<Text>) {

@@ -20,17 +20,8 @@ fn markdown_within(document: &Document, max_len: usize) -> String {
     if fits(&full) {
         return full;
     }
-    // Binary search for the largest number of leading blocks that fits.
-    let (mut fitting, mut too_many) = (0, document.blocks.len());
-    while fitting + 1 < too_many {
-        let middle = usize::midpoint(fitting, too_many);
-        if fits(&markdown(&first_blocks(document, middle))) {
-            fitting = middle;
-        } else {
-            too_many = middle;
-        }
-    }
-    markdown(&first_blocks(document, fitting))
+    let mut shorter = (0..document.blocks.len()).rev().map(|blocks| markdown(&first_blocks(document, blocks)));
+    shorter.find(fits).unwrap_or_else(|| markdown(&first_blocks(document, 0)))
 }
 
 /// The first `blocks` blocks of `document`, and a note on the others.

@@ -11,14 +11,7 @@ pub(super) struct Glyphs {
     pub(super) mark: char,
     /// Corner, line and tick of the axis.
     pub(super) axis_line: [char; 3],
-    pub(super) levels: [char; 8],
 }
 
-pub(super) const UNICODE: Glyphs = Glyphs {
-    front: '█',
-    back: '░',
-    axis: '│',
-    mark: '▲',
-    axis_line: ['└', '─', '┬'],
-    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
-};
+pub(super) const UNICODE: Glyphs =
+    Glyphs { front: '█', back: '░', axis: '│', mark: '▲', axis_line: ['└', '─', '┬'] };

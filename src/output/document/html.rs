@@ -2,13 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::block::{Bar, BarKind, BarPart, Block, Document, Field, Item, Stack};
-use super::escape::escape_html;
+use super::block::{BarKind, BarPart, Block, Document, Field, Item, Stack};
 use super::glyphs::UNICODE;
 use super::table::{Cell, Column, Judgement, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::draw;
-use crate::base::units::{percent, ratio};
+use crate::base::units::{escape_text, percent, ratio};
 
 /// Width of a chart.
 const CHART_COLUMNS: usize = 120;
@@ -33,14 +32,13 @@ fn block(block: &Block) -> String {
         }
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => format!("<pre>{}</pre>\n", escape_lines(&draw(chart, CHART_COLUMNS, UNICODE))),
-        Block::Bar(bar) => self::bar(bar),
+        Block::Bar(parts) => bar(parts),
         Block::Source(source) => format!("<pre class=\"source\">{}</pre>\n", escape_lines(&source.numbered())),
         Block::Callers(callers) => {
             let callers: Vec<String> = callers.iter().map(inline).collect();
             format!("<p class=\"callers\">called from {}</p>\n", callers.join(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
-        Block::Details(heading, inside) => details("", &inline(heading), &html(inside)),
         Block::Warning(code, text) => {
             format!("<p class=\"warning\"><strong>{}</strong>: {}</p>\n", escape_html(code), inline(text))
         }
@@ -48,8 +46,8 @@ fn block(block: &Block) -> String {
 }
 
 /// The parts as widths of one row; the legend has the figures.
-fn bar(bar: &Bar) -> String {
-    let total: u64 = bar.parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
+fn bar(parts: &[BarPart]) -> String {
+    let total: u64 = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
     let class = |part: &BarPart| match part.kind {
         BarKind::Allocated => "allocated",
         BarKind::Peak => "peak",
@@ -60,13 +58,13 @@ fn bar(bar: &Bar) -> String {
     };
     let mut at = 0.0;
     let mut cells = String::new();
-    for part in &bar.parts {
+    for part in parts {
         let width = 1000.0 * ratio(part.bytes, total);
         let _ = write!(cells, "<rect class=\"{}\" x=\"{at:.1}\" width=\"{width:.1}\" height=\"10\"/>", class(part));
         at += width;
     }
     let legend = |part: &BarPart| format!("<li class=\"{}\">{}</li>", class(part), inline(&part.label));
-    let legend: String = bar.parts.iter().map(legend).collect();
+    let legend: String = parts.iter().map(legend).collect();
     format!(
         "<div class=\"memory\"><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">{cells}</svg>\
          <ul>{legend}</ul></div>\n"
@@ -144,11 +142,8 @@ fn cell(cell: &Cell) -> String {
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
     let summary = escape_html(&format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames));
-    details(" class=\"stack\"", &summary, &format!("<pre>{}</pre>\n", escape_lines(&stack.frames)))
-}
-
-fn details(attributes: &str, summary: &str, inside: &str) -> String {
-    format!("<details{attributes}><summary>{summary}</summary>\n{inside}</details>\n")
+    let frames = escape_lines(&stack.frames);
+    format!("<details class=\"stack\"><summary>{summary}</summary>\n<pre>{frames}</pre>\n</details>\n")
 }
 
 /// `lines`, escaped and joined.
@@ -171,6 +166,23 @@ fn span(span: &Span) -> String {
     }
 }
 
+/// Escapes `text` for use in an element or a quoted attribute. All text of a page goes through this function.
+pub fn escape_html(text: &str) -> String {
+    let text = escape_text(text);
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            _ => out.push(c),
+        }
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::text::{alarm, code};
@@ -185,7 +197,6 @@ mod tests {
         document.table(Table::from_rows(["<td onclick=\"x\">"]).text("t", |text| *text).note(Some("<b>")));
         let frames = vec!["</details>".to_owned(), "</pre><img src=x onerror=alert(1)>".to_owned()];
         document.stack(Stack { name: "stack", frames, folded_frames: 1 });
-        document.details("<summary>", Document::default());
         document.warning("<w>", "</p>");
         let page = html(&document);
         for forbidden in ["<script", "<img", "</h2><", "<b>", "<w>", "onclick=\"", "\u{202e}"] {

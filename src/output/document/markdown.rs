@@ -15,13 +15,9 @@ const BAR: f64 = 10.0;
 
 /// Renders `document` as Markdown.
 pub fn markdown(document: &Document) -> String {
-    let mut text = blocks(document).join("\n\n");
+    let mut text = document.blocks.iter().map(block).collect::<Vec<_>>().join("\n\n");
     text.push('\n');
     escape_command_lines(text)
-}
-
-fn blocks(document: &Document) -> Vec<String> {
-    document.blocks.iter().map(block).collect()
 }
 
 fn block(block: &Block) -> String {
@@ -39,9 +35,9 @@ fn block(block: &Block) -> String {
         Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => self::chart(chart),
-        Block::Bar(bar) => {
+        Block::Bar(parts) => {
             let part = |part: &BarPart| inline(&part.label, Context::Text);
-            bar.parts.iter().map(part).collect::<Vec<_>>().join(" · ")
+            parts.iter().map(part).collect::<Vec<_>>().join(" · ")
         }
         Block::Source(source) => code_fence(&source.numbered()),
         Block::Callers(callers) => {
@@ -49,7 +45,6 @@ fn block(block: &Block) -> String {
             format!("called from {}", callers.join(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
-        Block::Details(heading, inside) => details(&inline(heading, Context::Html), &blocks(inside)),
         Block::Warning(code, text) => {
             format!("> **{}**: {}", plain_text(code, Context::Text), inline(text, Context::Text))
         }
@@ -109,12 +104,8 @@ fn chart(chart: &Chart) -> String {
 
 fn stack(stack: &Stack) -> String {
     let shown = stack.frames.len();
-    let summary = format!("{} ({shown} shown, {} folded)", stack.name, stack.folded_frames);
-    details(&plain_text(&summary, Context::Html), &[code_fence(&stack.frames)])
-}
-
-fn details(summary: &str, inside: &[String]) -> String {
-    format!("<details><summary>{summary}</summary>\n\n{}\n\n</details>", inside.join("\n\n"))
+    let (name, folded, frames) = (stack.name, stack.folded_frames, code_fence(&stack.frames));
+    format!("<details><summary>{name} ({shown} shown, {folded} folded)</summary>\n\n{frames}\n\n</details>")
 }
 
 /// A code block of `lines`; its fence is longer than any run of backquotes in them.
@@ -136,8 +127,6 @@ enum Context {
     Text,
     /// A table cell, which `|` would end.
     Cell,
-    /// An HTML element, in which Markdown is not parsed.
-    Html,
 }
 
 fn inline(text: &Text, context: Context) -> String {
@@ -170,32 +159,20 @@ fn line_start(text: &Text) -> String {
 }
 
 fn span(span: &Span, context: Context) -> String {
-    let text = match (span.is_code, context) {
-        (true, Context::Html) => format!("<code>{}</code>", plain_text(&span.text, context)),
-        (true, _) => inline_code(&span.text, context),
-        (false, _) => plain_text(&span.text, context),
-    };
-    let is_emphasized = matches!(span.tone, Tone::Strong | Tone::Alarm);
-    match context {
-        Context::Html if is_emphasized => format!("<b>{text}</b>"),
-        Context::Text | Context::Cell if is_emphasized => {
-            // Emphasis must not start or end with a space.
-            let inner = text.trim();
-            text.replacen(inner, &format!("**{inner}**"), usize::from(!inner.is_empty()))
-        }
-        _ => text,
+    let text = if span.is_code { inline_code(&span.text, context) } else { plain_text(&span.text, context) };
+    if matches!(span.tone, Tone::Plain | Tone::Faint) {
+        return text;
     }
+    // Emphasis must not start or end with a space.
+    let inner = text.trim();
+    text.replacen(inner, &format!("**{inner}**"), usize::from(!inner.is_empty()))
 }
 
 /// Escapes `text` so that it has no effect as markup. All text but code goes through this function. Words that would
 /// become links or mentions are shown as code.
 fn plain_text(text: &str, context: Context) -> String {
     let text = escape_text(text);
-    let word = |word: &str| match context {
-        _ if !is_autolinked(word) => escape_markdown(word, context),
-        Context::Html => format!("<code>{}</code>", escape_markdown(word, context)),
-        _ => inline_code(word, context),
-    };
+    let word = |word: &str| if is_autolinked(word) { inline_code(word, context) } else { escape_markdown(word) };
     text.split(' ').map(word).collect::<Vec<_>>().join(" ")
 }
 
@@ -228,14 +205,14 @@ fn is_issue_or_commit(part: &str) -> bool {
     is_issue || is_commit
 }
 
-fn escape_markdown(text: &str, context: Context) -> String {
+fn escape_markdown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match (c, context) {
-            ('&', _) => out.push_str("&amp;"),
-            ('<', _) => out.push_str("&lt;"),
-            ('>', _) => out.push_str("&gt;"),
-            ('\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$', Context::Text | Context::Cell) => {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$' => {
                 out.push('\\');
                 out.push(c);
             }
@@ -302,9 +279,6 @@ mod tests {
         assert_eq!(paragraph(numbers), format!("{numbers}\n"));
         assert_eq!(paragraph("::error::x"), ":\\u{3a}error::x\n");
         assert_eq!(paragraph(Text::from("a@b").and(text::code("c"))), "`a@b`<!-- -->`c`\n");
-        let mut document = Document::default();
-        document.details("by @me", Document::default());
-        assert!(markdown(&document).contains("<summary>by <code>@me</code></summary>"));
         let source = ["  ::set-output name=a::b", "##[group]x"].map(str::to_owned).to_vec();
         let mut document = Document::default();
         document.source(Source { first: 8, lines: source, marked: 0, note: String::new() });
@@ -336,10 +310,8 @@ mod tests {
         document.source(Source { first: 1, lines: source, marked: 0, note: String::new() });
         assert_eq!(markdown(&document), "`````\n1 ```\n2 </details>\n3 ````x\n`````\n");
         let mut document = Document::default();
-        let mut inside = Document::default();
-        inside.paragraph("x");
-        document.details(Text::from("a </summary>*").and(text::code("<b>")), inside);
-        let expected = "<details><summary>a &lt;/summary&gt;*<code>&lt;b&gt;</code></summary>\n\nx\n\n</details>\n";
+        document.stack(Stack { name: "stack", frames: vec!["</details>".to_owned()], folded_frames: 2 });
+        let expected = "<details><summary>stack (1 shown, 2 folded)</summary>\n\n```\n</details>\n```\n\n</details>\n";
         assert_eq!(markdown(&document), expected);
     }
 }

@@ -5,13 +5,11 @@
 //! escaping belong to the renderers. Text may come from hostile files: each renderer escapes it in one place. Knows
 //! nothing of snapshots or reports.
 
-mod area;
 mod bands;
 mod block;
 #[doc(hidden)]
 mod chart;
 mod comment;
-mod escape;
 mod glyphs;
 mod html;
 mod markdown;
@@ -30,16 +28,17 @@ mod width;
 pub(crate) use bands::draw_bands;
 pub use block::Document;
 #[doc(hidden)]
-pub use block::{Bar, BarKind, BarPart, Block, Field, Item, Source, Stack};
+pub use block::{BarKind, BarPart, Block, Field, Item, Source, Stack};
 #[doc(hidden)]
-pub use chart::{Band, Chart, ChartRow, RowNote, Shape};
+pub use chart::{Band, Chart, Failures};
 pub use comment::markdown_comment;
-pub use escape::escape_html as html_literal;
-pub use html::html;
+pub use html::{escape_html as html_literal, html};
 pub use markdown::markdown;
 #[doc(hidden)]
 pub use table::{Cell, Column, Judgement, Table, TableOf};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
+#[cfg(feature = "explore")]
+pub(crate) use terminal::{first_columns, last_columns};
 #[doc(hidden)]
 pub use text::{Span, Text, Tone, alarm, amount, code, faint, signed_amount, source_location, strong};

@@ -1,13 +1,15 @@
 //! Charts drawn in characters.
 
-use super::area::AreaChart;
-use super::bands;
-use super::chart::{Chart, ChartRow, MILLION, RowNote, Shape};
+use super::bands::draw_bands;
+use super::chart::{Band, Chart};
 use super::glyphs::{Glyphs, LABEL_COLUMNS};
 use super::ticks::{column_at, lay_out_labels, ticks};
-use crate::base::units::{escape_text, percent};
+use super::width::display_width;
+use crate::base::units::{escape_text, size};
 
-/// Width of the notes to the right of rows.
+/// Lines of the area.
+const HEIGHT: u64 = 8;
+/// Width of the note to the right of a row.
 const NOTE_COLUMNS: usize = 11;
 const COLUMNS: std::ops::RangeInclusive<usize> = 10..=160;
 /// Maximum number of lines for the labels of marks.
@@ -15,12 +17,11 @@ const LABEL_LINES: usize = 3;
 
 /// The lines of `chart` in at most `width` columns.
 pub(super) fn draw(chart: &Chart, width: usize, pens: Glyphs) -> Vec<String> {
-    let is_noted = |row: &ChartRow| matches!(row.note, RowNote::Text(_) | RowNote::MinMax);
-    let beside = if chart.rows.iter().any(is_noted) { NOTE_COLUMNS } else { 0 };
-    let columns = width.saturating_sub(LABEL_COLUMNS + 4 + beside);
-    let columns = columns.clamp(*COLUMNS.start(), *COLUMNS.end());
-    let drawing = TextChart { chart, columns, pens };
-    let lines = chart.rows.iter().flat_map(|row| drawing.draw_row(row));
+    let columns = width.saturating_sub(LABEL_COLUMNS + 4 + NOTE_COLUMNS);
+    let drawing = TextChart { chart, columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), pens };
+    let steps = drawing.bands("step", &chart.steps, true);
+    let bands = chart.bands.iter().filter_map(|(name, bands)| drawing.bands(name, bands, false));
+    let lines = drawing.area().into_iter().chain(drawing.axis()).chain(steps).chain(bands).chain(drawing.failures());
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
@@ -30,57 +31,46 @@ struct TextChart<'a> {
     pens: Glyphs,
 }
 
-impl TextChart<'_> {
-    fn draw_row(&self, row: &ChartRow) -> Vec<String> {
-        let drawn = match &row.shape {
-            Shape::Area { back, front, names } => {
-                let [back_name, front_name] = *names;
-                let area = AreaChart {
-                    back: self.max_per_column(back),
-                    front: self.max_per_column(front),
-                    names: [front_name, back_name],
-                };
-                return area.draw(self.pens);
-            }
-            Shape::Axis => return self.axis(),
-            Shape::Labels(labels) => {
-                let labels = labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
-                let lines = lay_out_labels(labels, self.columns, LABEL_LINES);
-                let indent = " ".repeat(LABEL_COLUMNS + 2);
-                return lines.into_iter().map(|line| format!("{indent}{line}")).collect();
-            }
-            Shape::Bands { bands, is_numbered } => {
-                let (entries, columns) = (self.chart.entries, self.columns);
-                let drawn = bands::draw_bands(bands, *is_numbered, entries, columns, self.pens.axis);
-                let Some(drawn) = drawn else { return Vec::new() }; // too many bands to be legible
-                escape_text(&drawn)
-            }
-            Shape::Empty => String::new(),
-            Shape::Amounts { values, max: highest } => {
-                let level = |value| if value == 0 { ' ' } else { self.level_glyph(value, *highest) };
-                self.max_per_column(values).into_iter().map(level).collect()
-            }
-            Shape::Shares(values) => {
-                let level = |value: u64| self.level_glyph(value / 1000, 1000);
-                self.min_per_column(values).into_iter().map(level).collect()
-            }
-            Shape::Marks(spans) => self.draw_spans(spans),
-        };
-        let mut line = format!("{:>LABEL_COLUMNS$}  {drawn}", escape_text(&row.name));
-        let beside = match (&row.note, &row.shape) {
-            (RowNote::Text(text), _) => Some(escape_text(text)),
-            (RowNote::MinMax, Shape::Shares(values)) => Some(self.min_max_labels(values).join("-")),
-            _ => None,
-        };
-        if let Some(note) = beside {
-            let drawn = LABEL_COLUMNS + 2 + self.columns;
-            line = format!("{line:<drawn$}  {note}");
-        }
-        vec![line]
-    }
+/// A row with its name to the left.
+fn named(name: &str, drawn: &str) -> String {
+    format!("{name:>LABEL_COLUMNS$}  {drawn}")
+}
 
+impl TextChart<'_> {
     fn column(&self, place: u64) -> usize {
         column_at(self.chart, self.columns, place)
+    }
+
+    /// Allocated memory in front of reserved memory, the legend first.
+    fn area(&self) -> Vec<String> {
+        let pens = self.pens;
+        let legend = [format!("{} allocated", pens.front), format!("{} reserved, not allocated", pens.back)];
+        let legend = match legend.join("  ") {
+            line if display_width(&line) <= self.columns => vec![line],
+            _ => legend.to_vec(),
+        };
+        let [back, front] = [&self.chart.reserved, &self.chart.allocated].map(|values| self.max_per_column(values));
+        let top = back.iter().copied().fold(1, u64::max);
+        let line = |row: u64| {
+            let label = match row {
+                0 => "0".to_owned(),
+                _ if row + 1 == HEIGHT => size(top),
+                _ if row == HEIGHT / 2 => size(top / 2),
+                _ => String::new(),
+            };
+            // A cell is filled if the value reaches its middle; in the lowest row any value shows.
+            let reaches = |value: u64| {
+                let twice = u128::from(value) * u128::from(HEIGHT) * 2 / u128::from(top);
+                twice > u128::from(row) * 2 || (row == 0 && value > 0)
+            };
+            let cells = front.iter().zip(&back).map(|(front, back)| match (reaches(*front), reaches(*back)) {
+                (true, _) => pens.front,
+                (false, true) => pens.back,
+                (false, false) => ' ',
+            });
+            format!("{label:>LABEL_COLUMNS$} {}{}", pens.axis, cells.collect::<String>())
+        };
+        legend.iter().map(|line| named("", line)).chain((0..HEIGHT).rev().map(line)).collect()
     }
 
     /// The axis: a line with ticks, and their labels.
@@ -97,7 +87,7 @@ impl TextChart<'_> {
         let line: String = line.into_iter().collect();
         let row = |name: &str, labels: Vec<(usize, String)>| {
             let labels = lay_out_labels(labels, self.columns, 1);
-            labels.into_iter().map(|drawn| format!("{name:>LABEL_COLUMNS$}  {drawn}")).collect::<Vec<_>>()
+            labels.into_iter().map(|drawn| named(name, &drawn)).collect::<Vec<_>>()
         };
         let entries = ticks.iter().map(|tick| (tick.column, tick.entry.clone())).collect();
         let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?)));
@@ -106,49 +96,60 @@ impl TextChart<'_> {
         [line].into_iter().chain(entries).chain(times).collect()
     }
 
-    /// Resamples buckets to columns. `extreme` combines the buckets of one column; a bucket that spans several columns
-    /// (few entries, wide page) fills all of them.
-    fn resample<T: Copy + Default>(&self, values: &[T], extreme: fn(T, T) -> T) -> Vec<T> {
-        let mut out: Vec<Option<T>> = vec![None; self.columns];
+    /// A row of `bands`; `None` if no band has a name, or they are too many to be legible.
+    fn bands(&self, name: &str, bands: &[Band], are_numbers: bool) -> Option<String> {
+        let has_name = bands.iter().any(|band| !band.name.is_empty());
+        let drawn = has_name.then(|| draw_bands(bands, are_numbers, self.chart.entries, self.columns, self.pens.axis));
+        Some(named(name, &escape_text(&drawn??)))
+    }
+
+    /// The marks of failed requests, and below them their labels.
+    fn failures(&self) -> Vec<String> {
+        let failed = &self.chart.failed;
+        if failed.ranges.is_empty() {
+            return Vec::new();
+        }
+        let mut marks = vec![' '; self.columns];
+        for [first, next] in &failed.ranges {
+            let (from, to) = (self.column(*first), self.column(*next));
+            // A range that starts after the last entry has no column.
+            marks.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(self.pens.mark);
+        }
+        let row = named("failed", &format!("{}  {}", String::from_iter(marks), escape_text(&failed.note)));
+        let labels = failed.labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
+        let labels = lay_out_labels(labels, self.columns, LABEL_LINES);
+        [row].into_iter().chain(labels.iter().map(|line| named("", line))).collect()
+    }
+
+    /// The maximum of the buckets of each column; a bucket that spans several columns (few entries, wide page) fills all of
+    /// them.
+    fn max_per_column(&self, values: &[u64]) -> Vec<u64> {
+        let mut columns = vec![0; self.columns];
         let starts = &self.chart.starts;
         let next = starts.iter().skip(1).copied().chain([self.chart.entries]);
         for ((start, next), value) in starts.iter().zip(next).zip(values) {
             let (from, to) = (self.column(*start), self.column(next));
-            for column in out.iter_mut().take(to.max(from + 1)).skip(from) {
-                *column = Some(column.map_or(*value, |old| extreme(old, *value)));
+            for column in columns.iter_mut().take(to.max(from + 1)).skip(from) {
+                *column = (*column).max(*value);
             }
         }
-        out.into_iter().map(Option::unwrap_or_default).collect()
+        columns
     }
+}
 
-    fn max_per_column(&self, values: &[u64]) -> Vec<u64> {
-        self.resample(values, u64::max)
-    }
+#[cfg(test)]
+mod tests {
+    use super::super::glyphs::UNICODE;
+    use super::*;
 
-    fn min_per_column(&self, values: &[u64]) -> Vec<u64> {
-        self.resample(values, u64::min)
-    }
-
-    fn min_max_labels(&self, values: &[u64]) -> [String; 2] {
-        let drawn = self.min_per_column(values);
-        let ends = [drawn.iter().min(), drawn.iter().max()];
-        // A chart without columns has no extremes.
-        ends.map(|end| percent(end.copied().unwrap_or(0) as f64 / MILLION))
-    }
-
-    fn level_glyph(&self, value: u64, top: u64) -> char {
-        let level = u128::from(value) * 8 / (u128::from(top) + 1);
-        let level = usize::try_from(level).ok().and_then(|level| self.pens.levels.get(level));
-        level.copied().unwrap_or(' ')
-    }
-
-    fn draw_spans(&self, spans: &[[u64; 2]]) -> String {
-        let mut columns = vec![' '; self.columns];
-        for [first, next] in spans {
-            let (from, to) = (self.column(*first), self.column(*next));
-            // A range that starts after the last entry has no column.
-            columns.get_mut(from..to.max(from + 1)).unwrap_or_default().fill(self.pens.mark);
-        }
-        columns.into_iter().collect()
+    #[test]
+    fn allocated_memory_is_drawn_in_front_of_reserved_memory() {
+        let [reserved, allocated] = [vec![80, 80], vec![40, 80]];
+        let chart = Chart { entries: 10, starts: vec![0, 5], reserved, allocated, ..Chart::default() };
+        let lines = draw(&chart, 0, UNICODE);
+        assert_eq!([&lines[0], &lines[1]].map(|line| line.trim()), ["█ allocated", "░ reserved, not allocated"]);
+        let cells: Vec<Vec<char>> = lines[2..10].iter().map(|line| line.chars().collect()).collect();
+        let column = |at: usize| cells.iter().map(|line| line[LABEL_COLUMNS + 2 + at]).collect::<String>();
+        assert_eq!([column(0), column(9)], ["░░░░████", "████████"]);
     }
 }

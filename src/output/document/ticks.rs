@@ -106,7 +106,7 @@ mod tests {
     fn ticks_do_not_overlap() {
         let starts: Vec<u64> = (0..500).map(|bucket| bucket * 8).collect();
         let times_us = starts.iter().map(|start| start * 1000).collect();
-        let chart = Chart { entries: 4000, first: 7000, starts, times_us, rows: Vec::new() };
+        let chart = Chart { entries: 4000, first: 7000, starts, times_us, ..Chart::default() };
         for columns in [10, 25, 65, 160] {
             let ticks = ticks(&chart, columns);
             assert!(!ticks.is_empty());

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::recording::{NoPosition, Recording, is_live};
+use super::recording::{Recording, is_live};
 use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
@@ -26,8 +26,8 @@ impl FoldedWriter {
     /// Adds a snapshot.
     ///
     /// # Errors
-    /// If the snapshot does not have the position.
-    pub fn add(&mut self, recording: &Recording<'_, '_>) -> Result<(), NoPosition> {
+    /// Returns the position if the snapshot does not have it.
+    pub fn add(&mut self, recording: &Recording<'_, '_>) -> Result<(), PositionSelector> {
         let positions = recording.positions(self.at)?;
         let stacks = recording.study.stacks();
         for (device, position) in recording.devices.iter().zip(positions) {

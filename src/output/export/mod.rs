@@ -6,7 +6,6 @@
 //! memory does not grow with the number of snapshots. All figures are those of the replay. Knows no command line and no
 //! paths.
 
-mod csv;
 mod folded;
 mod parquet;
 mod perfetto;
@@ -17,11 +16,10 @@ mod table;
 mod tables;
 mod tracks;
 
-pub use self::csv::CsvTable;
 pub use self::folded::FoldedWriter;
 pub use self::parquet::ParquetTable;
 pub use self::perfetto::PerfettoWriter;
 pub use self::pickle::write_window;
-pub use self::recording::{NoPosition, Recording};
-pub use self::table::{Cell, Column, Kind, Table, TableSink};
+pub use self::recording::Recording;
+pub use self::table::{Cell, Column, CsvTable, Kind, Table, TableSink};
 pub use self::tables::{TABLES, TableSet};

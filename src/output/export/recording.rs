@@ -1,6 +1,5 @@
 //! One snapshot, replayed once, for any writer.
 
-use std::fmt;
 use std::ops::Range;
 
 use crate::analysis::rank_in_path;
@@ -44,16 +43,6 @@ impl From<Totals> for MemoryTotals {
     }
 }
 
-/// No device of a snapshot has the position.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct NoPosition(pub PositionSelector);
-
-impl fmt::Display for NoPosition {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.describe_missing())
-    }
-}
-
 impl<'s, 'a> Recording<'s, 'a> {
     /// Replays the devices of `study`, whose snapshot was read from `path`.
     pub fn new(study: &'s Study<'a>, path: &'s str) -> Self {
@@ -77,10 +66,10 @@ impl<'s, 'a> Recording<'s, 'a> {
     /// For each device, the position of `selector`; devices that do not have it are left out.
     ///
     /// # Errors
-    /// If no device has it.
-    pub(super) fn positions(&self, selector: PositionSelector) -> Result<Vec<Option<EntryCount>>, NoPosition> {
+    /// Returns the selector if no device has it.
+    pub(super) fn positions(&self, selector: PositionSelector) -> Result<Vec<Option<EntryCount>>, PositionSelector> {
         let positions: Vec<_> = self.devices.iter().map(|device| device.position(selector)).collect();
-        if positions.iter().all(Option::is_none) { Err(NoPosition(selector)) } else { Ok(positions) }
+        if positions.iter().all(Option::is_none) { Err(selector) } else { Ok(positions) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Tables: columns of a few kinds, and rows of cells.
 
-use std::io;
+use std::io::{self, Write};
 
 use crate::stacks::frames::FrameReport;
 
@@ -84,4 +84,100 @@ pub trait TableSink {
     /// # Errors
     /// Any error from the file.
     fn finish(&mut self) -> io::Result<()>;
+}
+
+/// Writes a table as CSV. Cells without a value are empty.
+pub struct CsvTable<W> {
+    out: W,
+    line: String,
+}
+
+impl<W: Write> CsvTable<W> {
+    /// Writes the header.
+    ///
+    /// # Errors
+    /// Any error from `out`.
+    pub fn new(table: Table, mut out: W) -> io::Result<Self> {
+        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
+        writeln!(out, "{}", names.join(","))?;
+        Ok(Self { out, line: String::new() })
+    }
+}
+
+impl<W: Write> TableSink for CsvTable<W> {
+    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+        use std::fmt::Write as _;
+        let line = &mut self.line;
+        line.clear();
+        for (index, cell) in cells.iter().enumerate() {
+            if index > 0 {
+                line.push(',');
+            }
+            // Writing to a string cannot fail.
+            let _ = match cell {
+                Cell::Null => Ok(()),
+                Cell::Integer(number) => write!(line, "{number}"),
+                Cell::Flag(flag) => write!(line, "{flag}"),
+                Cell::Text(text) => {
+                    push_text(line, text);
+                    Ok(())
+                }
+                Cell::Frames(frames) => {
+                    push_text(line, &frames_json(frames));
+                    Ok(())
+                }
+            };
+        }
+        line.push('\n');
+        self.out.write_all(line.as_bytes())
+    }
+
+    fn finish(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+/// A spreadsheet takes text that begins so for a formula: such text gets an apostrophe.
+const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
+
+fn push_text(line: &mut String, text: &str) {
+    let is_quoted = text.contains([',', '"', '\n', '\r']);
+    if is_quoted {
+        line.push('"');
+    }
+    // A lone `-`, the name of standard input, is no formula.
+    if text.starts_with(FORMULA_STARTS) && text != "-" {
+        line.push('\'');
+    }
+    if is_quoted {
+        line.push_str(&text.replace('"', "\"\""));
+        line.push('"');
+    } else {
+        line.push_str(text);
+    }
+}
+
+/// A list of frames as JSON, innermost first.
+fn frames_json(frames: &[FrameReport]) -> String {
+    // Frames have strings and numbers only, which can always be written.
+    serde_json::to_string(frames).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::push_text;
+
+    #[test]
+    fn text_from_a_file_stays_text() {
+        let cell = |text: &str| {
+            let mut line = String::new();
+            push_text(&mut line, text);
+            line
+        };
+        assert_eq!(cell("train.py"), "train.py");
+        assert_eq!(cell("-"), "-");
+        assert_eq!(cell("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
+        assert_eq!(cell("@SUM(A1,B1)"), "\"'@SUM(A1,B1)\"");
+        assert_eq!(cell("a \"b\", c"), "\"a \"\"b\"\", c\"");
+    }
 }

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
 use crate::compare::gate::{CheckReport, Finding, Severity};
-use crate::output::report::gate::phrases::{bytes_label, device_label, location_label, warnings_by_code};
+use crate::output::report::gate::{bytes_label, device_label, location_label, warnings_by_code};
 
 /// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::base::units::{escape_command_lines, is_active, starts_with_command};
 use crate::compare::gate::{CheckReport, CheckedJob, Finding, Severity};
-use crate::output::report::gate::phrases::{bytes_label, location_label};
+use crate::output::report::gate::{bytes_label, location_label};
 
 /// One test per limit and device, and one per file that could not be read.
 pub fn junit(report: &CheckReport) -> String {

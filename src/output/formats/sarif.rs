@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
-use crate::output::report::gate::phrases::{bytes_label, location_label};
+use crate::output::report::gate::{bytes_label, location_label};
 use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";

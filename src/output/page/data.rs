@@ -9,10 +9,9 @@ use serde_json::json;
 
 use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
-use super::columns::Column;
+use super::columns::{Column, NameTable, index_of};
 use super::events;
-use super::names::{NameTable, index_of};
-use super::proof::Proof;
+use super::proof::find_proof;
 use super::shown_entries::{ShownEntries, retain_shown};
 use super::stacks::StackTable;
 use super::variables;
@@ -126,7 +125,7 @@ impl Packing<'_, '_, '_> {
             "categories": Category::ALL,
             "variables": variables::rows(device),
             "phases": Phase::ALL,
-            "proof": Proof::from_report(report),
+            "proof": find_proof(report),
             "held_lines": holders(report).iter().map(|row| stacks.lines_at(&row.location)).collect::<Vec<_>>(),
             "failure_count": report.oom_count,
             "failures": failures,

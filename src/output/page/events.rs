@@ -4,11 +4,10 @@ use std::cmp::Reverse;
 
 use serde_json::{Value, json};
 
-use super::names::{NameTable, index_of};
+use super::columns::{NameTable, index_of};
 use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
-use crate::analysis::DeviceReport;
-use crate::analysis::timeline;
+use crate::analysis::{DeviceReport, timeline};
 use crate::base::ids::to_u32;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;

@@ -1,5 +1,6 @@
 //! The HTML file: the text, the data for the script, and the script.
 
+use std::collections::HashMap;
 use std::io::{self, Write};
 
 use serde_json::{Value, json};
@@ -7,11 +8,10 @@ use sha2::{Digest as _, Sha256};
 
 use super::picture::picture;
 use super::screen::Screen;
-use super::shown_devices::{PageOrder, ShownDevices};
 use super::{PageData, SnapshotData, base64, replay, web};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, Unreadable};
-use crate::base::units::escape_name;
+use crate::base::units::{count, escape_name};
 use crate::explain::ExplainReport;
 use crate::output::document::{Document, html, html_literal};
 use crate::output::formats::json;
@@ -21,6 +21,18 @@ use crate::output::report;
 const EXPLAINED_MESSAGES: usize = 10;
 /// Number of results on a page; each device has one in any case.
 const MAX_RESULTS: usize = 64;
+
+/// Number of devices on a page, so that browsers open it quickly.
+const MAX_DEVICES: usize = 1000;
+
+/// The order of the devices in a page.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PageOrder {
+    /// The device with the worst failure or the highest peak first.
+    WorstFirst,
+    /// As given: the page opens with a comparison of the first snapshot with the second.
+    Compared,
+}
 
 /// Order and additions of a page.
 #[derive(Debug, Clone, Copy)]
@@ -54,21 +66,26 @@ pub fn write_with(
 ) -> io::Result<()> {
     let PageOptions { order, module } = options;
     let script = web::script();
-    let scripts = match module {
-        Some(_) => Scripts::Replaying(&script),
-        None => Scripts::Only(&script),
-    };
-    let shown = ShownDevices::new(report, data, order);
-    let report = shown.report.as_ref().unwrap_or(report);
-    write_head(&title(report), scripts, version, out)?;
+    // A page that replays makes workers and runs WebAssembly.
+    let replaying = if module.is_some() { " 'wasm-unsafe-eval'; worker-src blob:" } else { "" };
+    let sources = format!("script-src{}{replaying}; ", csp_hash(&script)?);
+    let mut devices = in_order(report, data, order);
+    let all = devices.len();
+    devices.truncate(MAX_DEVICES);
+    write_head(&title(report), &sources, &[web::STYLE], version, out)?;
     let mut document = report::analyze(report);
     let screen = Screen::new(&mut document);
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     writeln!(out, "<main id=\"first\">")?;
-    if let Some(note) = shown.note() {
-        writeln!(out, "<p class=\"warning\">{}</p>", html_literal(&note))?;
+    if all > MAX_DEVICES {
+        let [shown, all] = [MAX_DEVICES, all].map(|devices| count(devices as u64));
+        writeln!(
+            out,
+            "<p class=\"warning\">This page shows the worst {shown} of {all} devices, to limit its size. For others, name \
+             their snapshots or --device.</p>"
+        )?;
     }
-    let drawn = shown.devices.first().and_then(|(snapshot, page)| picture(analysis_of(report, *snapshot, page)?));
+    let drawn = devices.first().and_then(|(snapshot, page)| picture(analysis_of(report, *snapshot, page)?));
     let drawn = drawn.unwrap_or_default();
     let Screen { headline, answer, rest } = screen;
     write!(out, "{headline}{answer}{drawn}{rest}<div id=\"app\"></div>\n{}", html(&below))?;
@@ -77,15 +94,15 @@ pub fn write_with(
     if order == PageOrder::Compared {
         data_block(out, "compared", "true")?;
     }
-    let rows = shown.devices.iter().map(|(snapshot, page)| row(report, *snapshot, page));
+    let rows = devices.iter().map(|(snapshot, page)| row(report, *snapshot, page));
     data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Value>>())?)?;
-    for (index, (_, page)) in shown.devices.iter().enumerate() {
+    for (index, (_, page)) in devices.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
         base64::write(&page.blob, out)?;
         out.write_all(b"</script>\n")?;
     }
-    let failures = (MAX_RESULTS / shown.devices.len().max(1)).max(1);
-    for (index, (snapshot, page)) in shown.devices.iter().enumerate() {
+    let failures = (MAX_RESULTS / devices.len().max(1)).max(1);
+    for (index, (snapshot, page)) in devices.iter().enumerate() {
         for (failure, html) in results(report, *snapshot, page, failures) {
             let failure = failure.map_or_else(String::new, |failure| failure.to_string());
             writeln!(
@@ -95,10 +112,23 @@ pub fn write_with(
         }
     }
     if let Some(module) = module {
-        let stored = shown.snapshots.iter().map(|one| one.stored.as_slice());
+        let stored = data.iter().map(|one| one.stored.as_slice());
         replay::write_parts(module, stored, out)?;
     }
     write!(out, "<template id=\"skeleton\">{}</template>\n<script>{script}</script>\n</body>\n</html>\n", web::SKELETON)
+}
+
+/// All devices: index of the snapshot, data.
+fn in_order<'a>(report: &AnalyzeReport, data: &'a [SnapshotData], order: PageOrder) -> Vec<(usize, &'a PageData)> {
+    // Without the table of ranks the order is that of the snapshots.
+    let ranks = report.ranks.iter().filter(|_| order == PageOrder::WorstFirst).flat_map(|ranks| &ranks.rows);
+    let rank: HashMap<(&str, u64), usize> = ranks.map(|row| (&*row.path, row.device)).zip(0..).collect();
+    let snapshots = report.snapshots.iter().zip(data).enumerate();
+    let mut all: Vec<_> = snapshots
+        .flat_map(|(index, (analysis, of))| of.devices.iter().map(move |page| (&*analysis.path, index, page)))
+        .collect();
+    all.sort_by_key(|(path, _, page)| rank.get(&(*path, page.device)).copied().unwrap_or(usize::MAX));
+    all.into_iter().map(|(_, index, page)| (index, page)).collect()
 }
 
 /// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
@@ -150,7 +180,7 @@ pub fn write_explanation(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     let title = explanations.first().map(|explanation| explanation.summary().answer);
-    write_head(title.as_deref().unwrap_or_default(), Scripts::None, version, out)?;
+    write_head(title.as_deref().unwrap_or_default(), "", &[web::STYLE], version, out)?;
     out.write_all(b"<main id=\"first\">\n")?;
     for file in unreadable {
         let line = html_literal(&format!("{}: {}", file.path, file.message));
@@ -162,34 +192,25 @@ pub fn write_explanation(
     out.write_all(b"</main>\n</body>\n</html>\n")
 }
 
-/// The scripts that a page's security policy allows.
-#[derive(Clone, Copy)]
-pub(super) enum Scripts<'a> {
-    None,
-    Only(&'a str),
-    /// This one, workers that it makes, and WebAssembly.
-    Replaying(&'a str),
-}
-
-/// Writes the head of a page.
-pub(super) fn write_head(title: &str, scripts: Scripts<'_>, version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let scripts = match scripts {
-        Scripts::None => String::new(),
-        Scripts::Only(script) => format!("script-src '{}'; ", csp_hash(script)?),
-        Scripts::Replaying(script) => {
-            format!("script-src '{}' 'wasm-unsafe-eval'; worker-src blob:; ", csp_hash(script)?)
-        }
-    };
-    let title = html_literal(title);
+/// Writes the head of a page. Its security policy allows what `sources` allow, and the inline `styles`, the first of which
+/// is the page's.
+pub(super) fn write_head(
+    title: &str,
+    sources: &str,
+    styles: &[&str],
+    version: &str,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let (title, style) = (html_literal(title), styles.first().copied().unwrap_or_default());
+    let styles = styles.iter().map(|style| csp_hash(style)).collect::<io::Result<String>>()?;
     write!(
         out,
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {scripts}style-src '{}'; \
+         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; {sources}style-src{styles}; \
          img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{}</style>\n</head>\n<body>\n",
-        csp_hash(web::STYLE)?,
-        web::STYLE,
+         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>{title}</title>\n<style>{style}</style>\n\
+         </head>\n<body>\n"
     )
 }
 
@@ -206,10 +227,11 @@ fn file_name(path: &str) -> String {
     escape_name(path.rsplit(['/', '\\']).next().unwrap_or(path))
 }
 
-/// The name of `text` in a content security policy.
+/// ` '..'`, the name of `text` in a content security policy.
 pub(super) fn csp_hash(text: &str) -> io::Result<String> {
-    let mut name = b"sha256-".to_vec();
+    let mut name = b" 'sha256-".to_vec();
     base64::write(&Sha256::digest(text.as_bytes()), &mut name)?;
+    name.push(b'\'');
     String::from_utf8(name).map_err(io::Error::other)
 }
 

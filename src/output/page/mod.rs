@@ -19,12 +19,10 @@ mod columns;
 mod data;
 mod events;
 mod html;
-mod names;
 mod picture;
 mod proof;
 mod replay;
 mod screen;
-mod shown_devices;
 mod shown_entries;
 mod stacks;
 mod variables;
@@ -38,10 +36,9 @@ use serde_json::{Value, json};
 pub use self::budget::budget;
 #[cfg(feature = "explore")]
 pub(crate) use self::colours::{category_colours, line_colours};
-pub use self::html::{PageOptions, device_json, write, write_explanation, write_with};
+pub use self::html::{PageOptions, PageOrder, device_json, write, write_explanation, write_with};
 #[cfg(feature = "explore")]
 pub(crate) use self::proof::is_in_map;
-pub use self::shown_devices::PageOrder;
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};

@@ -1,32 +1,19 @@
 //! Which part of the page proves the verdict, and so comes first.
 
-use serde::Serialize;
-
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::study::iterations::GrowthKind;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Proof {
-    /// The lines that keep memory after every step.
-    Kept,
-    /// The map of the device's memory: where the free memory is that the request could not use.
-    Map,
-    /// The timeline: its last steps, or the peak.
-    Time,
-}
-
-impl Proof {
-    pub(super) fn from_report(report: &DeviceReport) -> Self {
-        let leaks = &report.leaks;
-        let is_kept = leaks.kind == Some(GrowthKind::Kept) && !leaks.suspects.is_empty();
-        match report.ooms.last() {
-            Some(oom) if is_kept && report.explaining_growth(oom).is_some() => Self::Kept,
-            Some(oom) if is_in_map(oom.verdict) => Self::Map,
-            None if is_kept && report.is_growth_notable() => Self::Kept,
-            _ => Self::Time,
-        }
+/// `kept`: the lines that keep memory after every step; `map`: the map of the device's memory, where the free memory is that
+/// the request could not use; `time`: the timeline, its last steps or the peak.
+pub(super) fn find_proof(report: &DeviceReport) -> &'static str {
+    let leaks = &report.leaks;
+    let is_kept = leaks.kind == Some(GrowthKind::Kept) && !leaks.suspects.is_empty();
+    match report.ooms.last() {
+        Some(oom) if is_kept && report.explaining_growth(oom).is_some() => "kept",
+        Some(oom) if is_in_map(oom.verdict) => "map",
+        None if is_kept && report.is_growth_notable() => "kept",
+        _ => "time",
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use super::html::csp_hash;
+use super::html::{csp_hash, write_head};
 use super::web::{self, STYLE};
 use super::{base85, replay};
 
@@ -21,21 +21,13 @@ const VIEWER_STYLE: &str =
 pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Result<()> {
     // The frame inherits this policy, so it has to allow the script and the style of the report as well.
     let script = web::join(&SCRIPT);
-    let scripts = [&*script, &web::script()].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
-    let styles = [VIEWER_STYLE, STYLE].map(csp_hash).into_iter().collect::<io::Result<Vec<_>>>()?;
-    write!(
-        out,
-        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
-         <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-         script-src '{}' 'wasm-unsafe-eval' blob:; style-src '{}'; worker-src blob:; frame-src blob:; \
-         connect-src 'self'; img-src data: blob:; base-uri 'none'; form-action 'none'\">\n\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n\
-         <meta name=\"generator\" content=\"oomscope {version}\">\n<title>oomscope viewer</title>\n\
-         <style>{VIEWER_STYLE}</style>\n</head>\n<body>\n{BODY}\
-         <script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>\n",
-        scripts.join("' '"),
-        styles.join("' '"),
-    )?;
+    let sources = format!(
+        "script-src{}{} 'wasm-unsafe-eval' blob:; worker-src blob:; frame-src blob:; connect-src 'self'; ",
+        csp_hash(&script)?,
+        csp_hash(&web::script())?
+    );
+    write_head("oomscope viewer", &sources, &[VIEWER_STYLE, STYLE], version, out)?;
+    writeln!(out, "{BODY}<script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>")?;
     replay::write_worker(out)?;
     out.write_all(b"<script type=\"text/plain\" id=\"module\">")?;
     base85::write(module, out)?;

@@ -2,11 +2,11 @@
 //! memory.
 
 use super::breakdown as held_by;
+use super::breakdown::{annotated, kept_by_variable};
 use super::failure::{failed_request, tried_request};
 use super::memory::{memory, pools_and_streams, segments};
 use super::phrases::describe_file;
 use super::screen::{rank_table, screen, screen_of_ranks};
-use super::variables::{annotated, kept_by_variable};
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, SnapshotReport};
 use crate::base::units::{counted, size};
 use crate::output::document::{Document, Text, alarm, code, strong};

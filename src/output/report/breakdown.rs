@@ -1,16 +1,16 @@
 //! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
 
-use super::held::{HeldRow, held_table};
-use super::phrases::{location_details, operation_label};
-use super::screen::moment_label;
-use super::variables::allocated;
+use super::phrases::{location_details, moment_label, operation_label};
 use crate::analysis::DeviceReport;
-use crate::base::units::{percent, ratio};
-use crate::output::document::{Cell, Document, Table, amount};
-use crate::output::wording::{category_label, describe_position_on, location_label};
+use crate::base::units::{count, percent, ratio};
+use crate::output::document::{Cell, Document, Table, TableOf, Text, amount, code, faint};
+use crate::output::wording::{
+    category_label, describe_position_on, guessed_label, keeper_details, keeper_name, location_label,
+};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::{Category, Confidence, MemoryBreakdown};
 use crate::study::memory::{BlockSum, Holder, NamedShare, Share};
+use crate::study::variables::KeptByVariable;
 
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
@@ -107,4 +107,71 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<BreakdownRow> {
             })
         })
         .collect()
+}
+
+/// A row of the table.
+pub(super) struct HeldRow {
+    pub(super) holder: Cell,
+    /// `None` if it is not known.
+    pub(super) category: Option<(Category, Confidence)>,
+    pub(super) sum: BlockSum,
+}
+
+/// A row for each of `holders`, with its share of `all`, and one for what is left. Categories have a column if any is
+/// known.
+pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow>, all: BlockSum) -> TableOf<HeldRow> {
+    let mut rows: Vec<HeldRow> = holders.collect();
+    let rest = rows.iter().fold(all, |rest, row| rest.minus(row.sum));
+    if rest.bytes > 0 {
+        rows.push(HeldRow { holder: faint("everything else").into(), category: None, sum: rest });
+    }
+    let category = |row: &HeldRow| row.category.filter(|(category, _)| *category != Category::Other);
+    let has_category = rows.iter().any(|row| category(row).is_some());
+    Table::from_rows(rows)
+        .text(by, |row| row.holder.clone())
+        .text("", |row| category(row).map_or_else(String::new, |(of, sure)| guessed_label(of, sure)))
+        .only_if(has_category)
+        .number("bytes", |row| amount(row.sum.bytes))
+        .number("share", |row| percent(ratio(row.sum.bytes, all.bytes)))
+        .number("blocks", |row| count(row.sum.blocks))
+        .optional()
+}
+
+/// Appends the table of variables, if the recorder named any.
+pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
+    let Some(kept) = device.kept_by.as_ref().filter(|kept| !kept.top.rows.is_empty()) else { return };
+    document.heading("What keeps the allocated memory, by variable");
+    let rows = kept.top.rows.iter().map(|row| HeldRow {
+        holder: variable_holder(row),
+        category: None,
+        sum: BlockSum { bytes: row.bytes, blocks: row.blocks },
+    });
+    document.table(held_table("kept by", rows, allocated(device)));
+    if !kept.complete {
+        document.paragraph("The recorder had no time to look at every object of the program.");
+    }
+}
+
+/// Appends the table of memory that the program annotated, if there is any.
+pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
+    let Some(annotated) = &device.annotated else { return };
+    document.heading("Allocated memory that the program annotated");
+    let rows = annotated.rows.iter().map(|row| HeldRow {
+        holder: code(row.name.as_deref().unwrap_or_default()).into(),
+        category: None,
+        sum: BlockSum { bytes: row.share.bytes, blocks: row.share.blocks },
+    });
+    document.table(held_table("annotation", rows, allocated(device)));
+}
+
+/// All live blocks at the position shown.
+pub(super) fn allocated(device: &DeviceReport) -> BlockSum {
+    let all = &device.memory.blocks.active_allocated;
+    BlockSum { bytes: all.bytes, blocks: all.count }
+}
+
+fn variable_holder(kept: &KeptByVariable) -> Cell {
+    let name = if kept.name.is_some() { code(keeper_name(kept)) } else { keeper_name(kept).into() };
+    let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
+    Cell::WithDetails(name, keeper_details(kept).into_iter().chain(allocated).map(Text::from).collect())
 }

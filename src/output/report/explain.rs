@@ -1,8 +1,9 @@
 //! The page of `oomscope explain`: the first message as a failed request, the others in a table; below them all numbers.
 
-use super::failure_groups::{FailureGroup, group_failures, source_label};
-use super::phrases::stack_block;
-use super::screen::{add_part, callers};
+use std::fmt::Write as _;
+
+use super::phrases::{add_part, stack_block};
+use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, percent, size};
 use crate::explain::{ExplainReport, ExplainedFailure, StatisticsReport};
@@ -222,10 +223,10 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     let note = (last.error_bytes > 0)
         .then(|| format!("truncated to whole units: each may be up to {} more", size(last.error_bytes + 1)));
     let table = Table::from_rows(statistics_rows(last))
-        .text("", |row| row.name)
-        .number("now", |row| amount(row.now))
-        .number("peak", |row| row.peak.map_or_else(String::new, size))
-        .text("meaning", |row| row.meaning);
+        .text("", |(name, ..)| *name)
+        .number("now", |(_, now, ..)| amount(*now))
+        .number("peak", |(_, _, peak, _)| peak.map_or_else(String::new, size))
+        .text("meaning", |(.., meaning)| *meaning);
     document.table(table.note(note));
     let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
     let who = |one: &&StatisticsReport| {
@@ -250,27 +251,113 @@ fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool)
     }
 }
 
-struct StatisticsRow {
-    name: &'static str,
-    now: u64,
-    peak: Option<u64>,
-    meaning: &'static str,
-}
-
-fn statistics_rows(last: &StatisticsReport) -> Vec<StatisticsRow> {
-    let row = |name, now, peak, meaning| StatisticsRow { name, now, peak, meaning };
+/// Name, bytes now and at the peak, and meaning of each figure.
+fn statistics_rows(last: &StatisticsReport) -> Vec<(&'static str, u64, Option<u64>, &'static str)> {
     let mut rows = vec![
-        row("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),
-        row("allocated", last.allocated_bytes, Some(last.peak_allocated_bytes), "blocks that tensors hold"),
+        ("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),
+        ("allocated", last.allocated_bytes, Some(last.peak_allocated_bytes), "blocks that tensors hold"),
     ];
     if last.pending_bytes > 0 {
-        rows.push(row("pending", last.pending_bytes, None, "freed, in use by another stream"));
+        rows.push(("pending", last.pending_bytes, None, "freed, in use by another stream"));
     }
-    rows.push(row("free", last.free_bytes, None, "cached for reuse"));
+    rows.push(("free", last.free_bytes, None, "cached for reuse"));
     let stuck = "free, beside live blocks: empty_cache() cannot release it";
-    rows.push(row("stuck", last.inactive_split_bytes, None, stuck));
+    rows.push(("stuck", last.inactive_split_bytes, None, stuck));
     if let Some(bytes) = last.private_pool_bytes {
-        rows.push(row("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
+        rows.push(("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
     }
     rows
+}
+
+/// A failure, and the same failure on other ranks.
+pub(super) struct FailureGroup<'a> {
+    /// The first of the log.
+    pub(super) first: &'a ExplainedFailure,
+    others: Vec<&'a ExplainedFailure>,
+}
+
+/// Groups `failures`, in the order of their first occurrence.
+pub(super) fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
+    let mut groups: Vec<FailureGroup> = Vec::new();
+    for failure in failures {
+        let is_same = |group: &&mut FailureGroup| {
+            Some(group.first.line) == failure.same_as && group.first.file == failure.same_file
+        };
+        match groups.iter_mut().find(is_same) {
+            Some(group) => group.others.push(failure),
+            None => groups.push(FailureGroup { first: failure, others: Vec::new() }),
+        }
+    }
+    groups
+}
+
+impl FailureGroup<'_> {
+    fn all(&self) -> impl Iterator<Item = &ExplainedFailure> {
+        [self.first].into_iter().chain(self.others.iter().copied())
+    }
+
+    /// Number of occurrences in the log.
+    pub(super) fn times(&self) -> u64 {
+        self.all().map(|failure| failure.times).sum()
+    }
+
+    /// The sources of the messages: `rank 3, node-1`, `ranks 0-6, 9`.
+    pub(super) fn source_label(&self) -> String {
+        if self.others.is_empty() {
+            return source_label(self.first.rank, self.first.source.as_deref());
+        }
+        let ranks: Vec<u64> = self.all().filter_map(|f| f.rank).map(u64::from).collect();
+        if ranks.len() == self.others.len() + 1 {
+            return format!("ranks {}", ranges(ranks));
+        }
+        format!(
+            "{} sources, first {}",
+            self.others.len() + 1,
+            source_label(self.first.rank, self.first.source.as_deref())
+        )
+    }
+
+    /// The devices, as ranges.
+    fn devices(&self) -> Option<String> {
+        let devices: Vec<u64> = self.all().filter_map(|failure| failure.device).collect();
+        (!devices.is_empty()).then(|| ranges(devices))
+    }
+
+    pub(super) fn headline(&self) -> Text {
+        self.first.headline(self.devices().as_deref())
+    }
+}
+
+/// `rank 3, node-1`
+pub(super) fn source_label(rank: Option<u32>, source: Option<&str>) -> String {
+    let rank = rank.map(|rank| format!("rank {rank}"));
+    let parts: Vec<String> = rank.into_iter().chain(source.map(str::to_owned)).collect();
+    parts.join(", ")
+}
+
+/// `0-6, 9`
+fn ranges(mut numbers: Vec<u64>) -> String {
+    numbers.sort_unstable();
+    numbers.dedup();
+    let mut text = String::new();
+    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
+        let _ = match run {
+            [number] => write!(text, ", {number}"),
+            [first, .., last] => write!(text, ", {first}-{last}"),
+            [] => Ok(()),
+        };
+    }
+    text.split_off(2.min(text.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn consecutive_numbers_become_ranges() {
+        assert_eq!(ranges(vec![9, 0, 1, 2, 2, 4, 5]), "0-2, 4-5, 9");
+        assert_eq!(ranges(vec![7]), "7");
+        assert_eq!(ranges(Vec::new()), "");
+    }
 }

@@ -3,9 +3,9 @@
 use super::phrases::pool_label;
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
-use crate::output::document::{Cell, Document, Table, amount};
+use crate::output::document::{Cell, Document, Table, TableOf, amount};
 use crate::output::wording::describe_position_on;
-use crate::study::memory::{MemoryReport, SegmentReport};
+use crate::study::memory::{MemoryReport, MemoryUse, SegmentReport};
 
 /// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
@@ -98,7 +98,7 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     if device.top_segments.is_empty() {
         return;
     }
-    let mut inside = Document::default();
+    document.heading("Segments");
     let s = &memory.segments;
     let kinds = [("small", s.small), ("large", s.large)].into_iter().filter(|(_, k)| k.count > 0);
     let kinds: Vec<String> = kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
@@ -109,11 +109,10 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     let all = counted(s.count, "segment");
     let has_free = memory.blocks.inactive.count > 0;
     let order = if has_free { "; those with free memory, most stranded first:" } else { "" };
-    inside.paragraph(format!("{all}: {}{expandable}{order}", kinds.join(", ")));
+    document.paragraph(format!("{all}: {}{expandable}{order}", kinds.join(", ")));
     if has_free {
-        inside.table(free_segments(device));
+        document.table(free_segments(device));
     }
-    document.details("Segments", inside);
 }
 
 fn free_segments(device: &DeviceReport) -> impl Into<Table> {
@@ -152,32 +151,34 @@ fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>)
     (largest.into_iter().map(|index| &all[index]).collect(), Some(note))
 }
 
+/// The memory of the largest of `all` pools or streams, and a note on the others.
+fn spaces<'m, T>(
+    all: &'m [T],
+    by: &'static str,
+    name: impl Fn(&T) -> String,
+    bytes: impl Fn(&T) -> &MemoryUse,
+) -> TableOf<&'m T> {
+    let (shown, note) = largest(all, |space| bytes(space).reserved_bytes);
+    Table::from_rows(shown)
+        .text(by, |space| name(space))
+        .number("reserved", |space| size(bytes(space).reserved_bytes))
+        .number("allocated", |space| size(bytes(space).allocated_bytes))
+        .number("pending", |space| size(bytes(space).pending_bytes))
+        .only_if(all.iter().any(|space| bytes(space).pending_bytes > 0))
+        .number("free", |space| size(bytes(space).inactive_bytes))
+        .note(note)
+}
+
 /// Tables of pools and of streams, if there are several.
 pub(super) fn pools_and_streams(document: &mut Document, memory: &MemoryReport) {
     if memory.pools.len() > 1 {
         document.heading("Pools");
-        let (pools, note) = largest(&memory.pools, |pool| pool.bytes.reserved_bytes);
-        let table = Table::from_rows(pools)
-            .text("pool", |p| pool_label(p.pool_id))
-            .number("reserved", |p| size(p.bytes.reserved_bytes))
-            .number("allocated", |p| size(p.bytes.allocated_bytes))
-            .number("pending", |p| size(p.bytes.pending_bytes))
-            .only_if(memory.pools.iter().any(|p| p.bytes.pending_bytes > 0))
-            .number("free", |p| size(p.bytes.inactive_bytes))
-            .number("used by", |p| counted(p.streams.len() as u64, "stream"));
-        document.table(table.note(note));
+        let table = spaces(&memory.pools, "pool", |pool| pool_label(pool.pool_id), |pool| &pool.bytes);
+        document.table(table.number("used by", |pool| counted(pool.streams.len() as u64, "stream")));
     }
     if memory.streams.len() > 1 {
         document.heading("Streams (each can only use its own free blocks)");
-        let (streams, note) = largest(&memory.streams, |stream| stream.bytes.reserved_bytes);
-        let table = Table::from_rows(streams)
-            .text("stream", |s| stream(s.stream))
-            .number("reserved", |s| size(s.bytes.reserved_bytes))
-            .number("allocated", |s| size(s.bytes.allocated_bytes))
-            .number("pending", |s| size(s.bytes.pending_bytes))
-            .only_if(memory.streams.iter().any(|s| s.bytes.pending_bytes > 0))
-            .number("free", |s| size(s.bytes.inactive_bytes))
-            .number("largest free block", |s| size(s.largest_free_block_bytes));
-        document.table(table.note(note));
+        let table = spaces(&memory.streams, "stream", |of| stream(of.stream), |of| &of.bytes);
+        document.table(table.number("largest free block", |of| size(of.largest_free_block_bytes)));
     }
 }

@@ -1,11 +1,14 @@
 //! Phrases that several pages share.
 
+use std::collections::BTreeSet;
+
 use crate::analysis::failure::JudgedRequest;
-use crate::analysis::{DeviceReport, SnapshotReport};
+use crate::analysis::{DeviceReport, RankRow, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, ratio, size};
-use crate::output::document::{Document, Stack, Text, code};
+use crate::output::document::{BarKind, BarPart, Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
+use crate::stacks::phases::Phase;
 use crate::study::attribution::{ByCategory, ByEngine, Category, MemoryBreakdown};
 use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
@@ -123,10 +126,84 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
 }
 
+/// Adds a part of a bar unless it is empty.
+pub(super) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
+    if bytes > 0 {
+        parts.push(BarPart { bytes, kind, label: label.into() });
+    }
+}
+
+/// `step 24, forward`
+pub(super) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
+    held.and_then(|held| step_label(held.step, held.phase))
+}
+
+/// `step 24, forward`
+pub(super) fn step_label(step: Option<u32>, phase: Phase) -> Option<String> {
+    let phase = match phase {
+        Phase::Init => Some("building the model"),
+        Phase::Data => Some("before a forward pass"),
+        Phase::Forward => Some("forward"),
+        Phase::Backward => Some("backward"),
+        Phase::Optimizer => Some("optimizer step"),
+        Phase::Other => None,
+    };
+    let step = step.map(|step| format!("step {step}"));
+    let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
+    Some(parts.join(", ")).filter(|label| !label.is_empty())
+}
+
 pub(super) fn pool_label(id: [u64; 2]) -> String {
     match id {
         [0, 0] => "default".to_owned(),
         [a, 0] => format!("graph {a}"),
         [a, b] => format!("({a}, {b})"),
     }
+}
+
+/// The paths of rows without their common directory and ending.
+pub(super) struct Names {
+    directory: String,
+    ending: String,
+}
+
+impl Names {
+    pub(super) fn from_paths<'p>(paths: impl Iterator<Item = &'p str> + Clone) -> Self {
+        let common = paths.clone().reduce(common_prefix);
+        let directory = common.and_then(|common| Some(&common[..=common.rfind('/')?]));
+        Self { directory: directory.unwrap_or_default().to_owned(), ending: common_ending(paths) }
+    }
+
+    pub(super) fn shorten<'p>(&self, path: &'p str) -> &'p str {
+        let name = path.strip_prefix(&self.directory).unwrap_or(path);
+        name.strip_suffix(&self.ending).unwrap_or(name)
+    }
+}
+
+/// A name for each of `rows`: its path without what all share; the device, where a path has several.
+pub(crate) fn row_names(rows: &[RankRow]) -> Vec<String> {
+    let names = Names::from_paths(rows.iter().map(|row| &*row.path));
+    let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
+    let name = |row: &RankRow| match names.shorten(&row.path) {
+        _ if paths.len() == 1 => format!("GPU {}", row.device),
+        name if paths.len() < rows.len() => format!("{name} GPU {}", row.device),
+        name => name.to_owned(),
+    };
+    rows.iter().map(name).collect()
+}
+
+fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
+    let same = a.chars().zip(b.chars()).take_while(|(a, b)| a == b);
+    &a[..same.map(|(c, _)| c.len_utf8()).sum()]
+}
+
+/// The common ending of all paths, such as `.pickle.gz`; empty if they have different ones, or none of these.
+fn common_ending<'p>(mut paths: impl Iterator<Item = &'p str> + Clone) -> String {
+    let ending = |path: &'p str| {
+        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
+        let start = [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.rfind(ending))?;
+        Some(&name[start..])
+    };
+    let first = paths.clone().next().and_then(ending);
+    first.filter(|ending| paths.all(|path| path.ends_with(ending))).unwrap_or_default().to_owned()
 }

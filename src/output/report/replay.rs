@@ -1,8 +1,7 @@
 //! The page of `oomscope replay`: a row for each GPU, or what the job does then and six figures beside those recorded.
 
-use super::notes::{add_notes, add_other_notes};
+use super::notes::{add_action, add_notes, add_other_notes};
 use super::phrases::add_failed_requests;
-use super::summary::add_action;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, faint, strong};
 use crate::output::wording::{describe_outcome, frame_label};

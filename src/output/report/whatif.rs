@@ -1,10 +1,13 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
-use super::notes::{add_notes, add_other_notes};
+use std::borrow::Cow;
+
+use super::notes::{add_action, add_notes, add_other_notes};
 use super::tried::{Baseline, tried_table};
-use crate::base::units::{count, size};
-use crate::base::warning::Warning;
-use crate::output::document::{Document, Table, Text, amount, code, faint};
+use crate::base::units::{count, counted, size};
+use crate::base::warning::{Code, Warning};
+use crate::compare::fleet::{FleetWhatIfReport, FleetWhatIfRow};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, amount, code, faint, strong};
 use crate::output::wording::{Summary, command_line, describe_outcome, fitting_headline, tried_headline};
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow};
@@ -14,66 +17,94 @@ const MAX_ROWS: usize = 24;
 /// Devices on the first screen.
 const MAX_DEVICES: usize = 4;
 
+/// The tries on one device.
+struct TriedOn<'r> {
+    /// `None` for the answer of the summary.
+    answer: Option<Text>,
+    /// The device and its size.
+    context: String,
+    tried: Cow<'r, [TriedRow]>,
+    baseline: Baseline<'r>,
+}
+
+/// The parts that both reports have.
+struct Parts<'r> {
+    path: &'r str,
+    torch_version: &'r str,
+    warnings: &'r [Warning],
+    summary: Summary,
+}
+
 /// Lays out what was tried with settings, and with the program if that was tried too.
 pub fn whatif(report: &WhatIfReport) -> Document {
-    let mut document = Document::default();
-    let shown = report.devices.len().clamp(1, MAX_DEVICES);
-    let summary = report.summary();
-    let mut sections = Document::default();
+    let (mut devices, mut sections) = (Vec::new(), Document::default());
     let mut rows = report.rows.iter().peekable();
-    for (index, device) in report.devices.iter().enumerate() {
+    for device in &report.devices {
         let own: Vec<&WhatIfRow> = std::iter::from_fn(|| rows.next_if(|row| row.device == device.device)).collect();
         let Some(recorded) = own.first() else { continue }; // a device has the row of the recorded settings
-        if index < shown {
-            let baseline = Baseline {
+        add_settings(&mut sections, device, &own);
+        devices.push(TriedOn {
+            answer: fitting_headline(device, recorded).or_else(|| tried_headline(&device.tried)),
+            context: within_reach(device.device, device.capacity_bytes, device.limit_bytes),
+            tried: Cow::Borrowed(&device.tried),
+            baseline: Baseline {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.continued_peak_bytes,
                 live_bytes: device.lower_bound_bytes,
                 reserved_before_bytes: device.reserved_before_bytes,
-            };
-            let context = within_reach(device.device, device.capacity_bytes, device.limit_bytes);
-            let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
-            let answer = fitting_headline(device, recorded).or_else(|| tried_headline(&device.tried));
-            let answer = answer.unwrap_or_else(|| summary.answer.as_str().into());
-            add_device(&mut document, notes, (answer, &device.tried), baseline, (context, MAX_ROWS / shown));
-        }
-        add_settings(&mut sections, device, &own);
+            },
+        });
     }
-    if report.devices.iter().any(|device| device.skips_program) {
-        document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
-    }
-    end(&mut document, &summary, &report.path);
-    add_other_notes(&mut sections, &report.warnings);
-    sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    document.add_sections(sections);
-    document
+    let skips_program = report.devices.iter().any(|device| device.skips_program);
+    let WhatIfReport { path, torch_version, warnings, .. } = report;
+    lay_out(devices, skips_program, sections, Parts { path, torch_version, warnings, summary: report.summary() })
 }
 
 /// Lays out changes to the program alone.
 pub fn program(report: &ProgramReport) -> Document {
-    let mut document = Document::default();
-    let shown = report.devices.len().clamp(1, MAX_DEVICES);
-    let summary = report.summary();
-    let mut sections = Document::default();
-    for (index, device) in report.devices.iter().enumerate() {
-        if index < shown {
-            let recorded = &device.as_recorded;
-            let baseline = Baseline {
+    let devices = report.devices.iter().map(|device| {
+        let (recorded, tried) = (&device.as_recorded, device.tried());
+        TriedOn {
+            answer: tried_headline(&tried),
+            context: within_reach(device.device, device.capacity_bytes, None),
+            tried: Cow::Owned(tried),
+            baseline: Baseline {
                 outcome: &recorded.then,
                 reserved_bytes: recorded.peak_reserved_bytes,
                 live_bytes: recorded.peak_allocated_bytes,
                 reserved_before_bytes: 0,
-            };
-            let context = within_reach(device.device, device.capacity_bytes, None);
-            let notes = if index == 0 { report.warnings.as_slice() } else { &[] };
-            let tried = device.tried();
-            let answer = tried_headline(&tried).unwrap_or_else(|| summary.answer.as_str().into());
-            add_device(&mut document, notes, (answer, &tried), baseline, (context, MAX_ROWS / shown));
+            },
+        }
+    });
+    let ProgramReport { path, torch_version, warnings, .. } = report;
+    let parts = Parts { path, torch_version, warnings, summary: report.summary() };
+    lay_out(devices.collect(), false, Document::default(), parts)
+}
+
+/// The page on `devices`, with `sections` below the first screen.
+fn lay_out(devices: Vec<TriedOn<'_>>, skips_program: bool, mut sections: Document, parts: Parts<'_>) -> Document {
+    let Parts { path, torch_version, warnings, summary } = parts;
+    let mut document = Document::default();
+    let rows = MAX_ROWS / devices.len().clamp(1, MAX_DEVICES);
+    for (index, device) in devices.into_iter().take(MAX_DEVICES).enumerate() {
+        document.headline(device.answer.unwrap_or_else(|| summary.answer.as_str().into()), faint(device.context));
+        if index == 0 {
+            add_notes(&mut document, warnings);
+        }
+        if !device.tried.is_empty() {
+            let before = device.baseline.reserved_before_bytes;
+            document.table(tried_table(&device.tried, rows, Some(device.baseline), before));
         }
     }
-    end(&mut document, &summary, &report.path);
-    add_other_notes(&mut sections, &report.warnings);
-    sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
+    if skips_program {
+        document.paragraph("Changes of the program were not tried, because the trace is long: --program tries them");
+    }
+    document.fields("do", summary.action);
+    let copy = summary.copy.filter(|text| !text.starts_with("oomscope") && !text.contains(".py:"));
+    document.fields("copy", copy.map(code));
+    document.fields("next", command_line("analyze", path).map(code));
+    add_other_notes(&mut sections, warnings);
+    sections.paragraph(format!("Replayed by the rules of PyTorch {torch_version}"));
     document.add_sections(sections);
     document
 }
@@ -84,29 +115,6 @@ fn within_reach(device: u64, capacity: Option<u64>, limit: Option<u64>) -> Strin
         Some(capacity) => format!("GPU {device}, {} within reach", size(capacity)),
         None => format!("GPU {device}, of unknown size"),
     }
-}
-
-/// Appends the answer and the table of one device, with `rows` rows.
-fn add_device(
-    document: &mut Document,
-    notes: &[Warning],
-    (answer, tried): (Text, &[TriedRow]),
-    baseline: Baseline<'_>,
-    (context, rows): (String, usize),
-) {
-    document.headline(answer, faint(context));
-    add_notes(document, notes);
-    if !tried.is_empty() {
-        document.table(tried_table(tried, rows, Some(baseline), baseline.reserved_before_bytes));
-    }
-}
-
-/// Appends the action and the next command.
-fn end(document: &mut Document, summary: &Summary, path: &str) {
-    document.fields("do", summary.action.as_deref());
-    let copy = summary.copy.clone().filter(|text| !text.starts_with("oomscope") && !text.contains(".py:"));
-    document.fields("copy", copy.map(code));
-    document.fields("next", command_line("analyze", path).map(code));
 }
 
 /// Appends the figures of every setting.
@@ -130,4 +138,66 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
         .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
         .number("allocs", |row| count(row.figures.device_allocs));
     document.table(table);
+}
+
+/// Rows of a table, at most.
+const MAX_JOBS: usize = 10;
+
+/// Lays out the settings for all snapshots.
+pub fn fleet_whatif(report: &FleetWhatIfReport) -> Document {
+    let mut document = Document::default();
+    let summary = report.summary();
+    document.headline(strong(&*summary.answer), "");
+    if report.inexact_devices > 0 {
+        let recordings = counted(report.inexact_devices, "recording");
+        document.warning(Code::ModelParted.word(), format!("estimates for {recordings}: the model diverges"));
+    }
+    let others = report.rows.len().saturating_sub(MAX_JOBS) as u64;
+    let note = (others > 0).then(|| faint(format!("and {}", counted(others, "other"))));
+    let table = Table::from_rows(report.rows.iter().take(MAX_JOBS))
+        .text("tried in a replay", |row| settings(row))
+        .text("the jobs then", |row| describe_jobs(row, report.devices))
+        .number("peak reserved", |row| amount(row.peak_reserved_bytes))
+        .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
+        .number("device allocs", |row| count(row.device_allocs))
+        .optional();
+    document.table(table.wide().note(note));
+    if !report.unreadable.is_empty() {
+        document.field("missing", format!("{} could not be used", counted(report.unreadable.len() as u64, "file")));
+    }
+    let mut sections = Document::default();
+    let unreadable = report.unreadable.iter().map(|file| code(&*file.path).and(format!(": {}", file.message)));
+    sections.list_under("Not used", unreadable);
+    document.add_sections(sections);
+    add_action(&mut document, &summary);
+    document
+}
+
+/// The devices whose jobs do not go on, by kind.
+fn kinds(row: &FleetWhatIfRow) -> [(u64, &'static str); 4] {
+    [
+        (row.failing_devices, "fail"),
+        (row.failing_later_devices, "fail later"),
+        (row.unknown_later_devices, "not known"),
+        (row.untried_devices, "not tried"),
+    ]
+}
+
+fn settings(row: &FleetWhatIfRow) -> Cell {
+    let mark = match kinds(row).map(|(devices, _)| devices) {
+        [0, 0, 0, 0] => Judgement::Good,
+        [0, 0, _, 0] => Judgement::Perhaps,
+        _ => Judgement::Bad,
+    };
+    let settings = match row.settings.as_str() {
+        "" => "as recorded".into(),
+        settings => code(settings.replace(',', ", ")),
+    };
+    Cell::Marked(mark, settings)
+}
+
+fn describe_jobs(row: &FleetWhatIfRow, devices: u64) -> String {
+    let kinds = kinds(row).into_iter().filter(|(devices, _)| *devices > 0);
+    let kinds: Vec<String> = kinds.map(|(of, word)| format!("{} of {} {word}", count(of), count(devices))).collect();
+    if kinds.is_empty() { "all go on".to_owned() } else { kinds.join(", ") }
 }

@@ -2,20 +2,19 @@
 
 use std::fmt;
 
-use super::larger_input::limit_input;
 use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action, settings_label};
 use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::OomReport;
+use crate::analysis::failure::{OomReport, UnusualInput};
 use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
-use crate::base::units::{percent, size};
+use crate::base::units::{count, counted, percent, size, times};
 use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{KeptGraphs, UnusedGraphs};
-use crate::study::iterations::GrowthKind;
+use crate::study::iterations::{GrowthKind, InputChange};
 use crate::study::variables::KeptByVariable;
 use crate::whatif::JobOutcome;
 
@@ -223,5 +222,43 @@ fn describe_oversized(request: &OversizedRequest) -> String {
         format!("{line}: {bytes} is more than the {} that this process can have in all", size(request.reach_bytes))
     } else {
         format!("{line}: {bytes} is many times the {} that the program holds", size(request.allocated_bytes))
+    }
+}
+
+/// The memory that the iteration adds to what stays allocated, for the first line.
+impl fmt::Display for UnusualInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let step = self.step.map_or_else(|| "this step".to_owned(), |step| format!("step {}", count(step)));
+        let before = if self.iterations == 1 {
+            "the one before it".to_owned()
+        } else {
+            format!("the {} before it", count(self.iterations))
+        };
+        match self.change {
+            InputChange::Single => {
+                write!(f, "{step} adds {} what {before} added", times(self.needed_bytes, self.most_bytes))
+            }
+            InputChange::Growing | InputChange::Varying => {
+                let how = if self.change == InputChange::Growing { "grow" } else { "vary" };
+                let (needed, most) = (size(self.needed_bytes), size(self.most_bytes));
+                write!(f, "inputs {how}: {step} adds {needed}, {before} at most {most}")
+            }
+        }
+    }
+}
+
+/// How to avoid the failure.
+pub(super) fn limit_input(input: &UnusualInput) -> String {
+    let (line, now, most) = (input.location.brief_label(), size(input.input_bytes), size(input.most_input_bytes));
+    let (usual, ratio) = (size(input.usual_input_bytes), times(input.input_bytes, input.usual_input_bytes));
+    let before = counted(input.iterations, "step");
+    match input.change {
+        InputChange::Single => format!("cut or skip the input of {now} at {line}: {ratio} the usual {usual}"),
+        InputChange::Growing => {
+            format!("stop the inputs at {line} from growing: {now} now, up to {most} in the {before} before")
+        }
+        InputChange::Varying => {
+            format!("limit the inputs at {line}: {now} now, up to {most} in the {before} before")
+        }
     }
 }

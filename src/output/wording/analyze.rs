@@ -2,11 +2,10 @@
 
 use super::Summary;
 use super::advice::{detach, no_grad};
-use super::category::category_label;
 use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
 use super::peers::{describe_difference, even_out};
-use super::place::{describe_position_on, location_label};
+use super::place::{category_label, describe_position_on, location_label};
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;

@@ -6,7 +6,6 @@
 mod advice;
 mod analyze;
 mod brief;
-mod category;
 mod cause;
 mod check;
 mod cure;
@@ -15,34 +14,28 @@ mod dry_run;
 mod dry_verdict;
 mod explain;
 mod fit;
-mod fleet;
 mod json;
-mod larger_input;
 mod outcome;
 mod peers;
 mod place;
 mod plan;
 mod program;
 mod replay;
-mod serving;
 mod summary;
 mod timeline;
-mod trials;
-mod tried_run;
 mod variables;
-mod verdict_reason;
 mod whatif;
 
 pub(crate) use analyze::{describe_request, failure_headline, summarize_device, usage_headline};
 pub use brief::{Brief, BriefLine, BriefMoment};
-pub(crate) use category::{category_label, guessed_label};
 pub(crate) use cause::describe_cause;
-pub(crate) use dry_verdict::describe_verdict;
+pub(crate) use dry_verdict::{describe_budget, describe_engine, describe_options, describe_verdict, format_requests};
 pub(crate) use explain::describe_host_memory;
 pub(crate) use outcome::describe_outcome;
 pub(crate) use peers::{describe_difference, describe_jobs, describe_state, even_out};
-pub(crate) use place::{describe_position, describe_position_on, frame_label, location_label};
-pub(crate) use serving::{describe_budget, describe_engine, describe_options, format_requests};
+pub(crate) use place::{
+    category_label, describe_position, describe_position_on, frame_label, guessed_label, location_label,
+};
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::{container_label, keeper_details, keeper_name, shape_label, type_label};

@@ -5,6 +5,7 @@ use crate::base::units::count;
 use crate::output::document::{Text, code, faint, source_location};
 use crate::stacks::frames::{BEFORE_RECORDING, CodeLocation, FrameReport, UNKNOWN_NODE};
 use crate::study::TracePosition;
+use crate::study::attribution::{Category, Confidence};
 
 /// `path:line function`; a page may shorten the path.
 pub(crate) fn frame_label(frame: &FrameReport) -> Text {
@@ -49,4 +50,18 @@ pub(crate) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
     } else {
         describe_position(moment)
     }
+}
+
+/// The words of a category on a page.
+pub(crate) fn category_label(category: Category) -> String {
+    match category {
+        Category::KvCache => "KV cache".to_owned(),
+        category => category.word().replace('-', " "),
+    }
+}
+
+/// `activations`, `activations?` if that is a guess.
+pub(crate) fn guessed_label(category: Category, confidence: Confidence) -> String {
+    let is_guess = confidence == Confidence::Low && category != Category::Other;
+    format!("{}{}", category_label(category), if is_guess { "?" } else { "" })
 }

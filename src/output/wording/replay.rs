@@ -1,9 +1,8 @@
 //! The summary of a replay.
 
 use super::Summary;
-use super::outcome::{POSTPONES, SET_IT, TRY_IT, describe_outcome, outcome_clause};
+use super::outcome::{ESTIMATE, POSTPONES, SET_IT, TRY_IT, describe_outcome, outcome_clause};
 use super::summary::command_line;
-use super::whatif::ESTIMATE;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::device::GpuModel;
 use crate::base::units::{count, counted, size};

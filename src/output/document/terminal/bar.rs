@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style as Ansi};
 
 use super::style::Style;
-use crate::output::document::block::{Bar, BarKind, BarPart};
+use crate::output::document::block::{BarKind, BarPart};
 use crate::output::document::width::display_width;
 
 /// The longest bar: a longer one shows no more.
@@ -13,15 +13,15 @@ const INDENT: &str = "  ";
 const GAP: &str = "   ";
 
 /// The bar, and below it the legend.
-pub(super) fn lines(bar: &Bar, style: Style) -> Vec<String> {
+pub(super) fn lines(parts: &[BarPart], style: Style) -> Vec<String> {
     let room = style.width.saturating_sub(2 * INDENT.len()).min(MAX_COLUMNS);
-    let columns = columns(&bar.parts, room);
+    let columns = columns(parts, room);
     let cells =
         |(part, columns): (&BarPart, usize)| style.painted(&glyph(part.kind, style).repeat(columns), ink(part.kind));
-    let drawn: String = bar.parts.iter().zip(columns).map(cells).collect();
+    let drawn: String = parts.iter().zip(columns).map(cells).collect();
     let mut lines = vec![format!("{INDENT}{drawn}")];
     let (mut legend, mut width) = (INDENT.to_owned(), INDENT.len());
-    for part in &bar.parts {
+    for part in parts {
         let shown = format!("{} {}", style.painted(glyph(part.kind, style), ink(part.kind)), style.render(&part.label));
         let gap = if width > INDENT.len() { GAP } else { "" };
         let next = width + gap.len() + display_width(&shown);
@@ -89,8 +89,8 @@ mod tests {
     #[test]
     fn every_part_is_seen_and_the_bar_is_full() {
         let style = Style { width: 24, unicode: false, colour: false };
-        let parts = vec![part(980, BarKind::Allocated), part(1, BarKind::Cached), part(19, BarKind::Free)];
-        let shown = lines(&Bar { parts }, style);
+        let parts = [part(980, BarKind::Allocated), part(1, BarKind::Cached), part(19, BarKind::Free)];
+        let shown = lines(&parts, style);
         assert_eq!(shown, ["  ##################=.", "  # 980 B   = 1 B", "  . 19 B"]);
     }
 

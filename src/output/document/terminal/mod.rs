@@ -6,6 +6,8 @@ mod style;
 mod table;
 mod wrap;
 
+#[cfg(feature = "explore")]
+pub(crate) use shorten::{first_columns, last_columns};
 pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Source, Stack};
@@ -62,15 +64,10 @@ impl<'a> Page<'a> {
                     self.line(&line);
                 }
             }
-            Block::Bar(bar) => bar::lines(bar, self.style).iter().for_each(|line| self.line(line)),
+            Block::Bar(parts) => bar::lines(parts, self.style).iter().for_each(|line| self.line(line)),
             Block::Source(source) => self.source(source),
             Block::Callers(callers) => self.callers(callers),
             Block::Stack(stack) => self.stack(stack),
-            Block::Details(heading, inside) => {
-                self.heading(heading);
-                self.last = Some(block);
-                self.blocks(inside);
-            }
             Block::Warning(_, text) => self.text(text, "note: ", "      "),
         }
     }
@@ -233,24 +230,22 @@ impl<'a> Page<'a> {
 
 /// Whether `before` and `after` are separated by an empty line.
 fn needs_blank_line(before: &Block, after: &Block) -> bool {
-    use Block::{
-        Bar, Callers, Chart, Details, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning,
-    };
+    use Block::{Bar, Callers, Chart, Fields, Heading, Headline, List, Paragraph, Source, Stack, Table, Warning};
     let is_headline = matches!(before, Headline(..) | Source(_) | Callers(_));
     let follows_text = matches!(before, Paragraph(_) | Warning(..));
     let starts_group = match after {
-        Heading(..) | Headline(..) | Details(..) | Bar(_) => return true,
+        Heading(..) | Headline(..) | Bar(_) => return true,
         Source(_) | Callers(_) => return !is_headline,
         Table(_) | Chart(_) => true,
         Fields(_) | Stack(_) => follows_text || is_headline || matches!(before, Bar(_) | Table(_) | List(_)),
         Paragraph(_) | Warning(..) => !follows_text && !is_headline,
         List(_) => !follows_text && !matches!(before, List(_)),
     };
-    starts_group && !matches!(before, Heading(..) | Details(..))
+    starts_group && !matches!(before, Heading(..))
 }
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{Band, Chart, ChartRow, RowNote, Shape};
+    use super::super::chart::{Band, Chart, Failures};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, source_location, strong};
@@ -331,15 +326,11 @@ mod tests {
                 .text("a", |text| Cell::WithDetails(text.clone(), vec![text.clone()]))
                 .note(Some(text())),
         );
-        let row = ChartRow { name: EVIL.into(), shape: Shape::Marks(vec![[0, 1]]), note: RowNote::Text(EVIL.into()) };
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
-        let bands = Shape::Bands { bands, is_numbered: false };
-        let others = [Shape::Labels(vec![(0, EVIL.into())]), bands, Shape::Axis];
-        let others = others.map(|shape| ChartRow { name: EVIL.into(), shape, note: RowNote::None });
-        let rows = [row].into_iter().chain(others).collect();
-        document.chart(Chart { entries: 1, starts: vec![0], rows, ..Chart::default() });
+        let failed = Failures { ranges: vec![[0, 1]], labels: vec![(0, EVIL.into())], note: EVIL.into() };
+        let bands = vec![("phase", bands)];
+        document.chart(Chart { entries: 1, starts: vec![0], bands, failed, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded_frames: 1 });
-        document.details(text(), document.clone());
         document.warning(EVIL, text());
         let ascii = Style { unicode: false, ..PLAIN };
         for shown in [terminal(&document, PLAIN), terminal(&document, ascii), markdown(&document)] {

@@ -92,7 +92,7 @@ impl Span {
 }
 
 /// The longest prefix of `text` that fits into `room` columns.
-fn first_columns(text: &str, room: usize) -> &str {
+pub(crate) fn first_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
     let fits = |(at, character): &(usize, char)| {
         taken += display_width(&text[*at..at + character.len_utf8()]);
@@ -103,7 +103,7 @@ fn first_columns(text: &str, room: usize) -> &str {
 }
 
 /// The longest suffix of `text` that fits into `room` columns. Reads no more than that: a path may be megabytes long.
-fn last_columns(text: &str, room: usize) -> &str {
+pub(crate) fn last_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
     let fits = |(_, character): &(usize, &str)| {
         taken += display_width(character);

@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 
-use super::encodings::{bits_of_largest, delta_packed, level_runs, packed_flags, packed_indexes};
-use super::thrift::Struct;
+use super::encodings::{Struct, bits_of_largest, delta_packed, level_runs, packed_flags, packed_indexes};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 

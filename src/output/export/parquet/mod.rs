@@ -7,14 +7,13 @@
 
 mod chunk;
 mod encodings;
-mod thrift;
 
 use std::io::{self, Write};
 
 use rayon::prelude::*;
 
 use self::chunk::{Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values};
-use self::thrift::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
+use self::encodings::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
 use super::table::{Cell, Column, Kind, Table, TableSink};
 
 /// Rows of a row group, and slots of a list column.

@@ -1,15 +1,14 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
 use super::holders::{add_blockers, add_growth, add_holders};
-use super::parts::{add_next, add_part, moment_label};
-use super::sleep::add_sleep;
+use super::usage::add_sleep;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, Document, Source, Text, amount, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{describe_engines, describe_private_pools};
+use crate::output::report::phrases::{add_part, describe_engines, describe_private_pools, moment_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -136,7 +135,7 @@ const MAX_TRIED: usize = 6;
 /// The best advice, its text to copy, and the next command.
 fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
     add_advice(document, snapshot, device, oom);
-    add_next(document, command_line("report -o oom.html", &snapshot.path));
+    document.fields("next", command_line("report -o oom.html", &snapshot.path).map(code));
 }
 
 /// The best advice, and its text to copy.

@@ -5,7 +5,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::JudgedRequest;
 use crate::base::units::{count, percent, size};
 use crate::output::document::{Document, Table, Text, amount, code, faint, source_location};
-use crate::output::report::held::{HeldRow, held_table};
+use crate::output::report::breakdown::{HeldRow, held_table};
 use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;

@@ -5,16 +5,13 @@
 
 mod failure;
 mod holders;
-mod parts;
 mod ranks;
 mod serving;
-mod sleep;
 mod usage;
 
 pub(super) use self::failure::callers;
 use self::failure::show_failure;
 pub(super) use self::holders::add_blockers;
-pub(super) use self::parts::{add_part, moment_label};
 pub(super) use self::ranks::{rank_table, screen_of_ranks};
 use self::serving::show_engine;
 use self::usage::{requested, usage};

@@ -1,12 +1,11 @@
 //! The ranks of a job, the worst first, and what the worst one says.
 
 use super::failure;
-use super::parts::{add_next, step_label};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{count, counted, percent, ratio};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
-use crate::output::report::ranks::Names;
+use crate::output::report::phrases::{row_names, step_label};
 use crate::output::wording::{
     command_line, describe_cause, describe_difference, describe_jobs, describe_state, even_out, failure_headline,
 };
@@ -44,7 +43,7 @@ pub(crate) fn screen_of_ranks(
     let action = even_out(ranks, device.advice.first());
     let Some(oom) = device.ooms.last() else {
         document.fields("do", action);
-        return add_next(document, command_line("analyze", &snapshot.path));
+        return document.fields("next", command_line("analyze", &snapshot.path).map(code));
     };
     document.field("worst", failure_headline(snapshot, device, oom));
     document.field("", describe_cause(oom, device));
@@ -52,27 +51,19 @@ pub(crate) fn screen_of_ranks(
         Some(action) => document.field("do", action),
         None => failure::add_advice(document, snapshot, device, oom),
     }
-    add_next(document, command_line("report -o oom.html", &snapshot.path));
+    document.fields("next", command_line("report -o oom.html", &snapshot.path).map(code));
 }
 
 /// One row a device, with a name of its own; the first `limit` rows.
 pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
-    let names = Names::from_paths(ranks.rows.iter().map(|row| &*row.path));
+    let names = row_names(&ranks.rows);
     let first = ranks.rows.first().map_or("", |row| &*row.path);
     let is_one = ranks.rows.iter().all(|row| row.path == first);
     let has_numbers = ranks.are_numbered();
-    let mut paths: Vec<&str> = ranks.rows.iter().map(|row| &*row.path).collect();
-    paths.sort_unstable();
-    paths.dedup();
-    let name = |row: &RankRow| match names.shorten(&row.path) {
-        _ if is_one => format!("GPU {}", row.device),
-        name if paths.len() < ranks.rows.len() => format!("{name} GPU {}", row.device),
-        name => name.to_owned(),
-    };
     let group = |group: &Vec<usize>| {
         let index = *group.first()?;
         let row = ranks.rows.get(index)?;
-        let name = if has_numbers { ranks.labels(group) } else { name(row) };
+        let name = if has_numbers { ranks.labels(group) } else { names.get(index)?.clone() };
         Some((name, row, ranks.failures.iter().find(|group| group.rows.contains(&index))))
     };
     let mark = |row: &RankRow| if row.has_failed() { Judgement::Bad } else { Judgement::Good };

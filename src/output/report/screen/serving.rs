@@ -1,10 +1,10 @@
 //! A serving engine: how it divides the memory, and how many requests its KV cache holds.
 
-use super::parts::{add_next, add_part};
 use crate::analysis::SnapshotReport;
 use crate::base::units::{count, percent, ratio};
-use crate::output::document::{BarKind, Document, Table, amount, faint};
+use crate::output::document::{BarKind, Document, Table, amount, code, faint};
 use crate::output::report::notes::add_notes;
+use crate::output::report::phrases::add_part;
 use crate::output::wording::{command_line, describe_budget, describe_engine, describe_options, format_requests};
 use crate::snapshot::Serving;
 
@@ -21,7 +21,7 @@ pub(super) fn show_engine(document: &mut Document, snapshot: &SnapshotReport, se
     add_requests(document, serving);
     document.fields("do", serving.longest_len().map(|length| format!("max_model_len {}", count(length))));
     document.fields("set", describe_options(serving));
-    add_next(document, command_line("report -o memory.html", &snapshot.path));
+    document.fields("next", command_line("report -o memory.html", &snapshot.path).map(code));
 }
 
 fn add_bar(document: &mut Document, serving: &Serving) {

@@ -1,14 +1,14 @@
 //! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
 
 use super::holders::{add_growth, add_holders};
-use super::parts::{add_next, add_part};
-use super::sleep::{add_memory_on_device, add_sleep};
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
-use crate::base::units::counted;
-use crate::output::document::{BarKind, Document, Text, amount, code, faint, strong};
+use crate::base::units::{count, counted, size};
+use crate::output::document::{BarKind, Document, Table, Text, amount, code, faint, strong};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{describe_engines, describe_private_pools};
+use crate::output::report::phrases::{add_part, describe_engines, describe_private_pools};
 use crate::output::wording::{command_line, describe_position_on, describe_request, summarize_device, usage_headline};
+use crate::snapshot::SleepCall;
+use crate::study::sleep::{SleepReport, SleepSwitch};
 
 /// A recording without a failed request, a state without a trace, or a moment that the user chose.
 pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, rows: usize) {
@@ -73,9 +73,9 @@ fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     document.fields("do", summary.action);
     document.fields("copy", summary.copy.filter(|text| !text.contains(".py:")).map(code));
     if device.timeline.is_some() {
-        add_next(document, command_line("report -o memory.html", &snapshot.path));
+        document.fields("next", command_line("report -o memory.html", &snapshot.path).map(code));
     } else {
-        add_next(document, command_line("analyze --full", &snapshot.path));
+        document.fields("next", command_line("analyze --full", &snapshot.path).map(code));
     }
 }
 
@@ -90,4 +90,55 @@ pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, devi
     document.field("why", why);
     document.fields("if", request.assumed.iter().map(|assumed| Text::from(assumed.to_string())));
     add_holders(document, device, device.at_moment.as_ref(), rows);
+}
+
+/// The last of the changes are listed: two of each kind.
+const MAX_CHANGES: usize = 4;
+
+/// Appends what PyTorch holds of the device now and at most, without memory that sleeps.
+pub(super) fn add_memory_on_device(
+    document: &mut Document,
+    snapshot: &SnapshotReport,
+    device: &DeviceReport,
+    sleep: &SleepReport,
+) {
+    let now = device.memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
+    let peak = sleep.peak_on_device_bytes.max(now);
+    let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
+    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
+    let free = reach.saturating_sub(peak);
+    let mut parts = Vec::new();
+    add_part(&mut parts, now, BarKind::Allocated, amount(now).and(" reserved at the end"));
+    add_part(&mut parts, peak - now, BarKind::Peak, format!("up to {} at the peak", size(peak)));
+    add_part(&mut parts, free, BarKind::Free, amount(free).and(" more on the device"));
+    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
+    document.bar(parts);
+}
+
+/// Appends the bytes that sleep at a time, and the last changes.
+pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_bytes, when): (u64, &str)) {
+    let mut holders = sleep.changes.iter().flat_map(|change| &change.allocated);
+    let engine = holders.find_map(|held| held.engine).map_or("the engine", |engine| engine.name);
+    if asleep_bytes > 0 {
+        let asleep = size(asleep_bytes);
+        document
+            .field("asleep", format!("{asleep} of {engine} {when}: PyTorch counts it, the device does not hold it"));
+    }
+    let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
+    let allocated_by = |change: &SleepSwitch, is_engine: bool| -> u64 {
+        let wanted = change.allocated.iter().filter(|held| held.engine.is_some() == is_engine);
+        wanted.map(|held| held.bytes).sum()
+    };
+    let name = |change: &&SleepSwitch| {
+        let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
+        let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
+        format!("{engine} {what}{at}")
+    };
+    let table = Table::from_rows(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
+        .text("sleep mode", name)
+        .number("reserved on the device", |change| amount(change.on_device_bytes))
+        .number("asleep", |change| amount(change.asleep_bytes))
+        .number(format!("{engine} allocated"), |change| amount(allocated_by(change, true)))
+        .number("the rest", |change| amount(allocated_by(change, false)));
+    document.table(table.wide());
 }

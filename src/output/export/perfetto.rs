@@ -2,15 +2,12 @@
 //!
 //! Native packets rather than JSON: Perfetto reads them faster. All packets belong to one sequence.
 
-mod tracks;
-
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
-use self::tracks::{TrackIds, describe_device, describe_process};
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, Recording};
-use super::tracks::{Failure, Slice};
+use super::tracks::{Failure, Slice, Track};
 use crate::base::units::size;
 
 /// Fields of `Trace` and `TracePacket`.
@@ -55,14 +52,15 @@ const CLOCKS: [u64; 3] = [CLOCK_REALTIME, 3, 6]; // realtime, monotonic, boot ti
 pub struct PerfettoWriter<W> {
     out: W,
     is_started: bool,
-    tracks: TrackIds,
+    /// The number of the last track.
+    last_track: u64,
     pids: BTreeSet<u64>,
 }
 
 impl<W: Write> PerfettoWriter<W> {
     /// A writer to `out`.
     pub fn new(out: W) -> Self {
-        Self { out, is_started: false, tracks: TrackIds::default(), pids: BTreeSet::new() }
+        Self { out, is_started: false, last_track: 0, pids: BTreeSet::new() }
     }
 
     /// Adds a snapshot as a process.
@@ -76,7 +74,7 @@ impl<W: Write> PerfettoWriter<W> {
             self.start(first_us)?;
         }
         let pid = self.pid(recording);
-        let process = self.tracks.next();
+        let process = self.next_track();
         self.packet(None, packet::TRACK_DESCRIPTOR, &describe_process(recording, process, pid))?;
         for device in &recording.devices {
             self.device(device, process)?;
@@ -114,28 +112,63 @@ impl<W: Write> PerfettoWriter<W> {
 
     fn device(&mut self, device: &DeviceRecording<'_, '_>, process: u64) -> io::Result<()> {
         let slices = device.slices();
-        let lanes: BTreeSet<_> = slices.iter().map(|slice| slice.lane).collect();
-        let described = describe_device(device, process, &lanes, &mut self.tracks);
-        for descriptor in &described.descriptors {
-            self.packet(None, packet::TRACK_DESCRIPTOR, descriptor)?;
-        }
+        let tracks = self.describe_device(device, process, device.tracks(&slices))?;
+        let id = |track: Track| tracks.get(&track).copied().unwrap_or_default(); // there is one for each in use
         if !device.window.is_empty() {
-            device.counters(|counter, time_us, bytes| {
+            device.counters(|track, time_us, bytes| {
                 let mut counted = Message::new();
-                counted.unsigned(event::TYPE, event::COUNTER).unsigned(event::TRACK, described.counter(counter));
+                counted.unsigned(event::TYPE, event::COUNTER).unsigned(event::TRACK, id(track));
                 counted.unsigned(event::COUNTER_VALUE, bytes);
                 self.packet(Some(time_us), packet::TRACK_EVENT, &counted)
             })?;
         }
         for slice in &slices {
-            let track = described.lane(slice.lane);
-            self.slice_end(event::SLICE_BEGIN, track, slice.time_us.start, Some(slice))?;
-            self.slice_end(event::SLICE_END, track, slice.time_us.end, None)?;
+            self.slice_end(event::SLICE_BEGIN, id(slice.track), slice.time_us.start, Some(slice))?;
+            self.slice_end(event::SLICE_END, id(slice.track), slice.time_us.end, None)?;
         }
         for failure in device.failures() {
-            self.failure(described.failures, &failure, &device.line(failure.stack))?;
+            self.failure(id(Track::Failures), &failure, &device.line(failure.stack))?;
         }
         Ok(())
+    }
+
+    fn next_track(&mut self) -> u64 {
+        self.last_track += 1;
+        self.last_track
+    }
+
+    /// Describes a group for the device and its tracks; returns their numbers.
+    fn describe_device(
+        &mut self,
+        device: &DeviceRecording<'_, '_>,
+        process: u64,
+        tracks: BTreeSet<Track>,
+    ) -> io::Result<BTreeMap<Track, u64>> {
+        let id = device.device.id();
+        let group = self.next_track();
+        let describe = |number: u64, parent: u64, name: &str| {
+            let mut descriptor = Message::new();
+            descriptor.unsigned(field::UUID, number).unsigned(field::PARENT, parent).string(field::NAME, name);
+            descriptor
+        };
+        let mut descriptor = describe(group, process, &format!("cuda:{id}"));
+        descriptor.unsigned(field::CHILD_ORDERING, field::ORDER_EXPLICIT);
+        self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor)?;
+        let mut in_bytes = Message::new();
+        in_bytes.unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
+        in_bytes.string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
+        let mut numbers = BTreeMap::new();
+        for (track, rank) in tracks.into_iter().zip(1..) {
+            let number = self.next_track();
+            let mut descriptor = describe(number, group, &track.label());
+            if track >= Track::Allocated {
+                descriptor.message(field::COUNTER, &in_bytes);
+            }
+            descriptor.unsigned(field::RANK, rank);
+            self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor)?;
+            numbers.insert(track, number);
+        }
+        Ok(numbers)
     }
 
     fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, started: Option<&Slice>) -> io::Result<()> {
@@ -201,4 +234,31 @@ fn annotation(name: &str, value: u64) -> Message {
 
 fn nanoseconds(time_us: u64) -> u64 {
     time_us.saturating_mul(1000)
+}
+
+/// Fields of `TrackDescriptor` and its parts.
+mod field {
+    pub(super) const UUID: u32 = 1;
+    pub(super) const NAME: u32 = 2;
+    pub(super) const PROCESS: u32 = 3;
+    pub(super) const PARENT: u32 = 5;
+    pub(super) const COUNTER: u32 = 8;
+    pub(super) const CHILD_ORDERING: u32 = 11;
+    pub(super) const RANK: u32 = 12;
+    pub(super) const PID: u32 = 1;
+    pub(super) const PROCESS_NAME: u32 = 6;
+    pub(super) const COUNTER_UNIT: u32 = 3;
+    pub(super) const Y_AXIS_KEY: u32 = 7;
+
+    pub(super) const UNIT_BYTES: u64 = 3;
+    pub(super) const ORDER_EXPLICIT: u64 = 3;
+}
+
+fn describe_process(recording: &Recording<'_, '_>, track: u64, pid: u64) -> Message {
+    let rank = recording.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
+    let mut process = Message::new();
+    process.unsigned(field::PID, pid).string(field::PROCESS_NAME, &format!("{rank}{}", recording.path));
+    let mut descriptor = Message::new();
+    descriptor.unsigned(field::UUID, track).message(field::PROCESS, &process);
+    descriptor
 }

@@ -1,0 +1,362 @@
+//! The page of `oomscope diff`: the peaks before and after, and the lines that changed; below it all other figures.
+
+use serde_json::Value;
+
+use super::notes::changes_answer;
+use super::phrases::{location_details, operation_label};
+use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, signed_size, size};
+use crate::compare::diff::{
+    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PhaseChange, SettingChange, Status, StepChange,
+    VariableChange,
+};
+use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
+use crate::output::wording::{command_line, describe_position, frame_label, location_label};
+use crate::study::figures::{Amount, Figure, Unit};
+
+/// Rows of the table of lines, and of one beside a table of devices.
+const MAX_LINES: usize = 10;
+const MAX_LINES_BESIDE: usize = 5;
+/// Settings and warnings on the first screen, at most.
+const MAX_SETTINGS: usize = 4;
+const MAX_NOTES: usize = 2;
+
+/// Lays out `report`: the device that changed most, and the others below.
+pub fn diff(report: &DiffReport) -> Document {
+    let mut document = Document::default();
+    let Some(most) = report.most_changed() else {
+        document.headline(strong(report.summary().answer), "");
+        return document;
+    };
+    document.headline(headline(report, most), faint(context(most)));
+    let warnings = report.warnings.iter().filter(|of| changes_answer(of.warning.code)).take(MAX_NOTES);
+    for of in warnings {
+        document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
+    }
+    if let Some(table) = devices(report) {
+        document.table(table);
+        lines(&mut document, most, MAX_LINES_BESIDE);
+    } else {
+        lines(&mut document, most, MAX_LINES);
+    }
+    document.fields("why", why(most));
+    // A snapshot without the device has no failures there.
+    let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    if before + after > 0 {
+        document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
+    }
+    document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
+    document.fields("next", command_line("analyze", &report.after).map(code));
+    document.add_sections(sections(report, most));
+    document
+}
+
+/// `peak allocated 1.89 GiB → 3.44 GiB (+82%) · peak reserved 2.06 GiB → 3.85 GiB (+87%)`
+fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
+    let device_name = if report.devices.len() > 1 { format!("GPU {}: ", device.device) } else { String::new() };
+    let figures = match device.at {
+        ComparedMoment::Peak => [("peak allocated", Figure::PeakAllocated), ("peak reserved", Figure::PeakReserved)],
+        ComparedMoment::Snapshot => [("allocated", Figure::Allocated), ("reserved", Figure::Reserved)],
+    };
+    let figures = figures.map(|(name, figure)| {
+        // A recording that lacks the device has nothing on it.
+        let [before, after] = [device.before, device.after].map(|side| side.unwrap_or_default().number(figure));
+        let by = device.delta.change(figure);
+        let change = if by == 0 { "same".to_owned() } else { share(before, by) };
+        let change = if change.is_empty() { change } else { format!(" ({change})") };
+        format!("{name} {} → {}{change}", size(before), size(after))
+    });
+    Text::from(device_name).and(figures.join(" · "))
+}
+
+/// The compared position, unless it is the peak, and the compared steps, unless they are all.
+fn context(device: &DeviceDiff) -> String {
+    let is_part = device.steps.is_some_and(|steps| steps.before_until.is_some() || steps.after_until.is_some());
+    let steps =
+        device.steps.filter(|_| is_part).map(|steps| format!("first {} only", counted(steps.compared_steps, "step")));
+    let moment = (device.at == ComparedMoment::Snapshot && steps.is_none()).then(|| device.moment.clone());
+    moment.or(steps).unwrap_or_default()
+}
+
+fn devices(report: &DiffReport) -> Option<Table> {
+    const MAX_DEVICES: usize = 8;
+    let row = |device: &DeviceDiff| {
+        let [before, after] =
+            [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated));
+        ChangedRow::new(format!("GPU {} {}", device.device, device.moment), before, after)
+    };
+    let rows = report.devices.iter().take(MAX_DEVICES).map(row);
+    (report.devices.len() > 1).then(|| changes("allocated", rows).wide().into())
+}
+
+/// The lines that hold more or less, the `shown` largest changes first, and the sum of the others.
+fn lines(document: &mut Document, device: &DeviceDiff, shown: usize) {
+    if device.lines.is_empty() {
+        return;
+    }
+    let mut rows: Vec<ChangedRow> = device.lines.iter().take(shown).map(|line| line_row(line, device)).collect();
+    let mut rest = device.other_lines;
+    device.lines.iter().skip(shown).for_each(|line| rest.add(&line.held));
+    if rest.held.delta_bytes != 0 {
+        rows.push(ChangedRow::of_rest(&rest.held));
+    }
+    document.table(changes("line", rows).wide());
+}
+
+/// A line; its caller too, if another line of the table has the same place.
+fn line_row(line: &LineChange, device: &DeviceDiff) -> ChangedRow {
+    let label = location_label(&line.location);
+    let same = device.lines.iter().filter(|other| location_label(&other.location) == label).count();
+    let caller = line.location.called_from.as_ref().filter(|_| same > 1);
+    let file = line.location.frame.as_ref().map(|frame| &frame.file);
+    let caller = caller.map(|caller| match file {
+        Some(file) if *file == caller.file => faint(format!(" from :{} {}", caller.line, caller.name)),
+        _ => faint(" from ").and(frame_label(caller)),
+    });
+    ChangedRow::of_holder(caller.into_iter().fold(label, Text::and), &line.held, line.status)
+}
+
+/// The variable that keeps more at the snapshot than before.
+fn why(device: &DeviceDiff) -> Option<Text> {
+    let grown = device.variables.as_ref()?.rows.iter().find(|row| row.held.delta_bytes > 0 && row.name.is_some())?;
+    let details = Some(grown.details()).filter(|details| !details.is_empty());
+    let details = details.map_or_else(String::new, |details| format!(" ({details})"));
+    let more = format!("{details} keeps {} more at the snapshot", size(grown.held.delta_bytes.unsigned_abs()));
+    Some(code(grown.holder()).and(more))
+}
+
+/// Everything below the first screen.
+fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
+    let mut document = Document::default();
+    document.heading("Compared");
+    document.field("before", code(&*report.before));
+    document.field("after", code(&*report.after));
+    document.fields("settings", settings(&report.settings_changed).into_iter().skip(MAX_SETTINGS));
+    for device in &report.devices {
+        self::device(&mut document, device, report.at, device.device == most.device);
+    }
+    document.list_under(
+        "Notes",
+        report.warnings.iter().map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message)),
+    );
+    document
+}
+
+fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_lines: bool) {
+    document.heading(format!("GPU {}", device.device));
+    document.fields("peak", (device.at == ComparedMoment::Peak).then(|| moments(device)));
+    document.table(figures(device, at));
+    if !has_lines {
+        lines(document, device, usize::MAX);
+    }
+    let details = device.lines.iter().map(|line| Item { text: location_label(&line.location), details: details(line) });
+    document.list(details.filter(|item| !item.details.is_empty()));
+    variables(document, device);
+    if device.at == at && !device.by_phase.is_empty() {
+        document.subheading("Peak allocated in each phase");
+        document.table(phases(device).note(steps(device)));
+    }
+}
+
+/// Where a line was before, its caller, and its largest operation.
+fn details(line: &LineChange) -> Vec<Text> {
+    let moved = line.location.moved_from.as_ref().map(|from| Text::from("was ").and(frame_label(from)));
+    let operation = operation_label(line.operation.as_deref(), line.operation_share_ratio);
+    moved.into_iter().chain(location_details(&line.location)).chain(operation).collect()
+}
+
+fn variables(document: &mut Document, device: &DeviceDiff) {
+    let Some(kept) = device.variables.as_ref().filter(|kept| !kept.rows.is_empty()) else { return };
+    let mut rows: Vec<ChangedRow> = kept.rows.iter().map(variable).collect();
+    if kept.other.count > 0 {
+        rows.push(ChangedRow::of_rest(&kept.other.held));
+    }
+    document.table(changes("kept at the snapshot by", rows).wide());
+}
+
+fn variable(change: &VariableChange) -> ChangedRow {
+    let name = if change.name.is_some() { code(change.holder()) } else { change.holder().into() };
+    let details = Some(change.details()).filter(|details| !details.is_empty()).map(Text::from);
+    ChangedRow::of_holder(Cell::WithDetails(name, details.into_iter().collect()), &change.held, change.status)
+}
+
+/// `+14%`, or `x25` for large growth; empty if the value was 0 or did not change.
+pub(super) fn share(before: u64, by: i64) -> String {
+    const MANY: u64 = 10;
+    match (before, by.signum()) {
+        (0, _) | (_, 0) => String::new(),
+        (_, 1) if by.unsigned_abs() / before >= MANY => {
+            format!("x{}", count(by.unsigned_abs() / before + 1))
+        }
+        (_, sign) => {
+            let share = percent(ratio(by.unsigned_abs(), before));
+            let sign = if sign > 0 { "+" } else { "-" };
+            if share.starts_with('<') { share } else { format!("{sign}{share}") }
+        }
+    }
+}
+
+/// A row of a table of changes.
+pub(super) struct ChangedRow {
+    name: Cell,
+    amounts: [Text; 3],
+    /// The change as a share, or a word.
+    share: String,
+}
+
+impl ChangedRow {
+    pub(super) fn new(name: impl Into<Cell>, before: u64, after: u64) -> Self {
+        let by = signed_difference(before, after);
+        let amounts = [amount(before), amount(after), signed_amount(by)];
+        Self { name: name.into(), amounts, share: share(before, by) }
+    }
+
+    /// A holder; the word of its status if it has nothing on one side.
+    pub(super) fn of_holder(name: impl Into<Cell>, held: &LiveChange, status: Status) -> Self {
+        let row = Self::new(name, held.before_bytes, held.after_bytes);
+        let is_on_both = held.before_blocks > 0 && held.after_blocks > 0;
+        if is_on_both { row } else { Self { share: status.word().to_owned(), ..row } }
+    }
+
+    pub(super) fn of_rest(held: &LiveChange) -> Self {
+        Self::new(faint("everything else"), held.before_bytes, held.after_bytes)
+    }
+}
+
+/// The table of `rows`, under `heading`.
+pub(super) fn changes(heading: &'static str, rows: impl IntoIterator<Item = ChangedRow>) -> TableOf<ChangedRow> {
+    Table::from_rows(rows)
+        .text(heading, |row| row.name.clone())
+        .number("before", |row| row.amounts[0].clone())
+        .number("after", |row| row.amounts[1].clone())
+        .number("change", |row| row.amounts[2].clone())
+        .number("", |row| row.share.clone())
+}
+
+/// Totals, segments, blocks and fragmentation.
+pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<ChangedRow> {
+    // A recording that lacks the device has nothing on it.
+    let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
+    let row = |depth, name: &str, figure: Figure| {
+        let name = Cell::Indented(depth, name.into());
+        let shown = [before, after].map(|side| side.amount(figure).to_string());
+        let change = match figure.unit() {
+            Unit::Bytes => return ChangedRow::new(name, before.number(figure), after.number(figure)),
+            Unit::Count => signed_count(device.delta.change(figure)),
+            Unit::Ratio => points(device.delta.amount(figure)),
+        };
+        let is_count = figure.unit() == Unit::Count;
+        let share = if is_count { share(before.number(figure), device.delta.change(figure)) } else { String::new() };
+        let [before, after] = shown;
+        ChangedRow { name, amounts: [before, after, change].map(Text::from), share }
+    };
+    let occurs = |figure| before.number(figure) + after.number(figure) > 0;
+    let mut rows = Vec::new();
+    // Otherwise one of the two recordings has no peak.
+    if device.at == at {
+        rows.push(row(0, "peak allocated", Figure::PeakAllocated));
+        rows.push(row(0, "peak reserved", Figure::PeakReserved));
+    }
+    let moment = format!("{}:", device.moment).into();
+    rows.push(ChangedRow { name: moment, amounts: Default::default(), share: String::new() });
+    rows.push(row(1, "allocated", Figure::Allocated));
+    rows.push(row(1, "reserved", Figure::Reserved));
+    if occurs(Figure::PendingBlocks) {
+        rows.push(row(1, "pending free", Figure::Pending));
+    }
+    rows.extend([
+        row(1, "free", Figure::Free),
+        row(2, "releasable", Figure::Releasable),
+        row(2, "stranded", Figure::Stranded),
+        row(2, "largest block", Figure::LargestFreeBlock),
+        row(1, "rounding", Figure::Rounding),
+        row(1, "gap", Figure::GapRatio),
+        row(1, "segments", Figure::Segments),
+        row(1, "blocks in use", Figure::AllocatedBlocks),
+        row(1, "free blocks", Figure::FreeBlocks),
+    ]);
+    if occurs(Figure::Ooms) {
+        rows.push(row(0, "failed requests", Figure::Ooms));
+    }
+    changes("", rows)
+}
+
+/// A difference of ratios, in percentage points.
+fn points(by: Amount) -> String {
+    let by = by.as_f64();
+    let sign = if by > 0.0 { "+" } else { "-" };
+    match percent(by.abs()).as_str() {
+        "0%" => "0".to_owned(),
+        share => format!("{sign}{} points", share.trim_end_matches('%')),
+    }
+}
+
+/// The peak of each phase.
+pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
+    let peaks =
+        |change: &PhaseChange| (change.peak.before_peak_allocated_bytes, change.peak.after_peak_allocated_bytes);
+    let occurs = |change: &&PhaseChange| peaks(change) != (0, 0);
+    let row = |change: &PhaseChange| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1);
+    changes("phase", device.by_phase.iter().filter(occurs).map(row))
+}
+
+/// The positions of the peaks in both recordings.
+pub(super) fn moments(device: &DeviceDiff) -> String {
+    let sides = [("old", device.before_moment), ("new", device.after_moment)];
+    let sides: Vec<String> = sides
+        .into_iter()
+        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", describe_position(at?))))
+        .collect();
+    sides.join(", ")
+}
+
+/// The range of changes of the steps, if several are compared.
+pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
+    let by = |step: &&StepChange| step.peak.delta_peak_allocated_bytes;
+    let smallest = device.by_step.iter().min_by_key(by)?;
+    let most = device.by_step.iter().max_by_key(by)?;
+    let of = |step: &StepChange| {
+        format!("{} in step {}", signed_size(step.peak.delta_peak_allocated_bytes), count(step.step))
+    };
+    let steps = counted(device.by_step.len() as u64, "step");
+    Some(match (by(&smallest), by(&most)) {
+        (0, 0) => format!("{steps} compared: each has the same peak as before"),
+        (smallest, most) if smallest == most => {
+            format!("{steps} compared: the peak of each changed by {}", signed_size(most))
+        }
+        _ => format!("{steps} compared: the peak changed by {} to {}", of(smallest), of(most)),
+    })
+}
+
+fn value(value: &Value) -> String {
+    match value {
+        Value::Null => "not recorded".to_owned(),
+        Value::String(text) if text.is_empty() => "none".to_owned(),
+        Value::String(text) => text.replace(',', ", "),
+        other => other.to_string(),
+    }
+}
+
+/// The settings that differ: `expandable_segments false → true`.
+pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
+    let name = |key: &str| match key {
+        "torch_version" => "PyTorch".to_owned(),
+        "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
+        "found_settings" => "inferred by replay".to_owned(),
+        key => key.to_owned(),
+    };
+    let line =
+        |change: &SettingChange| format!("{} {} → {}", name(&change.key), value(&change.before), value(&change.after));
+    // The settings string repeats the settings that it changes.
+    let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
+    let changes: Vec<&SettingChange> =
+        changes.iter().filter(|change| !is_repeated || change.key != "settings_string").collect();
+    changes.into_iter().map(line).collect()
+}
+
+/// The first `shown` of `lines`, and the number of the others.
+pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
+    let others = lines.len().saturating_sub(shown) as u64;
+    lines.truncate(shown);
+    lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
+    lines
+}
