@@ -165,6 +165,9 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }
 }
 
+/// Inputs that are larger in each of fewer steps may vary.
+const MIN_GROWING_STEPS: u64 = 8;
+
 /// A failure, and the evidence about it.
 type Case<'a> = (&'a OomReport, Evidence<'a>);
 
@@ -221,8 +224,8 @@ const RULES: &[Rule] = &[
     }),
     // Settings only postpone it.
     ("inputs that grow", |(oom, _)| {
-        let growing = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Growing)?;
-        Some(Advice::LimitInput(growing.clone()))
+        let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
+        (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
     }),
     ("a setting after which the job goes on", |(oom, _)| {
         let remedy = oom.remedies.iter().find(|remedy| remedy.then.goes_on())?;
@@ -323,7 +326,7 @@ fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
     // Without gradients there are no graphs to avoid.
     let is_off = |group: &KeptGroup| group.is_grad_off && group.bytes >= graphs.bytes / 2;
     let is_grad_off = oom.held.iter().flat_map(|held| &held.kept_groups).any(is_off);
-    // What grows beside them would go on to grow.
+    // Other memory that grows would go on to grow.
     let growing = oom.held.iter().flat_map(|held| &held.kept_groups).filter(|group| group.growth.is_some());
     let grown = growing.map(|group| group.bytes).fold(0, u64::saturating_add);
     let ends_growth = graphs.bytes >= grown - grown / 4;

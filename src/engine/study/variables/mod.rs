@@ -188,7 +188,7 @@ impl KeptReport {
         let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
         let with_grad = |name: &&SymbolId| text.is_called_with_grad(snapshot.text(**name));
         let untrained: Vec<SymbolId> = names.untrained.iter().filter(with_grad).copied().collect();
-        let running = RunningText::new(variables, text);
+        let running = RunningText::new(snapshot, names, text);
         Self {
             complete: variables.is_complete(),
             top: TopRows { rows, rest },

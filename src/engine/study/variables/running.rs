@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 
-use super::LiveVariables;
 use crate::base::ids::SymbolId;
 use crate::python::{Line, ProgramText};
 use crate::snapshot::{NamedCall, Snapshot, TensorNames};
@@ -15,8 +14,8 @@ pub(super) struct RunningText<'v> {
 }
 
 impl<'v> RunningText<'v> {
-    pub(super) fn new(variables: &'v LiveVariables<'_>, text: &'v ProgramText<'_>) -> Self {
-        Self { snapshot: variables.snapshot(), names: variables.names(), text }
+    pub(super) fn new(snapshot: &'v Snapshot, names: &'v TensorNames, text: &'v ProgramText<'_>) -> Self {
+        Self { snapshot, names, text }
     }
 
     fn line_of(&self, call: &NamedCall) -> Option<Line<'v>> {
