@@ -12,7 +12,7 @@ use crate::base::units::escape_name;
 use crate::snapshot::Action;
 use crate::study::attribution::Category;
 
-/// What a viewer draws as one row, from top to bottom. Slices of one row are nested or apart.
+/// A row that a viewer draws, from top to bottom. Slices of one row are nested or apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Track {
     Failures,
@@ -113,7 +113,7 @@ impl DeviceRecording<'_, '_> {
         Ok(())
     }
 
-    /// What is added to the bytes of categories after numbers of entries in the window, ascending. The first has all
+    /// The bytes that are added to categories after numbers of entries in the window, ascending. The first has all
     /// before it; what goes wraps around.
     fn category_changes(&self) -> Vec<(usize, Category, u64)> {
         let mut changes = Vec::new();
