@@ -267,7 +267,7 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
-        // What a server measures, and does not decide by, changes none of its engine's figures.
+        // A value that a server reads without deciding by it changes none of its engine's figures.
         let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));

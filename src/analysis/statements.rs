@@ -158,13 +158,13 @@ pub(super) fn kept_by_statements(
 pub(super) fn exception_keeper(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> Option<KeptByVariable> {
     let [keep] = <[Keep; 1]>::try_from(device.text().exception_keepers()).ok()?;
     let sum = BlockSum { bytes: group.bytes, blocks: group.blocks.len() as u64 };
-    let all = BlockSum { bytes: (group.bytes as f64 / group.share_ratio) as u64, blocks: 0 };
     let name = format!("{}[*].__traceback__", escape_name(&keep.variable));
     let kept = Kept { keep: Some(keep), sum, ..Kept::default() };
     Some(KeptByVariable {
         name: Some(name),
         root: Some(RootKind::Exception),
-        ..kept.report(device.stacks(), all, false)
+        share_ratio: group.share_ratio,
+        ..kept.report(device.stacks(), sum, false)
     })
 }
 

@@ -56,7 +56,7 @@ fn a_page_fits_its_width_and_goes_to_a_file() {
     assert_eq!(page, result_of(&["timeline", FAILED]));
     assert!(page.lines().all(|line| line.chars().count() <= 100), "{page}");
     let full = result_of(&["timeline", "--full", FAILED]);
-    for wanted in ["GPU 0 over time", "failed", " 5.70 GiB    30,949"] {
+    for wanted in ["stranded", "failed", " 5.70 GiB    30,949"] {
         assert!(full.contains(wanted), "{wanted}: {full}");
     }
 }

@@ -125,7 +125,7 @@ impl RunStatus {
 }
 
 /// The word of `value` on a command line.
-fn word(value: impl ValueEnum) -> Option<String> {
+fn word(value: &impl ValueEnum) -> Option<String> {
     Some(value.to_possible_value()?.get_name().to_owned())
 }
 
@@ -166,8 +166,8 @@ impl RunDirectory {
         let control = self.control_dir();
         let config = json!({
             "max_entries": options.max_entries,
-            "stacks": word(options.stacks),
-            "at": word(options.at),
+            "stacks": word(&options.stacks),
+            "at": word(&options.at),
             "keep": options.keep,
             "names": options.names,
         })

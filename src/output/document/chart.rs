@@ -15,6 +15,8 @@ pub struct Chart {
     pub allocated: Vec<u64>,
     /// The same of reserved memory.
     pub reserved: Vec<u64>,
+    /// Bytes in rows of one line, each on its own scale: the maximum of each bucket.
+    pub levels: Vec<(&'static str, Vec<u64>)>,
     /// Rows of consecutive ranges with names. If there are too many for the width, the row is left out.
     pub bands: Vec<(&'static str, Vec<Band>)>,
     /// The same with numbers, which are thinned out.

@@ -11,7 +11,15 @@ pub(super) struct Glyphs {
     pub(super) mark: char,
     /// Corner, line and tick of the axis.
     pub(super) axis_line: [char; 3],
+    /// A cell from its lowest to its highest level.
+    pub(super) levels: [char; 8],
 }
 
-pub(super) const UNICODE: Glyphs =
-    Glyphs { front: '█', back: '░', axis: '│', mark: '▲', axis_line: ['└', '─', '┬'] };
+pub(super) const UNICODE: Glyphs = Glyphs {
+    front: '█',
+    back: '░',
+    axis: '│',
+    mark: '▲',
+    axis_line: ['└', '─', '┬'],
+    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+};

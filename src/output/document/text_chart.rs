@@ -21,7 +21,9 @@ pub(super) fn draw(chart: &Chart, width: usize, pens: Glyphs) -> Vec<String> {
     let drawing = TextChart { chart, columns: columns.clamp(*COLUMNS.start(), *COLUMNS.end()), pens };
     let steps = drawing.bands("step", &chart.steps, true);
     let bands = chart.bands.iter().filter_map(|(name, bands)| drawing.bands(name, bands, false));
-    let lines = drawing.area().into_iter().chain(drawing.axis()).chain(steps).chain(bands).chain(drawing.failures());
+    let levels = chart.levels.iter().filter_map(|(name, values)| drawing.levels(name, values));
+    let lines = drawing.area().into_iter().chain(drawing.axis()).chain(levels).chain(steps).chain(bands);
+    let lines = lines.chain(drawing.failures());
     lines.map(|line| line.trim_end().to_owned()).collect()
 }
 
@@ -94,6 +96,18 @@ impl TextChart<'_> {
         let (entries, times) = (row("entry", entries), row("time", times.collect()));
         let line = format!("{:>LABEL_COLUMNS$} {corner}{line}", "");
         [line].into_iter().chain(entries).chain(times).collect()
+    }
+
+    /// A row of `values`, with the highest of them; `None` if all are zero.
+    fn levels(&self, name: &str, values: &[u64]) -> Option<String> {
+        let top = values.iter().copied().max().filter(|top| *top > 0)?;
+        let levels = self.pens.levels;
+        let cell = |value: u64| {
+            let level = u128::from(value) * levels.len() as u128 / (u128::from(top) + 1);
+            if value == 0 { ' ' } else { usize::try_from(level).map_or(' ', |level| levels[level]) }
+        };
+        let cells: String = self.max_per_column(values).into_iter().map(cell).collect();
+        Some(named(name, &format!("{cells}  {}", size(top))))
     }
 
     /// A row of `bands`; `None` if no band has a name, or they are too many to be legible.

@@ -82,7 +82,7 @@ fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
         .note(note)
 }
 
-/// Allocated and reserved memory, steps and phases, and failed requests.
+/// Allocated, reserved and stranded memory, steps and phases, and failed requests.
 fn chart(device: &DeviceTimeline) -> Chart {
     let band = |run: &EntryRange<Phase>| {
         let name = if run.value == Phase::Other { "" } else { run.value.word() };
@@ -107,6 +107,7 @@ fn chart(device: &DeviceTimeline) -> Chart {
         times_us: times.into_iter().flatten().map(|time| time.saturating_sub(begin)).collect(),
         allocated: series(Figure::Allocated),
         reserved: series(Figure::Reserved),
+        levels: vec![("stranded", series(Figure::Stranded))],
         bands: vec![("phase", device.activity.phases.iter().map(band).collect())],
         steps: steps.map(|step| Band { range: [step.start, step.end], name: step.value.to_string() }).collect(),
         failed,

@@ -4,15 +4,13 @@ use std::sync::{Mutex, PoisonError};
 
 use rayon::prelude::*;
 
-use super::change_replay::ChangeReplayer;
+use super::change_replay::{ChangeReplayer, ObservedRow};
 use super::find_changes::{analyze_recording, finders};
 use super::recorded_program::RecordedProgram;
-use super::report::{ChangedProgram, ProgramChange};
-use super::report::{ProgramDevice, ProgramRow};
+use super::report::{ChangedProgram, ProgramChange, ProgramDevice, ProgramRow};
 use crate::replay::model::{EntrySink, Simulation, StateObserver};
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-use crate::whatif::RunFigures;
 
 pub(crate) struct ChangeCatalog<'s, 'a> {
     recording: RecordedProgram<'s, 'a>,
@@ -49,7 +47,7 @@ impl<'s, 'a> ChangeCatalog<'s, 'a> {
         key: &str,
         capacity: Option<u64>,
         observe: &mut StateObserver<'_>,
-    ) -> Option<(ProgramRow, Vec<(usize, u64)>, RunFigures)> {
+    ) -> Option<ObservedRow> {
         let change = self.find(key)?;
         Some(ChangeReplayer::new(&self.recording, capacity).observe_row(change, observe))
     }

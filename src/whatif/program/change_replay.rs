@@ -17,6 +17,9 @@ use crate::study::iterations::GrowthRate;
 use crate::whatif::sureness::Sureness;
 use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
 
+/// The row of a change, the entry index and bytes of each request that fails, and the figures of the run.
+pub(crate) type ObservedRow = (ProgramRow, Vec<(usize, u64)>, RunFigures);
+
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
     recording: &'r RecordedProgram<'s, 'a>,
@@ -181,11 +184,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The same, with the entry index and bytes of each request that fails on the device. `observe` receives the state
     /// there after every operation.
-    pub(super) fn observe_row(
-        &self,
-        row: ChangedProgram,
-        observe: &mut StateObserver<'_>,
-    ) -> (ProgramRow, Vec<(usize, u64)>, RunFigures) {
+    pub(super) fn observe_row(&self, row: ChangedProgram, observe: &mut StateObserver<'_>) -> ObservedRow {
         let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let program = row.script.to_program(self.recording.program());
         let entries = self.headroom_entries(&program);

@@ -6,7 +6,14 @@ use crate::base::units::escape_text;
 use crate::output::document::glyphs::{Glyphs, UNICODE};
 use crate::output::document::text::{Text, Tone};
 
-const ASCII: Glyphs = Glyphs { front: '#', back: '.', axis: '|', mark: '^', axis_line: ['+', '-', '+'] };
+const ASCII: Glyphs = Glyphs {
+    front: '#',
+    back: '.',
+    axis: '|',
+    mark: '^',
+    axis_line: ['+', '-', '+'],
+    levels: ['.', ':', '-', '=', '+', '*', '%', '#'],
+};
 
 /// Characters of our own sentences, for terminals without Unicode.
 const OWN_CHARACTERS: [(char, &str); 4] = [('→', "->"), ('←', "<-"), ('·', "|"), ('−', "-")];
