@@ -268,7 +268,8 @@ mod tests {
 
     fn device(lines: Vec<MeasuredLine>, rest_mib: u64) -> MeasuredDevice {
         let bytes = lines.iter().map(|line| line.bytes).sum::<u64>() + rest_mib * MIB;
-        MeasuredDevice { at_peak_bytes: bytes, lines, ..MeasuredDevice::default() }
+        let totals = DeviceTotals { peak_allocated_bytes: bytes, ..DeviceTotals::default() };
+        MeasuredDevice { at_peak_bytes: bytes, totals, lines, ..MeasuredDevice::default() }
     }
 
     fn text(before: MeasuredDevice, after: MeasuredDevice) -> Vec<String> {
