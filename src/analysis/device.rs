@@ -300,7 +300,7 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         Some(peak) if ooms.is_empty() && is_optimizer_at_peak(peak) => best_optimizer_change(device),
         _ => None,
     };
-    let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures));
+    let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures, device.phases()));
     let held = attribution.at_position;
     DeviceReport {
         device: device.id(),

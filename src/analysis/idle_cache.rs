@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::base::units::{GIB, ratio};
+use crate::stacks::phases::{Phase, Phases};
 use crate::study::memory::MemoryReport;
 use crate::study::{MemoryHistory, SERIES_ALLOCATED};
 
@@ -23,10 +24,16 @@ pub struct IdleCache {
 }
 
 impl IdleCache {
-    /// `None` if most of what is reserved is or was in use of late.
-    pub(super) fn from_history(history: &MemoryHistory, memory: &MemoryReport) -> Option<Self> {
+    /// `None` if most of what is reserved is or was in use of late, or if that part of the recording has no whole step of
+    /// a program that trains: each step needs its peak again.
+    pub(super) fn from_history(history: &MemoryHistory, memory: &MemoryReport, phases: &Phases) -> Option<Self> {
         let buckets = history.samples.buckets();
         let recent = &buckets[buckets.len() - buckets.len() / RECENT_PARTS..];
+        let start = history.first_entry + recent.first()?.first as u64;
+        let ends = phases.step_ends().iter().filter(|end| u64::from(**end) >= start).count();
+        if ends < 2 && phases.runs().iter().any(|run| run.phase == Phase::Backward) {
+            return None;
+        }
         let used = recent.iter().map(|bucket| bucket.max[SERIES_ALLOCATED]).max()?;
         let reserved_bytes = memory.reserved_bytes;
         // Later work needs `used` again.

@@ -646,3 +646,12 @@ fn memory_that_the_data_phase_frees_is_temporary() {
     }
     assert!(seen > 10, "{seen}");
 }
+
+/// Each step needs its peak again, so only a whole step without it shows that the cache is idle.
+#[test]
+fn a_cache_is_idle_only_after_a_whole_step_without_it() {
+    for (name, bytes) in [("2.15.0-gpt_varlen-late", Some(2_445_000_704)), ("2.15.0-gpt_varlen-wrapped", None)] {
+        let report = fixtures::report(name);
+        assert_eq!(report.devices[0].idle_cache.map(|idle| idle.bytes), bytes, "{name}");
+    }
+}
