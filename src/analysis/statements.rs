@@ -447,10 +447,11 @@ impl Kept {
         }
     }
 
-    /// The number of items: of the values that are put together, the fewest blocks of one stack.
-    fn items(&self) -> u64 {
-        let several = self.counts.iter().copied().filter(|count| *count >= MIN_ITEMS);
-        several.min().or(self.counts.iter().copied().max()).unwrap_or(0)
+    /// The number of items, if they are no collection. An item may have several blocks of one stack, and the running call
+    /// has some, so that blocks do not tell how many a collection has.
+    fn items(&self) -> Option<u64> {
+        let most = self.counts.iter().copied().max().unwrap_or(0);
+        (most < MIN_ITEMS).then_some(most)
     }
 
     fn report(self, stacks: &StackReader<'_>, all: BlockSum, grows_by_graphs: bool) -> KeptByVariable {

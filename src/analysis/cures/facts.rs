@@ -195,7 +195,7 @@ impl Fact {
     pub(super) fn holds(self, case: Case<'_>) -> bool {
         let (keeper, write) = (case.keeper, case.keeper.written.as_ref());
         let container = keeper.container.as_ref();
-        let items = container.filter(|container| container.items >= MIN_ITEMS);
+        let items = container.filter(|container| container.items.is_none_or(|items| items >= MIN_ITEMS));
         let is_type = |name: &str| items.is_some_and(|container| container.r#type == name);
         let is_written = |kinds: &[WriteKind]| write.is_some_and(|write| kinds.contains(&write.kind));
         let has_backward =

@@ -148,7 +148,7 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
         "iterate over the loader{at} instead of keeping `{expression}` as `{name}`: {items}";
     Needed: OfList;
     KeepNoOptimizers: State, Filled =>
-        "keep only the current optimizer in `{name}`{at}: {items}, each with its state";
+        "keep only the current optimizer in `{name}`{at}: {items}, with their states";
     Needed: State;
     LimitTensor: Buffer, Joined => LIMIT_TENSOR;
     KeepNoModels: OfModel, Filled =>

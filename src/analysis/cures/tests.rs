@@ -32,7 +32,7 @@ fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&st
         container: container.map(|(of, items)| Container {
             name: name.to_owned(),
             r#type: of.to_owned(),
-            items,
+            items: Some(items),
             filled_at: None,
         }),
         written: None,

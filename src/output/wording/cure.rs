@@ -136,7 +136,10 @@ impl Cure {
             "detach" => "",
             "at" => return Some(at_line(keeper.written.as_ref().map(|written| &written.at))),
             "call" => return Some(at_line(self.call.as_ref())),
-            "items" => return Some(format!("it holds {}", keeper.container.as_ref()?.items)),
+            "items" => {
+                let items = keeper.container.as_ref()?.items.map(|items| items.to_string());
+                return Some(format!("it holds {}", items.unwrap_or_else(|| size(keeper.bytes))));
+            }
             _ => return None,
         };
         Some(text.to_owned())

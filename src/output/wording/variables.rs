@@ -88,7 +88,8 @@ fn graph_label(kept: &KeptByVariable) -> Option<String> {
 /// `a list of 15`
 pub(crate) fn container_label(container: &Container) -> String {
     let is_vowel = container.r#type.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']);
-    format!("{} {} of {}", if is_vowel { "an" } else { "a" }, container.r#type, container.items)
+    let items = container.items.map_or_else(String::new, |items| format!(" of {items}"));
+    format!("{} {}{items}", if is_vowel { "an" } else { "a" }, container.r#type)
 }
 
 impl VariableChange {

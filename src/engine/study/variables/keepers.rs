@@ -128,7 +128,9 @@ fn add(row: &mut KeptByVariable, other: &KeptByVariable, all: u64) {
 /// The name of the owner of `variable`.
 fn owner(variable: &KeptByVariable, modules: &Modules) -> Option<String> {
     let name = variable.name.as_deref()?;
-    if let Some(container) = variable.container.as_ref().filter(|container| container.items > 1) {
+    if let Some(container) =
+        variable.container.as_ref().filter(|container| container.items.is_none_or(|items| items > 1))
+    {
         return Some(container.name.clone());
     }
     Some(match variable.kind {

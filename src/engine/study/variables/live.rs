@@ -190,7 +190,7 @@ impl<'a> LiveVariables<'a> {
             container: container.map(|(name, found)| Container {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
-                items: found.items,
+                items: Some(found.items),
                 filled_at: written.as_ref().filter(|_| !name.ends_with(']')).map(|written| written.at.clone()),
             }),
             written,

@@ -131,8 +131,8 @@ pub struct Container {
     pub name: String,
     /// Its type, such as `list`.
     pub r#type: String,
-    /// Number of items.
-    pub items: u64,
+    /// Number of items; null if only the program's text shows the container.
+    pub items: Option<u64>,
     /// The line of the program that fills it; absent if it is unknown, or not the only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filled_at: Option<FrameReport>,
