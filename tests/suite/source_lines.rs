@@ -198,7 +198,7 @@ fn the_statement_that_keeps_the_memory_is_named_without_a_recorder() {
         result["summary"]["action"].as_str().unwrap_or_default().to_owned()
     };
     let named = action(&["--source", directory.path().to_str().unwrap()]);
-    assert!(named.contains("into `kept` at") && named.contains("train.py:4: it holds 6"), "{named}");
+    assert!(named.contains("into `kept` at") && named.contains("train.py:4: it holds 384 MiB"), "{named}");
     assert!(!action(&[]).contains("kept"), "no text is read without the option");
     // The file has changed since.
     fs::write(directory.path().join("train.py"), text.replace("main", "other")).unwrap();
