@@ -1028,7 +1028,11 @@ def alone(walk):
         id(value) for frame in frames_of_all_threads() for _, value in walk.objects.locals.of(frame)
     )
     times.subtract(
-        id(value) for call in walk.calls if call.name != "<module>" for _, value in call.variables if id(value) in places
+        id(value)
+        for call in walk.calls
+        if call.name != "<module>"
+        for _, value in call.variables
+        if id(value) in places
     )
     held = {one for one, count in times.items() if count > 0}
     own = [walk.kept, values, *found, *(variables for _, variables in walk.objects.locals.filled)]

@@ -48,7 +48,9 @@ def names_statement(text, facts):
 
 
 def is_cure(text, facts):
-    has = lambda word: names_statement(text, facts) if "`" in word else word.split(".")[-1] in text
+    def has(word):
+        return names_statement(text, facts) if "`" in word else word.split(".")[-1] in text
+
     return all(map(has, facts["do"]))
 
 
