@@ -689,7 +689,7 @@ def sleep():
 
 
 def load_source():
-    """The module that reads the text of the program, or None if it is not wanted or cannot be loaded. Loaded early, too."""
+    """The module that reads the program's text, or None if it is not wanted or cannot be loaded. Loaded early, too."""
     if os.environ.get("OOMSCOPE_SOURCE") == "0":
         return None
     try:

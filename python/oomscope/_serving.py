@@ -186,7 +186,7 @@ def with_processor(model):
 def class_of(config, module, table):
     """The class for `config` in a table of transformers, whose rows are classes or several variants of one."""
     rows = getattr(importlib.import_module("transformers.models.auto." + module), table)
-    found = rows[type(config)] if type(config) in rows else None
+    found = rows.get(type(config), None)
     if isinstance(found, dict):
         found = tuple(found.values())[::-1]
     variants = [variant for variant in (found if isinstance(found, tuple) else [found]) if variant is not None]

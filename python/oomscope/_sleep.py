@@ -88,8 +88,8 @@ def saver_memory(saver):
 def state(call):
     """What sleeps after `call`."""
     asleep, device = {}, 0
-    for address, device, size, tag, is_asleep in allocators[0]():
-        segments[address] = size, tag
+    for address, number, size, tag, is_asleep in allocators[0]():
+        segments[address], device = (size, tag), number
         if is_asleep:
             asleep[tag] = asleep.get(tag, 0) + size
     return {"call": call, "time_us": int(time.time() * 1e6), "device": device, "asleep": asleep}

@@ -1,7 +1,7 @@
 """Reads the text of the program, by which the analyzer finds the statements that keep memory.
 
-`describe(taken)` returns what the recorder stores as `oomscope.program` in the snapshot: `files`, the compressed text of
-each file, and `complete`, whether the program has no others. First come the files on the stacks of a failed request,
+`describe(taken)` returns what the recorder stores as `oomscope.program` in the snapshot: `files`, the compressed text
+of each file, and `complete`, whether the program has no others. First come the files on the stacks of a failed request,
 installed packages among them, then those of the user on the stacks of most memory, then the user's other modules. They
 have at most `MAX_COMPRESSED` bytes.
 

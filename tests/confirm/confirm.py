@@ -2,8 +2,9 @@
 """Independent confirmation of `oomscope analyze`: confirm.py OOMSCOPE SNAPSHOT...
 
 Reads each snapshot with Python's pickle module, computes every figure of `analyze` that follows from the snapshot
-alone, with plain loops, and compares them with `OOMSCOPE analyze --format json`. Prints one line per mismatch, then a summary;
-exits with 1 on any mismatch. Needs only Python 3.8. (`tests/suite/statistics.rs` compares with PyTorch's statistics.)
+alone, with plain loops, and compares them with `OOMSCOPE analyze --format json`. Prints one line per mismatch, then a
+summary; exits with 1 on any mismatch. Needs only Python 3.8. (`tests/suite/statistics.rs` compares with PyTorch's
+statistics.)
 """
 
 import gzip
