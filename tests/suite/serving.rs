@@ -138,6 +138,19 @@ fn a_first_start_that_compiles_is_shown_beside_a_later_one() {
     assert_eq!(report.summary().action.as_deref(), Some("quantization=fp8"));
 }
 
+/// Its compiler may fail in a dry run, which shows nothing about memory.
+#[test]
+fn a_start_that_ended_for_another_reason_is_not_known() {
+    let engine: Serving = serde_json::from_value(engine()).unwrap();
+    let ended = Serving { kv_cache_tokens: None, requests: Vec::new(), ..engine };
+    for (outcome, words) in [(TrialOutcome::Unknown, "not known"), (TrialOutcome::Fails, "does not start")] {
+        let runs = vec![start(None, outcome, ended.clone())];
+        let report = TrialsReport { gpu: "NVIDIA L4".to_owned(), usable_bytes: 22 * GIB, runs };
+        let page = terminal(&report::trials(&report), style(100));
+        assert_eq!(page.trim_end().rsplit("  ").next(), Some(words), "{page}");
+    }
+}
+
 #[test]
 fn starts_with_other_options_are_compared() {
     let ready: Serving = serde_json::from_value(engine()).unwrap();

@@ -36,7 +36,7 @@ fn engine_table(report: &TrialsReport) -> impl Into<Table> {
     let requests = |run: &&TrialReport| {
         let serving = run.serving.as_ref();
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
-        requests.map_or_else(|| describe_no_start(serving), format_requests)
+        requests.map_or_else(|| describe_no_start(run.outcome, serving), format_requests)
     };
     Table::from_rows(&report.runs)
         .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)))
@@ -47,8 +47,11 @@ fn engine_table(report: &TrialsReport) -> impl Into<Table> {
         .wide()
 }
 
-/// `does not start`, and with which requests it should.
-fn describe_no_start(serving: Option<&Serving>) -> String {
+/// `does not start`, and with which requests it should; an engine that ended for another reason than memory may start.
+fn describe_no_start(outcome: TrialOutcome, serving: Option<&Serving>) -> String {
+    if outcome == TrialOutcome::Unknown {
+        return "not known".to_owned();
+    }
     let length = serving.and_then(Serving::longest_len);
     length.map_or_else(|| "does not start".to_owned(), |length| format!("with max_model_len {}", count(length)))
 }
