@@ -22,7 +22,7 @@ value that the program reads back is zero; the result lists these values, and wh
 output is a snapshot, same as in `oomscope run`. Needs Linux on x86-64, a PyTorch built for CUDA and, once for each \
 release of it, a C compiler (cc, or the package ziglang).
 
-GPUs: v100 v100-32gb t4 a100-40gb a100 a10 a10g a40 a6000 rtx3090 l4 rtx4080 rtx4090 l40s h100 \
+GPUs: v100 v100-32gb t4 a100-40gb a100 a10 a10g a40 a6000 rtx3080 rtx3090 l4 rtx4080 rtx4090 l40s h100 \
 h100-nvl h200 b200 rtx5090 rtxpro6000
 
 Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry run was possible. With --exit-code \

@@ -11,9 +11,6 @@
 use crate::allocator::SMALL_SEGMENT;
 use crate::base::units::{parse_size, size};
 
-/// The nominal memory of a model is a multiple of this.
-const NOMINAL_STEP_MIB: u64 = 8 << 10;
-
 /// A GPU that a dry run can assume.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GpuModel {
@@ -31,6 +28,8 @@ pub struct GpuModel {
     pub shared_bytes: u64,
     /// L2 cache.
     pub l2_bytes: u64,
+    /// The memory that the maker names, in GiB.
+    pub nominal_gib: u64,
     /// Total memory as `torch.cuda.get_device_properties` reports it.
     pub total_mib: u64,
     /// Memory of the CUDA context.
@@ -42,7 +41,7 @@ const fn gpu(
     capability: u32,
     (multiprocessors, threads): (u32, u32),
     (shared_kib, l2_kib): (u64, u64),
-    (total_mib, context_mib): (u64, u64),
+    (nominal_gib, total_mib, context_mib): (u64, u64, u64),
 ) -> GpuModel {
     GpuModel {
         name,
@@ -52,6 +51,7 @@ const fn gpu(
         threads_per_multiprocessor: threads,
         shared_bytes: shared_kib << 10,
         l2_bytes: l2_kib << 10,
+        nominal_gib,
         total_mib,
         context_mib,
     }
@@ -59,31 +59,32 @@ const fn gpu(
 
 /// Known models, oldest architecture first.
 pub const GPUS: &[GpuModel] = &[
-    gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16_144, 310)), // 15.77 GiB
-    gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32_494, 310)), // 31.73 GiB
-    gpu(("t4", "Tesla T4"), 75, (40, 1024), (64, 4096), (14_913, 110)), // 14.56 GiB; 14.75 with older drivers
-    gpu(("a100-40gb", "NVIDIA A100-SXM4-40GB"), 80, (108, 2048), (163, 40_960), (40_326, 420)), // 39.38 GiB; 39.50 with older drivers
-    gpu(("a100", "NVIDIA A100-SXM4-80GB"), 80, (108, 2048), (163, 40_960), (81_037, 490)),      // 79.14 GiB
-    gpu(("a10", "NVIDIA A10"), 86, (72, 1536), (99, 6144), (22_589, 260)),                      // 22.06 GiB
-    gpu(("a10g", "NVIDIA A10G"), 86, (80, 1536), (99, 6144), (22_589, 300)),                    // 22.06 GiB
-    gpu(("a40", "NVIDIA A40"), 86, (84, 1536), (99, 6144), (45_404, 310)),                      // 44.34 GiB
-    gpu(("a6000", "NVIDIA RTX A6000"), 86, (84, 1536), (99, 6144), (48_670, 330)), // 47.53 GiB; 47.54 with other drivers
-    gpu(("rtx3090", "NVIDIA GeForce RTX 3090"), 86, (82, 1536), (99, 6144), (24_135, 310)), // 23.57 GiB
-    gpu(("l4", "NVIDIA L4"), 89, (58, 1536), (99, 49_152), (22_563, 240)),         // 22.03 GiB
-    gpu(("rtx4080", "NVIDIA GeForce RTX 4080"), 89, (76, 1536), (99, 65_536), (16_049, 400)), // 16,049 MB in a posted report
-    gpu(("rtx4090", "NVIDIA GeForce RTX 4090"), 89, (128, 1536), (99, 73_728), (24_084, 470)), // 23.52 GiB
-    gpu(("l40s", "NVIDIA L40S"), 89, (142, 1536), (99, 98_304), (45_466, 490)),               // 44.40 GiB
-    gpu(("h100", "NVIDIA H100 80GB HBM3"), 90, (132, 2048), (227, 51_200), (80_995, 540)),    // 79.10 GiB
-    gpu(("h100-nvl", "NVIDIA H100 NVL"), 90, (132, 2048), (227, 51_200), (95_232, 670)),      // 93.00 GiB
-    gpu(("h200", "NVIDIA H200"), 90, (132, 2048), (227, 61_440), (143_155, 760)),             // 139.80 GiB
-    gpu(("b200", "NVIDIA B200"), 100, (148, 2048), (227, 129_536), (182_630, 650)),           // 178.35 GiB
-    gpu(("rtx5090", "NVIDIA GeForce RTX 5090"), 120, (170, 1536), (99, 98_304), (32_113, 590)), // 31.36 GiB
+    gpu(("v100", "Tesla V100-SXM2-16GB"), 70, (80, 2048), (96, 6144), (16, 16_144, 310)), // 15.77 GiB
+    gpu(("v100-32gb", "Tesla V100-SXM2-32GB"), 70, (80, 2048), (96, 6144), (32, 32_494, 310)), // 31.73 GiB
+    gpu(("t4", "Tesla T4"), 75, (40, 1024), (64, 4096), (16, 14_913, 110)), // 14.56 GiB; 14.75 with older drivers
+    gpu(("a100-40gb", "NVIDIA A100-SXM4-40GB"), 80, (108, 2048), (163, 40_960), (40, 40_326, 420)), // 39.38 GiB; 39.50 with older drivers
+    gpu(("a100", "NVIDIA A100-SXM4-80GB"), 80, (108, 2048), (163, 40_960), (80, 81_037, 490)),      // 79.14 GiB
+    gpu(("a10", "NVIDIA A10"), 86, (72, 1536), (99, 6144), (24, 22_589, 260)),                      // 22.06 GiB
+    gpu(("a10g", "NVIDIA A10G"), 86, (80, 1536), (99, 6144), (24, 22_589, 300)),                    // 22.06 GiB
+    gpu(("a40", "NVIDIA A40"), 86, (84, 1536), (99, 6144), (48, 45_404, 310)),                      // 44.34 GiB
+    gpu(("a6000", "NVIDIA RTX A6000"), 86, (84, 1536), (99, 6144), (48, 48_670, 330)), // 47.53 GiB; 47.54 with other drivers
+    gpu(("rtx3080", "NVIDIA GeForce RTX 3080"), 86, (68, 1536), (99, 5120), (10, 10_010, 280)), // 9.78 GiB
+    gpu(("rtx3090", "NVIDIA GeForce RTX 3090"), 86, (82, 1536), (99, 6144), (24, 24_135, 310)), // 23.57 GiB
+    gpu(("l4", "NVIDIA L4"), 89, (58, 1536), (99, 49_152), (24, 22_563, 240)),         // 22.03 GiB
+    gpu(("rtx4080", "NVIDIA GeForce RTX 4080"), 89, (76, 1536), (99, 65_536), (16, 16_049, 400)), // 16,049 MB in a posted report
+    gpu(("rtx4090", "NVIDIA GeForce RTX 4090"), 89, (128, 1536), (99, 73_728), (24, 24_084, 470)), // 23.52 GiB
+    gpu(("l40s", "NVIDIA L40S"), 89, (142, 1536), (99, 98_304), (48, 45_466, 490)),               // 44.40 GiB
+    gpu(("h100", "NVIDIA H100 80GB HBM3"), 90, (132, 2048), (227, 51_200), (80, 80_995, 540)),    // 79.10 GiB
+    gpu(("h100-nvl", "NVIDIA H100 NVL"), 90, (132, 2048), (227, 51_200), (94, 95_232, 670)),      // 93.00 GiB
+    gpu(("h200", "NVIDIA H200"), 90, (132, 2048), (227, 61_440), (141, 143_155, 760)),            // 139.80 GiB
+    gpu(("b200", "NVIDIA B200"), 100, (148, 2048), (227, 129_536), (180, 182_630, 650)),          // 178.35 GiB
+    gpu(("rtx5090", "NVIDIA GeForce RTX 5090"), 120, (170, 1536), (99, 98_304), (32, 32_113, 590)), // 31.36 GiB
     gpu(
         ("rtxpro6000", "NVIDIA RTX PRO 6000 Blackwell Server Edition"),
         120,
         (188, 1536),
         (99, 131_072),
-        (97_249, 590), // 94.97 GiB
+        (96, 97_249, 590), // 94.97 GiB
     ),
 ];
 
@@ -104,11 +105,10 @@ impl GpuModel {
         let query = query.trim_start_matches("nvidia").trim_start_matches("geforce");
         let matches_query = |gpu: &&Self| {
             let name = plain(gpu.name);
-            let memory = format!("{}gb", gpu.nominal_mib() >> 10);
             query == name
                 || name.strip_prefix("rtx").is_some_and(|number| number == query)
                 || query.strip_prefix("rtx").is_some_and(|number| number == name)
-                || query == format!("{name}{memory}")
+                || query == format!("{name}{}gb", gpu.nominal_gib)
                 || name.strip_suffix("gb").is_some_and(|short| short == query)
         };
         GPUS.iter().find(matches_query)
@@ -134,15 +134,10 @@ impl GpuModel {
         (self.total_mib - self.context_mib) << 20
     }
 
-    /// Nominal memory in MiB, such as 24 GiB.
-    const fn nominal_mib(&self) -> u64 {
-        self.total_mib.next_multiple_of(NOMINAL_STEP_MIB)
-    }
-
     /// The least memory in bytes that a known model with a nominal memory of `nominal` bytes reports: 22.03 GiB for
     /// 24 GiB. `None` if no known model has that nominal memory.
     pub fn smallest_total_bytes(nominal: u64) -> Option<u64> {
-        GPUS.iter().filter(|gpu| gpu.nominal_mib() << 20 == nominal).map(Self::total_bytes).min()
+        GPUS.iter().filter(|gpu| gpu.nominal_gib << 30 == nominal).map(Self::total_bytes).min()
     }
 
     /// The usual notation: `9.0`.
@@ -186,6 +181,8 @@ mod tests {
             ("rtx-4090", "rtx4090"),
             ("4090", "rtx4090"),
             ("4080", "rtx4080"),
+            ("RTX 3080 10GB", "rtx3080"),
+            ("H200 141GB", "h200"),
             ("NVIDIA GeForce RTX 3090", "rtx3090"),
             ("A100 80GB", "a100"),
             ("a100-40", "a100-40gb"),
@@ -204,7 +201,7 @@ mod tests {
     #[test]
     fn models_report_less_than_their_nominal_memory() {
         let reported = |gib: u64| GpuModel::smallest_total_bytes(gib << 30).map(|bytes| bytes >> 20);
-        assert_eq!((reported(24), reported(80), reported(16)), (Some(22_563), Some(80_995), Some(14_913)));
+        assert_eq!([24, 80, 16, 10, 141].map(reported), [22_563, 80_995, 14_913, 10_010, 143_155].map(Some));
         assert_eq!(reported(23), None);
         for gpu in GPUS {
             assert!(gpu.usable_bytes() < gpu.total_bytes(), "{}", gpu.name);
