@@ -33,11 +33,10 @@ Examples:
 
 Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages of \
 cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, Triton and \
-ONNX Runtime; messages of the kernel, Slurm, Kubernetes, Windows and compilers about host memory; tables of torch.cuda.memory_summary(); \
-and torch.cuda.memory_stats() as JSON or as a Python dictionary. It needs no snapshot, and marks what only a snapshot \
+ONNX Runtime; and messages of the kernel, Slurm, Kubernetes, Windows and compilers about host memory. It needs no snapshot, and marks what only a snapshot \
 can show. Nothing in the log is executed.
 
-Exit codes: 0 a message or table was explained; 2 none was found, wrong usage or an unreadable file.")]
+Exit codes: 0 a message was explained; 2 none was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
     /// Log file (plain, .gz or .zst), directory with the logs of a job, - for standard input, or a quoted message
     /// [default: -]
@@ -71,8 +70,8 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
             );
         }
         bail!(
-            "{name}: no out-of-memory message, memory_summary table or memory_stats found; oomscope \
-             looks for messages such as 'CUDA out of memory. Tried to allocate 2.00 GiB'"
+            "{name}: no out-of-memory message found; oomscope looks for messages such as \
+             'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
     output.write_answer(args.output.format(), &report, |report| report::explain(report, EXPLAINED))?;

@@ -3,9 +3,7 @@
 use serde::Serialize;
 
 use super::figures::PrintedFigure;
-use super::statistics::StatisticsReport;
 use crate::allocator::verdict::{Cause, Certainty, Verdict};
-use crate::explain::message::RefusedMapping;
 use crate::stacks::frames::FrameReport;
 
 /// Everything that a log holds about memory.
@@ -20,12 +18,6 @@ pub struct ExplainReport {
     pub message_count: u64,
     /// The distinct messages in the order of the log, at most the first 1000.
     pub failures: Vec<ExplainedFailure>,
-    /// Number of statistics found.
-    pub statistics_count: u64,
-    /// Statistics in the order of the log, at most the last 1000.
-    pub statistics: Vec<StatisticsReport>,
-    /// Warnings that the device refused memory for an expandable segment, one entry per device.
-    pub refused_mappings: Vec<RefusedMapping>,
     /// A command that records a snapshot at the failure, or starts a serving engine without a GPU; absent if neither
     /// supports the device or release.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,6 @@ mod numbers;
 mod place;
 mod same_failures;
 mod standard_advice;
-mod statistics;
 #[doc(hidden)]
 pub mod table;
 mod texts;
@@ -22,33 +21,25 @@ mod verdict;
 pub use answer::{ExplainReport, ExplainedFailure};
 pub use figures::PrintedFigure;
 pub use standard_advice::{Snippet, StandardAdvice};
-pub use statistics::StatisticsReport;
 
 use self::conclusion::Conclusion;
 use self::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
 use crate::base::warning::RECORD_COMMAND;
-use crate::explain::message::{Log, Message, NO_EXPANDABLE, Wording};
+use crate::explain::message::{Log, MAPPING_REFUSED, Message, NO_EXPANDABLE, Wording};
 use crate::explain::table::PrintedNumbers;
 use crate::stacks::frames::{FrameReport, code_and_caller};
 
 /// Explains `log`, read from `path`; `None` if it holds nothing about memory.
 pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
-    let is_empty = log.messages.is_empty() && log.statistics.is_empty() && log.mappings.is_empty();
-    if is_empty {
-        return None;
-    }
-    Some(ExplainReport {
+    (!log.messages.is_empty()).then(|| ExplainReport {
         path: path.to_owned(),
         lines: log.lines,
         message_count: log.message_count,
         failures: same_failures::link_same_failures(
             log.messages.iter().map(|message| explain_message(message, log)).collect(),
         ),
-        statistics_count: log.statistics_count,
-        statistics: log.statistics.iter().map(statistics::evaluate).collect(),
-        refused_mappings: log.mappings.clone(),
         next_command: is_recordable(log)
             .then(|| log.place.and_then(|place| place.dry_run.as_deref()).unwrap_or(RECORD_COMMAND)),
     })
@@ -65,7 +56,7 @@ fn is_recordable(log: &Log) -> bool {
     let allocations = || log.messages.iter().filter_map(|message| message.allocation.as_ref());
     let is_new = allocations().any(|found| !matches!(found.wording, Wording::Cached | Wording::Reserved))
         || allocations().next().is_none();
-    is_new && (log.messages.is_empty() || log.messages.iter().any(is_recorded))
+    is_new && log.messages.iter().any(is_recorded)
 }
 
 /// Advice for a request that was refused while enough was free: an error before line `line` may be the cause.
@@ -77,8 +68,7 @@ fn earlier_error(log: &Log, line: u64) -> Option<String> {
 /// Whether the log shows that expandable segments are on, or that this platform has none.
 fn has_expandable_segments(message: &Message, log: &Log) -> Option<bool> {
     let allocation = message.allocation.as_ref()?;
-    let is_mapped = log.mappings.iter().any(|mapping| Some(mapping.device) == allocation.device);
-    let is_set = is_mapped || log.settings.contains("expandable_segments:True");
+    let is_set = log.settings.contains("expandable_segments:True") || log.settings.contains(MAPPING_REFUSED);
     let is_refused = log.settings.contains(NO_EXPANDABLE);
     allocation.expandable.or(if is_refused { Some(false) } else { is_set.then_some(true) })
 }

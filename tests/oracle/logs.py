@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
 """usage: logs.py KIND
 
-What a program writes that runs out of memory, or that prints its statistics: run it with run.sh and keep both
-outputs. KIND says why it fails, or in which state it is when it prints; README.md has the STUBCUDA_* variables.
+What a program writes that runs out of memory: run it with run.sh and keep both outputs. KIND says why it fails;
+README.md has the STUBCUDA_* variables.
 """
 
-import json
 import sys
 
 import torch
@@ -23,13 +22,11 @@ def forward(kept, mib):
     return scratch[1], block(mib)
 
 
-def train(mib, steps=40, keep=None):
+def train(mib, steps=40):
     weights, activations = [], []
     for _ in range(steps):
         activation, _ = forward(weights, mib)
         activations.append(activation)
-        if keep is not None and len(weights) > keep:
-            del weights[0], activations[0]
     return weights, activations
 
 
@@ -53,33 +50,6 @@ def pools(mib):
     return forward([], mib)
 
 
-def waste():
-    """Blocks that grow a little each step fit into no free block of the step before."""
-    kept = []
-    for step in range(12):
-        scratch = block(100 + 12 * step)
-        kept.append(block(3))
-        del scratch
-    return kept
-
-
-def full():
-    """The allocator has to release a cached block, and then finds no more memory."""
-    block(200)
-    kept = []
-    try:
-        while True:
-            kept.append(block(64))
-    except torch.cuda.OutOfMemoryError:
-        return kept
-
-
-def statistics():
-    print(torch.cuda.memory_summary(), end="")
-    print(torch.cuda.memory_stats())
-    print(json.dumps(torch.cuda.memory_stats(), indent=1))
-
-
 def main():
     kind = sys.argv[1]
     if kind == "limit":
@@ -92,10 +62,6 @@ def main():
         fragment(300)
     elif kind == "private-pool":
         pools(600)
-    else:
-        kept = {"waste": waste, "full": full, "healthy": lambda: train(100, keep=20)}[kind]()
-        statistics()
-        del kept
 
 
 main()

@@ -6,7 +6,6 @@ use crate::support::{fixtures, recorded};
 
 use oomscope::explain::message;
 use oomscope::explain::{ExplainReport, ExplainedFailure, explain};
-use serde_json::Value;
 
 pub(super) fn report(text: &[u8]) -> Option<ExplainReport> {
     explain(&message::read(text).unwrap(), "log")
@@ -58,9 +57,6 @@ fn programs_that_failed_on_purpose_get_the_verdict_they_were_made_for() {
         let advised = failure.advice.iter().any(|advice| advice.contains(expandable));
         assert_eq!(advised, verdict == "fragmentation", "{name}: {:?}", failure.advice);
     }
-    let warned = fixture("2.15.0-expandable.log").refused_mappings;
-    assert_eq!(warned.len(), 1);
-    assert_eq!((warned[0].device, warned[0].capacity_bytes), (0, 1500 << 20));
 }
 
 /// The message of a recorded failure comes to what its snapshot comes to, and its numbers are those of the
@@ -318,50 +314,4 @@ fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
     assert_eq!(lines[1].as_deref(), Some("/app/model.py:88 attention"));
     assert_eq!(report.failures[4].source.as_deref(), Some("RayTrainWorker pid=911, ip=10.0.0.7"));
     assert_eq!(report.message_count, 6);
-}
-
-#[test]
-fn statistics_are_the_same_from_a_table_from_python_and_from_json() {
-    for (name, state) in [
-        ("2.15.0-healthy.log", "healthy"),
-        ("2.9.1-healthy.log", "healthy"),
-        ("2.15.0-full.log", "full"),
-        ("2.15.0-waste.log", "fragmentation"),
-    ] {
-        let report = fixture(name);
-        let [table, python, json] = &report.statistics[..] else { panic!("{name}") };
-        let kinds = [table.kind, python.kind, json.kind];
-        assert_eq!(kinds, ["memory_summary", "memory_stats", "memory_stats"], "{name}");
-        let text = std::fs::read_to_string(fixtures::directory().join("logs").join(name)).unwrap();
-        let printed: Value = serde_json::from_str(&text[text.find("\n{\n").unwrap()..]).unwrap();
-        let printed = |key: &str| printed[key].as_u64().unwrap();
-        for one in [table, python, json] {
-            assert_eq!(one.state, state, "{name} {}", one.reason);
-            for (found, key) in [
-                (one.reserved_bytes, "reserved_bytes.all.current"),
-                (one.peak_reserved_bytes, "reserved_bytes.all.peak"),
-                (one.allocated_bytes, "allocated_bytes.all.current"),
-                (one.peak_allocated_bytes, "allocated_bytes.all.peak"),
-                (one.inactive_split_bytes, "inactive_split_bytes.all.current"),
-            ] {
-                let short = printed(key).checked_sub(found).unwrap();
-                assert!(short <= one.error_bytes, "{name} {key}");
-            }
-            assert_eq!(one.retries, Some(printed("num_alloc_retries")), "{name}");
-            assert_eq!(one.ooms, Some(printed("num_ooms")), "{name}");
-        }
-        assert_eq!((table.device, python.error_bytes, json.error_bytes), (Some(0), 0, 0));
-    }
-}
-
-#[test]
-fn statistics_without_counters_do_not_say_that_nothing_was_refused() {
-    let gauges = "allocated_bytes.all.current: 5, reserved_bytes.all.current: 7";
-    let evaluate = |text: &str| report(text.as_bytes()).unwrap().statistics.remove(0);
-    let unknown = evaluate(gauges);
-    assert!(unknown.reason.starts_with("these statistics do not show whether"), "{}", unknown.reason);
-    let known = evaluate(&format!("{gauges}, num_alloc_retries: 0"));
-    assert!(known.reason.starts_with("the device never refused memory"), "{}", known.reason);
-    let most = evaluate(&format!("{gauges}, num_alloc_retries: 1, num_ooms: {}", u64::MAX));
-    assert_eq!((most.state, most.ooms), ("full", Some(u64::MAX)));
 }

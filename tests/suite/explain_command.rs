@@ -146,7 +146,7 @@ fn memory_does_not_grow_with_the_log() {
                 self.number += 1;
                 let n = self.number;
                 self.line = format!(
-                    "job-{n}: {}\nallocated_bytes.all.current {n} reserved_bytes.all.current {n}\n",
+                    "job-{n}: {}\n",
                     worded(&format!("{n}.00 MiB"), "8.00 GiB", "0 bytes", "", "7.00 GiB", "0 bytes")
                 )
                 .into_bytes();
@@ -160,7 +160,7 @@ fn memory_does_not_grow_with_the_log() {
     }
     let log = Endless { line: Vec::new(), at: 0, number: 0 };
     let (log, peak) = peak_heap::peak_of(|| message::read(BufReader::new(log)).unwrap());
-    assert_eq!((log.message_count, log.messages.len(), log.statistics.len()), (50_001, 1000, 1000));
+    assert_eq!((log.message_count, log.messages.len()), (50_001, 1000));
     assert!(peak < 16 << 20, "{peak} bytes");
 }
 

@@ -83,7 +83,7 @@ fn the_files_are_made_from_the_types() {
 }
 
 /// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
-const RUNS: [(&str, &str); 26] = [
+const RUNS: [(&str, &str); 25] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
     ("analyze/1", "analyze --request 1KiB ~gpt_varlen-late.pickle.gz"),
@@ -99,7 +99,6 @@ const RUNS: [(&str, &str); 26] = [
     ("diff/1", "diff --at end fixtures/diff/base.pickle.gz fixtures/diff/later.pickle.gz"),
     ("diff/1", "diff ~streams-lag.pickle.gz ~two_devices.pickle.gz"),
     ("explain/1", "explain fixtures/logs/ranks.log"),
-    ("explain/1", "explain fixtures/logs/2.15.0-full.log"),
     (
         "fit/1",
         "fit 4=fixtures/sizes/2.15.0-dense-4.pickle.gz 8=fixtures/sizes/2.15.0-dense-8.pickle.gz --capacity 3GiB",

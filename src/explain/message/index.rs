@@ -6,17 +6,13 @@ use aho_corasick::AhoCorasick;
 
 use crate::explain::table::{Form, forms, places};
 
-/// Words of lines that matter and are of no form. Unless a message, table or frame is unfinished, any other line is
+/// Words of lines that matter and are of no form. Unless a message or frame is unfinished, any other line is
 /// skipped.
-const WORDS: [&str; 14] = [
+const WORDS: [&str; 10] = [
     "Tried to allocate",
     "Allocation on device",
     "memory mapping failed",
     "memory block with size",
-    "memory summary",
-    "_bytes.all.",
-    "num_ooms",
-    "num_alloc_retries",
     "expandable_segments",
     "Traceback",
     "File \"",

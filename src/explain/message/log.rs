@@ -1,21 +1,15 @@
-//! Collects the messages and statistics of a log: counts repeats, and limits how many are kept.
+//! Collects the messages of a log: counts repeats, and limits how many are kept.
 
 use super::allocation::FailedAllocation;
 use super::line::LineSource;
-use super::start::RefusedMapping;
-use super::statistics::Statistics;
 use super::traceback::TracebackFrame;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::explain::table::{Form, Place, Role};
 
 /// Further distinct messages are only counted.
 const MAX_MESSAGES: usize = 1000;
-/// Only the last ones are kept; earlier ones are only counted. (Up to twice as many are kept before they are removed.)
-const MAX_STATISTICS: usize = 1000;
 /// A program reports one event in several wordings within this many lines.
 const MAX_WORDING_GAP: u64 = 12;
-/// Refused mappings of further devices are ignored.
-const MAX_DEVICES: usize = 64;
 
 /// Everything that a log holds about memory.
 #[derive(Debug, Default)]
@@ -26,12 +20,6 @@ pub struct Log {
     pub messages: Vec<Message>,
     /// Number of all messages, including repeats and those that were not kept.
     pub message_count: u64,
-    /// The last statistics, in the order of the log.
-    pub statistics: Vec<Statistics>,
-    /// Number of all statistics.
-    pub statistics_count: u64,
-    /// Refused mappings, one entry per device.
-    pub mappings: Vec<RefusedMapping>,
     /// The first place of the table that a line names; among those, the first of the table.
     pub place: Option<&'static Place>,
     /// The first error of a GPU that is not about memory: its line, from 1, and what it is.
@@ -171,36 +159,11 @@ impl LogBuilder {
         }
     }
 
-    /// Adds the complete ones of `finished`.
-    pub(super) fn add_statistics(&mut self, finished: impl IntoIterator<Item = Statistics>) {
-        let kept = &mut self.log.statistics;
-        for statistics in finished.into_iter().filter(Statistics::is_complete) {
-            kept.push(statistics);
-            self.log.statistics_count += 1;
-        }
-        if kept.len() >= 2 * MAX_STATISTICS {
-            kept.drain(..kept.len() - MAX_STATISTICS);
-        }
-    }
-
-    pub(super) fn add_mapping(&mut self, found: RefusedMapping) {
-        let known = &mut self.log.mappings;
-        if let Some(known) = known.iter_mut().find(|m| m.device == found.device) {
-            *known = RefusedMapping { times: known.times + 1, line: known.line, ..found };
-        } else if known.len() < MAX_DEVICES {
-            known.push(found);
-        }
-    }
-
     /// Sorts everything by line.
     pub(super) fn finish(self) -> Log {
         let mut log = self.log;
         log.messages.sort_by_key(|message| message.line);
         Self::merge_notes(&mut log.messages, self.context);
-        log.statistics.sort_by_key(|statistics| statistics.line);
-        let too_many = log.statistics.len().saturating_sub(MAX_STATISTICS);
-        log.statistics.drain(..too_many);
-        log.mappings.sort_by_key(|mapping| mapping.device);
         log
     }
 }
@@ -208,21 +171,13 @@ impl LogBuilder {
 impl Log {
     /// Adds the log `other` of the same job, from the file `name`.
     pub fn add_file(&mut self, name: &str, rank: Option<u32>, other: Self) {
-        let name_source = |source: &mut LineSource| source.rank = source.rank.or(rank);
         let messages = other.messages.into_iter().map(|mut message| {
-            name_source(&mut message.source);
+            message.source.rank = message.source.rank.or(rank);
             Message { file: Some(name.to_owned()), ..message }
         });
         self.messages.extend(messages.take(MAX_MESSAGES.saturating_sub(self.messages.len())));
-        let statistics = other.statistics.into_iter().map(|mut statistics| {
-            name_source(&mut statistics.source);
-            statistics
-        });
-        self.statistics.extend(statistics.take(MAX_STATISTICS.saturating_sub(self.statistics.len())));
-        self.mappings.extend(other.mappings.into_iter().take(MAX_DEVICES.saturating_sub(self.mappings.len())));
         self.lines += other.lines;
         self.message_count += other.message_count;
-        self.statistics_count += other.statistics_count;
         self.place = self.place.or(other.place);
         self.other_error = self.other_error.or(other.other_error);
         self.unknown = self.unknown.take().or(other.unknown);

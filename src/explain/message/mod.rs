@@ -1,4 +1,4 @@
-//! Parses what a log says about memory: out-of-memory messages, and PyTorch's memory statistics.
+//! Parses the out-of-memory messages of a log.
 //!
 //! The bytes of a log go in, one line at a time; a [`Log`] comes out, with numbers as printed. Logs are large and
 //! dirty: invalid UTF-8 is replaced, and nothing is assumed of the text before a message on its line. This room does
@@ -10,14 +10,11 @@ mod line;
 mod log;
 mod scan;
 mod start;
-mod statistics;
 mod traceback;
 
 pub use allocation::{FailedAllocation, Process, Releases, Wording};
 pub use line::LineSource;
 pub use log::{Log, Message};
-pub(crate) use scan::NO_EXPANDABLE;
 pub use scan::read;
-pub use start::RefusedMapping;
-pub use statistics::{Gauge, Statistics};
+pub(crate) use scan::{MAPPING_REFUSED, NO_EXPANDABLE};
 pub use traceback::TracebackFrame;

@@ -1,4 +1,4 @@
-//! Reads a log line by line and assembles messages, tracebacks and statistics per source.
+//! Reads a log line by line and assembles messages and tracebacks per source.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -8,7 +8,6 @@ use super::index::Index;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
 use super::start::{self, MessageStart};
-use super::statistics::{self, Statistics};
 use super::traceback::{self, TracebackFrame};
 use crate::base::intern::SeededMap;
 use crate::explain::table::{Form, Place, Role, places};
@@ -25,6 +24,8 @@ const MAX_WRAPPED_LINES: usize = 12;
 const MAX_SETTINGS: usize = 1000;
 /// PyTorch's warning where the setting has no effect, for example under Windows.
 pub(crate) const NO_EXPANDABLE: &str = "expandable_segments not supported on this platform";
+/// PyTorch's warning where the device refuses memory for an expandable segment, before it tries again.
+pub(crate) const MAPPING_REFUSED: &str = "expandable_segments: memory mapping failed with OOM";
 /// Longer texts of messages are truncated to this many bytes.
 const MAX_TEXT: usize = 2000;
 
@@ -58,8 +59,6 @@ struct SourceState {
     /// Outermost first, as printed.
     frames: Vec<TracebackFrame>,
     message: Option<PartialMessage>,
-    table: Option<Statistics>,
-    stats: Option<Statistics>,
     /// Indentation of the last frame, while its source line may follow.
     frame_indentation: Option<usize>,
     /// The line of a message of another system, and how many more lines belong to it.
@@ -87,7 +86,7 @@ impl SourceState {
 
     /// True if the next line must be read even if the filter would skip it.
     fn is_waiting(&self) -> bool {
-        self.is_in_message() || self.table.is_some() || self.frame_indentation.is_some()
+        self.is_in_message() || self.frame_indentation.is_some()
     }
 }
 
@@ -120,14 +119,11 @@ impl Scanner {
         }
         let text = line::plain_text(raw);
         match line::embedded_lines(&text) {
-            None => self.add_line(&text, true, &LineSource::default()),
+            None => self.add_line(&text, &LineSource::default()),
             Some((source, lines)) => {
                 for line in &lines {
-                    self.add_line(line, false, &source);
+                    self.add_line(line, &source);
                 }
-                let mut state = std::mem::take(self.state_of(&LineSource::default()));
-                self.add_stats(&mut state, &text, &LineSource::default());
-                self.sources.insert(LineSource::default(), state);
             }
         }
     }
@@ -140,12 +136,11 @@ impl Scanner {
     }
 
     /// Adds a line, of `record` if that names its process.
-    fn add_line(&mut self, text: &str, has_stats: bool, record: &LineSource) {
+    fn add_line(&mut self, text: &str, record: &LineSource) {
         let (source, body) = line::split_source(text);
         let source =
             LineSource { rank: source.rank.or(record.rank), label: source.label.or_else(|| record.label.clone()) };
         let source = self.source_of_wrapped(source, body);
-        let number = self.builder.log.lines;
         self.note_place(text);
         self.note_settings(text);
         let mut state = std::mem::take(self.state_of(&source));
@@ -178,18 +173,6 @@ impl Scanner {
         {
             self.builder.append_line(&source, first, &truncate(body.trim()));
             state.message_below = (left > 1).then_some((first, left.saturating_sub(1)));
-        }
-        if let Some(mut table) = state.table.take() {
-            if statistics::parse_table_row(&mut table, text) {
-                state.table = Some(table);
-            } else {
-                self.builder.add_statistics(Some(table));
-            }
-        }
-        if let Some(table) = statistics::parse_table_header(text, number, &source) {
-            self.builder.add_statistics(state.table.replace(table));
-        } else if has_stats {
-            self.add_stats(&mut state, body, &source);
         }
         if traceback::is_start(body) {
             state.frames.clear();
@@ -233,14 +216,9 @@ impl Scanner {
         let settings = &mut self.builder.log.settings;
         if settings.len() < MAX_SETTINGS {
             settings.extend(line::assignments(text));
-            settings.extend(text.contains(NO_EXPANDABLE).then(|| NO_EXPANDABLE.to_owned()));
+            let warnings = [NO_EXPANDABLE, MAPPING_REFUSED].into_iter().filter(|warning| text.contains(warning));
+            settings.extend(warnings.map(str::to_owned));
         }
-    }
-
-    fn add_stats(&mut self, state: &mut SourceState, text: &str, source: &LineSource) {
-        let mut done = Vec::new();
-        statistics::parse_stats(&mut state.stats, &mut done, text, (self.builder.log.lines, source));
-        self.builder.add_statistics(done);
     }
 
     fn start_message(
@@ -253,11 +231,6 @@ impl Scanner {
         let (before, text, line_text) = parts;
         let line = self.builder.log.lines;
         match start {
-            MessageStart::Mapping => {
-                if let Some(found) = start::parse_mapping(text, line) {
-                    self.builder.add_mapping(found);
-                }
-            }
             MessageStart::Allocation => {
                 let partial = PartialMessage {
                     line,
@@ -343,7 +316,6 @@ impl Scanner {
             if let Some(partial) = state.message {
                 self.finish_message(&source, partial);
             }
-            self.builder.add_statistics(state.table.into_iter().chain(state.stats));
         }
     }
 

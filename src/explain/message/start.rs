@@ -1,7 +1,5 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
-use serde::Serialize;
-
 use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
 use super::index::Index;
 use super::traceback::TracebackFrame;
@@ -12,8 +10,6 @@ pub(super) enum MessageStart {
     /// A message of PyTorch's allocator of device memory.
     Allocation,
     Form(&'static Form),
-    /// A warning that the device refused memory for an expandable segment; PyTorch tries again.
-    Mapping,
 }
 
 impl MessageStart {
@@ -23,13 +19,8 @@ impl MessageStart {
     }
 }
 
-const MAPPING_REFUSED: &str = "expandable_segments: memory mapping failed with OOM on device ";
-
 /// Finds the first message in `text`, and the byte at which it starts.
 pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
-    if let Some(at) = text.find(MAPPING_REFUSED) {
-        return Some((MessageStart::Mapping, at));
-    }
     if let Some(at) = find_allocation(text) {
         return Some((MessageStart::Allocation, at));
     }
@@ -108,37 +99,6 @@ pub(super) fn is_exception(before: &str) -> bool {
     before.is_empty() || ["Error:", "Error('", "Exception Message:**", "!!!"].iter().any(|end| before.ends_with(end))
 }
 
-/// Refusals of memory for expandable segments, on one device.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct RefusedMapping {
-    /// Line of the log with the first warning, from 1.
-    pub line: u64,
-    /// Device index.
-    pub device: u64,
-    /// Number of warnings.
-    pub times: u64,
-    /// Bytes free on the device at the last warning.
-    pub device_free_bytes: u64,
-    /// Total memory of the device, in bytes.
-    pub capacity_bytes: u64,
-}
-
-/// `.. on device 0 while trying to map 20971520 bytes (free: 0, total: 85899345920)`
-pub(super) fn parse_mapping(text: &str, line: u64) -> Option<RefusedMapping> {
-    let number = |phrase: &str| {
-        let (_, rest) = text.split_once(phrase)?;
-        let end = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
-        rest.get(..end)?.parse().ok()
-    };
-    Some(RefusedMapping {
-        device: number(MAPPING_REFUSED)?,
-        device_free_bytes: number("(free: ")?,
-        capacity_bytes: number(", total: ")?,
-        times: 1,
-        line,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,12 +142,5 @@ mod tests {
         ] {
             assert_eq!(at(other), None, "{other}");
         }
-    }
-
-    #[test]
-    fn refused_mappings_are_read() {
-        let text = "expandable_segments: memory mapping failed with OOM on device 2 while trying to map 20971520 bytes (free: 7, total: 85899345920).";
-        let found = parse_mapping(text, 3).unwrap();
-        assert_eq!((found.device, found.device_free_bytes, found.capacity_bytes), (2, 7, 85_899_345_920));
     }
 }

@@ -64,13 +64,6 @@ impl PrintedAmount {
         let start = end_of_last(number, |c| !c.is_ascii_digit() && !matches!(c, '.' | ','));
         Self::at_start(text.get(start..)?.trim_start_matches(['.', ',']))
     }
-
-    /// For a cell of `torch.cuda.memory_summary()`, which prints whole units, rounded down.
-    pub fn from_table_cell(units: u64, unit: &str) -> Option<Self> {
-        let scale = to_bytes(scale(unit)?);
-        let bytes = units.checked_mul(scale)?;
-        Some(Self { bytes, error_bytes: scale - 1, text: format!("{units} {unit}") })
-    }
 }
 
 /// Splits off the number at the start of `text`, with its points and commas.
@@ -148,12 +141,5 @@ mod tests {
         assert_eq!(at_end("é5.00 GiB").as_deref(), Some("5.00 GiB"));
         assert_eq!(at_end("nothing here é"), None);
         assert_eq!(at_end(""), None);
-    }
-
-    #[test]
-    fn table_cells_are_rounded_down() {
-        let cell = PrintedAmount::from_table_cell(5, "MiB").unwrap();
-        assert_eq!((cell.bytes, cell.error_bytes), (5 << 20, (1 << 20) - 1));
-        assert_eq!(PrintedAmount::from_table_cell(u64::MAX, "GiB"), None);
     }
 }

@@ -5,27 +5,23 @@ use std::fmt::Write as _;
 use super::phrases::{add_part, stack_block};
 use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
-use crate::base::units::{count, counted, percent, size};
-use crate::explain::{ExplainReport, ExplainedFailure, StatisticsReport};
-use crate::output::document::{BarKind, Document, Source, Table, Text, alarm, amount, code, faint, strong};
+use crate::base::units::{count, counted, size};
+use crate::explain::{ExplainReport, ExplainedFailure};
+use crate::output::document::{BarKind, Document, Source, Table, Text, amount, code, faint};
 use crate::output::wording::{describe_host_memory, frame_label};
 
 /// Rows of other messages on the first screen, at most.
 const MAX_OTHERS: usize = 8;
-/// Rows of messages and of statistics below it, at most.
+/// Rows of messages below it, at most.
 const MAX_ROWS: usize = 64;
 
 /// Lays out `report`: the first message, and below it more on the first `top` messages.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
     let mut document = Document::default();
     let groups = group_failures(&report.failures);
-    match groups.split_first() {
-        Some((first, others)) => {
-            first_message(&mut document, report, first);
-            other_messages(&mut document, others, MAX_OTHERS);
-        }
-        None => without_message(&mut document, report),
-    }
+    let Some((first, others)) = groups.split_first() else { return document }; // a report has a message
+    first_message(&mut document, report, first);
+    other_messages(&mut document, others, MAX_OTHERS);
     document.fields("next", report.next_command.map(code));
     let mut sections = Document::default();
     for (index, group) in groups.iter().take(top.max(1)).enumerate() {
@@ -36,10 +32,9 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         }
         details(&mut sections, group.first, index == 0);
     }
-    if groups.len() > MAX_OTHERS + 1 {
-        other_messages(&mut sections, &groups[1..], MAX_ROWS);
+    if others.len() > MAX_OTHERS {
+        other_messages(&mut sections, others, MAX_ROWS);
     }
-    statistics(&mut sections, &report.statistics, groups.is_empty());
     document.add_sections(sections);
     document
 }
@@ -65,7 +60,6 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     if let Some(text) = describe_host_memory(failure) {
         document.warning("host-memory", text);
     }
-    refused_mappings(document, report);
     memory(document, failure);
     document.field("why", failure.reason());
     document.fields("do", failure.advice.first().map(String::as_str));
@@ -100,47 +94,6 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
     }
     if parts.len() > 1 || failure.reserved_bytes.is_none() && unknown > 0 {
         document.bar(parts);
-    }
-}
-
-/// The screen of a log without a failed request.
-fn without_message(document: &mut Document, report: &ExplainReport) {
-    let Some(last) = report.statistics.last() else {
-        document.headline(strong(report.summary().answer), "");
-        refused_mappings(document, report);
-        return;
-    };
-    let device = last.device.map_or_else(String::new, |device| format!(" on GPU {device}"));
-    let answer = match last.state {
-        "healthy" => strong(format!("the cache is healthy{device}")),
-        "full" => alarm(format!("the device is full{device}")),
-        _ => alarm(format!("the memory is fragmented{device}")),
-    };
-    document.headline(answer, faint(format!("line {} of {}", count(last.line), count(report.lines))));
-    refused_mappings(document, report);
-    let mut parts = Vec::new();
-    let mut add = |bytes: u64, kind, what: &str| add_part(&mut parts, bytes, kind, format!("{} {what}", size(bytes)));
-    add(last.allocated_bytes, BarKind::Allocated, "allocated");
-    add(last.pending_bytes, BarKind::Peak, "freed, in use by another stream");
-    add(last.free_bytes, BarKind::Cached, "cached");
-    document.bar(parts);
-    document.field("why", &*last.reason);
-    let summary = report.summary();
-    document.fields("do", summary.action);
-    document.fields("copy", summary.copy.map(code));
-}
-
-/// Devices that refused memory for expandable segments.
-fn refused_mappings(document: &mut Document, report: &ExplainReport) {
-    for mapping in &report.refused_mappings {
-        let times = counted(mapping.times, "time");
-        let text = format!(
-            "GPU {} refused memory for expandable segments {times}, first in line {}: PyTorch emptied its cache and \
-             tried again, which is slow",
-            mapping.device,
-            count(mapping.line)
-        );
-        document.warning("refused-mapping", text);
     }
 }
 
@@ -210,63 +163,6 @@ fn describe_certainty(failure: &ExplainedFailure) -> String {
     let rounding = if failure.within_rounding { "; the rounding of the numbers could change it" } else { "" };
     let settled_by = failure.settled_by.as_deref().map_or_else(String::new, |by| format!(". To be certain: {by}"));
     format!("{sure}{rounding}{settled_by}")
-}
-
-/// The last statistics, whose reason `is_shown` above, and all of them.
-fn statistics(document: &mut Document, all: &[StatisticsReport], is_shown: bool) {
-    let Some(last) = all.last() else { return }; // the log has no table of statistics
-    document.heading("Statistics");
-    if !is_shown {
-        document.field("why", &*last.reason);
-        document.field("do", last.advice);
-    }
-    let note = (last.error_bytes > 0)
-        .then(|| format!("truncated to whole units: each may be up to {} more", size(last.error_bytes + 1)));
-    let table = Table::from_rows(statistics_rows(last))
-        .text("", |(name, ..)| *name)
-        .number("now", |(_, now, ..)| amount(*now))
-        .number("peak", |(_, _, peak, _)| peak.map_or_else(String::new, size))
-        .text("meaning", |(.., meaning)| *meaning);
-    document.table(table.note(note));
-    let known = |number: Option<u64>| number.map_or_else(|| "-".to_owned(), count);
-    let who = |one: &&StatisticsReport| {
-        let who = source_label(one.rank, one.source.as_deref());
-        let device = one.device.map_or_else(String::new, |device| format!("GPU {device}"));
-        let who: Vec<String> = [who, device].into_iter().filter(|part| !part.is_empty()).collect();
-        who.join(", ")
-    };
-    if all.len() > 1 {
-        let left_out = all.len().saturating_sub(MAX_ROWS);
-        let note = (left_out > 0).then(|| format!("the last {MAX_ROWS} of {}", count(all.len() as u64)));
-        let table = Table::from_rows(all.iter().skip(left_out))
-            .number("line", |one| count(one.line))
-            .text("by", who)
-            .text("state", |one| one.state)
-            .number("peak reserved", |one| size(one.peak_reserved_bytes))
-            .number("peak allocated", |one| size(one.peak_allocated_bytes))
-            .number("waste", |one| percent(one.waste_ratio))
-            .number("retries", |one| known(one.retries))
-            .number("OOMs", |one| known(one.ooms));
-        document.table(table.note(note));
-    }
-}
-
-/// Name, bytes now and at the peak, and meaning of each figure.
-fn statistics_rows(last: &StatisticsReport) -> Vec<(&'static str, u64, Option<u64>, &'static str)> {
-    let mut rows = vec![
-        ("reserved", last.reserved_bytes, Some(last.peak_reserved_bytes), "device memory of PyTorch's allocator"),
-        ("allocated", last.allocated_bytes, Some(last.peak_allocated_bytes), "blocks that tensors hold"),
-    ];
-    if last.pending_bytes > 0 {
-        rows.push(("pending", last.pending_bytes, None, "freed, in use by another stream"));
-    }
-    rows.push(("free", last.free_bytes, None, "cached for reuse"));
-    let stuck = "free, beside live blocks: empty_cache() cannot release it";
-    rows.push(("stuck", last.inactive_split_bytes, None, stuck));
-    if let Some(bytes) = last.private_pool_bytes {
-        rows.push(("private pools", bytes, None, "reserved memory of CUDA graphs and MemPools"));
-    }
-    rows
 }
 
 /// A failure, and the same failure on other ranks.

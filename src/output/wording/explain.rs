@@ -2,7 +2,6 @@
 
 use super::Summary;
 use super::place::frame_label;
-use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{counted, size};
 use crate::explain::{ExplainReport, ExplainedFailure};
@@ -12,17 +11,7 @@ use crate::stacks::frames::FrameReport;
 impl ExplainReport {
     /// Summarizes the first message, which ended the program; later ones often follow from it.
     pub fn summary(&self) -> Summary {
-        let mut summary = match (self.failures.first(), self.statistics.last()) {
-            (Some(first), _) => summarize_failure(first),
-            (None, Some(last)) => Summary {
-                action: Some(last.advice.to_owned()).filter(|_| last.state != "healthy"),
-                copy: (last.state == "fragmentation").then(|| shell_assignment(EXPANDABLE_SEGMENTS, None)),
-                ..Summary::from_answer(&*last.reason)
-            },
-            (None, None) => Summary::from_answer(
-                "no request failed: the device refused memory for expandable segments, and PyTorch emptied its cache",
-            ),
-        };
+        let mut summary = self.failures.first().map(summarize_failure).unwrap_or_default(); // a report has a message
         let same = self.failures.iter().filter(|failure| failure.same_as.is_some()).count();
         if same > 0 {
             let ranks = counted(same as u64, "other rank");
