@@ -30,7 +30,7 @@ pub(super) struct SourceArgs {
     /// path if it has that path, or the longest end of it. On a terminal the working directory is read without this
     /// option, if a file is not newer than the recording.
     #[arg(long, value_name = "DIR")]
-    pub(super) source: Option<PathBuf>,
+    source: Option<PathBuf>,
 }
 
 impl SourceArgs {

@@ -5,7 +5,7 @@ use ratatui_core::layout::Rect;
 
 use super::draw_map::draw_map;
 use super::draw_memory::draw_memory;
-use super::draw_tables::{draw_holders, draw_tried};
+use super::draw_tables::draw_holders;
 use super::keys::FOOT;
 use super::layout::{Layout, View};
 use super::palette::{Look, adapt};
@@ -32,7 +32,6 @@ fn draw_state(state: &State<'_, '_>, buffer: &mut Buffer) {
     draw_head(state, buffer, &layout);
     match (state.view, state.recording.as_ref()) {
         (View::Memory, recording) => draw_memory(state, recording, buffer, &layout),
-        (View::Tried, _) => draw_tried(state, buffer, &layout),
         (_, None) => {
             put(buffer, 0, layout.body.y + 1, area.width, "reading the allocations…", FAINT);
         }
@@ -71,11 +70,7 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
 fn draw_foot(state: &State<'_, '_>, buffer: &mut Buffer, y: u16) {
     let width = buffer.area.width;
     if let Some(prompt) = &state.prompt {
-        let label = match prompt.key {
-            '/' => "search: ",
-            ':' => "go to: ",
-            _ => "capacity or settings: ",
-        };
+        let label = if prompt.key == '/' { "search: " } else { "go to: " };
         // Typing shows the end of a long line.
         let text = format!("{label}{}_", prompt.text);
         let hidden = usize::from(columns(&text).saturating_sub(width));

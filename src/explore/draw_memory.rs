@@ -12,13 +12,8 @@ use super::side::draw_side;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
 use crate::base::units::{ratio, size};
-use crate::output::describe_outcome;
 use crate::output::document::{Band, draw_bands};
 use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
-use crate::whatif::MemoryCurve;
-
-/// The style of a replayed run.
-const RUN: Style = Style::new().fg(Color::Green);
 
 pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, buffer: &mut Buffer, layout: &Layout) {
     if state.last() == 0 {
@@ -36,23 +31,14 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, 
         // Until the allocations are read.
         None => (&all[..], totals(state, width)),
     };
-    let run = state.shown_run.as_ref().map(|shown| run_columns(state, &shown.run.curve, width));
     let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
-    let highest_of_run = run.iter().flatten().map(|values| values[0]);
-    let used = highest.chain(highest_of_run).fold(1, u64::max);
+    let used = highest.fold(1, u64::max);
     // A device that is much larger would leave no room for the rest.
     let capacity = state.result().and_then(|result| result.capacity);
     let capacity = capacity.filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);
     let top = used.max(capacity.unwrap_or(0));
     for (x, column) in (layout.chart.x..).zip(&shown) {
         draw_column(buffer, layout, x, column, groups, top);
-    }
-    for (x, [reserved, allocated]) in (layout.chart.x..).zip(run.into_iter().flatten()) {
-        for (bytes, symbol) in [(allocated, "•"), (reserved, "━")] {
-            if let Some(y) = line_of(layout, bytes, top) {
-                buffer[(x, y)].set_symbol(symbol).set_style(RUN.bg(Color::Reset));
-            }
-        }
     }
     draw_axis(buffer, layout, top);
     if let Some(y) = capacity.and_then(|bytes| line_of(layout, bytes, top)) {
@@ -89,18 +75,6 @@ fn totals(state: &State<'_, '_>, width: usize) -> Vec<Column> {
         Column { groups: vec![most(SERIES_ALLOCATED)], reserved: most(SERIES_RESERVED) }
     };
     if buckets.is_empty() { Vec::new() } else { (0..width).map(column).collect() }
-}
-
-/// Reserved and allocated bytes of a replayed run in each column.
-fn run_columns(state: &State<'_, '_>, curve: &MemoryCurve, width: usize) -> Vec<[u64; 2]> {
-    let column = |index: usize| {
-        let moments = column_moments(&state.zoom, width, index);
-        let first = curve.first.partition_point(|first| *first <= moments.start).saturating_sub(1);
-        let next = curve.first.partition_point(|first| *first < moments.end).max(first + 1).min(curve.first.len());
-        [&curve.reserved, &curve.allocated]
-            .map(|series| series.get(first..next).into_iter().flatten().copied().fold(0, u64::max))
-    };
-    (0..width).map(column).collect()
 }
 
 /// The height of `bytes` in eighths of a line.
@@ -213,7 +187,7 @@ fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     }
 }
 
-/// The groups with their bytes at the moment, the one on top first; then the replayed run.
+/// The groups with their bytes at the moment, the one on top first.
 fn draw_legend(
     state: &State<'_, '_>,
     recording: Option<&Recording>,
@@ -239,9 +213,6 @@ fn draw_legend(
             x += width;
         }
     };
-    if let Some(shown) = &state.shown_run {
-        cell("━", &format!("{}: {}", shown.name, describe_outcome(&shown.run.then)), RUN);
-    }
     let mut listed: Vec<usize> = (0..groups.len()).filter(|index| bytes(*index) > 0 || sums.is_none()).collect();
     // The largest that have room; beside the picture in its order.
     listed.sort_by_key(|index| Reverse(bytes(*index)));

@@ -1,4 +1,4 @@
-//! The tables: holders, what was tried, and ranks.
+//! The tables: holders and ranks.
 
 use std::cmp::Reverse;
 
@@ -9,13 +9,12 @@ use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;
 use super::state::{ORDERS, State};
-use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle, wrap};
+use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, without_middle};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{RankRow, Ranks};
 use crate::base::units::{count, percent, ratio, signed_size, size};
 use crate::output::category_label;
 use crate::output::report::row_names;
-use crate::whatif::TriedMark;
 
 /// The narrowest first cell of a row that has others.
 const MIN_NAME: u16 = 12;
@@ -61,44 +60,6 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
         let cells = [(10, &*change), (9, &*cells[0]), (6, &*cells[1]), (8, &*cells[2]), (16, &*category)];
         put_row(buffer, y, (2, &row.name), &cells[shown.clone()], style);
         put(buffer, 0, y, 1, EIGHTHS[7], Style::new().fg(colour(row.slot, row.is_guess)));
-    }
-}
-
-pub(super) fn draw_tried(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
-    let rows = state.tried();
-    let selected = state.selected[View::Tried as usize].unwrap_or(0);
-    let header = [(25, "the job then"), (9, "reserved"), (8, "sure")];
-    put_row(buffer, layout.body.y, (2, "tried in a replay"), &header, STRONG);
-    let first = layout.first_row(selected);
-    for (index, (row, y)) in rows.iter().skip(first).zip(layout.rows.y..layout.rows.y + layout.rows.height).enumerate()
-    {
-        let style = if first + index == selected { SELECTED } else { PLAIN };
-        let cells = [(25, &*row.outcome), (9, &*row.reserved), (8, row.sure)];
-        put_row(buffer, y, (2, &row.name), &cells, style);
-        let (sign, tone) = match row.mark {
-            None => (" ", PLAIN),
-            Some(TriedMark::Helps) => ("✓", Style::new().fg(Color::Green)),
-            Some(TriedMark::MayHelp) => ("~", Style::new().fg(Color::Yellow)),
-            Some(TriedMark::NoHelp) => ("✗", Style::new().fg(Color::Red)),
-        };
-        put(buffer, 0, y, 1, sign, tone);
-    }
-    let text = match (&state.running, &state.shown_run) {
-        (Some((name, _)), _) => format!("replaying {name}… Esc stops it"),
-        (None, Some(shown)) => format!(
-            "{}: {}; peak reserved {}. 1 shows it over the recorded run.",
-            shown.name,
-            shown.run.outcome(),
-            size(shown.run.figures.peak_reserved_bytes)
-        ),
-        (None, None) if rows.is_empty() => "no history was recorded: there is nothing to replay".to_owned(),
-        (None, None) => {
-            "Enter replays the selected row, c what you type: 40GiB, h100, max_split_size_mb:128".to_owned()
-        }
-    };
-    let below = layout.rows.y + layout.rows.height..layout.foot;
-    for (line, y) in wrap(&text, layout.body.width.into()).iter().zip(below.skip(1)) {
-        put(buffer, 0, y, layout.body.width, line, PLAIN);
     }
 }
 

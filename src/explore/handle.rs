@@ -6,14 +6,11 @@ use super::draw_map::{MapCells, blocks_at};
 use super::keys::{Input, KEYS};
 use super::layout::{Layout, View};
 use super::rows;
-use super::state::{Effect, ORDERS, Popup, Prompt, ShownRun, State};
-use crate::allocator::device::parse_replay_capacity;
+use super::state::{Effect, ORDERS, Popup, Prompt, State};
 use crate::base::ids::StackId;
-use crate::base::units::{count, quote_shell_word};
-use crate::output::command_line;
+use crate::base::units::count;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
-use crate::whatif::Conditions;
 
 impl State<'_, '_> {
     /// Changes the state as `input` demands; `area` is the screen.
@@ -21,7 +18,8 @@ impl State<'_, '_> {
         self.message = None;
         self.is_touched = true;
         if self.prompt.is_some() {
-            return self.type_in(input);
+            self.type_in(input);
+            return Effect::Draw;
         }
         if self.popup.is_some() {
             self.scroll_popup(input);
@@ -39,7 +37,7 @@ impl State<'_, '_> {
             Input::Up => self.select(-1),
             Input::Down => self.select(1),
             Input::Tab => self.view = self.view.next(),
-            Input::Enter => return self.open(),
+            Input::Enter => self.open(),
             Input::Escape => self.clear(),
             Input::Backspace if self.has_ranks => return Effect::Ranks,
             Input::Backspace => {}
@@ -72,9 +70,8 @@ impl State<'_, '_> {
             't' => self.order = (self.order + 1) % ORDERS.len(),
             'j' => self.select(1),
             'k' => self.select(-1),
-            '/' | ':' | 'c' => self.prompt = Some(Prompt { key, text: String::new() }),
+            '/' | ':' => self.prompt = Some(Prompt { key, text: String::new() }),
             '?' => self.popup = Some(keys_popup()),
-            'y' => self.note_command(),
             _ => {
                 if let Some(view) = key.to_digit(10).and_then(|digit| View::ALL.get((digit as usize).wrapping_sub(1))) {
                     self.view = *view;
@@ -93,12 +90,8 @@ impl State<'_, '_> {
     }
 
     fn clear(&mut self) {
-        if self.running.take().is_none()
-            && self.found.take().is_none()
-            && self.marked.take().is_none()
-            && self.shown_run.take().is_none()
-        {
-            self.selected = [None; 4];
+        if self.found.take().is_none() && self.marked.take().is_none() {
+            self.selected = [None; 3];
         }
     }
 
@@ -116,11 +109,10 @@ impl State<'_, '_> {
                 blocks.get(index.map_or(0, |index| step(index, blocks.len()))).copied()
             }
             View::Holders => Some(now.map_or(0, |index| step(index, self.holders().len()))),
-            View::Tried => Some(now.map_or(0, |index| step(index, self.tried().len()))),
         };
     }
 
-    fn open(&mut self) -> Effect {
+    fn open(&mut self) {
         let selected = self.selected[self.view as usize];
         match self.view {
             View::Memory => {
@@ -138,29 +130,7 @@ impl State<'_, '_> {
                 let row = self.holders().into_iter().nth(selected.unwrap_or(0));
                 self.popup = row.map(|row| self.stack_popup(row.name, row.stack));
             }
-            View::Tried => {
-                if let Some(entry) = self.tried().get(selected.unwrap_or(0)) {
-                    return match entry.conditions.clone() {
-                        Some(conditions) => self.replay(entry.name.clone(), conditions),
-                        None => self.press('c'),
-                    };
-                }
-            }
         }
-        Effect::Draw
-    }
-
-    fn replay(&mut self, name: String, conditions: Conditions) -> Effect {
-        if self.running.is_some() {
-            self.message = Some("a replay is running".to_owned());
-            return Effect::Draw;
-        }
-        if self.device.device().is_empty() {
-            self.message = Some("no history was recorded, so there is nothing to replay".to_owned());
-            return Effect::Draw;
-        }
-        self.running = Some((name, conditions.clone()));
-        Effect::Replay(conditions)
     }
 
     /// The frames of `stack` with the text of their lines where it is known.
@@ -202,8 +172,8 @@ impl State<'_, '_> {
         }
     }
 
-    fn type_in(&mut self, input: Input) -> Effect {
-        let Some(prompt) = &mut self.prompt else { return Effect::Draw };
+    fn type_in(&mut self, input: Input) {
+        let Some(prompt) = &mut self.prompt else { return };
         match input {
             Input::Char('\u{3}') | Input::Escape => self.prompt = None,
             Input::Char(character) if !character.is_control() => prompt.text.push(character),
@@ -213,34 +183,17 @@ impl State<'_, '_> {
                 self.prompt = None;
                 match key {
                     '/' => self.search(&text),
-                    ':' => match text.trim() {
+                    _ => match text.trim() {
                         "start" => self.go(0),
                         place => match place.parse::<PositionSelector>() {
                             Ok(selector) => self.go_to(selector),
                             Err(message) => self.message = Some(str::to_owned(message)),
                         },
                     },
-                    _ => return self.replay_typed(&text),
                 }
             }
             _ => {}
         }
-        Effect::Draw
-    }
-
-    fn replay_typed(&mut self, text: &str) -> Effect {
-        let text = text.trim();
-        if text.is_empty() {
-            return Effect::Draw;
-        }
-        self.view = View::Tried;
-        let mut conditions = Conditions::default();
-        match parse_replay_capacity(text) {
-            Ok(capacity) => conditions.capacity = Some(capacity),
-            // The replay refuses what are no settings either.
-            Err(_) => text.clone_into(&mut conditions.options),
-        }
-        self.replay(text.to_owned(), conditions)
     }
 
     /// Shows the allocations whose line or name contains `text`.
@@ -287,7 +240,7 @@ impl State<'_, '_> {
                     self.selected[View::Map as usize] = found;
                 }
             }
-            View::Holders | View::Tried => {
+            View::Holders => {
                 let first = layout.first_row(self.selected[self.view as usize].unwrap_or(0));
                 self.selected[self.view as usize] = layout.row_at(y).map(|row| first + row);
             }
@@ -300,39 +253,6 @@ impl State<'_, '_> {
             self.pan((i64::from(from) - i64::from(x)) * per_column.max(1));
         }
         self.dragged_from = Some(x);
-    }
-
-    /// Notes the command that shows this moment, to be printed on leaving.
-    fn note_command(&mut self) {
-        let device = self.device.id();
-        let arguments = match (self.view, &self.shown_run) {
-            (View::Tried | View::Memory, Some(ShownRun { name, conditions, .. })) => match conditions {
-                Conditions { change: Some(_), .. } => format!("whatif --device {device} --program"),
-                Conditions { capacity: Some(_), .. } => {
-                    format!("replay --device {device} --capacity {}", quote_shell_word(name))
-                }
-                Conditions { options, .. } => format!("replay --device {device} --set {}", quote_shell_word(options)),
-            },
-            (View::Tried, None) => format!("whatif --device {device}"),
-            (View::Memory, _) if self.zoom.len() <= self.last() as usize => {
-                let (from, to) = (self.zoom.start.saturating_sub(1), self.zoom.end - 1);
-                format!("timeline --device {device} --from {from} --to {to}")
-            }
-            _ => match self.moment.checked_sub(1) {
-                Some(entry) => format!("analyze --device {device} --at {entry}{}", self.options),
-                None if self.last() == 0 => format!("analyze --device {device}{}", self.options),
-                None => {
-                    self.message = Some("no command shows the memory before the first entry".to_owned());
-                    return;
-                }
-            },
-        };
-        let command = command_line(&arguments, &self.path);
-        self.message = Some(match &command {
-            Some(command) => format!("on leaving: {command}"),
-            None => "standard input cannot be read again".to_owned(),
-        });
-        self.commands.extend(command);
     }
 }
 

@@ -38,8 +38,8 @@ pub enum Input {
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 20] = [
-    ("1 2 3 4 Tab", "memory over time, map, holders, tried"),
+pub(super) const KEYS: [(&str, &str); 18] = [
+    ("1 2 3 Tab", "memory over time, map, holders"),
     ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
     ("w s + -", "zoom in or out; also the wheel"),
     ("a f", "move the zoom to the left or right; also by dragging"),
@@ -52,12 +52,10 @@ pub(super) const KEYS: [(&str, &str); 20] = [
     ("g", "stack and list by category, line, or name"),
     ("↑ ↓ j k", "select a row, or a block of the map"),
     ("t", "order the table by its next column"),
-    ("Enter", "its stack with the source; of what was tried: replay it, and show it over the recorded run"),
+    ("Enter", "its stack with the source"),
     ("/", "search lines and names: the matches alone"),
     ("d m", "mark this moment; at another one, show the difference"),
-    ("c", "replay a capacity or settings, such as 40GiB or h100"),
-    ("y", "print the equivalent command on leaving"),
-    ("Esc", "close; stop the replay; clear search, mark or replayed run"),
+    ("Esc", "close; clear search or mark"),
     ("r q", "all ranks or devices; leave"),
 ];
 

@@ -18,8 +18,6 @@ const WIDE: u16 = 100;
 const MIN_WITH_BANDS: u16 = 10;
 /// Lines of the legend below it.
 const LEGEND_LINES: u16 = 3;
-/// Lines below the table of what was tried.
-const OUTCOME_LINES: u16 = 4;
 
 /// A view of one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,14 +25,13 @@ pub(super) enum View {
     Memory,
     Map,
     Holders,
-    Tried,
 }
 
 impl View {
-    pub(super) const ALL: [Self; 4] = [Self::Memory, Self::Map, Self::Holders, Self::Tried];
+    pub(super) const ALL: [Self; 3] = [Self::Memory, Self::Map, Self::Holders];
 
     pub(super) fn tab(self) -> &'static str {
-        ["1 memory", "2 map", "3 holders", "4 tried"][self as usize]
+        ["1 memory", "2 map", "3 holders"][self as usize]
     }
 
     pub(super) fn next(self) -> Self {
@@ -60,7 +57,7 @@ pub(super) struct Layout {
 
 impl Layout {
     /// The parts of a screen whose answer has `answer` lines.
-    pub(super) fn new(area: Rect, view: View, answer: u16) -> Self {
+    pub(super) fn new(area: Rect, answer: u16) -> Self {
         let part = |area: Rect, [left, top, right, bottom]: [u16; 4]| Rect {
             x: area.x + left.min(area.width),
             y: area.y + top.min(area.height),
@@ -79,7 +76,6 @@ impl Layout {
         } else {
             part(body, [0, body.height.saturating_sub(below), 0, 0])
         };
-        let outcome = if view == View::Tried { OUTCOME_LINES } else { 0 };
         Self {
             body,
             has_bands,
@@ -87,7 +83,7 @@ impl Layout {
             chart,
             legend,
             map: part(body, [0, 2, 0, 1]),
-            rows: part(body, [0, 1, 0, outcome]),
+            rows: part(body, [0, 1, 0, 0]),
         }
     }
 

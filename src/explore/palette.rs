@@ -44,14 +44,13 @@ const LETTERS: &[u8; 28] = b"PGOAKCITXabcdefghijklmnopqrs";
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// Characters for terminals without Unicode, in place of others.
-const ASCII: [(&str, &str); 17] = [
+const ASCII: [(&str, &str); 16] = [
     ("✗", "x"),
     ("✓", "+"),
     ("▲", "^"),
     ("▼", "v"),
     ("─", "-"),
     ("┄", "-"),
-    ("━", "="),
     ("│", "|"),
     ("•", "o"),
     ("░", ":"),

@@ -4,17 +4,11 @@ use std::cmp::Reverse;
 
 use super::palette::{OTHER, Slot, line_slot};
 use super::recording::{BY_LINE, Group, Grouping, Moment, Recording};
-use crate::allocator::device::{GPUS, GpuModel};
-use crate::analysis::DeviceReport;
 use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
 use crate::snapshot::Stacks;
-use crate::study::DeviceStudy;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::AllocationLifetime;
-use crate::whatif::Sureness;
-use crate::whatif::program::ProgramRow;
-use crate::whatif::{Conditions, TriedKind, TriedMark, candidates_with_use};
 
 /// A group that holds memory at a moment.
 #[derive(Debug, Clone)]
@@ -30,19 +24,6 @@ pub(super) struct HolderRow {
     pub(super) change: i64,
     /// The stack of the largest block.
     pub(super) stack: StackId,
-}
-
-/// Something to try in a replay.
-#[derive(Debug, Clone)]
-pub(super) struct TriedEntry {
-    pub(super) name: String,
-    /// `None` if it was not tried.
-    pub(super) mark: Option<TriedMark>,
-    pub(super) outcome: String,
-    pub(super) reserved: String,
-    pub(super) sure: &'static str,
-    /// `None` for conditions that the user types.
-    pub(super) conditions: Option<Conditions>,
 }
 
 /// The groups with memory at `moment`, the largest first; if a moment is `marked`, the largest change first. Only the
@@ -102,60 +83,6 @@ pub(super) fn holders(
     rows.retain(|row| !row.name.is_empty());
     rows.sort_by_key(|row| (Reverse(row.change.unsigned_abs()), Reverse(row.bytes)));
     rows
-}
-
-/// Settings to try on `device`, which takes as long as its analysis.
-pub(super) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<String> {
-    candidates_with_use(device).into_iter().map(|candidate| candidate.option).collect()
-}
-
-/// The replays for the last failed request in `report`, then `candidates` and devices to try.
-pub(super) fn tried(
-    device: DeviceStudy<'_, '_>,
-    report: Option<&DeviceReport>,
-    candidates: &[String],
-) -> Vec<TriedEntry> {
-    let mut entries = Vec::new();
-    if device.device().is_empty() {
-        return entries;
-    }
-    for row in report.into_iter().flat_map(|report| &report.tried) {
-        let changes = report.into_iter().flat_map(|report| &report.changes);
-        let change = changes.filter(|_| row.kind == TriedKind::Program).find(|change| change.description == row.what);
-        let options = if row.kind == TriedKind::Settings { row.what.clone() } else { String::new() };
-        let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
-        let place = frame.map_or_else(String::new, |frame| format!("  {}", frame.brief_label()));
-        entries.push(TriedEntry {
-            name: row.what.clone() + &place,
-            mark: Some(row.mark),
-            outcome: row.describe_then(),
-            reserved: row.reached_reserved_bytes().map_or_else(String::new, size),
-            sure: if row.sure == Sureness::Checked { "" } else { row.sure.word() },
-            conditions: Some(Conditions { options, change: change.map(ProgramRow::key), ..Conditions::default() }),
-        });
-    }
-    let untried = |name: &str, outcome, conditions| TriedEntry {
-        name: name.to_owned(),
-        mark: None,
-        outcome,
-        reserved: String::new(),
-        sure: "",
-        conditions,
-    };
-    for option in candidates {
-        if entries.iter().all(|entry: &TriedEntry| entry.name != *option) {
-            let conditions = Conditions { options: option.clone(), ..Conditions::default() };
-            entries.push(untried(option, String::new(), Some(conditions)));
-        }
-    }
-    let on_gpu = |gpu: &GpuModel| {
-        let capacity = Some(gpu.usable_bytes());
-        let conditions = Conditions { capacity, ..Conditions::default() };
-        untried(gpu.name, format!("has {}", size(gpu.usable_bytes())), Some(conditions))
-    };
-    entries.extend(GPUS.iter().map(on_gpu));
-    entries.push(untried("another capacity or other settings", "Enter asks for them".to_owned(), None));
-    entries
 }
 
 /// The matches of a search, and all else.

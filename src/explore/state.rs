@@ -7,16 +7,15 @@ use ratatui_core::layout::Rect;
 
 use super::layout::{Layout, View};
 use super::recording::{Grouping, Moment, Recording};
-use super::rows::{self, HolderRow, TriedEntry};
+use super::rows::{self, HolderRow};
 use super::text::wrap;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::ids::to_u32;
 use crate::base::units::size;
 use crate::output::page::is_in_map;
-use crate::output::{describe_cause, describe_outcome, summarize_device};
+use crate::output::{describe_cause, summarize_device};
 use crate::snapshot::Action;
 use crate::study::DeviceStudy;
-use crate::whatif::{Conditions, TriedRun};
 
 /// The lowest screen on which the answer of the analysis may take several lines.
 const HIGH: u16 = 20;
@@ -28,8 +27,6 @@ const NARROW: u16 = 60;
 pub enum Effect {
     /// Draw.
     Draw,
-    /// Replay in the background, then call [`State::set_run`].
-    Replay(Conditions),
     /// Show the table of ranks.
     Ranks,
     /// Leave.
@@ -42,7 +39,7 @@ pub(super) const ORDERS: [&str; 3] = ["bytes", "blocks", "name"];
 /// A line that the user types.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Prompt {
-    /// `/`, `:` or `c`.
+    /// `/` or `:`.
     pub(super) key: char,
     pub(super) text: String,
 }
@@ -53,14 +50,6 @@ pub(super) struct Popup {
     pub(super) title: String,
     pub(super) lines: Vec<String>,
     pub(super) scroll: usize,
-}
-
-/// A replay that was laid over the recorded run.
-#[derive(Debug)]
-pub(super) struct ShownRun {
-    pub(super) name: String,
-    pub(super) conditions: Conditions,
-    pub(super) run: TriedRun,
 }
 
 /// The allocations of a device, as they are read in the background.
@@ -74,7 +63,7 @@ impl Loaded {
     }
 }
 
-/// The answer and the replays about one failed request, or about a device on which none failed.
+/// The answer about one failed request, or about a device on which none failed.
 #[derive(Debug)]
 pub(super) struct FailureResult {
     /// The entry of the request; `None` if none failed.
@@ -90,8 +79,6 @@ pub(super) struct FailureResult {
     pub(super) capacity: Option<u64>,
     /// The map shows why.
     is_in_map: bool,
-    /// Replays, and further conditions to replay.
-    pub(super) tried: Vec<TriedEntry>,
 }
 
 /// The analysis of a device, as it is done in the background.
@@ -104,7 +91,6 @@ const MAX_RESULTS: usize = 16;
 impl Analyzed {
     /// The results that `report` has for each failed request of `device`.
     pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
-        let candidates = rows::candidates(device);
         let result = |one: &DeviceReport| {
             let (summary, failed) = (summarize_device(report, one), one.ooms.last());
             let why = failed.map_or_else(String::new, |oom| describe_cause(oom, one));
@@ -120,7 +106,6 @@ impl Analyzed {
                     .capacity_bytes
                     .or(failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes))),
                 is_in_map: failed.is_some_and(|oom| is_in_map(oom.verdict)),
-                tried: rows::tried(device, Some(one), &candidates),
                 answer: summary.answer,
                 why,
             }
@@ -138,13 +123,9 @@ impl Analyzed {
 pub struct State<'s, 'a> {
     pub(super) device: DeviceStudy<'s, 'a>,
     pub(super) path: String,
-    /// Options of `oomscope analyze` that the user gave.
-    pub(super) options: String,
     pub(super) recording: Option<Recording>,
     /// In the order of the failed requests; empty until the analysis is done.
     results: Vec<FailureResult>,
-    /// The replays that can be started before that.
-    untried: Vec<TriedEntry>,
     pub(super) view: View,
     pub(super) moment: Moment,
     /// The moments of the picture.
@@ -158,23 +139,19 @@ pub struct State<'s, 'a> {
     /// The matches of a search, in place of the chosen grouping.
     pub(super) found: Option<Grouping>,
     /// The selected row of each view; in the map, a live allocation.
-    pub(super) selected: [Option<usize>; 4],
+    pub(super) selected: [Option<usize>; 3],
     pub(super) marked: Option<Moment>,
     pub(super) prompt: Option<Prompt>,
     pub(super) popup: Option<Popup>,
-    pub(super) shown_run: Option<ShownRun>,
-    /// The name and the conditions of the replay that runs in the background.
-    pub(super) running: Option<(String, Conditions)>,
     pub(super) message: Option<String>,
     pub(super) has_ranks: bool,
     pub(super) dragged_from: Option<u16>,
-    pub(super) commands: Vec<String>,
 }
 
 impl<'s, 'a> State<'s, 'a> {
-    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `options` are those of
-    /// `oomscope analyze` that the user gave; `has_ranks`: there are other devices.
-    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, options: &str, has_ranks: bool) -> Self {
+    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `has_ranks`: there are other
+    /// devices.
+    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, has_ranks: bool) -> Self {
         let end = to_u32(device.device().len()) + 1;
         let last_failure = device.failed_requests().next_back();
         let peak = device.history().and_then(|history| history.peak.allocated_event);
@@ -183,10 +160,8 @@ impl<'s, 'a> State<'s, 'a> {
         Self {
             device,
             path: path.to_owned(),
-            options: options.to_owned(),
             recording: None,
             results: Vec::new(),
-            untried: rows::tried(device, None, &[]),
             view: if device.device().is_empty() { View::Map } else { View::Memory },
             moment: moment.min(end - 1),
             zoom: 0..end,
@@ -194,16 +169,13 @@ impl<'s, 'a> State<'s, 'a> {
             order: 0,
             is_touched: false,
             found: None,
-            selected: [None; 4],
+            selected: [None; 3],
             marked: None,
             prompt: None,
             popup: None,
-            shown_run: None,
-            running: None,
             message: None,
             has_ranks,
             dragged_from: None,
-            commands: Vec::new(),
         }
     }
 
@@ -222,28 +194,6 @@ impl<'s, 'a> State<'s, 'a> {
         }
     }
 
-    /// The replay under `conditions` is done. Nothing changes if the user stopped it.
-    pub fn set_run(&mut self, conditions: &Conditions, outcome: Result<TriedRun, String>) {
-        let Some((name, conditions)) = self.running.take_if(|(_, running)| running == conditions) else { return };
-        match outcome {
-            Ok(run) => {
-                let shown = self.results.iter_mut().map(|result| &mut result.tried).chain([&mut self.untried]);
-                for entry in shown.flatten().filter(|entry| entry.conditions.as_ref() == Some(&conditions)) {
-                    entry.outcome = describe_outcome(&run.then);
-                    entry.reserved = size(run.figures.peak_reserved_bytes);
-                }
-                self.shown_run = Some(ShownRun { name, conditions, run });
-                self.view = View::Memory;
-            }
-            Err(message) => self.message = Some(message),
-        }
-    }
-
-    /// Commands that show the same as the moments where the user pressed `y`.
-    pub fn commands(&self) -> &[String] {
-        &self.commands
-    }
-
     pub(super) fn last(&self) -> Moment {
         to_u32(self.device.device().len())
     }
@@ -252,11 +202,6 @@ impl<'s, 'a> State<'s, 'a> {
     pub(super) fn result(&self) -> Option<&FailureResult> {
         let here = self.moment.checked_sub(1).map(u64::from);
         self.results.iter().find(|result| here.is_some() && result.entry == here).or(self.results.last())
-    }
-
-    /// The replays made for that request, and those that can be started.
-    pub(super) fn tried(&self) -> &[TriedEntry] {
-        self.result().map_or(&self.untried, |result| &result.tried)
     }
 
     /// The answer of the analysis, in as many lines as the screen `area` has room for.
@@ -287,7 +232,7 @@ impl<'s, 'a> State<'s, 'a> {
     /// The parts of the screen `area`.
     pub(super) fn layout(&self, area: Rect) -> Layout {
         let answer = u16::try_from(self.answer_lines(area).len()).unwrap_or(1);
-        Layout::new(area, self.view, answer)
+        Layout::new(area, answer)
     }
 
     /// The partition that the views show.

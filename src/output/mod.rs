@@ -15,6 +15,4 @@ mod wording;
 
 pub use wording::{Brief, BriefLine, BriefMoment, Summary};
 #[cfg(feature = "explore")]
-pub(crate) use wording::{
-    category_label, command_line, describe_cause, describe_outcome, keeper_name, summarize_device,
-};
+pub(crate) use wording::{category_label, describe_cause, keeper_name, summarize_device};

@@ -4,10 +4,9 @@ use std::path::{Path, PathBuf};
 
 use oomscope::analysis::{Options, analyze_study};
 use oomscope::base::units::{is_active, size};
-use oomscope::explore::{Analyzed, Colours, Effect, Input, Loaded, Look, State, draw};
+use oomscope::explore::{Analyzed, Colours, Input, Loaded, Look, State, draw};
 use oomscope::snapshot::{Snapshot, Source};
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::Explorer;
 use ratatui_core::backend::TestBackend;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -19,29 +18,24 @@ use crate::support::fixtures;
 const UNICODE: Look = Look { colours: Colours::True, unicode: true };
 const OOM: &str = "2.15.0-oom_varlen-at-oom";
 
-/// The first device of a file on a screen, everything read, and replays done at once.
+/// The first device of a file on a screen, everything read.
 struct Explored<'s, 'a> {
     state: State<'s, 'a>,
-    explorer: Option<Explorer<'s, 'a>>,
     area: Rect,
 }
 
 impl<'s, 'a> Explored<'s, 'a> {
     fn new(study: &'s Study<'a>, path: &str, size: [u16; 2]) -> Option<Self> {
         let device = study.devices().next()?;
-        let mut state = State::new(device, path, " --source 'my code'", false);
+        let mut state = State::new(device, path, false);
         state.set_recording(Loaded::from_device(device));
         let report = analyze_study(study, path, 0, Options { top: 10, ..Options::default() });
         state.set_analysis(Analyzed::from_report(device, &report));
-        let explorer = (!device.device().is_empty()).then(|| Explorer::new(device));
-        Some(Self { state, explorer, area: Rect::new(0, 0, size[0], size[1]) })
+        Some(Self { state, area: Rect::new(0, 0, size[0], size[1]) })
     }
 
     fn press(&mut self, input: Input) {
-        if let Effect::Replay(conditions) = self.state.handle(input, self.area) {
-            let explorer = self.explorer.as_ref().expect("only a trace is replayed");
-            self.state.set_run(&conditions, explorer.replay(&conditions));
-        }
+        self.state.handle(input, self.area);
     }
 
     /// Presses the characters of `keys`; a line break is Enter.
@@ -85,7 +79,7 @@ fn compare(name: &str, page: &str) {
 fn screens_of_three_sizes() {
     for size in [[80, 24], [120, 40], [250, 80]] {
         let compare_views = |mut explored: Explored<'_, '_>| {
-            for (view, keys) in [("memory", "1"), ("map", "2"), ("tried", "4"), ("holders", "3")] {
+            for (view, keys) in [("memory", "1"), ("map", "2"), ("holders", "3")] {
                 explored.type_in(keys);
                 compare(&format!("{view}.{}x{}", size[0], size[1]), &explored.page(UNICODE));
             }
@@ -94,7 +88,7 @@ fn screens_of_three_sizes() {
     }
 }
 
-/// The answer and what was tried are of the failed request at the moment.
+/// The answer is of the failed request at the moment.
 #[test]
 fn the_answer_follows_the_selected_failure() {
     let check = |mut explored: Explored<'_, '_>| {
@@ -105,10 +99,6 @@ fn the_answer_follows_the_selected_failure() {
             explored.type_in(&format!(":{}\n1", oom.event));
             let head = explored.lines(UNICODE)[1..3].join(" ");
             assert!(head.contains(&size(oom.requested_bytes)), "entry {}: {head}", oom.event);
-            explored.type_in("4");
-            let best = explored.page(UNICODE);
-            let serves = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).count();
-            assert_eq!(best.contains('✓') || best.contains('~'), serves > 0, "entry {}: {best}", oom.event);
         }
     };
     explore(&fixtures::path("2.15.0-fuzz-oom"), [100, 40], check).unwrap();
@@ -130,7 +120,6 @@ fn screens_of_other_recordings_and_terminals() {
         ("no-unicode-memory", fixtures::path(OOM), "1", ansi),
         ("difference", fixtures::path(OOM), ":step 3\nd:peak\nd", UNICODE),
         ("search", fixtures::path(OOM), "/workloads.py:27\n3", UNICODE),
-        ("replayed", fixtures::path(OOM), "c40GiB\n", UNICODE),
         ("keys", fixtures::path(OOM), "?", UNICODE),
     ] {
         let page = explore(&path, [80, 24], |mut explored| {
@@ -176,30 +165,6 @@ fn holders_are_those_of_the_analysis() {
     }
 }
 
-#[test]
-fn a_noted_command_has_the_place() {
-    explore(&fixtures::path(OOM), [80, 24], |mut explored| {
-        explored.type_in("3:100\ny4y2wwww1y4c40GiB\nycmax_split_size_mb: 128\ny4\ny3:start\ny");
-        let commands: Vec<&str> = explored.state.commands().iter().map(String::as_str).collect();
-        for (command, start) in commands.iter().zip([
-            "analyze --device 0 --at 100 --source 'my code'",
-            "whatif --device 0",
-            "timeline --device 0 --from ",
-            "replay --device 0 --capacity 40GiB",
-            "replay --device 0 --set 'max_split_size_mb: 128'",
-            "whatif --device 0 --program",
-        ]) {
-            let arguments = command.strip_prefix("oomscope ").unwrap();
-            assert!(
-                arguments.starts_with(start) && arguments.ends_with(" 2.15.0-oom_varlen-at-oom.pickle.gz"),
-                "{command}"
-            );
-        }
-        assert_eq!(commands.len(), 6, "{commands:?}");
-        assert!(explored.page(UNICODE).contains("no command shows the memory before the first entry"));
-    });
-}
-
 /// The difference is what came since the mark, not what went.
 #[test]
 #[ignore = "slow: .ci/release runs it"]
@@ -223,25 +188,6 @@ fn a_difference_is_that_of_two_analyses() {
             assert!(!gone.is_empty() && gone.iter().all(|line| line.contains(" -")), "{page}");
         });
     }
-}
-
-#[test]
-fn a_replay_can_be_stopped() {
-    explore(&fixtures::path(OOM), [120, 40], |mut explored| {
-        explored.type_in("4");
-        let Effect::Replay(conditions) = explored.state.handle(Input::Enter, explored.area) else { panic!() };
-        assert!(explored.page(UNICODE).contains("replaying"));
-        explored.press(Input::Escape);
-        let run = explored.explorer.as_ref().unwrap().replay(&conditions);
-        explored.state.set_run(&conditions, run.clone());
-        assert!(explored.page(UNICODE).contains("tried in a replay"), "{}", explored.page(UNICODE));
-        assert_eq!(explored.state.handle(Input::Enter, explored.area), Effect::Replay(conditions.clone()));
-        explored.state.set_run(&conditions, run);
-        let over = explored.page(UNICODE);
-        assert!(over.contains('━') && over.contains("checkpoint") && !over.contains("tried in a replay"), "{over}");
-        explored.type_in("4");
-        assert!(explored.page(UNICODE).contains("peak reserved"), "{}", explored.page(UNICODE));
-    });
 }
 
 /// Why, what to do, who holds the memory and how full the device is, on the first screen.
@@ -325,7 +271,7 @@ fn the_smallest_screen_has_every_view() {
         assert!(lines[1].contains("399 MiB") && lines[1].contains("workloads.py:26"), "{lines:?}");
         assert!(lines[2].contains("capacity"), "{lines:?}");
         assert!(lines.iter().filter(|line| line.contains('█')).count() >= 3, "{lines:?}");
-        for (keys, shown) in [("1", "step"), ("2", "✗✗"), ("3", "workloads.py"), ("4", "goes on")] {
+        for (keys, shown) in [("1", "step"), ("2", "✗✗"), ("3", "workloads.py")] {
             explored.type_in(keys);
             assert!(explored.page(UNICODE).contains(shown), "{}", explored.page(UNICODE));
         }
@@ -437,7 +383,7 @@ fn thread_time() -> u64 {
 /// Presses `count` keys at random; returns the longest processor time of a key and its frame, in nanoseconds.
 fn walk(path: &Path, count: u64, seed: u64) -> u64 {
     let longest = explore(path, [120, 40], |mut explored| {
-        let (mut numbers, mut replays, mut longest) = (Numbers(seed), 0, 0);
+        let (mut numbers, mut longest) = (Numbers(seed), 0);
         for step in 0..count {
             if numbers.below(50) == 0 {
                 let [width, height] = [300, 100].map(|end| u16::try_from(numbers.below(end)).unwrap() + 1);
@@ -445,17 +391,8 @@ fn walk(path: &Path, count: u64, seed: u64) -> u64 {
             }
             let input = numbers.input(explored.area);
             let start = thread_time();
-            let effect = explored.state.handle(input, explored.area);
+            explored.state.handle(input, explored.area);
             let mut elapsed = thread_time() - start;
-            match effect {
-                Effect::Replay(conditions) if replays < 2 => {
-                    replays += 1;
-                    let run = explored.explorer.as_ref().unwrap().replay(&conditions);
-                    explored.state.set_run(&conditions, run);
-                }
-                Effect::Replay(conditions) => explored.state.set_run(&conditions, Err("not replayed".to_owned())),
-                Effect::Draw | Effect::Ranks | Effect::Leave => {}
-            }
             let look = [UNICODE, Look { colours: Colours::Indexed, unicode: false }][usize::from(step % 7 == 0)];
             let mut buffer = Buffer::empty(explored.area);
             let start = thread_time();

@@ -1,6 +1,6 @@
 //! The threads behind the screen: one reads the terminal, one works for each device that is shown.
 
-use std::sync::mpsc::{Sender, TryRecvError, channel};
+use std::sync::mpsc::Sender;
 use std::thread::{self, Scope};
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
@@ -8,7 +8,6 @@ use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifier
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::explore::{Analyzed, Input, Loaded};
 use crate::study::{DeviceStudy, Study};
-use crate::whatif::{Conditions, Explorer, TriedRun};
 
 /// Number of rows in tables of the analysis, which the screen does not show.
 pub(super) const TABLE_ROWS: usize = 10;
@@ -24,7 +23,6 @@ pub(super) enum Message {
     Closed,
     Recording(Place, Box<Loaded>),
     Report(Place, Box<(SnapshotReport, Analyzed)>),
-    Run(Place, Conditions, Box<Result<TriedRun, String>>),
 }
 
 /// Reads the terminal in a thread of its own.
@@ -78,37 +76,24 @@ fn input(event: &Event) -> Option<Input> {
     }
 }
 
-/// Reads the allocations of `device` and analyzes `study` in the background; then replays what is sent.
+/// Reads the allocations of `device` and analyzes `study` in the background.
 pub(super) fn work<'s, 'e, 'a>(
     scope: &'s Scope<'s, 'e>,
     study: &'e Study<'a>,
     device: DeviceStudy<'e, 'a>,
     place: &Place,
     sender: Sender<Message>,
-) -> Sender<Conditions> {
-    let (replays, wanted) = channel::<Conditions>();
+) {
     let place = place.clone();
     scope.spawn(move || {
-        // Where the screen is gone nobody waits.
+        // The screen may be gone.
         let send = |message: Message| drop(sender.send(message));
         send(Message::Recording(place.clone(), Box::new(Loaded::from_device(device))));
-        let mut first = match wanted.try_recv() {
-            Err(TryRecvError::Disconnected) => return, // the user left
-            first => first.ok(),
-        };
         let of_study = study.scope();
         let options =
             Options { device: of_study.device, capacity: of_study.capacity, top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &place.0, 0, options);
         let analyzed = Analyzed::from_report(device, &report);
-        send(Message::Report(place.clone(), Box::new((report, analyzed))));
-        let explorer = Explorer::new(device);
-        while let Some(next) = first.take().or_else(|| wanted.recv().ok()) {
-            // The user stopped those before the last.
-            let conditions = wanted.try_iter().last().unwrap_or(next);
-            let run = explorer.replay(&conditions);
-            send(Message::Run(place.clone(), conditions, Box::new(run)));
-        }
+        send(Message::Report(place, Box::new((report, analyzed))));
     });
-    replays
 }

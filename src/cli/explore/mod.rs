@@ -16,14 +16,12 @@ use self::screen::Screen;
 use super::args::{gpu_or, parse_capacity};
 use super::exit::{Exit, print_stderr};
 use super::inputs;
-use super::output::{Output, supports_unicode};
+use super::output::supports_unicode;
 use super::source::{SourceArgs, SourceDirectory};
 use crate::analysis::{AnalyzeReport, Options, RankRow, Ranks};
-use crate::base::units::quote_shell_word;
 use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks, sort_ranks};
 use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Study};
-use crate::whatif::Conditions;
 
 /// Explore it in the terminal: over time, by address, by holder
 #[derive(Debug, Args)]
@@ -34,12 +32,12 @@ Examples:
   ssh node oomscope explore snapshot.pickle   nothing to copy; only what changed is sent
 
 Keys:
-  1 2 3 4     memory over time, map, holders, what was tried
+  1 2 3       memory over time, map, holders
   ← → w s     move by an entry, zoom in and out; the mouse does both
   p o [ ]     the peak, the next failure, the previous and next step
   : /         go to an entry or a step; search lines and names
-  Enter       the stack with its source; replay the setting or capacity
-  d y ? q     the difference to another moment, the equivalent command, all keys, leave
+  Enter       the stack with its source
+  d ? q       the difference to another moment, all keys, leave
 
 It writes no file. Without a terminal, oomscope analyze shows the same facts.
 
@@ -65,8 +63,6 @@ pub(super) struct Explore {
 struct Session {
     options: Options<'static>,
     source: SourceDirectory,
-    /// `options` and `source` as a user writes them.
-    written_options: String,
     screen: Screen,
     look: Look,
     messages: Receiver<Message>,
@@ -74,7 +70,6 @@ struct Session {
     ranks: Option<Ranks>,
     /// The selected row of the table of ranks.
     selected: usize,
-    commands: Vec<String>,
 }
 
 pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
@@ -111,14 +106,12 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
     let mut session = Session {
         options,
         source,
-        written_options: args.written_options(),
         screen: Screen::open().context("the terminal cannot be used")?,
         look: look(),
         messages,
         sender,
         ranks,
         selected: 0,
-        commands: Vec::new(),
     };
     read_inputs(session.sender.clone());
     let mut next = if let Some(snapshot) = snapshot {
@@ -131,11 +124,6 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         let chosen;
         (session, chosen) = show_file(session, place, snapshot)?;
         next = session.read(chosen)?;
-    }
-    let Session { screen, commands, .. } = session;
-    drop(screen);
-    for command in commands {
-        Output::open(None)?.write(&format!("{command}\n"))?;
     }
     Ok(exit)
 }
@@ -177,15 +165,6 @@ fn look() -> Look {
         _ => Colours::Ansi,
     };
     Look { colours, unicode: supports_unicode(true) }
-}
-
-impl Explore {
-    fn written_options(&self) -> String {
-        let capacity = self.capacity.map(|bytes| format!(" --capacity {bytes}"));
-        let directory = self.source.source.as_ref().map(|directory| directory.to_string_lossy());
-        let source = directory.map(|directory| format!(" --source {}", quote_shell_word(&directory)));
-        capacity.into_iter().chain(source).collect()
-    }
 }
 
 impl Session {
@@ -265,33 +244,27 @@ impl Session {
     ) -> io::Result<Effect> {
         let place = (path.to_owned(), device.id());
         let has_ranks = self.ranks.is_some() || study.devices().count() > 1;
-        let mut state = State::new(device, path, &self.written_options, has_ranks);
+        let mut state = State::new(device, path, has_ranks);
         // The first frame needs the totals alone; all else is worked out behind it.
-        let replays = work(scope, study, device, &place, self.sender.clone());
-        let effect = loop {
+        work(scope, study, device, &place, self.sender.clone());
+        loop {
             let look = self.look;
             self.screen.draw(|buffer| draw(&state, buffer, look))?;
-            match self.turn(&mut state, &place, &replays) {
-                Effect::Draw | Effect::Replay(_) => {}
-                effect => break effect,
+            match self.turn(&mut state, &place) {
+                Effect::Draw => {}
+                effect => return Ok(effect),
             }
-        };
-        self.commands.extend_from_slice(state.commands());
-        Ok(effect)
+        }
     }
 
     /// Takes everything that waits, so that a slow terminal draws once for many keys.
-    fn turn(&mut self, state: &mut State<'_, '_>, place: &Place, replays: &Sender<Conditions>) -> Effect {
+    fn turn(&mut self, state: &mut State<'_, '_>, place: &Place) -> Effect {
         let mut next = self.messages.recv().ok();
         while let Some(message) = next {
             match message {
                 Message::Closed => return Effect::Leave,
                 Message::Key(key) => match state.handle(key, self.screen.area()) {
                     Effect::Draw => {}
-                    Effect::Replay(conditions) => {
-                        // The thread ends with the program.
-                        let _ = replays.send(conditions);
-                    }
                     Effect::Ranks if self.ranks.is_none() => {} // not analyzed yet
                     effect => return effect,
                 },
@@ -305,9 +278,8 @@ impl Session {
                         self.ranks = AnalyzeReport::new(vec![report], Vec::new(), TABLE_ROWS).ranks;
                     }
                 }
-                Message::Run(of, conditions, run) if of == *place => state.set_run(&conditions, *run),
                 // The others are of a device that was left.
-                Message::Resized | Message::Recording(..) | Message::Run(..) => {}
+                Message::Resized | Message::Recording(..) => {}
             }
             next = self.messages.try_recv().ok();
         }
