@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 
 use tempfile::{Builder, NamedTempFile};
 
-use super::signals::{TemporaryPath, create_temporary, process_exists, process_name, remove};
+use super::signals::{TemporaryPath, create_temporary, process_exists, process_name, without_interruption};
 
 pub(super) enum AtomicFile {
     Temporary {
@@ -45,7 +45,7 @@ impl AtomicFile {
     /// Replaces `path` itself, even if it is a link.
     pub(super) fn replace(path: &Path) -> io::Result<Self> {
         let directory = parent_of(path);
-        let (temporary, registered) = create_temporary(|| temporary_builder(directory, 0o666).tempfile_in(directory))?;
+        let (temporary, registered) = create_temporary(|| temporary_builder(directory).tempfile_in(directory))?;
         Ok(Self::Temporary { temporary, target: path.to_owned(), path: registered })
     }
 
@@ -59,16 +59,24 @@ impl AtomicFile {
 
     /// Replaces the target by what was written.
     pub(super) fn finish(self) -> io::Result<()> {
-        match self {
-            Self::InPlace(_) => Ok(()),
-            Self::Temporary { temporary, target, path } => {
+        Self::finish_all([self])
+    }
+
+    /// Replaces all targets; a signal ends the program before the first or after the last.
+    pub(super) fn finish_all(files: impl IntoIterator<Item = Self>) -> io::Result<()> {
+        let mut complete = Vec::new();
+        for file in files {
+            if let Self::Temporary { temporary, target, path } = file {
                 // After a power failure there is the old file or the new one, never an empty one.
                 temporary.as_file().sync_all()?;
-                let written = temporary.persist(target).map(|_| ()).map_err(|error| error.error);
-                drop(path);
-                written
+                complete.push((temporary, target, path));
             }
         }
+        let replace = |(temporary, target, path): (NamedTempFile, PathBuf, TemporaryPath)| {
+            (temporary.persist(target).map(drop).map_err(|error| error.error), path)
+        };
+        let replaced: Vec<_> = without_interruption(|| complete.into_iter().map(replace).collect());
+        replaced.into_iter().try_for_each(|(result, _)| result)
     }
 
     /// Writes the contents and replaces the target.
@@ -97,19 +105,19 @@ pub(super) fn parent_of(path: &Path) -> &Path {
 const PREFIX: &str = ".oomscope-";
 const SUFFIX: &str = ".tmp";
 
-/// Makes temporary files or directories in `directory`, with the permissions `mode` of ordinary new ones. Removes those
-/// of processes that were killed.
-pub(super) fn temporary_builder(directory: &Path, mode: u32) -> Builder<'static, 'static> {
+/// Makes temporary files in `directory` with the permissions of ordinary new ones. Removes those of processes that were
+/// killed.
+fn temporary_builder(directory: &Path) -> Builder<'static, 'static> {
     static NAME: LazyLock<String> = LazyLock::new(|| format!("{PREFIX}{}-", process_name()));
     // Errors are ignored: leftovers do no harm.
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         if is_left_over(&entry) {
-            let _ = remove(&entry.path());
+            let _ = fs::remove_file(entry.path());
         }
     }
     let mut builder = Builder::new();
     builder.prefix(NAME.as_str()).suffix(SUFFIX);
-    set_permissions(&mut builder, mode);
+    set_permissions(&mut builder);
     builder
 }
 
@@ -120,13 +128,13 @@ fn is_left_over(entry: &fs::DirEntry) -> bool {
     process.is_some_and(|(process, _)| !process_exists(process))
 }
 
-fn set_permissions(builder: &mut Builder<'_, '_>, mode: u32) {
+fn set_permissions(builder: &mut Builder<'_, '_>) {
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        builder.permissions(fs::Permissions::from_mode(mode));
+        builder.permissions(fs::Permissions::from_mode(0o666));
     }
     // Elsewhere a new file inherits the permissions of its directory.
     #[cfg(not(unix))]
-    let _ = (builder, mode);
+    let _ = builder;
 }

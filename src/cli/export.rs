@@ -1,6 +1,6 @@
 //! `oomscope export`
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::{self, BufWriter, IsTerminal as _};
 use std::path::{Path, PathBuf};
 
@@ -8,7 +8,7 @@ use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
 use super::args::{POSITION, SnapshotArgs, WindowArgs};
-use super::atomic_directory::AtomicDirectory;
+use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
@@ -214,11 +214,28 @@ impl Job<'_> {
         extension: &str,
         sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
     ) -> anyhow::Result<Exit> {
+        let is_new = !directory.exists();
+        fs::create_dir_all(directory).with_context(|| format!("{} cannot be created", directory.display()))?;
+        let written = self.write_files(directory, extension, sink);
+        if is_new {
+            let _ = fs::remove_dir(directory); // if nothing was written
+        }
+        written
+    }
+
+    fn write_files<S: TableSink + Send>(
+        &self,
+        directory: &Path,
+        extension: &str,
+        sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
+    ) -> anyhow::Result<Exit> {
         let failed = || format!("{} cannot be written", directory.display());
-        let staged = AtomicDirectory::new(directory).with_context(failed)?;
-        let open = |table: Table| -> anyhow::Result<S> {
-            let file = File::create(staged.path().join(format!("{}.{extension}", table.name)));
-            file.and_then(|file| sink(table, BufWriter::new(file))).with_context(failed)
+        let mut files = Vec::new();
+        let mut open = |table: Table| -> anyhow::Result<S> {
+            let file = AtomicFile::open(&directory.join(format!("{}.{extension}", table.name))).with_context(failed)?;
+            let handle = file.handle();
+            files.push(file);
+            handle.and_then(|handle| sink(table, BufWriter::new(handle))).with_context(failed)
         };
         let [allocations, events, stacks, segments, run] = TABLES;
         let sinks = [open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?];
@@ -228,7 +245,7 @@ impl Job<'_> {
         };
         tables.finish().with_context(failed)?;
         drop(tables);
-        staged.finish().with_context(failed)?;
+        AtomicFile::finish_all(files).with_context(failed)?;
         Ok(exit)
     }
 }

@@ -5,7 +5,6 @@
 
 mod analyze;
 mod args;
-mod atomic_directory;
 mod atomic_file;
 mod check;
 mod combine;

@@ -6,26 +6,28 @@ use self::unix::watch;
 pub(super) use self::unix::{handled_by, ignored_signals, is_interrupted_by_terminal, process_exists, process_name};
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The temporary files and directories that exist now.
+use tempfile::NamedTempFile;
+
+/// The temporary files that exist now.
 static TEMPORARY: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
 /// Keeps a path in [`TEMPORARY`] until it is dropped.
 #[derive(Debug)]
 pub(super) struct TemporaryPath(PathBuf);
 
-/// Creates a temporary file or directory, which is removed if a signal ends the program.
-pub(super) fn create_temporary<T: AsRef<Path>>(
-    create: impl FnOnce() -> io::Result<T>,
-) -> io::Result<(T, TemporaryPath)> {
+/// Creates a temporary file, which is removed if a signal ends the program.
+pub(super) fn create_temporary(
+    create: impl FnOnce() -> io::Result<NamedTempFile>,
+) -> io::Result<(NamedTempFile, TemporaryPath)> {
     #[cfg(unix)]
     watch();
     // The lock is held from before the file exists, so that a signal finds it in the list.
     let mut files = temporary();
     let file = create()?;
-    let path = std::path::absolute(&file).unwrap_or_else(|_| file.as_ref().to_owned());
+    let path = std::path::absolute(&file).unwrap_or_else(|_| file.path().to_owned());
     files.push(path.clone());
     Ok((file, TemporaryPath(path)))
 }
@@ -40,11 +42,6 @@ impl Drop for TemporaryPath {
 pub(super) fn without_interruption<T>(task: impl FnOnce() -> T) -> T {
     let _files = temporary();
     task()
-}
-
-/// Removes a file, or a directory with its files.
-pub(super) fn remove(path: &Path) -> io::Result<()> {
-    if path.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }
 }
 
 fn temporary() -> MutexGuard<'static, Vec<PathBuf>> {
@@ -97,7 +94,7 @@ mod unix {
                     // The lock is kept, so that no other file is created or renamed.
                     let mut files = super::temporary();
                     for path in files.drain(..) {
-                        let _ = super::remove(&path);
+                        let _ = std::fs::remove_file(path);
                     }
                     let _ = emulate_default_handler(signal);
                 }
