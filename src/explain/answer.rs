@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figures::PrintedFigure;
-use crate::allocator::verdict::{Cause, Certainty, Verdict};
+use crate::allocator::verdict::{Certainty, Verdict};
 use crate::stacks::frames::FrameReport;
 
 /// Everything that a log holds about memory.
@@ -18,53 +18,38 @@ pub struct ExplainReport {
     pub message_count: u64,
     /// The distinct messages in the order of the log, at most the first 1000.
     pub failures: Vec<ExplainedFailure>,
-    /// A command that records a snapshot at the failure, or starts a serving engine without a GPU; absent if neither
+    /// A command that records a snapshot at the failure, or starts a serving engine without a GPU; null if neither
     /// supports the device or release.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub next_command: Option<&'static str>,
 }
 
-/// One message and its explanation. Values that the message does not have are absent.
+/// One message and its explanation. Values that the message does not have are null.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainedFailure {
-    /// Path of the log with the message, within the directory of a job's logs.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file: Option<String>,
     /// Line of the log with the first occurrence, from 1.
     pub line: u64,
     /// Number of occurrences in the log.
     pub times: u64,
     /// Rank of the process that printed the message.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub rank: Option<u32>,
     /// Other label of that process, such as a worker or host name.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
     /// Line of the log with the same failure of another rank: same request, source line and verdict.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u64>,
-    /// The `file` of that line.
-    #[serde(skip)]
-    pub same_file: Option<String>,
     /// Kind of memory that ran out: `allocator` (PyTorch's allocator of device memory), `cuda-runtime`, `hip-runtime`,
     /// `xpu-runtime`, `npu-runtime`, `cuda-driver`, `nccl`, `library`, `serving` (a server's share of the device),
     /// `framework` (another framework's allocator), `kernel-shared-memory`, `address-space`, `host` or `unknown`. The
     /// verdict is `unknown` for all but the first.
     pub kind: &'static str,
     /// The system that printed the message, if it is not PyTorch's allocator.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub system: Option<&'static str>,
     /// A heading that says what happened, for a message of such a system.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub title: Option<&'static str>,
     /// Device backend that the message names: `CUDA`, `HIP`, `XPU`, `MPS` or another.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<String>,
     /// Device index.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<u64>,
     /// PyTorch releases that print this wording, such as `2.4-2.9` or `2.11+`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub torch_version: Option<String>,
     /// The message on one line.
     pub message: String,
@@ -78,57 +63,41 @@ pub struct ExplainedFailure {
     /// True if rounding of the printed numbers could change the verdict.
     pub within_rounding: bool,
     /// Evidence that would make the verdict certain.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub settled_by: Option<String>,
     /// True if a setting of PyTorch's allocator can make room, false if all free memory, on the device and in the
-    /// cache, is less than the request. Segments of 2 or 20 MiB show only the maximum of the request. Absent if
+    /// cache, is less than the request. Segments of 2 or 20 MiB show only the maximum of the request. Null if
     /// unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub settings_can_help: Option<bool>,
     /// Advice, the most useful first.
     pub advice: Vec<String>,
     /// Text to copy for the first advice: a setting, a command or a source line.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub copy: Option<String>,
-    /// Memory that could have served the request, largest first.
-    pub causes: Vec<Cause<String>>,
     /// The printed numbers and their meanings, in the order of the message.
     pub figures: Vec<PrintedFigure>,
     /// Bytes requested from the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub requested_bytes: Option<u64>,
     /// Total memory of the device, in bytes; the value for `--capacity`.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
     /// Bytes free on the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub device_free_bytes: Option<u64>,
     /// Bytes reserved by PyTorch's allocator.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub reserved_bytes: Option<u64>,
     /// Bytes allocated to tensors, without free memory of private pools.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub allocated_bytes: Option<u64>,
     /// Bytes of the device in use outside PyTorch's allocator.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub outside_bytes: Option<u64>,
     /// True if PyTorch has more reserved than the device has: Windows adds host memory ("shared GPU memory"), which is
     /// slow.
     pub exceeds_device: bool,
     /// Bytes requested minus bytes free on the device.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub shortfall_bytes: Option<u64>,
     /// Innermost frame of the traceback that is not PyTorch's.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit: Option<FrameReport>,
     /// Source code of that line, as the traceback prints it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub culprit_code: Option<String>,
     /// Innermost frame of the user's own code, if `culprit` belongs to a library.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from: Option<FrameReport>,
     /// Source code of that line, as the traceback prints it.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub called_from_code: Option<String>,
     /// The traceback before the message, innermost frame first.
     pub frames: Vec<FrameReport>,

@@ -3,7 +3,7 @@
 use super::numbers::MessageNumbers;
 use super::texts::texts;
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::{Cause, Verdict};
+use crate::allocator::verdict::Verdict;
 use crate::explain::standard_advice::{Snippet, StandardAdvice};
 use crate::explain::table::{Form, PrintedNumbers, conclusion_row};
 
@@ -21,7 +21,6 @@ pub(super) struct Conclusion {
     pub(super) settled_by: Option<String>,
     pub(super) settings_can_help: Option<bool>,
     pub(super) advice: Vec<String>,
-    pub(super) causes: Vec<Cause<String>>,
 }
 
 impl Conclusion {
@@ -35,7 +34,6 @@ impl Conclusion {
             settled_by: None,
             settings_can_help: None,
             advice: Vec::new(),
-            causes: Vec::new(),
         }
     }
 
@@ -65,12 +63,10 @@ impl Conclusion {
                 advice.extend(texts.fill(line).map(|line| vendor.translate(line)));
             }
         }
-        let cause = |cause: Cause<String>| Cause { note: vendor.translate(cause.note), ..cause };
         Self {
             reason: vendor.translate(texts.fill_first(&row.why).unwrap_or_default()),
             settled_by: row.settled_by.clone().filter(|_| !self.is_certain).map(|by| vendor.translate(by)),
             advice,
-            causes: self.causes.into_iter().map(cause).collect(),
             ..self
         }
     }

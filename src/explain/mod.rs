@@ -120,12 +120,10 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     let bytes = |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| Some(amount(numbers?)?.bytes);
     let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);
     ExplainedFailure {
-        file: message.file.clone(),
         line: message.line,
         times: message.times,
         rank: message.source.rank,
         same_as: None,
-        same_file: None,
         source: message.source.label.as_deref().map(escape_text),
         system: system.map(|system| system.name.as_str()),
         title: system.map(|system| system.title.as_str()),
@@ -142,7 +140,6 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         settings_can_help: conclusion.settings_can_help,
         advice: conclusion.advice,
         copy: copy.or_else(|| culprit.as_ref().map(FrameReport::file_line)),
-        causes: conclusion.causes,
         requested_bytes: bytes(|numbers| numbers.request).or_else(|| named("requested")),
         capacity_bytes: bytes(|numbers| numbers.capacity),
         device_free_bytes: bytes(|numbers| numbers.free),

@@ -5,7 +5,7 @@
 
 use super::conclusion::Conclusion;
 use super::numbers::MessageNumbers;
-use crate::allocator::verdict::{ApproxBytes, Cause, Likelihood, Verdict, decide, largest_first};
+use crate::allocator::verdict::{ApproxBytes, Likelihood, Verdict, decide};
 use crate::explain::message::Wording;
 
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
@@ -39,7 +39,6 @@ fn native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> 
     let base = Conclusion {
         within_rounding: ruling.within_rounding,
         settings_can_help: settings_can_help(numbers, free),
-        causes: causes(numbers),
         ..Conclusion::new("capacity", ruling.verdict, ruling.is_certain)
     };
     let is_unknown = numbers.reserved.is_none() || numbers.unallocated.is_none();
@@ -49,7 +48,7 @@ fn native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> 
             Conclusion { row: "freed-since", verdict: Verdict::NonPytorch, is_certain: false, ..base }
         }
         Verdict::MemoryLimit => memory_limit(numbers, request, base),
-        _ if is_unknown => Conclusion { causes: base.causes, ..Conclusion::new("incomplete", Verdict::Unknown, false) },
+        _ if is_unknown => Conclusion::new("incomplete", Verdict::Unknown, false),
         Verdict::PrivatePool => {
             // The request may come from one of these pools, and then settings can help.
             let settings_can_help = base.settings_can_help.filter(|can_help| *can_help);
@@ -100,29 +99,6 @@ fn memory_limit(numbers: &MessageNumbers, request: ApproxBytes, base: Conclusion
 fn is_held_by_others(numbers: &MessageNumbers) -> bool {
     let has_limit = numbers.allowed.is_some() || numbers.printed.refused_by_pool || numbers.printed.exceeds_reserve;
     !has_limit && numbers.is_outside_significant() && numbers.has_little_free()
-}
-
-/// Memory that could have served the request, largest first.
-fn causes(numbers: &MessageNumbers) -> Vec<Cause<String>> {
-    // `largest_first` leaves out amounts that are unknown or zero.
-    let cause = |kind, amount: Option<ApproxBytes>, note: &str| Cause {
-        kind,
-        bytes: amount.map_or(0, |amount| amount.bytes),
-        note: note.to_owned(),
-    };
-    largest_first(vec![
-        cause(
-            Verdict::Fragmentation,
-            numbers.unallocated,
-            "reserved but unallocated, of any stream and in any number of pieces",
-        ),
-        cause(Verdict::PrivatePool, Some(numbers.private_free), "free in private pools (CUDA graphs, MemPool)"),
-        cause(
-            Verdict::NonPytorch,
-            numbers.outside,
-            "in use outside this allocator: other processes, the CUDA context, libraries",
-        ),
-    ])
 }
 
 /// For a caching allocator whose message does not have the free memory of the device.

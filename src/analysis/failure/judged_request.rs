@@ -8,7 +8,7 @@ use super::judged::Judgement;
 use super::outlook::{Filling, Growth, NextStep};
 use super::reason::{CauseNote, VerdictReason};
 use super::source_excerpt::SourceExcerpt;
-use crate::allocator::verdict::{Cause, Certainty, Verdict, largest_first};
+use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::escape_name;
 use crate::snapshot::Pools;
 use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
@@ -81,7 +81,7 @@ pub struct JudgedRequest {
     /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
     pub shortfall_bytes: u64,
     /// Where free memory was, largest first.
-    pub causes: Vec<Cause<CauseNote>>,
+    pub causes: Vec<Cause>,
     /// Live blocks that keep free memory apart; only for the last 16 failures of a trace.
     pub blockers: Vec<Blocker>,
     /// Lines whose blocks were pending free, largest first, with shares of all pending memory; only for the last 16
@@ -132,8 +132,20 @@ impl JudgedRequest {
     }
 }
 
+/// Memory that could have served a failed request.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Cause {
+    /// The kind of memory, as the verdict that names it: `fragmentation`, `other-stream`, `private-pool`,
+    /// `pending-free` or `non-pytorch`.
+    pub kind: Verdict,
+    /// Bytes of this kind when the request failed.
+    pub bytes: u64,
+    /// One sentence that describes the memory.
+    pub note: CauseNote,
+}
+
 /// Where memory was that could have served a failed request, largest first.
-fn causes(failed: &FailureFacts) -> Vec<Cause<CauseNote>> {
+fn causes(failed: &FailureFacts) -> Vec<Cause> {
     if failed.request.is_served {
         return Vec::new();
     }
@@ -147,11 +159,14 @@ fn causes(failed: &FailureFacts) -> Vec<Cause<CauseNote>> {
     let largest = c.largest.unwrap_or_default().bytes;
     let own = CauseNote::Own(largest, largest >= failed.request.bytes);
     let cause = |kind, bytes, note| Cause { kind, bytes, note };
-    largest_first(vec![
+    let mut causes = vec![
         cause(Verdict::Fragmentation, c.own.all.bytes, own),
         cause(Verdict::OtherStream, c.other_stream.bytes, CauseNote::OtherStream),
         cause(Verdict::PrivatePool, c.other_pool.bytes, other_pool),
         cause(Verdict::PendingFree, c.pending.all.bytes, CauseNote::Pending),
         cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
-    ])
+    ];
+    causes.retain(|cause| cause.bytes > 0);
+    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
+    causes
 }

@@ -18,7 +18,7 @@ mod source_excerpt;
 pub use blockers::Blocker;
 pub(crate) use gathered::FailureCollector;
 pub use gathered::failures;
-pub use judged_request::JudgedRequest;
+pub use judged_request::{Cause, JudgedRequest};
 pub use oom::OomReport;
 pub use outlook::{Filling, Growth, NextStep, UnusualInput};
 pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};

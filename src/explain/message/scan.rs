@@ -329,7 +329,6 @@ fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text
     Message {
         line,
         times: 1,
-        file: None,
         source: source.clone(),
         frames,
         text,

@@ -14,24 +14,3 @@ mod ladder;
 pub use approx_bytes::{ApproxBytes, Likelihood, format_approx};
 pub use kinds::{Certainty, Verdict};
 pub use ladder::{Diagnosis, FreeMemory, MemoryAtFailure, USUAL_OUTSIDE, decide, reclaimable_outside};
-
-use serde::Serialize;
-
-/// Memory that could have served a failed request.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Cause<N> {
-    /// The kind of memory, as the verdict that names it: `fragmentation`, `other-stream`, `private-pool`,
-    /// `pending-free` or `non-pytorch`.
-    pub kind: Verdict,
-    /// Bytes of this kind when the request failed.
-    pub bytes: u64,
-    /// One sentence that describes the memory.
-    pub note: N,
-}
-
-/// The causes with any bytes, largest first.
-pub fn largest_first<N>(mut causes: Vec<Cause<N>>) -> Vec<Cause<N>> {
-    causes.retain(|cause| cause.bytes > 0);
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
-    causes
-}
