@@ -3,9 +3,9 @@
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
 
+use super::draw_holders::draw_holders;
 use super::draw_map::draw_map;
 use super::draw_memory::draw_memory;
-use super::draw_tables::draw_holders;
 use super::keys::FOOT;
 use super::layout::{Layout, View};
 use super::palette::{Look, adapt};
@@ -31,10 +31,10 @@ fn draw_state(state: &State<'_, '_>, buffer: &mut Buffer) {
     let layout = state.layout(area);
     draw_head(state, buffer, &layout);
     match (state.view, state.recording.as_ref()) {
-        (View::Memory, recording) => draw_memory(state, recording, buffer, &layout),
         (_, None) => {
             put(buffer, 0, layout.body.y + 1, area.width, "reading the allocations…", FAINT);
         }
+        (View::Memory, Some(recording)) => draw_memory(state, recording, buffer, &layout),
         (View::Map, Some(recording)) => draw_map(state, recording, buffer, &layout),
         (View::Holders, Some(recording)) => draw_holders(state, recording, buffer, &layout),
     }

@@ -67,7 +67,7 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
     let chosen = selected.and_then(|row| Some((recording.allocations.get(row)?, recording.line_of.get(row)?)));
     let text = match chosen {
         Some((one, line)) => format!("{}  {}", describe_block(one), recording.lines[*line as usize]),
-        None => "↑ ↓ or a click selects a block, Enter shows its stack".to_owned(),
+        None => "↑ ↓ select a block, Enter shows its stack".to_owned(),
     };
     put(buffer, 0, layout.map.y + layout.map.height, body.width, &text, if chosen.is_some() { PLAIN } else { FAINT });
 }
@@ -175,11 +175,6 @@ impl MapCells {
             add(cell, next - at);
             at = next;
         }
-    }
-
-    /// The allocation that has most of a cell.
-    pub(super) fn block_at(&self, cell: usize) -> Option<usize> {
-        self.cells.get(cell)?.largest.map(|(row, _)| row)
     }
 }
 

@@ -7,15 +7,14 @@ use ratatui_core::style::{Color, Modifier, Style};
 
 use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
-use super::recording::{Column, Group, Recording, column_moments};
+use super::recording::{Column, Group, Recording};
 use super::side::draw_side;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
 use crate::base::units::{ratio, size};
 use crate::output::document::{Band, draw_bands};
-use crate::study::{SERIES_ALLOCATED, SERIES_RESERVED};
 
-pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, buffer: &mut Buffer, layout: &Layout) {
+pub(super) fn draw_memory(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     if state.last() == 0 {
         let text = "no history was recorded, so there is no memory over time: 2 shows the map";
         put(buffer, 0, layout.body.y + 1, layout.body.width, text, PLAIN);
@@ -24,13 +23,8 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, 
     if layout.chart.width == 0 || layout.chart.height == 0 {
         return;
     }
-    let all = [Group { name: "allocated".to_owned(), slot: 0, is_guess: false }];
-    let width = usize::from(layout.chart.width);
-    let (groups, shown) = match recording.zip(state.grouping()) {
-        Some((recording, grouping)) => (&*grouping.groups, recording.columns(grouping, &state.zoom, width)),
-        // Until the allocations are read.
-        None => (&all[..], totals(state, width)),
-    };
+    let Some(grouping) = state.grouping() else { return };
+    let (groups, shown) = (&*grouping.groups, recording.columns(grouping, &state.zoom, layout.chart.width.into()));
     let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
     let used = highest.fold(1, u64::max);
     // A device that is much larger would leave no room for the rest.
@@ -57,25 +51,11 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: Option<&Recording>, 
         let drawn = draw_side(state, buffer, layout.legend);
         (layout.legend.y, layout.legend.height) = (layout.legend.y + drawn, layout.legend.height - drawn);
     }
-    draw_legend(state, recording, groups, buffer, &layout);
+    draw_legend(groups, &recording.sums_at(grouping, state.moment), buffer, &layout);
 }
 
 /// A larger device, as a multiple of the memory in the picture, has no line in it.
 const MAX_CAPACITY_RATIO: f64 = 1.5;
-
-/// The columns before the allocations are read: what is allocated in all.
-fn totals(state: &State<'_, '_>, width: usize) -> Vec<Column> {
-    let Some(history) = state.device.history() else { return Vec::new() };
-    let buckets = history.samples.buckets();
-    let column = |index: usize| {
-        let moments = column_moments(&state.zoom, width, index);
-        let first = buckets.partition_point(|bucket| bucket.first <= moments.start).saturating_sub(1);
-        let next = buckets.partition_point(|bucket| bucket.first < moments.end).max(first + 1);
-        let most = |series: usize| buckets[first..next].iter().map(|bucket| bucket.max[series]).fold(0, u64::max);
-        Column { groups: vec![most(SERIES_ALLOCATED)], reserved: most(SERIES_RESERVED) }
-    };
-    if buckets.is_empty() { Vec::new() } else { (0..width).map(column).collect() }
-}
 
 /// The height of `bytes` in eighths of a line.
 fn eighths(layout: &Layout, bytes: u64, top: u64) -> u64 {
@@ -188,15 +168,7 @@ fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
 }
 
 /// The groups with their bytes at the moment, the one on top first.
-fn draw_legend(
-    state: &State<'_, '_>,
-    recording: Option<&Recording>,
-    groups: &[Group],
-    buffer: &mut Buffer,
-    layout: &Layout,
-) {
-    let sums = recording.zip(state.grouping()).map(|(recording, grouping)| recording.sums_at(grouping, state.moment));
-    let bytes = |index: usize| sums.as_ref().and_then(|sums| sums.get(index)).copied().unwrap_or(0);
+fn draw_legend(groups: &[Group], sums: &[u64], buffer: &mut Buffer, layout: &Layout) {
     let area = layout.legend;
     let is_beside = area.x > 0;
     let (mut x, mut y) = (area.x, area.y);
@@ -213,21 +185,17 @@ fn draw_legend(
             x += width;
         }
     };
-    let mut listed: Vec<usize> = (0..groups.len()).filter(|index| bytes(*index) > 0 || sums.is_none()).collect();
+    let mut listed: Vec<usize> = (0..groups.len()).filter(|index| sums[*index] > 0).collect();
     // The largest that have room; beside the picture in its order.
-    listed.sort_by_key(|index| Reverse(bytes(*index)));
+    listed.sort_by_key(|index| Reverse(sums[*index]));
     if is_beside {
         listed.truncate(usize::from(area.height.saturating_sub(2)));
         listed.sort_unstable_by_key(|index| Reverse(*index));
     }
     for index in listed {
         let group = &groups[index];
-        let figure = if sums.is_some() { format!("{} ", size(bytes(index))) } else { String::new() };
-        cell(
-            EIGHTHS[7],
-            &format!("{figure}{}", without_directories(&group.name)),
-            Style::new().fg(colour(group.slot, group.is_guess)),
-        );
+        let text = format!("{} {}", size(sums[index]), without_directories(&group.name));
+        cell(EIGHTHS[7], &text, Style::new().fg(colour(group.slot, group.is_guess)));
     }
     cell("─", "reserved", FAINT);
 }

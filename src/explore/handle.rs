@@ -1,20 +1,18 @@
-//! How a key, a click or a turn of the wheel changes the state. Nothing here draws, waits or reads a file.
+//! How a key changes the state. Nothing here draws, waits or reads a file.
 
-use ratatui_core::layout::Rect;
-
-use super::draw_map::{MapCells, blocks_at};
+use super::draw_map::blocks_at;
 use super::keys::{Input, KEYS};
-use super::layout::{Layout, View};
+use super::layout::View;
 use super::rows;
-use super::state::{Effect, ORDERS, Popup, Prompt, State};
+use super::state::{Effect, Popup, Prompt, State};
 use crate::base::ids::StackId;
 use crate::base::units::count;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
 
 impl State<'_, '_> {
-    /// Changes the state as `input` demands; `area` is the screen.
-    pub fn handle(&mut self, input: Input, area: Rect) -> Effect {
+    /// Changes the state as `input` demands.
+    pub fn handle(&mut self, input: Input) -> Effect {
         self.message = None;
         self.is_touched = true;
         if self.prompt.is_some() {
@@ -25,7 +23,6 @@ impl State<'_, '_> {
             self.scroll_popup(input);
             return Effect::Draw;
         }
-        let layout = self.layout(area);
         match input {
             Input::Char(key) => return self.press(key),
             Input::Left(far) => self.go(i64::from(self.moment) - if far { 10 } else { 1 }),
@@ -39,15 +36,7 @@ impl State<'_, '_> {
             Input::Tab => self.view = self.view.next(),
             Input::Enter => self.open(),
             Input::Escape => self.clear(),
-            Input::Backspace if self.has_ranks => return Effect::Ranks,
             Input::Backspace => {}
-            Input::Click(x, y) => self.click(x, y, &layout),
-            Input::Drag(x, _) => self.drag(x, &layout),
-            Input::Wheel(x, _, is_in) if self.view == View::Memory => {
-                let at = layout.moment_at(x, &self.zoom);
-                self.zoom_by(at, if is_in { 2 } else { -2 });
-            }
-            Input::Wheel(_, _, is_up) => self.select(if is_up { -1 } else { 1 }),
         }
         Effect::Draw
     }
@@ -55,9 +44,9 @@ impl State<'_, '_> {
     fn press(&mut self, key: char) -> Effect {
         match key {
             'q' | '\u{3}' => return Effect::Leave,
-            'r' if self.has_ranks => return Effect::Ranks,
-            'w' | '+' | '=' => self.zoom_by(self.moment, 2),
-            's' | '-' => self.zoom_by(self.moment, -2),
+            'r' if self.has_others => return Effect::NextDevice,
+            'w' | '+' | '=' => self.zoom_to(self.zoom.len() / 2),
+            's' | '-' => self.zoom_to(self.zoom.len() * 2),
             'a' => self.pan(-self.width() / 5),
             'f' => self.pan(self.width() / 5),
             '0' => self.zoom = 0..self.last() + 1,
@@ -67,7 +56,6 @@ impl State<'_, '_> {
             ']' => self.go_to_step(true),
             'd' | 'm' => self.mark(),
             'g' => self.regroup(),
-            't' => self.order = (self.order + 1) % ORDERS.len(),
             'j' => self.select(1),
             'k' => self.select(-1),
             '/' | ':' => self.prompt = Some(Prompt { key, text: String::new() }),
@@ -164,8 +152,8 @@ impl State<'_, '_> {
         let Some(popup) = &mut self.popup else { return };
         let last = popup.lines.len().saturating_sub(1);
         match input {
-            Input::Up | Input::Char('k') | Input::Wheel(_, _, true) => popup.scroll = popup.scroll.saturating_sub(1),
-            Input::Down | Input::Char('j') | Input::Wheel(_, _, false) => popup.scroll = (popup.scroll + 1).min(last),
+            Input::Up | Input::Char('k') => popup.scroll = popup.scroll.saturating_sub(1),
+            Input::Down | Input::Char('j') => popup.scroll = (popup.scroll + 1).min(last),
             Input::PageUp => popup.scroll = popup.scroll.saturating_sub(10),
             Input::PageDown => popup.scroll = (popup.scroll + 10).min(last),
             _ => self.popup = None,
@@ -220,39 +208,6 @@ impl State<'_, '_> {
         let groups = rows::search_groups(&text);
         self.found = Some(recording.group("search", groups, of));
         self.selected[View::Holders as usize] = None;
-    }
-
-    fn click(&mut self, x: u16, y: u16, layout: &Layout) {
-        self.dragged_from = Some(x);
-        if let Some(view) = Layout::tab_at(x, y) {
-            self.view = view;
-            return;
-        }
-        if !layout.body.contains((x, y).into()) {
-            return;
-        }
-        match self.view {
-            View::Memory => self.go(layout.moment_at(x, &self.zoom).into()),
-            View::Map => {
-                if let Some(recording) = &self.recording {
-                    let map = MapCells::new(recording, self.moment, self.failed_request(), layout.map_cells());
-                    let found = layout.map_cell_at(x, y).and_then(|cell| map.block_at(cell));
-                    self.selected[View::Map as usize] = found;
-                }
-            }
-            View::Holders => {
-                let first = layout.first_row(self.selected[self.view as usize].unwrap_or(0));
-                self.selected[self.view as usize] = layout.row_at(y).map(|row| first + row);
-            }
-        }
-    }
-
-    fn drag(&mut self, x: u16, layout: &Layout) {
-        if let Some(from) = self.dragged_from.filter(|_| self.view == View::Memory) {
-            let per_column = self.width() / i64::from(layout.chart.width.max(1));
-            self.pan((i64::from(from) - i64::from(x)) * per_column.max(1));
-        }
-        self.dragged_from = Some(x);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The keys: as in the HTML page.
 
-/// A key, a click or a turn of the wheel.
+/// A key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Input {
     /// A character, with Shift or not.
@@ -29,20 +29,14 @@ pub enum Input {
     Backspace,
     /// Tab.
     Tab,
-    /// A click at column and row.
-    Click(u16, u16),
-    /// The pointer moved to a column and row with its button held.
-    Drag(u16, u16),
-    /// The wheel turned at column and row, away from the user or not.
-    Wheel(u16, u16, bool),
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 18] = [
+pub(super) const KEYS: [(&str, &str); 17] = [
     ("1 2 3 Tab", "memory over time, map, holders"),
     ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
-    ("w s + -", "zoom in or out; also the wheel"),
-    ("a f", "move the zoom to the left or right; also by dragging"),
+    ("w s + -", "zoom in or out"),
+    ("a f", "move the zoom to the left or right"),
     ("0", "the whole trace"),
     ("Home End", "the first or last entry"),
     ("p", "the peak"),
@@ -51,12 +45,11 @@ pub(super) const KEYS: [(&str, &str); 18] = [
     (":", "go to an entry, step:7, peak, failure, start or end"),
     ("g", "stack and list by category, line, or name"),
     ("↑ ↓ j k", "select a row, or a block of the map"),
-    ("t", "order the table by its next column"),
     ("Enter", "its stack with the source"),
     ("/", "search lines and names: the matches alone"),
     ("d m", "mark this moment; at another one, show the difference"),
     ("Esc", "close; clear search or mark"),
-    ("r q", "all ranks or devices; leave"),
+    ("r q", "the next device of the file; leave"),
 ];
 
 /// The most useful keys, for the foot.

@@ -1,4 +1,4 @@
-//! Where things are on the screen: for drawing, and for the pointer.
+//! Where things are on the screen.
 
 use std::ops::Range;
 
@@ -92,23 +92,9 @@ impl Layout {
         area.width >= WIDE
     }
 
-    /// The tab at a position.
-    pub(super) fn tab_at(x: u16, y: u16) -> Option<View> {
-        let is_at = |view: &View| (Self::tab_column(*view)..Self::tab_column(*view) + columns(view.tab())).contains(&x);
-        View::ALL.into_iter().filter(|_| y == 0).find(is_at)
-    }
-
     /// The first column of a tab.
     pub(super) fn tab_column(view: View) -> u16 {
         View::ALL[..view as usize].iter().map(|before| columns(before.tab()) + 2).sum()
-    }
-
-    /// The moment at column `x` of the picture.
-    pub(super) fn moment_at(&self, x: u16, zoom: &Range<Moment>) -> Moment {
-        let width = self.chart.width.max(1);
-        let index = x.saturating_sub(self.chart.x).min(width - 1);
-        let moments = column_moments(zoom, width.into(), index.into());
-        Moment::try_from(moments.start).unwrap_or(zoom.start)
     }
 
     /// The column of the picture that has `moment`; `None` if it is outside.
@@ -128,20 +114,8 @@ impl Layout {
         usize::from(self.map.width) * usize::from(self.map.height)
     }
 
-    /// The cell of the map at a position.
-    pub(super) fn map_cell_at(&self, x: u16, y: u16) -> Option<usize> {
-        let is_inside = self.map.contains((x, y).into());
-        is_inside.then(|| usize::from(y - self.map.y) * usize::from(self.map.width) + usize::from(x - self.map.x))
-    }
-
     /// The first row of a table that is shown while `selected` is.
     pub(super) fn first_row(&self, selected: usize) -> usize {
         (selected + 1).saturating_sub(usize::from(self.rows.height))
-    }
-
-    /// The shown row of a table at line `y`.
-    pub(super) fn row_at(&self, y: u16) -> Option<usize> {
-        let bottom = self.rows.y + self.rows.height;
-        (self.rows.y..bottom).contains(&y).then(|| usize::from(y - self.rows.y))
     }
 }

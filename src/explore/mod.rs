@@ -6,9 +6,9 @@
 //! terminal. All text is escaped in one function. Knows no terminal, no thread and no file.
 
 mod draw;
+mod draw_holders;
 mod draw_map;
 mod draw_memory;
-mod draw_tables;
 mod handle;
 mod keys;
 mod layout;
@@ -21,7 +21,6 @@ mod state;
 mod text;
 
 pub use self::draw::draw;
-pub use self::draw_tables::{draw_ranks, sort_ranks};
 pub use self::keys::Input;
 pub use self::palette::{Colours, Look};
 pub use self::state::{Analyzed, Effect, Loaded, State};

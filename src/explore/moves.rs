@@ -34,13 +34,12 @@ impl State<'_, '_> {
         self.zoom = start..start + width;
     }
 
-    /// Zooms in by `factor`, or out if it is negative, with `at` in its place.
-    pub(super) fn zoom_by(&mut self, at: Moment, factor: i32) {
-        let (old, all) = (self.zoom.len() as u64, u64::from(self.last()) + 1);
-        let times = u64::from(factor.unsigned_abs());
-        let width = if factor > 0 { (old / times).max(u64::from(MIN_ZOOM)) } else { old * times }.min(all);
-        let before = u64::from(at.saturating_sub(self.zoom.start)) * width / old.max(1);
-        let start = u64::from(at).saturating_sub(before).min(all - width);
+    /// Shows `width` moments, with the cursor where it is.
+    pub(super) fn zoom_to(&mut self, width: usize) {
+        let all = u64::from(self.last()) + 1;
+        let width = (width as u64).max(u64::from(MIN_ZOOM)).min(all);
+        let before = u64::from(self.moment.saturating_sub(self.zoom.start)) * width / (self.zoom.len() as u64).max(1);
+        let start = u64::from(self.moment).saturating_sub(before).min(all - width);
         let [start, end] = [start, start + width].map(|moment| Moment::try_from(moment).unwrap_or(Moment::MAX));
         self.zoom = start..end;
     }

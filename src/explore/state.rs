@@ -1,6 +1,5 @@
 //! The state of the screen of one device.
 
-use std::cmp::Reverse;
 use std::ops::Range;
 
 use ratatui_core::layout::Rect;
@@ -27,14 +26,11 @@ const NARROW: u16 = 60;
 pub enum Effect {
     /// Draw.
     Draw,
-    /// Show the table of ranks.
-    Ranks,
+    /// Show the next device.
+    NextDevice,
     /// Leave.
     Leave,
 }
-
-/// The columns that order the holders.
-pub(super) const ORDERS: [&str; 3] = ["bytes", "blocks", "name"];
 
 /// A line that the user types.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -132,8 +128,6 @@ pub struct State<'s, 'a> {
     pub(super) zoom: Range<Moment>,
     /// The grouping of the pictures, and that of the holders.
     pub(super) groupings: [usize; 2],
-    /// The column that orders the holders, of [`ORDERS`].
-    pub(super) order: usize,
     /// The user has pressed a key.
     pub(super) is_touched: bool,
     /// The matches of a search, in place of the chosen grouping.
@@ -144,14 +138,13 @@ pub struct State<'s, 'a> {
     pub(super) prompt: Option<Prompt>,
     pub(super) popup: Option<Popup>,
     pub(super) message: Option<String>,
-    pub(super) has_ranks: bool,
-    pub(super) dragged_from: Option<u16>,
+    pub(super) has_others: bool,
 }
 
 impl<'s, 'a> State<'s, 'a> {
-    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `has_ranks`: there are other
+    /// Opens `device` of the file at `path`, at its last failed request, else at the peak. `has_others`: the file has other
     /// devices.
-    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, has_ranks: bool) -> Self {
+    pub fn new(device: DeviceStudy<'s, 'a>, path: &str, has_others: bool) -> Self {
         let end = to_u32(device.device().len()) + 1;
         let last_failure = device.failed_requests().next_back();
         let peak = device.history().and_then(|history| history.peak.allocated_event);
@@ -166,7 +159,6 @@ impl<'s, 'a> State<'s, 'a> {
             moment: moment.min(end - 1),
             zoom: 0..end,
             groupings: [0, 1],
-            order: 0,
             is_touched: false,
             found: None,
             selected: [None; 3],
@@ -174,8 +166,7 @@ impl<'s, 'a> State<'s, 'a> {
             prompt: None,
             popup: None,
             message: None,
-            has_ranks,
-            dragged_from: None,
+            has_others,
         }
     }
 
@@ -247,13 +238,7 @@ impl<'s, 'a> State<'s, 'a> {
         let grouping = &recording.groupings[self.groupings[1]];
         // Beside the picture they have its colours.
         let colours = self.grouping().filter(|_| self.view == View::Memory).unwrap_or(grouping);
-        let mut rows = rows::holders(recording, grouping, colours, self.found.as_ref(), self.moment, self.marked);
-        match ORDERS[self.order] {
-            "blocks" => rows.sort_by_key(|row| Reverse(row.blocks)),
-            "name" => rows.sort_by(|a, b| a.name.cmp(&b.name)),
-            _ => {} // by bytes, or the change since a mark, as they come
-        }
-        rows
+        rows::holders(recording, grouping, colours, self.found.as_ref(), self.moment, self.marked)
     }
 
     /// The request that fails at the moment, else the last one that failed; 0 if none did.

@@ -35,7 +35,7 @@ impl<'s, 'a> Explored<'s, 'a> {
     }
 
     fn press(&mut self, input: Input) {
-        self.state.handle(input, self.area);
+        self.state.handle(input);
     }
 
     /// Presses the characters of `keys`; a line break is Enter.
@@ -235,25 +235,11 @@ fn a_fragmentation_opens_on_the_map_until_a_key_is_pressed() {
     }
 }
 
-/// `j` and `k` are the arrows, and `t` orders the holders.
+/// `j` and `k` are the arrows.
 #[test]
-fn letters_select_and_order() {
+fn letters_select() {
     explore(&fixtures::path(OOM), [120, 40], |mut explored| {
         explored.type_in("3");
-        let blocks = |explored: &Explored<'_, '_>| {
-            let rows = explored.lines(UNICODE);
-            let rows = rows.iter().skip_while(|line| !line.contains("held by")).skip(1);
-            let count = |line: &String| {
-                let figures: Vec<&str> =
-                    line.split_whitespace().rev().filter(|word| word.parse::<u64>().is_ok()).collect();
-                figures.first().and_then(|word| word.parse::<u64>().ok())
-            };
-            rows.map_while(count).collect::<Vec<u64>>()
-        };
-        let by_bytes = blocks(&explored);
-        explored.type_in("t");
-        let by_blocks = blocks(&explored);
-        assert!(by_blocks.is_sorted_by(|a, b| a >= b) && by_bytes != by_blocks, "{by_bytes:?} {by_blocks:?}");
         explored.type_in("jj");
         let by_letters = explored.page(UNICODE);
         explored.type_in("k");
@@ -345,9 +331,8 @@ impl Numbers {
         self.0 % end
     }
 
-    fn input(&mut self, area: Rect) -> Input {
-        let [x, y] = [area.width, area.height].map(|end| u16::try_from(self.below(u64::from(end) + 3)).unwrap());
-        match self.below(40) {
+    fn input(&mut self) -> Input {
+        match self.below(34) {
             0 => Input::Left(self.below(2) > 0),
             1 => Input::Right(self.below(2) > 0),
             2..=4 => Input::Down,
@@ -360,9 +345,6 @@ impl Numbers {
             12 | 13 => Input::Escape,
             14 => Input::Backspace,
             15 => Input::Tab,
-            16..=18 => Input::Click(x, y),
-            19 => Input::Drag(x, y),
-            20 | 21 => Input::Wheel(x, y, self.below(2) > 0),
             _ => {
                 let keys: Vec<char> =
                     "1234ws+-af0po[]:g/dcym?0123456789.,stepakfilur\u{1b}\u{202e}中é".chars().collect();
@@ -389,9 +371,9 @@ fn walk(path: &Path, count: u64, seed: u64) -> u64 {
                 let [width, height] = [300, 100].map(|end| u16::try_from(numbers.below(end)).unwrap() + 1);
                 explored.area = Rect::new(0, 0, width, height);
             }
-            let input = numbers.input(explored.area);
+            let input = numbers.input();
             let start = thread_time();
-            explored.state.handle(input, explored.area);
+            explored.state.handle(input);
             let mut elapsed = thread_time() - start;
             let look = [UNICODE, Look { colours: Colours::Indexed, unicode: false }][usize::from(step % 7 == 0)];
             let mut buffer = Buffer::empty(explored.area);

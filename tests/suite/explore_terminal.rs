@@ -96,17 +96,14 @@ fn keys_change_the_screen_and_the_shell_comes_back() {
 }
 
 #[test]
-fn ranks_are_a_table_worst_first() {
-    let Some(terminal) = Terminal::new("ranks") else { return };
-    let path = |name: &str| fixtures::path(name).display().to_string();
-    terminal.start(&format!("explore {} {}", path("2.15.0-holes"), path(OOM)));
-    let screen = terminal.expect("rank, worst first");
-    let rows: Vec<&str> = screen.lines().filter(|line| line.starts_with(['✗', '✓'])).collect();
-    assert!(rows[0].starts_with('✗') && rows[1].contains("no failure"), "{screen}");
-    terminal.send(&["Down", "Enter"]);
-    terminal.expect("no request failed");
+fn a_file_of_several_devices_has_the_next_one() {
+    let Some(terminal) = Terminal::new("devices") else { return };
+    terminal.start(&format!("explore {}", fixtures::path("2.15.0-two_devices").display()));
+    terminal.expect("GPU 0");
     terminal.send(&["r"]);
-    terminal.expect("rank, worst first");
+    terminal.expect("GPU 1");
+    terminal.send(&["r"]);
+    terminal.expect("GPU 0");
     terminal.send(&["q"]);
     terminal.expect("exit=0");
 }
@@ -127,15 +124,6 @@ fn a_signal_restores_the_terminal() {
     assert!(!screen.contains("activations"), "{screen}");
     terminal.send(&["echo typed", "Enter"]);
     terminal.expect("\ntyped");
-}
-
-#[test]
-fn analyze_names_it_as_the_next_command() {
-    let Some(terminal) = Terminal::new("next") else { return };
-    terminal.start(&format!("--wide analyze {} | tail -n 9", fixtures::path(OOM).display()));
-    terminal.expect("oomscope report -o oom.html");
-    terminal.start(&format!("--wide analyze {}", fixtures::path(OOM).display()));
-    terminal.expect("oomscope explore");
 }
 
 #[test]

@@ -19,7 +19,7 @@ const ROOMS: &str = "
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
     viewer:    base allocator snapshot study whatif analysis explain output
-    explore:   base allocator snapshot stacks study analysis output
+    explore:   base snapshot stacks study analysis output
     cli:       base allocator snapshot stacks replay study whatif analysis compare explain output explore
 ";
 

@@ -3,26 +3,23 @@
 use std::sync::mpsc::Sender;
 use std::thread::{self, Scope};
 
-use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers, MouseButton, MouseEventKind};
+use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
-use crate::analysis::{Options, SnapshotReport, analyze_study};
+use crate::analysis::{Options, analyze_study};
 use crate::explore::{Analyzed, Input, Loaded};
 use crate::study::{DeviceStudy, Study};
 
 /// Number of rows in tables of the analysis, which the screen does not show.
 pub(super) const TABLE_ROWS: usize = 10;
 
-/// A device of a file.
-pub(super) type Place = (String, u64);
-
-/// A message to the thread that draws.
+/// A message to the thread that draws; results are of a device.
 pub(super) enum Message {
     Key(Input),
     Resized,
     /// The terminal can no longer be read.
     Closed,
-    Recording(Place, Box<Loaded>),
-    Report(Place, Box<(SnapshotReport, Analyzed)>),
+    Recording(u64, Box<Loaded>),
+    Analysis(u64, Analyzed),
 }
 
 /// Reads the terminal in a thread of its own.
@@ -65,35 +62,26 @@ fn input(event: &Event) -> Option<Input> {
                 _ => return None,
             })
         }
-        Event::Mouse(mouse) => Some(match mouse.kind {
-            MouseEventKind::Down(MouseButton::Left) => Input::Click(mouse.column, mouse.row),
-            MouseEventKind::Drag(MouseButton::Left) => Input::Drag(mouse.column, mouse.row),
-            MouseEventKind::ScrollUp => Input::Wheel(mouse.column, mouse.row, true),
-            MouseEventKind::ScrollDown => Input::Wheel(mouse.column, mouse.row, false),
-            _ => return None,
-        }),
         _ => None,
     }
 }
 
-/// Reads the allocations of `device` and analyzes `study` in the background.
+/// Reads the allocations of `device` and analyzes `study`, of the file `name`, in the background.
 pub(super) fn work<'s, 'e, 'a>(
     scope: &'s Scope<'s, 'e>,
     study: &'e Study<'a>,
     device: DeviceStudy<'e, 'a>,
-    place: &Place,
+    name: String,
     sender: Sender<Message>,
 ) {
-    let place = place.clone();
     scope.spawn(move || {
         // The screen may be gone.
         let send = |message: Message| drop(sender.send(message));
-        send(Message::Recording(place.clone(), Box::new(Loaded::from_device(device))));
+        send(Message::Recording(device.id(), Box::new(Loaded::from_device(device))));
         let of_study = study.scope();
         let options =
             Options { device: of_study.device, capacity: of_study.capacity, top: TABLE_ROWS, ..Options::default() };
-        let report = analyze_study(study, &place.0, 0, options);
-        let analyzed = Analyzed::from_report(device, &report);
-        send(Message::Report(place, Box::new((report, analyzed))));
+        let report = analyze_study(study, &name, 0, options);
+        send(Message::Analysis(device.id(), Analyzed::from_report(device, &report)));
     });
 }

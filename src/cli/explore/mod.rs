@@ -4,22 +4,22 @@ mod messages;
 mod screen;
 
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{self, Scope};
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use self::messages::{Message, Place, TABLE_ROWS, read_inputs, work};
+use self::messages::{Message, TABLE_ROWS, read_inputs, work};
 use self::screen::Screen;
 use super::args::{gpu_or, parse_capacity};
-use super::exit::{Exit, print_stderr};
+use super::exit::Exit;
 use super::inputs;
 use super::output::supports_unicode;
 use super::source::{SourceArgs, SourceDirectory};
-use crate::analysis::{AnalyzeReport, Options, RankRow, Ranks};
-use crate::explore::{Colours, Effect, Input as Key, Look, State, draw, draw_ranks, sort_ranks};
+use crate::analysis::Options;
+use crate::explore::{Colours, Effect, Look, State, draw};
 use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Study};
 
@@ -28,12 +28,11 @@ use crate::study::{DeviceStudy, Study};
 #[command(after_help = "\
 Examples:
   oomscope explore snapshot.pickle            opens at the last failed request, else at the peak
-  oomscope explore ranks/                     all ranks, the worst first; Enter opens one
   ssh node oomscope explore snapshot.pickle   nothing to copy; only what changed is sent
 
 Keys:
   1 2 3       memory over time, map, holders
-  ← → w s     move by an entry, zoom in and out; the mouse does both
+  ← → w s     move by an entry, zoom in and out
   p o [ ]     the peak, the next failure, the previous and next step
   : /         go to an entry or a step; search lines and names
   Enter       the stack with its source
@@ -43,9 +42,9 @@ It writes no file. Without a terminal, oomscope analyze shows the same facts.
 
 Exit codes: 0 success; 2 wrong usage, no terminal, or an unreadable file.")]
 pub(super) struct Explore {
-    /// Snapshot files, directories of them, quoted patterns, or - for standard input
-    #[arg(required = true, value_name = "SNAPSHOT")]
-    snapshots: Vec<std::path::PathBuf>,
+    /// Snapshot, or the directory of one; - for standard input
+    #[arg(value_name = "SNAPSHOT")]
+    snapshot: PathBuf,
 
     /// Show only this device
     #[arg(long, value_name = "N")]
@@ -59,7 +58,7 @@ pub(super) struct Explore {
     source: SourceArgs,
 }
 
-/// Everything that outlives the screen of one file.
+/// The screen, and what it shows.
 struct Session {
     options: Options<'static>,
     source: SourceDirectory,
@@ -67,86 +66,42 @@ struct Session {
     look: Look,
     messages: Receiver<Message>,
     sender: Sender<Message>,
-    ranks: Option<Ranks>,
-    /// The selected row of the table of ranks.
-    selected: usize,
 }
 
 pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
-    let inputs = inputs::expand_paths(&args.snapshots)?;
+    let path = inputs::single_snapshot(&args.snapshot)?;
+    let name = path.display().to_string();
     if !io::stdout().is_terminal() {
-        let first = inputs.first().map_or("SNAPSHOT", |input| &*input.name);
-        bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {first}`");
+        bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {name}`");
     }
     let source = args.source.open_at(true)?;
     let options = Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
-    let (mut ranks, mut exit, mut snapshot) = (None, Exit::Success, None);
-    let place = if let [input] = inputs.as_slice() {
-        let read = snapshot.insert(inputs::read_one(&input.path)?);
-        worst_device(&Study::new(read, options.scope())).map(|device| (input.name.clone(), device))
-    } else {
-        let analyze = |snapshot: &mut _, path: &str, bytes| crate::analysis::analyze(snapshot, path, bytes, options);
-        let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
-        for file in &unreadable {
-            print_stderr(&format!("{}: {}", file.path, file.message));
-            exit = Exit::Unreadable;
-        }
-        let mut places = snapshots.iter().flat_map(|one| one.devices.iter().map(|of| (one.path.clone(), of.device)));
-        let first = places.next();
-        ranks = AnalyzeReport::new(snapshots, unreadable, TABLE_ROWS).ranks;
-        first
-    };
-    let Some(place) = place else {
-        if exit == Exit::Unreadable {
-            return Ok(exit);
-        }
-        bail!("{}: holds no memory and no trace", args.snapshots[0].display());
+    let snapshot = inputs::read_one(&path)?;
+    let Some(device) = worst_device(&Study::new(&snapshot, options.scope())) else {
+        bail!("{name}: holds no memory and no trace");
     };
     let (sender, messages) = channel();
-    let mut session = Session {
-        options,
-        source,
-        screen: Screen::open().context("the terminal cannot be used")?,
-        look: look(),
-        messages,
-        sender,
-        ranks,
-        selected: 0,
-    };
+    let screen = Screen::open().context("the terminal cannot be used")?;
+    let session = Session { options, source, screen, look: look(), messages, sender };
     read_inputs(session.sender.clone());
-    let mut next = if let Some(snapshot) = snapshot {
-        Some((place, snapshot))
-    } else {
-        let chosen = if session.ranks.is_some() { session.choose(None)? } else { Some(place) };
-        session.read(chosen)?
-    };
-    while let Some((place, snapshot)) = next {
-        let chosen;
-        (session, chosen) = show_file(session, place, snapshot)?;
-        next = session.read(chosen)?;
-    }
-    Ok(exit)
+    show_file(session, name, device, snapshot)?;
+    Ok(Exit::Success)
 }
 
-/// Shows devices of a file until the user leaves it; then the place that the user chose instead. The thread that does it
-/// owns the file: it ends, and frees the memory, as soon as the work in the background is done.
-fn show_file(
-    mut session: Session,
-    (path, device): Place,
-    mut snapshot: Snapshot,
-) -> anyhow::Result<(Session, Option<Place>)> {
+/// Shows devices of a file until the user leaves. The thread that does it owns the file: the program does not wait for the
+/// work in the background.
+fn show_file(mut session: Session, name: String, device: u64, mut snapshot: Snapshot) -> anyhow::Result<()> {
     let (done, wait) = channel();
     thread::spawn(move || {
         session.source.add_to(&mut snapshot);
         let study = Study::new(&snapshot, session.options.scope());
         thread::scope(|scope| {
-            let chosen = session.show_devices(scope, &study, &path, device);
-            // The program waits for this alone.
-            let _ = done.send((session, chosen));
+            let shown = session.show_devices(scope, &study, &name, device);
+            drop(session); // restores the terminal
+            let _ = done.send(shown);
         });
     });
-    let (session, chosen) = wait.recv().context("the screen could not be drawn")?;
-    Ok((session, chosen?))
+    wait.recv().context("the screen could not be drawn")?.map_err(Into::into)
 }
 
 /// The first device with a failed request, else the first with a trace, else the first.
@@ -168,70 +123,23 @@ fn look() -> Look {
 }
 
 impl Session {
-    /// The table of ranks: the device that the user opens; `None` to leave.
-    fn choose(&mut self, mut message: Option<String>) -> io::Result<Option<Place>> {
-        let Some(mut ranks) = self.ranks.clone() else { return Ok(None) };
-        let (last, mut sorts) = (ranks.rows.len() - 1, 0);
-        loop {
-            let (look, selected) = (self.look, self.selected);
-            self.screen.draw(|buffer| draw_ranks(&ranks, selected, message.as_deref(), buffer, look))?;
-            let key = match self.messages.recv() {
-                Ok(Message::Key(key)) => key,
-                Ok(Message::Closed) | Err(_) => return Ok(None),
-                Ok(_) => continue, // of a device that was left
-            };
-            message = None;
-            match key {
-                Key::Up | Key::Char('k') | Key::Wheel(_, _, true) => self.selected = selected.saturating_sub(1),
-                Key::Down | Key::Char('j') | Key::Wheel(_, _, false) => self.selected = (selected + 1).min(last),
-                Key::PageUp => self.selected = selected.saturating_sub(10),
-                Key::PageDown => self.selected = (selected + 10).min(last),
-                Key::Char('t') => {
-                    sorts += 1;
-                    sort_ranks(&mut ranks.rows, sorts);
-                }
-                Key::Home => self.selected = 0,
-                Key::End => self.selected = last,
-                Key::Click(_, y) if (2..).contains(&y) => self.selected = usize::from(y - 2).min(last),
-                Key::Char('q' | '\u{3}') => return Ok(None),
-                Key::Enter => {
-                    self.screen.draw(|buffer| draw_ranks(&ranks, selected, Some("reading…"), buffer, look))?;
-                    let RankRow { path, device, .. } = &ranks.rows[selected];
-                    return Ok(Some((path.clone(), *device)));
-                }
-                _ => {}
-            }
-        }
-    }
-
-    /// Reads the file of `place`; where that fails, the user chooses another.
-    fn read(&mut self, mut place: Option<Place>) -> io::Result<Option<(Place, Snapshot)>> {
-        while let Some(chosen) = place {
-            match inputs::read_with(Path::new(&chosen.0), &|_| ()) {
-                Ok(snapshot) => return Ok(Some((chosen, snapshot))),
-                Err(error) => place = self.choose(Some(format!("{error:#}")))?,
-            }
-        }
-        Ok(None)
-    }
-
-    /// Shows devices of the file of `study`, which is at `path`, until the user leaves it.
+    /// Shows the devices of `study`, each until the user goes to the next one, from `first` on.
     fn show_devices<'s, 'e>(
         &mut self,
         scope: &'s Scope<'s, 'e>,
         study: &'e Study<'_>,
-        path: &str,
-        mut device: u64,
-    ) -> io::Result<Option<Place>> {
-        while let Some(shown) = study.device(device)
-            && self.show(scope, study, shown, path)? == Effect::Ranks
-        {
-            match self.choose(None)? {
-                Some((chosen, other)) if chosen == path => device = other,
-                chosen => return Ok(chosen),
+        name: &str,
+        first: u64,
+    ) -> io::Result<()> {
+        let ids: Vec<u64> = study.devices().map(DeviceStudy::id).collect();
+        let start = ids.iter().position(|id| *id == first).unwrap_or(0);
+        for id in ids.iter().cycle().skip(start) {
+            let Some(device) = study.device(*id) else { continue };
+            if self.show(scope, study, device, name)? == Effect::Leave {
+                break;
             }
         }
-        Ok(None)
+        Ok(())
     }
 
     /// Shows one device until the user leaves it.
@@ -240,17 +148,15 @@ impl Session {
         scope: &'s Scope<'s, 'e>,
         study: &'e Study<'a>,
         device: DeviceStudy<'e, 'a>,
-        path: &str,
+        name: &str,
     ) -> io::Result<Effect> {
-        let place = (path.to_owned(), device.id());
-        let has_ranks = self.ranks.is_some() || study.devices().count() > 1;
-        let mut state = State::new(device, path, has_ranks);
-        // The first frame needs the totals alone; all else is worked out behind it.
-        work(scope, study, device, &place, self.sender.clone());
+        let mut state = State::new(device, name, study.devices().count() > 1);
+        // The first frame needs nothing; all is worked out behind it.
+        work(scope, study, device, name.to_owned(), self.sender.clone());
         loop {
             let look = self.look;
             self.screen.draw(|buffer| draw(&state, buffer, look))?;
-            match self.turn(&mut state, &place) {
+            match self.turn(&mut state, device.id()) {
                 Effect::Draw => {}
                 effect => return Ok(effect),
             }
@@ -258,28 +164,19 @@ impl Session {
     }
 
     /// Takes everything that waits, so that a slow terminal draws once for many keys.
-    fn turn(&mut self, state: &mut State<'_, '_>, place: &Place) -> Effect {
+    fn turn(&mut self, state: &mut State<'_, '_>, device: u64) -> Effect {
         let mut next = self.messages.recv().ok();
         while let Some(message) = next {
             match message {
                 Message::Closed => return Effect::Leave,
-                Message::Key(key) => match state.handle(key, self.screen.area()) {
+                Message::Key(key) => match state.handle(key) {
                     Effect::Draw => {}
-                    Effect::Ranks if self.ranks.is_none() => {} // not analyzed yet
                     effect => return effect,
                 },
-                Message::Recording(of, loaded) if of == *place => state.set_recording(*loaded),
-                Message::Report(of, done) => {
-                    let (report, analyzed) = *done;
-                    if of == *place {
-                        state.set_analysis(analyzed);
-                    }
-                    if self.ranks.is_none() {
-                        self.ranks = AnalyzeReport::new(vec![report], Vec::new(), TABLE_ROWS).ranks;
-                    }
-                }
+                Message::Recording(of, loaded) if of == device => state.set_recording(*loaded),
+                Message::Analysis(of, analyzed) if of == device => state.set_analysis(analyzed),
                 // The others are of a device that was left.
-                Message::Resized | Message::Recording(..) => {}
+                Message::Resized | Message::Recording(..) | Message::Analysis(..) => {}
             }
             next = self.messages.try_recv().ok();
         }

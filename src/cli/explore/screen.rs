@@ -5,7 +5,6 @@ use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
-use crossterm::event::{DisableMouseCapture, EnableMouseCapture};
 use crossterm::style::{Attribute, SetAttribute};
 use crossterm::terminal::{self, Clear, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{execute, queue};
@@ -27,7 +26,7 @@ impl Screen {
         IS_TAKEN.store(true, Ordering::Relaxed);
         terminal::enable_raw_mode()?;
         let screen = Self { shown: Buffer::empty(Rect::ZERO) };
-        execute!(io::stdout(), EnterAlternateScreen, Hide, EnableMouseCapture)?;
+        execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(screen)
     }
 
@@ -59,10 +58,6 @@ impl Screen {
         let mut out = io::stdout().lock();
         out.write_all(&bytes)?;
         out.flush()
-    }
-
-    pub(super) fn area(&self) -> Rect {
-        self.shown.area
     }
 }
 
@@ -110,7 +105,7 @@ fn restore() {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
         return;
     }
-    let _ = execute!(io::stdout(), SetAttribute(Attribute::Reset), DisableMouseCapture, Show, LeaveAlternateScreen);
+    let _ = execute!(io::stdout(), SetAttribute(Attribute::Reset), Show, LeaveAlternateScreen);
     let _ = terminal::disable_raw_mode();
 }
 

@@ -30,8 +30,6 @@ pub use fit::fit;
 pub use gate::check;
 #[cfg(feature = "cuda")]
 pub use live::live;
-#[cfg(feature = "explore")]
-pub(crate) use phrases::row_names;
 pub use plan::{plan, serving_plan};
 pub use replay::replay;
 pub use timeline::timeline;

@@ -181,7 +181,7 @@ impl Names {
 }
 
 /// A name for each of `rows`: its path without what all share; the device, where a path has several.
-pub(crate) fn row_names(rows: &[RankRow]) -> Vec<String> {
+pub(super) fn row_names(rows: &[RankRow]) -> Vec<String> {
     let names = Names::from_paths(rows.iter().map(|row| &*row.path));
     let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
     let name = |row: &RankRow| match names.shorten(&row.path) {
