@@ -17,7 +17,7 @@ Examples:
   oomscope viewer -o viewer.html           one file, for a colleague or a static site
 
 The page holds the analyzer itself. It reads snapshots (.pickle, .pkl, .json; optionally .gz or .zst), all ranks of a \
-job, and logs, and shows the page of `oomscope report`. It needs no server, no network and no installation, and sends \
+job, and shows the page of `oomscope report`. It needs no server, no network and no installation, and sends \
 nothing. On a server, viewer.html#url=run/snapshot.pickle opens a file of the same site.
 
 Exit codes: 0 success; 2 wrong usage, or a build without the analyzer for browsers.")]

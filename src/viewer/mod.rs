@@ -1,9 +1,8 @@
 //! The analyzer behind the page of `oomscope viewer`, as a module of WebAssembly.
 //!
 //! In: the names and contents of the files that were dropped on the page, one at a time. Out: the page of `oomscope
-//! report` for the snapshots among them, or that of `oomscope explain` for logs. [`DroppedFiles`] is the job; a
-//! [`Replayer`] answers the page's panel of replays. `exports` is what the page's worker calls. Knows no browser and
-//! reads no file.
+//! report` for the snapshots among them. [`DroppedFiles`] is the job; a [`Replayer`] answers the page's panel of replays.
+//! `exports` is what the page's worker calls. Knows no browser and reads no file.
 
 #[cfg(target_family = "wasm")]
 pub mod exports;
@@ -14,11 +13,8 @@ use std::io::{self, Read, Seek};
 pub use self::replay::Replayer;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze_study};
 use crate::base::input::{InputError, Source};
-use crate::explain::message::read;
-use crate::explain::{ExplainReport, explain};
 use crate::output::page::{self, SnapshotData};
 use crate::snapshot::Snapshot;
-use crate::snapshot::pickle::looks_like_pickle;
 use crate::study::Study;
 
 /// Number of rows of each table, as `oomscope report` has by default.
@@ -39,7 +35,6 @@ pub struct DroppedFile<'f, R> {
 #[derive(Debug, Default)]
 pub struct DroppedFiles {
     snapshots: Vec<(SnapshotReport, SnapshotData)>,
-    logs: Vec<ExplainReport>,
     unreadable: Vec<Unreadable>,
 }
 
@@ -68,10 +63,7 @@ impl DroppedFiles {
         let snapshot = match Snapshot::read(&source, &|read| progress(read, total)) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                match explain_log(name, &source) {
-                    Some(explanation) => self.logs.push(explanation),
-                    None => self.refuse(name, error.to_string()),
-                }
+                self.refuse(name, error.to_string());
                 return Ok(());
             }
         };
@@ -92,29 +84,14 @@ impl DroppedFiles {
     ///
     /// # Errors
     /// If no file could be read: a line for each.
-    pub fn into_page(mut self, version: &str) -> Result<Vec<u8>, String> {
+    pub fn into_page(self, version: &str) -> Result<Vec<u8>, String> {
+        if self.snapshots.is_empty() {
+            let lines = self.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message));
+            return Err(lines.collect::<Vec<_>>().join("\n"));
+        }
+        let (snapshots, data): (Vec<_>, Vec<_>) = self.snapshots.into_iter().unzip();
+        let report = AnalyzeReport::new(snapshots, self.unreadable, TABLE_ROWS);
         let mut page = Vec::new();
-        let written = if self.snapshots.is_empty() && !self.logs.is_empty() {
-            page::write_explanation(&self.logs, &self.unreadable, version, &mut page)
-        } else {
-            for log in std::mem::take(&mut self.logs) {
-                self.refuse(&log.path, "is a log; drop logs alone to have their messages explained".to_owned());
-            }
-            if self.snapshots.is_empty() {
-                let lines = self.unreadable.iter().map(|file| format!("{}: {}", file.path, file.message));
-                return Err(lines.collect::<Vec<_>>().join("\n"));
-            }
-            let (snapshots, data): (Vec<_>, Vec<_>) = self.snapshots.into_iter().unzip();
-            page::write(&AnalyzeReport::new(snapshots, self.unreadable, TABLE_ROWS), &data, version, &mut page)
-        };
-        written.map(|()| page).map_err(|error| error.to_string())
+        page::write(&report, &data, version, &mut page).map(|()| page).map_err(|error| error.to_string())
     }
-}
-
-/// The explanation of `source`, if it is a log with a message about memory.
-fn explain_log(name: &str, source: &Source) -> Option<ExplainReport> {
-    if looks_like_pickle(source) {
-        return None;
-    }
-    read(&source[..]).ok().and_then(|log| explain(&log, name))
 }

@@ -10,15 +10,12 @@ use super::picture::picture;
 use super::screen::Screen;
 use super::{PageData, SnapshotData, base64, replay, web};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::{AnalyzeReport, DeviceReport, Unreadable};
+use crate::analysis::{AnalyzeReport, DeviceReport};
 use crate::base::units::{count, escape_name};
-use crate::explain::ExplainReport;
 use crate::output::document::{Document, html, html_literal};
 use crate::output::formats::json;
 use crate::output::report;
 
-/// Number of messages of a log to explain in full.
-const EXPLAINED_MESSAGES: usize = 10;
 /// Number of results on a page; each device has one in any case.
 const MAX_RESULTS: usize = 64;
 
@@ -166,30 +163,6 @@ pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<se
     let text = String::from_utf8(blob).map_err(io::Error::other)?;
     let results = results(report, 0, page, MAX_RESULTS);
     Ok(serde_json::json!({ "page": row(report, 0, page), "analysis": analysis, "results": results, "data": text }))
-}
-
-/// Writes the page of `explanations`, one for each log, and names the files that are `unreadable`; `version` is that of
-/// this program.
-///
-/// # Errors
-/// Any error from `out`.
-pub fn write_explanation(
-    explanations: &[ExplainReport],
-    unreadable: &[Unreadable],
-    version: &str,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let title = explanations.first().map(|explanation| explanation.summary().answer);
-    write_head(title.as_deref().unwrap_or_default(), "", &[web::STYLE], version, out)?;
-    out.write_all(b"<main id=\"first\">\n")?;
-    for file in unreadable {
-        let line = html_literal(&format!("{}: {}", file.path, file.message));
-        writeln!(out, "<p class=\"warning\">{line}</p>")?;
-    }
-    for explanation in explanations {
-        out.write_all(html(&report::explain(explanation, EXPLAINED_MESSAGES).in_full()).as_bytes())?;
-    }
-    out.write_all(b"</main>\n</body>\n</html>\n")
 }
 
 /// Writes the head of a page. Its security policy allows what `sources` allow, and the inline `styles`, the first of which

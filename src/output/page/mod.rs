@@ -4,7 +4,7 @@
 //! the page of `analyze`, which needs no script, followed by the analysis as JSON and by the `data` of each device: the
 //! lifetime of every allocation and segment, as columns. The script in `web/` draws from these.
 //!
-//! [`write_explanation`] writes the page of a log, which has no script; [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
+//! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
 //! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with`] one that
 //! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
@@ -36,7 +36,7 @@ use serde_json::{Value, json};
 pub use self::budget::budget;
 #[cfg(feature = "explore")]
 pub(crate) use self::colours::{category_colours, line_colours};
-pub use self::html::{PageOptions, PageOrder, device_json, write, write_explanation, write_with};
+pub use self::html::{PageOptions, PageOrder, device_json, write, write_with};
 #[cfg(feature = "explore")]
 pub(crate) use self::proof::is_in_map;
 pub use self::viewer::write_viewer;

@@ -56,7 +56,7 @@ import { fromBase85 } from "../replay/base85.js";
     [shownPage, shownView] = [page, ""];
     byId("shown").textContent = files.length > 1 ? `${first} and ${files.length - 1} more` : first;
     document.title = `${first} - oomscope`;
-    byId("save").download = `${first.replace(/\.(pickle|pkl|json|log|txt)?(\.gz|\.zst)?$/, "")}.html`;
+    byId("save").download = `${first.replace(/\.(pickle|pkl|json)?(\.gz|\.zst)?$/, "")}.html`;
     byId("frame").src = pageUrl;
     byId("viewer").hidden = true;
     byId("result").hidden = false;
