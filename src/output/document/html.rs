@@ -7,7 +7,7 @@ use super::glyphs::UNICODE;
 use super::table::{Cell, Column, Judgement, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::draw;
-use crate::base::units::{escape_text, percent, ratio};
+use crate::base::units::{escape_text, ratio};
 
 /// Width of a chart.
 const CHART_COLUMNS: usize = 120;
@@ -126,15 +126,6 @@ fn cell(cell: &Cell) -> String {
         Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text)));
             [inline(text)].into_iter().chain(below).collect()
-        }
-        Cell::Bar(share) => {
-            let share = share.clamp(0.0, 1.0);
-            format!(
-                "<svg class=\"part\" viewBox=\"0 0 100 10\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{}\">\
-                 <rect width=\"{:.1}\" height=\"10\"/></svg>",
-                percent(share),
-                share * 100.0
-            )
         }
     }
 }

@@ -10,8 +10,6 @@ use crate::base::units::{escape_command_lines, escape_text};
 
 /// Width of a chart.
 const WIDTH: usize = 90;
-/// Width of a full bar.
-const BAR: f64 = 10.0;
 
 /// Renders `document` as Markdown.
 pub fn markdown(document: &Document) -> String {
@@ -93,8 +91,6 @@ fn cell(cell: &Cell) -> String {
             let below = below.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
             [inline(text, Context::Cell)].into_iter().chain(below).collect()
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to BAR")]
-        Cell::Bar(share) => "█".repeat((share.clamp(0.0, 1.0) * BAR).round() as usize),
     }
 }
 

@@ -39,8 +39,6 @@ pub enum Cell {
     Indented(u8, Text),
     /// Text with further lines below it.
     WithDetails(Text, Vec<Text>),
-    /// A bar; the share is between 0 and 1.
-    Bar(f64),
     /// A judgement of the row, and text.
     Marked(Judgement, Text),
 }
@@ -72,7 +70,6 @@ impl Cell {
         match self {
             Self::Text(text) | Self::Indented(_, text) | Self::Marked(_, text) => vec![text],
             Self::WithDetails(text, below) => std::iter::once(text).chain(below).collect(),
-            Self::Bar(_) => Vec::new(),
         }
     }
 }

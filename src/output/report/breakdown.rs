@@ -20,7 +20,6 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     let table = Table::from_rows(breakdown_rows(held)).text("", |row| row.group).text("", |row| row.name.clone());
     let table = table.number("bytes", |row| amount(row.share.bytes));
     let table = table.number("share", |row| percent(row.share.share_ratio));
-    let table = table.text("", |row| Cell::Bar(ratio(row.share.bytes, held.allocated_bytes)));
     document.table(table.text("", |row| row.note));
 }
 

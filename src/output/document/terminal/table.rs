@@ -18,9 +18,6 @@ const INDENT: usize = 2;
 const GAP: usize = 2;
 /// A text column is never made narrower than this.
 const MIN_TEXT_COLUMNS: usize = 16;
-/// Width of a full bar; pages of at most `PAGE_COLUMNS_WITHOUT_BARS` have none.
-const MAX_BAR_COLUMNS: usize = 20;
-const PAGE_COLUMNS_WITHOUT_BARS: usize = 70;
 /// Wider tables are hard to read across.
 const MAX_WIDE_COLUMNS: usize = 100;
 
@@ -170,10 +167,7 @@ fn stacked(table: &Table, style: Style) -> String {
             .iter()
             .enumerate()
             .find(|(column, cell)| table.is_text(*column) && !cell_lines(cell, room, style).is_empty());
-        let others = row
-            .iter()
-            .enumerate()
-            .filter(|(column, cell)| first.is_none_or(|(first, _)| first != *column) && !matches!(cell, Cell::Bar(_)));
+        let others = row.iter().enumerate().filter(|(column, _)| first.is_none_or(|(first, _)| first != *column));
         let others = others.filter_map(|(column, cell)| {
             let value = cell_lines(cell, usize::MAX, style);
             let name = table.columns.get(column).map_or("", |column| &*column.heading);
@@ -205,10 +199,6 @@ fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
         Cell::Marked(mark, text) => {
             format!("{} {}", glyph(*mark, style), settings_lines(text, room.saturating_sub(2), style).join("\n    "))
         }
-        Cell::Bar(share) => {
-            let room = style.width.saturating_sub(PAGE_COLUMNS_WITHOUT_BARS).min(MAX_BAR_COLUMNS);
-            style.pick("█", "#").repeat(bar_columns(*share, room))
-        }
     }
 }
 
@@ -227,9 +217,4 @@ fn settings_lines(text: &Text, room: usize, style: Style) -> Vec<String> {
     }
     let narrower = room.saturating_sub(2);
     lines.into_iter().map(|line| fit(&code(line.trim_end()), narrower, style)).collect()
-}
-
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to `room`")]
-fn bar_columns(share: f64, room: usize) -> usize {
-    (share.clamp(0.0, 1.0) * room as f64).round() as usize
 }
