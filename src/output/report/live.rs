@@ -48,14 +48,9 @@ fn setup(document: &mut Document, report: &LiveReport) {
     let [total, free, reach] = [gpu.total_bytes, gpu.free_bytes, gpu.within_reach_bytes].map(size);
     document.field("memory", format!("{total}, {free} free; {left} left unused, so {reach} is within reach"));
     document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));
-    document.fields("calls", report.touched.then_some("all memory written once"));
     let settings = report.settings_string.as_deref().unwrap_or("not recorded by this release");
     let settings = if settings.is_empty() { "default" } else { settings };
     document.field("rules", format!("of PyTorch {}, settings {settings}", report.torch_version));
-    for device in &report.devices {
-        let start = if device.start == "reconstructed" { ", from a reconstructed start" } else { "" };
-        document.field("replayed", format!("{}{start}", counted(device.events as u64, "entry")));
-    }
 }
 
 fn live_device(document: &mut Document, device: &LiveDevice) {

@@ -5,7 +5,7 @@ use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, faint, strong};
 use crate::output::wording::{describe_outcome, frame_label};
-use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, SettingsFrom};
+use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice};
 
 /// Rows of a table of GPUs, at most.
 const MAX_ROWS: usize = 10;
@@ -128,11 +128,6 @@ fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bo
         );
     }
     assumed(document, device);
-    if device.ambiguous_calls > 0 {
-        let calls = counted(device.ambiguous_calls as u64, "call");
-        document
-            .field("ambiguous", format!("{calls} with several readings; the count of retries may be off by as many"));
-    }
     match &device.recorded {
         Some(recorded) if are_several => document.table(figures(device, recorded)),
         Some(_) => {}
@@ -166,36 +161,8 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     if let Some(trigger) = assumed.collection_trigger_bytes {
         document.field("inferred", format!("garbage collection starts at {} reserved (not recorded)", size(trigger)));
     }
-    for [a, b] in &assumed.no_split_pools {
-        document.field("pool", format!("({a}, {b}) splits no blocks (inferred from its use)"));
-    }
-    settings_changes(document, device);
     for setting in &assumed.settings {
         document.field("inferred", format!("{setting} (not recorded by this release)"));
-    }
-}
-
-/// Maximum number of changes of settings listed.
-const MAX_CHANGES: usize = 8;
-
-fn settings_changes(document: &mut Document, device: &ReplayedDevice) {
-    let changes = &device.assumed.settings_changes;
-    let options = |change: &SettingsFrom| match &*change.settings_string {
-        "" => "default".to_owned(),
-        options => options.to_owned(),
-    };
-    for (before, after) in changes.iter().zip(changes.iter().skip(1)).take(MAX_CHANGES) {
-        let at = if after.event == device.events.recorded {
-            "after the last entry".to_owned()
-        } else {
-            format!("at about entry {}", count(after.event as u64))
-        };
-        let (before, after) = (options(before), options(after));
-        document.field("settings", format!("change {at}: {before} -> {after} (inferred)"));
-    }
-    if let Some(more @ 1..) = changes.len().checked_sub(MAX_CHANGES + 1) {
-        let changes = counted(more as u64, "more time");
-        document.field("settings", format!("change {changes}"));
     }
 }
 
