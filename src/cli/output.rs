@@ -104,10 +104,7 @@ impl Output {
             if self.has_exact_sizes { page.with_exact_sizes() } else { page }
         };
         Ok(match format {
-            Format::Human => {
-                let page = page(self.view.wide);
-                terminal(&if self.file.is_none() { for_reader(page) } else { page }, self.style())
-            }
+            Format::Human => terminal(&page(self.view.wide), self.style()),
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
             Format::Markdown => markdown_comment(&page(false)),
@@ -178,17 +175,9 @@ fn shown_page(page: Document, is_full: bool, is_wide: bool) -> Document {
     page
 }
 
-/// `page`, which explores next if standard output is a terminal.
-fn for_reader(mut page: Document) -> Document {
-    if cfg!(feature = "explore") && io::stdout().is_terminal() {
-        page.explore_next();
-    }
-    page
-}
-
 /// Writes the first screen of `page` to standard error.
 pub(super) fn print_page(page: Document) {
-    let text = terminal(&for_reader(shown_page(page, false, false)), stderr_style());
+    let text = terminal(&shown_page(page, false, false), stderr_style());
     // If standard error is closed, there is nowhere to report it.
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }

@@ -230,23 +230,6 @@ impl Document {
         }
     }
 
-    /// Replaces a next command that writes an HTML page by `oomscope explore`, for a reader at a terminal.
-    pub fn explore_next(&mut self) {
-        let fields = self.blocks.iter_mut().filter_map(|block| match block {
-            Block::Fields(fields) => Some(fields),
-            _ => None,
-        });
-        for field in fields.flatten().filter(|field| field.name == "next") {
-            for span in field.texts.iter_mut().flat_map(|text| &mut text.spans) {
-                if let Some((_, path)) =
-                    span.text.split_once("oomscope report -o ").and_then(|(_, rest)| rest.split_once(' '))
-                {
-                    span.text = format!("oomscope explore {path}");
-                }
-            }
-        }
-    }
-
     /// Appends a list unless `items` is empty.
     pub fn list<T: Into<Item>>(&mut self, items: impl IntoIterator<Item = T>) {
         let items: Vec<Item> = items.into_iter().map(Into::into).collect();
