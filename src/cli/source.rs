@@ -130,22 +130,48 @@ fn read_text(path: &Path, limit: u64) -> Option<String> {
 
 /// The file below `root` with the path `recorded`, or else with the longest end of that path.
 fn find(root: &Path, recorded: &str) -> Option<PathBuf> {
-    let below = |path: &Path| {
-        // Links are resolved first: one of them may lead out.
-        let path = path.canonicalize().ok().filter(|path| path.starts_with(root))?;
-        // A pipe would wait for somebody to write.
-        path.metadata().is_ok_and(|metadata| metadata.is_file()).then_some(path)
-    };
-    let is_absolute = Path::new(recorded).is_absolute();
-    let exact = is_absolute.then(|| below(Path::new(recorded))).flatten();
-    exact.or_else(|| {
-        let parts: Vec<&str> = recorded.split(['/', '\\']).filter(|part| is_name(part)).collect();
-        (0..parts.len()).find_map(|start| below(&root.join(parts[start..].iter().collect::<PathBuf>())))
-    })
+    // Links are resolved: one of them may lead out.
+    root.join(find_below(root, recorded)?).canonicalize().ok().filter(|path| path.starts_with(root))
 }
 
-/// Whether `part` of a path is a name, not `..` or a drive.
-fn is_name(part: &str) -> bool {
-    let mut components = Path::new(part).components();
-    matches!((components.next(), components.next()), (Some(Component::Normal(_)), None))
+/// `PATH_MAX` of Linux: longer paths cannot be opened.
+const MAX_PATH: usize = 4096;
+
+/// The path below `root` of a file from a stack: relative to it, or else (if it was recorded in a container or another
+/// checkout) the longest end of its path that exists.
+pub(super) fn find_below(root: &Path, recorded: &str) -> Option<PathBuf> {
+    // A snapshot from Windows may be read on Linux.
+    let recorded = recorded.replace('\\', "/");
+    let path = Path::new(&recorded);
+    let path = path.strip_prefix(root).unwrap_or(path);
+    let parts: Vec<_> = path.components().skip_while(|part| !matches!(part, Component::Normal(_))).collect();
+    if parts.iter().any(|part| !matches!(part, Component::Normal(_))) {
+        return None;
+    }
+    // Ends that are too long to open are not tried.
+    let lengths = parts.iter().rev().scan(0, |bytes, part| {
+        *bytes += part.as_os_str().len() + 1;
+        Some(*bytes)
+    });
+    let tried = lengths.take_while(|bytes| *bytes <= MAX_PATH).count();
+    let first = parts.len() - tried;
+    let mut ends = (first..parts.len()).map(|from| parts.iter().skip(from).collect::<PathBuf>());
+    ends.find(|end| root.join(end).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_by_the_end_of_a_long_path() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("src")).unwrap();
+        std::fs::write(root.path().join("src/x.py"), "").unwrap();
+        let found = |file: &str| find_below(root.path(), file);
+        assert_eq!(found("/elsewhere/src/x.py"), Some(PathBuf::from("src/x.py")));
+        let long = format!("{}/src/x.py", "/a".repeat(200_000));
+        assert_eq!(found(&long), Some(PathBuf::from("src/x.py")));
+        assert_eq!(found(&"/a".repeat(200_000)), None);
+    }
 }
