@@ -1,4 +1,5 @@
-//! Advice for a failed request: that of its verdict, refined by what the recording shows.
+//! Advice for a failed request: the best action that the recording has evidence for, else the standard advice of the
+//! verdict.
 
 use serde::Serialize;
 
@@ -24,37 +25,37 @@ use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 pub enum Advice {
     /// Free what a variable keeps.
     Cure(Cure),
-    /// Make a tensor smaller, or none.
+    /// Make a tensor smaller, or avoid it.
     Shapes(ShapeCure),
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
-    /// Keep the value of a result instead of its graph; the variable that keeps it.
+    /// Keep the value of a result instead of its graph, in the variable, if it is known.
     Detach(KeptGraphs, Option<Box<KeptByVariable>>),
-    /// Free what a line keeps after each step, or limit its growth; `None` if no line or no variable is known.
+    /// Free the memory that a line keeps after each step, or limit its growth. Line and variable are `None` if unknown.
     FreeGrowth(Option<CodeLocation>, GrowthKind, Option<Box<KeptByVariable>>),
     /// Limit the input of an iteration: it is larger than in all earlier ones.
     LimitInput(UnusualInput),
-    /// Set or remove an option: in a replay the job then goes on.
+    /// Set or remove an option; the job continued in a replay with it.
     GoOn(Box<Remedy>),
-    /// Try an option: in a replay the request then succeeds, but the requests after it are not known.
+    /// Try an option; a replay with it served the request, but what follows is not known.
     Try(String, WhyUnknown),
-    /// Change the program as described, at a line: in a replay the request is then served, and this is the outcome.
+    /// Change the program at a line; a replay with the change served the request, with this outcome.
     Change(String, CodeLocation, JobOutcome),
-    /// Try a change of the program, at a line: in a replay this is the outcome, but the sizes it changes are a guess.
+    /// Try a change at a line; a replay had this outcome, but the sizes that change are a guess.
     Guess(String, CodeLocation, JobOutcome),
-    /// No replayed setting lets the job go on, and no change surely does; true if one may.
+    /// No replayed setting lets the job continue. True if a change of the program may.
     NothingHelps(NoSettingHelps, bool),
     /// Request less at once.
     RequestLess(OversizedRequest),
     /// Run forward passes that no backward pass follows without graphs.
     NoGrad(UnusedGraphs),
-    /// Load the checkpoint into host memory; the line that loads it.
+    /// Load the checkpoint into host memory, at this line.
     LoadOnHost(CodeLocation),
     /// Put a serving engine to sleep while other code runs: `vLLM` or `SGLang`.
     SleepEngine(&'static Engine),
     /// The standard advice of the verdict.
     Standard(Verdict),
-    /// The advice, unless other processes hold the missing memory: the size of the device is unknown.
+    /// The inner advice applies unless other processes hold the missing memory: the device's size is unknown.
     UnknownCapacity(Box<Advice>),
 }
 
@@ -65,14 +66,14 @@ pub struct OversizedRequest {
     pub location: CodeLocation,
     /// Its size in bytes.
     pub bytes: u64,
-    /// Bytes that the process had reserved or could have.
+    /// Bytes that the process had reserved or could still reserve.
     pub reach_bytes: u64,
     /// Bytes of all live blocks.
     pub allocated_bytes: u64,
 }
 
 impl OversizedRequest {
-    /// `oom`'s request, if it exceeds the memory within reach, or all that the program holds many times over.
+    /// `oom`'s request, if it exceeds the memory within reach, or is many times as large as all live memory.
     pub fn from_failure(oom: &OomReport) -> Option<Self> {
         let reach_bytes = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
         let (bytes, allocated_bytes) = (oom.requested_bytes, oom.allocated_bytes);
@@ -105,7 +106,7 @@ pub enum NoSettingHelps {
     ExceedsReach,
     /// The request fails under every replayed setting.
     AllFail,
-    /// Under every setting that serves the request the program fails again; this one gets furthest.
+    /// Under every setting that serves the request the program fails later; this one gets furthest.
     AllPostpone(Box<Remedy>),
 }
 
@@ -115,30 +116,30 @@ pub(super) struct Evidence<'a> {
     pub(super) leaks: &'a Leaks,
     /// Replayed changes to the program, the best first.
     pub(super) changes: &'a [ProgramRow],
-    /// The variables that keep the memory at the failure: those that the recorder saw, or that stacks and text show.
+    /// The variables that keep the memory at the failure, as the recorder saw them or as stacks and source text show.
     pub(super) kept: Option<&'a KeptReport>,
     /// The tensors of the failing function.
     pub(super) locals: Option<&'a LocalTensors>,
-    /// The text of the line of that function which failed.
+    /// Source text of the failing line.
     pub(super) failing_line: Option<&'a str>,
-    /// The text around it calls the fused attention of PyTorch.
+    /// The source text around it calls PyTorch's fused attention.
     pub(super) is_attention_fused: bool,
-    /// The change of the program that stacks show; without names only.
+    /// The change of the program that stacks show; `None` if the recorder saw names, which show more.
     pub(super) by_calls: Option<&'a Cure>,
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
-    /// No text of a running function turns gradients off.
+    /// No running function turns gradients off in its source text.
     pub(super) has_grad: bool,
 }
 
 /// A request that is larger than this many times all live memory failed because of its own size.
 const MIN_OVERSIZED_RATIO: u64 = 4;
 
-/// Bytes of growth per step that explain `oom`: growth used up the missing memory and would go on, or it ends the job
-/// under every setting that serves the request.
+/// Bytes of growth per step that explain `oom`: the growth so far used up the missing memory, or further growth ends the
+/// job under every setting that serves the request.
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
-    // The larger cause explains it.
+    // Growth and a growing input may both be found; the larger one explains the failure.
     let input = oom.unusual_input.as_ref().map_or(0, UnusualInput::excess_bytes);
     let explains = |growth: &Growth| (growth.explains || ends_job_later(oom)) && growth.bytes >= input;
     match oom.growth {
@@ -148,7 +149,7 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
     }
 }
 
-/// Whether settings serve the request, and the program then fails in a later iteration, because memory grows.
+/// Whether the program, under settings that serve the request, fails in a later iteration because memory grows.
 fn ends_job_later(oom: &OomReport) -> bool {
     let fails_later = |remedy: &Remedy| matches!(remedy.then, JobOutcome::FailsAgain { steps_later: 1.., .. });
     let serving = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
@@ -165,17 +166,17 @@ pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }
 }
 
-/// Inputs that are larger in each of fewer steps may vary.
+/// An input that was the largest in fewer consecutive steps may vary rather than grow.
 const MIN_GROWING_STEPS: u64 = 8;
 
 /// A failure, and the evidence about it.
 type Case<'a> = (&'a OomReport, Evidence<'a>);
 
-/// A kind of evidence, and the advice if there is some.
+/// A kind of evidence, and the advice that follows if a case has it.
 type Rule = (&'static str, fn(Case<'_>) -> Option<Advice>);
 
-/// The order of advice, the most useful first: a cure of the program whose evidence is complete; then a setting after which
-/// the job goes on; then what serves this request.
+/// The most useful advice first: a cure of the program with complete evidence; then a setting with which the job
+/// continues; then anything that serves this request.
 const RULES: &[Rule] = &[
     ("shapes at the failing line", |(oom, evidence)| {
         let cure = shape_cure(evidence.locals?, oom.requested_bytes, evidence.failing_line)?;
@@ -191,7 +192,7 @@ const RULES: &[Rule] = &[
     ("`torch.load` makes the request", |(oom, _)| {
         is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location)))
     }),
-    // The results of a graph stay in its pool, so moving what keeps them frees nothing.
+    // The results of a CUDA graph stay in its pool, so changing the variable that keeps them frees nothing.
     ("memory of private pools, without growth", |(oom, evidence)| {
         let is_it = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
         is_it.then_some(Advice::Standard(Verdict::PrivatePool))
@@ -222,7 +223,7 @@ const RULES: &[Rule] = &[
         let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
         is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
     }),
-    // Settings only postpone it.
+    // Settings only postpone a failure by growing inputs.
     ("inputs that grow", |(oom, _)| {
         let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
         (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
@@ -243,8 +244,8 @@ const RULES: &[Rule] = &[
         best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice)
     }),
     ("inputs that vary", |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput)),
-    // A setting that uses the free memory fits the verdict, even if it may only postpone the failure. A limit on splits
-    // may slow the program, and another way to step the optimizer needs less memory in every step.
+    // The setting may only postpone the failure, but it addresses its cause. A change of the optimizer's step comes
+    // first where it is known to help: it saves memory in every step, and a limit on splits may slow the program.
     ("fragmentation, and a setting that serves the request", |(oom, evidence)| {
         let change = best_change(evidence.changes);
         let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
@@ -257,11 +258,11 @@ const RULES: &[Rule] = &[
         let is_other = !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
         is_other.then_some(Advice::Standard(oom.verdict))
     }),
-    // The verdict's own advice is to try a setting, which is stale once settings have been replayed.
+    // After replays the verdict's standard advice, to try a setting, would be stale.
     ("a setting that serves the request", |(oom, _)| {
         unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why))
     }),
-    // A category that is a guess never leads, nor does a change that hardly shows.
+    // Neither a category that is a guess nor a change with little effect leads the advice.
     ("a change whose sizes are a guess", |(oom, evidence)| {
         let may_lead = |row: &&ProgramRow| {
             let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
@@ -283,7 +284,7 @@ fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
     advice.unwrap_or(Advice::Standard(oom.verdict))
 }
 
-/// Evidence in the order in which it leads the advice.
+/// The kinds of evidence, in the order in which they are considered.
 pub fn order_of_evidence() -> impl Iterator<Item = &'static str> {
     RULES.iter().map(|(evidence, _)| *evidence)
 }
@@ -307,7 +308,7 @@ fn may_help(row: &ProgramRow) -> bool {
     row.then.goes_on() || matches!(row.then, JobOutcome::NotKnown { .. })
 }
 
-/// The line that a user can change: the one that called the code of a package.
+/// The line that a user can change: the caller, if a package made the request.
 fn user_line(location: &CodeLocation) -> CodeLocation {
     let is_package = |frame: &FrameReport| frame.origin == Origin::Package;
     match &location.called_from {
@@ -318,15 +319,15 @@ fn user_line(location: &CodeLocation) -> CodeLocation {
     }
 }
 
-/// Graphs that no backward pass uses, if they matter. In the first step of a training loop the backward pass is still to
-/// come.
+/// Graphs that no backward pass uses, if they matter. In the first step of a training loop they do not count: its backward
+/// pass is still to come.
 fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
     let trains = evidence.kept.and_then(|kept| kept.trains) == Some(true);
     let graphs = oom.held.as_ref()?.unused_graphs.as_ref().filter(|graphs| graphs.bytes >= oom.shortfall_bytes)?;
     // Without gradients there are no graphs to avoid.
     let is_off = |group: &KeptGroup| group.is_grad_off && group.bytes >= graphs.bytes / 2;
     let is_grad_off = oom.held.iter().flat_map(|held| &held.kept_groups).any(is_off);
-    // Other memory that grows would go on to grow.
+    // Without graphs, other growing memory would still fill the device.
     let growing = oom.held.iter().flat_map(|held| &held.kept_groups).filter(|group| group.growth.is_some());
     let grown = growing.map(|group| group.bytes).fold(0, u64::saturating_add);
     let ends_growth = graphs.bytes >= grown - grown / 4;
@@ -339,7 +340,7 @@ fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     let is_sure =
         |row: &&ProgramRow| row.sure != Sureness::Estimate && row.fits == Some(true) && !row.then.fails_again();
     let mut sure = changes.iter().filter(is_sure);
-    // Fusing keeps the optimizer as it is, unlike the other changes to it.
+    // Unlike the other changes, this one keeps the optimizer's arithmetic.
     let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
     foreach.or_else(|| sure.next())
 }
@@ -372,7 +373,7 @@ fn live_lines(oom: &OomReport) -> impl Iterator<Item = &Holder> {
     oom.held.iter().flat_map(|held| &held.by_line.rows)
 }
 
-/// Whether `torch.load` made the request: it copies a checkpoint to the device beside the model.
+/// Whether `torch.load` made the request: it holds a copy of the checkpoint on the device beside the model.
 fn is_checkpoint_load(oom: &OomReport) -> bool {
     let mut files = oom.frames.iter().map(|frame| forward_slashes(&frame.file));
     oom.verdict == Verdict::Capacity && files.any(|file| file.ends_with("torch/serialization.py"))

@@ -1,11 +1,11 @@
-//! The types of the program's containers, by the values that it assigns to them.
+//! The types of containers, inferred from the values that the program assigns.
 
 use super::program::ProgramText;
 use super::tree::{Expr, ExprKind};
 use crate::snapshot::WriteKind;
 
 impl ProgramText<'_> {
-    /// The type of the container in `variable`, by the values that the program assigns to it, and whether it has a bound.
+    /// The type of the container in `variable`, inferred from the values assigned to it, and whether it is bounded.
     pub(super) fn container_of(&self, variable: &str, kind: WriteKind) -> (&'static str, bool) {
         let mut found = if kind == WriteKind::Store { "dict" } else { "list" };
         let mut has_bound = false;
@@ -43,7 +43,7 @@ impl ProgramText<'_> {
     }
 }
 
-/// Whether a comprehension makes an item of each item of something else.
+/// Whether `value` is a comprehension, whose items are parts of another value.
 pub(super) fn makes_parts(value: &Expr<'_>) -> bool {
     let clauses = || value.parts.iter().filter(|part| part.kind == ExprKind::Clause);
     let targets = || clauses().flat_map(|clause| clause.parts[0].walk()).filter(|part| part.kind == ExprKind::Name);
@@ -51,7 +51,7 @@ pub(super) fn makes_parts(value: &Expr<'_>) -> bool {
     value.kind == ExprKind::Comprehension && items.any(|part| targets().any(|target| target.word == part.word))
 }
 
-/// Whether a queue or a deque is made with a bound.
+/// Whether `made` constructs a queue or a deque with a maximum length.
 fn is_bounded(made: &Expr<'_>) -> bool {
     let is_deque = made.called() == Some("deque");
     made.parts.iter().skip(1).enumerate().any(|(index, given)| match given.kind {

@@ -1,4 +1,4 @@
-//! Expressions from tokens.
+//! Parses expressions.
 
 use super::parser::{MAX_DEPTH, Parser};
 use super::tokens::{Token, TokenKind};
@@ -31,12 +31,12 @@ impl<'a> Parser<'a> {
         Some(found)
     }
 
-    /// Targets of a `for`: no `in` belongs to them.
+    /// The targets of a `for`, up to its `in`.
     pub(super) fn targets(&mut self) -> Option<Expr<'a>> {
         self.list(|parser| parser.star(Self::primary))
     }
 
-    /// Expressions with commas between them: a tuple unless there is one.
+    /// A comma-separated list of expressions: a tuple if there are several.
     pub(super) fn expressions(&mut self) -> Option<Expr<'a>> {
         self.list(|parser| parser.star(Self::expression))
     }
@@ -106,8 +106,8 @@ impl<'a> Parser<'a> {
         Some(Expr { kind: ExprKind::Conditional, word: "", parts: vec![value, test, other], start, end })
     }
 
-    /// Operators without their precedence, which decides nothing about where a value goes, but that a comparison gives
-    /// no part of what it compares.
+    /// A chain of binary operators, without precedence: values flow through every operator in the same way, but the
+    /// result of a comparison has no part of its operands.
     fn operation(&mut self) -> Option<Expr<'a>> {
         let start = self.peek()?.start;
         while matches!(self.peek()?.text, "not" | "-" | "+" | "~" | "await") && !self.is_kind(TokenKind::Constant) {

@@ -1,5 +1,5 @@
-//! Where a value goes from the line that makes it: from the innermost frame of the program outward, through variables,
-//! results and arguments, to the statements that keep it.
+//! Follows a value from the line that makes it to the statements that keep it: from the program's innermost frame outward,
+//! through variables, results and arguments.
 
 use std::collections::BTreeSet;
 
@@ -18,11 +18,11 @@ pub struct Keep {
     pub kind: WriteKind,
     /// Such as `self.history`.
     pub variable: String,
-    /// The type of the container, such as `list`; `None` of a plain variable.
+    /// The type of the container, such as `list`; `None` for a plain variable.
     pub container: Option<&'static str>,
-    /// The container is made with a bound, which it may not have reached.
+    /// The container has a maximum length, which it may not have reached.
     pub is_bounded: bool,
-    /// The text of what it writes, if it has one line.
+    /// The source text of the written value, if it is on one line.
     pub value: Option<String>,
     /// The file, as recorded.
     pub file: String,
@@ -32,31 +32,31 @@ pub struct Keep {
     pub function: String,
     /// The variable lives only while this function runs; `None` if it outlives the call.
     pub local_to: Option<String>,
-    /// Whether a loop of the function has it.
+    /// Whether it is inside a loop of the function.
     pub in_loop: bool,
-    /// Whether the text turns gradients off nowhere on the way.
+    /// Whether no statement on the way turns gradients off.
     pub has_grad: bool,
     /// Whether another statement in a loop of the function reads the variable.
     pub is_read: bool,
-    /// Where the function calls `backward()`.
+    /// Where the function calls `backward()`, if it does.
     pub backward: Option<BackwardCall>,
 }
 
-/// A value goes into functions of functions at most so deep.
+/// Maximum depth of calls into which a value is followed.
 const MAX_CALLS: usize = 3;
-/// A name that more functions have says nothing.
+/// If more functions have a name, a call of that name may be any of them, and is not followed.
 const MAX_FUNCTIONS: usize = 3;
 
 pub(super) struct Flow<'p, 'a> {
     pub(super) program: &'p ProgramText<'a>,
     pub(super) keeps: Vec<Keep>,
     pub(super) has_grad: bool,
-    /// Functions that a value has entered, with the parameter.
+    /// The functions that the value has entered, and by which parameter.
     pub(super) entered: BTreeSet<(usize, String)>,
 }
 
 impl<'p, 'a> Flow<'p, 'a> {
-    /// A function that returns the value, and that a decorator caches.
+    /// Adds the function of `place`, which returns the value, if a decorator caches its results.
     pub(super) fn keep_cached(&mut self, place: &Place<'p, 'a>) {
         let Some(function) = place.function() else { return };
         let name = |decorator: &Expr<'a>| decorator.called().unwrap_or(decorator.word);
@@ -81,7 +81,7 @@ impl<'p, 'a> Flow<'p, 'a> {
         });
     }
 
-    /// Follows the value through the function of `place`, from its statement on. Whether the function returns it.
+    /// Follows the value through the function of `place`, from its statement on. Returns whether the function returns it.
     pub(super) fn through(&mut self, place: &Place<'p, 'a>, tracked: &Tracked<'_>, depth: usize) -> bool {
         let Some(start) = place.statement() else { return false };
         let mut known = Tracked { names: tracked.names.clone(), made: None };
@@ -109,7 +109,7 @@ impl<'p, 'a> Flow<'p, 'a> {
         goes_on
     }
 
-    /// Follows the value through one statement. Whether it leaves the function.
+    /// Follows the value through one statement. Returns whether it leaves the function.
     fn step(&mut self, place: &Place<'p, 'a>, tracked: &mut Tracked<'_>, depth: usize) -> bool {
         let leaves = self.write(place, tracked);
         self.enter_calls(place, tracked, depth);
@@ -148,12 +148,12 @@ impl<'p, 'a> Flow<'p, 'a> {
         is_yielded
     }
 
-    /// Whether the target of a method is a container, as far as the text shows it.
+    /// Whether the target of a method is a container, as far as the source text shows.
     fn is_write(&self, write: &Write<'_, 'a>) -> bool {
         let Some(variable) = write.target.variable() else { return false };
         match write.method {
             None => true,
-            // An object of the program in a container has the method.
+            // The program defines the method: the item is an object of its own, not a container.
             Some((method, true)) if !self.program.functions(method).is_empty() => false,
             Some(("update", _)) => self.program.is_dict(&variable),
             Some((method, _)) => self.program.functions(method).is_empty() || self.program.is_container(&variable),
@@ -169,7 +169,7 @@ impl<'p, 'a> Flow<'p, 'a> {
                 |(index, given): (usize, &Expr<'a>)| carries(given, tracked).then_some((index, given.word, given.kind));
             let given: Vec<_> = call.parts.iter().skip(1).enumerate().filter_map(given).collect();
             let mut functions = if given.is_empty() { Vec::new() } else { self.program.functions(name) };
-            // An object that is called, not a method.
+            // `module(x)` and `self.module(x)` call an object; other receivers have a method called.
             let is_object = call.receiver().is_none_or(|receiver| receiver.word == "self");
             if functions.is_empty() && !given.is_empty() && is_object && !ON_HOST.contains(&name) {
                 functions = self.program.functions("__call__");
@@ -199,7 +199,7 @@ impl<'p, 'a> Flow<'p, 'a> {
                     let names = [parameter.word.to_owned()].into();
                     self.through(&function, &Tracked { names, made: None }, depth + 1);
                     self.has_grad = has_grad;
-                    // The object has the name that the caller gives it.
+                    // Inside the method, `self` is the object that the caller names.
                     let object = call.receiver().and_then(Expr::variable).filter(|_| is_method);
                     for keep in &mut self.keeps[before..] {
                         if let (Some(object), Some(attribute)) = (&object, keep.variable.strip_prefix("self.")) {
@@ -214,7 +214,7 @@ impl<'p, 'a> Flow<'p, 'a> {
     fn keep(&mut self, place: &Place<'p, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) {
         let Some(mut keep) = self.program.keep_at(place, write, value) else { return };
         keep.has_grad &= self.has_grad;
-        // Memory that other statements fill is no data that could be elsewhere.
+        // Other statements write into this memory, so it is a buffer, not data that could be kept elsewhere.
         if keep.kind == WriteKind::Assign && keep.container.is_none() && self.program.is_filled(&keep.variable) {
             keep.kind = WriteKind::Store;
         }
@@ -227,7 +227,7 @@ impl<'p, 'a> Flow<'p, 'a> {
 }
 
 impl<'a> ProgramText<'a> {
-    /// The statement of `place`, which has `write` and keeps `value`.
+    /// The statement of `place`, whose `write` keeps `value`.
     pub(super) fn keep_at(&self, place: &Place<'_, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) -> Option<Keep> {
         let (kind, variable, statement) = (write.kind, write.target.variable()?, place.statement()?);
         let makes_list = value.walk().any(makes_parts) || value.called() == Some("list");
@@ -240,7 +240,7 @@ impl<'a> ProgramText<'a> {
         };
         let steps = kind == WriteKind::Recur && variable.contains('.') && self.computes_gradients();
         let backward = || match place.backward(&variable) {
-            // An object lives from one backward pass to the next.
+            // An attribute outlives the step: the backward pass of each step finds it.
             None if steps => Some(BackwardCall::Loop),
             found => found.or_else(|| self.backward_elsewhere(place, &variable)),
         };
@@ -262,7 +262,7 @@ impl<'a> ProgramText<'a> {
         })
     }
 
-    /// Another function that reads a variable of this name calls `backward`.
+    /// The call of `backward` in another function that reads a variable of this name.
     fn backward_elsewhere(&self, place: &Place<'_, 'a>, variable: &str) -> Option<BackwardCall> {
         let word = last_part(variable);
         let here = place.function().map(|function| function.first_line);
@@ -277,8 +277,8 @@ impl<'a> ProgramText<'a> {
     }
 }
 
-/// Whether `variable` ends with the call of the function: it is no attribute, and assigned there. The variables of a
-/// generator wait with it.
+/// Whether `variable` dies when its function returns: it is no attribute, and assigned there. The variables of a generator
+/// live as long as the generator.
 fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
     if variable.contains('.') || place.function().is_none() {
         return false;
@@ -304,7 +304,7 @@ fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
     !statements().any(is_shared) && statements().any(assigns) && !statements().any(yields)
 }
 
-/// The object that has the attribute `target`, and what a loop takes it from.
+/// The object with the attribute `target`, and the iterable from which a loop takes that object.
 fn items_with<'a>(place: &Place<'_, 'a>, target: &Expr<'a>) -> Vec<String> {
     let object = target.parts.first().filter(|object| target.kind == ExprKind::Attribute && object.word != "self");
     let Some(object) = object.and_then(Expr::variable) else { return Vec::new() };
@@ -316,7 +316,7 @@ fn items_with<'a>(place: &Place<'_, 'a>, target: &Expr<'a>) -> Vec<String> {
 
 /// Whether a statement in a loop of the function reads the variable, other than to write to it.
 fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
-    // An object lives on: its methods are called again.
+    // An attribute outlives the call, and a loop may call the method again.
     let is_in_loop = |other: &Place<'_, '_>| {
         let is_header = other.statement().is_some_and(|it| it.kind == StmtKind::Loop);
         let inner = other.innermost_loop().filter(|_| !is_header);

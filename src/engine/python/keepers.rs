@@ -1,4 +1,4 @@
-//! The statements that may keep a value, by what makes it.
+//! Finds the statements that may keep a value, by what makes the value.
 
 use std::collections::BTreeSet;
 
@@ -18,7 +18,7 @@ impl ProgramText<'_> {
             let Some(place) = self.place(frame) else { break };
             flow.has_grad &= place.has_grad();
             let named = inner.filter(|name| place.statement().is_some_and(|statement| calls(statement, name)));
-            // A package between the two has the value.
+            // A package is between the two frames, and gets the value.
             if inner.is_some() && named.is_none() && frame.calls_package {
                 break;
             }
@@ -33,12 +33,12 @@ impl ProgramText<'_> {
         flow.keeps
     }
 
-    /// The statements that keep optimizers, which are made with the parameters of a module.
+    /// The statements that keep optimizers: objects constructed with the parameters of a module.
     pub fn optimizer_keepers(&self) -> Vec<Keep> {
         self.made_by(is_optimizer)
     }
 
-    /// Loaders that `itertools.cycle` repeats: it keeps all that they yield.
+    /// Loaders in `itertools.cycle`, which keeps everything that they yield.
     pub fn cycle_keepers(&self) -> Vec<Keep> {
         let mut keeps = self.made_by(|call| call.called() == Some("cycle"));
         keeps.retain(|keep| keep.kind == WriteKind::Assign);
@@ -79,7 +79,7 @@ impl ProgramText<'_> {
         flow.keeps
     }
 
-    /// The statements that keep what hooks of modules see.
+    /// The statements that keep arguments of module hooks.
     pub fn hook_keepers(&self) -> Vec<Keep> {
         let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
         let statements = self.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
@@ -94,7 +94,7 @@ impl ProgramText<'_> {
                 place.path.extend(inner);
                 let parameters = place.function().map(|function| function.parts.as_slice()).unwrap_or_default();
                 let skipped = usize::from(parameters.first().is_some_and(|first| first.word == "self"));
-                // The module, its inputs, its output.
+                // A hook's parameters are the module, its inputs and its output.
                 let names = parameters.iter().skip(skipped + 1).take(2).map(|one| one.word.to_owned()).collect();
                 flow.through(&place, &Tracked { names, made: None }, 1);
             }
@@ -102,7 +102,7 @@ impl ProgramText<'_> {
         flow.keeps
     }
 
-    /// Whether a loop or a comprehension of the function has the statement of `line`; also if its text is not known.
+    /// Whether the statement of `line` is inside a loop or a comprehension of its function. True if its text is unknown.
     pub fn is_repeated(&self, line: &Line<'_>) -> bool {
         let has_list = |statement: &Stmt<'_>| {
             statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Comprehension)
@@ -111,7 +111,8 @@ impl ProgramText<'_> {
     }
 }
 
-/// Whether `statement` calls `name`: a function, a class of it, or a module whose `forward` it is.
+/// Whether `statement` calls `name`: by that name, as `__init__` by constructing its class, or as `forward` by calling its
+/// module.
 fn calls(statement: &Stmt<'_>, name: &str) -> bool {
     statement.parts.iter().flat_map(Expr::walk).any(|part| part.called() == Some(name))
 }

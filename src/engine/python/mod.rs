@@ -1,7 +1,7 @@
-//! Python text understood: which statement keeps a value that a line makes.
+//! Reads Python source text to find which statement keeps a value that a line makes.
 //!
 //! In: the text of a program's files and the frames of a stack. Out: statements with their targets. Nothing is imported
-//! or run, and text that is no Python is skipped.
+//! or run, and text that is not Python is skipped.
 
 mod containers;
 mod expressions;

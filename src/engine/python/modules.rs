@@ -1,18 +1,18 @@
-//! The modules and optimizers of a program: what computes gradients, and what needs none.
+//! The modules and optimizers of a program: which modules train, and which need no gradients.
 
 use super::program::{Line, Place, ProgramText, calls_backward, last_part};
 use super::tracked::ON_HOST;
 use super::tree::{Expr, ExprKind, Stmt};
 
 impl ProgramText<'_> {
-    /// Whether the text of no frame turns gradients off.
+    /// Whether no frame turns gradients off in its source text.
     pub fn has_grad(&self, frames: &[Line<'_>]) -> bool {
         frames.iter().filter_map(|frame| self.place(frame)).all(|place| place.has_grad())
     }
 
-    /// The module whose graphs the innermost of `frames` makes, if no optimizer of the program has its parameters.
+    /// The module whose forward pass runs in `frames`, if no optimizer of the program has its parameters.
     pub fn untrained(&self, frames: &[Line<'_>]) -> Option<String> {
-        // A module of PyTorch has no line of the program.
+        // A module of PyTorch itself has no line in the program.
         let at = frames.iter().rposition(|frame| frame.function == "forward").map_or(0, |forward| forward + 1);
         let place = self.place(frames.get(at)?)?;
         let is_module = |call: &&Expr<'_>| {
@@ -55,7 +55,8 @@ impl ProgramText<'_> {
         call.and_then(|call| call.parts.get(index + 1 - usize::from(is_method))?.variable()).unwrap_or(variable)
     }
 
-    /// The last parts of the names of what optimizers get; `None` if there is no optimizer, or it is not known what one gets.
+    /// The last parts of the names of the modules whose parameters optimizers get; `None` if there is no optimizer, or the
+    /// arguments of one are not understood.
     fn trained(&self) -> Option<Vec<String>> {
         let mut names = Vec::new();
         for place in self.all_places() {
@@ -89,7 +90,7 @@ impl ProgramText<'_> {
     }
 }
 
-/// Whether `call` makes an optimizer: a class of `optim`, or one that gets the parameters of a module.
+/// Whether `call` constructs an optimizer: a class of `optim`, or one with the parameters of a module as an argument.
 pub(super) fn is_optimizer(call: &Expr<'_>) -> bool {
     let is_class = call.called().is_some_and(|name| name.starts_with(char::is_uppercase));
     let of_optim = || call.receiver().is_some_and(|module| module.word == "optim");

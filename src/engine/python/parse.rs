@@ -1,5 +1,4 @@
-//! Statements from tokens. A statement that is not understood is [`StmtKind::Other`]; those around it
-//! are read.
+//! Parses statements. One that is not understood is [`StmtKind::Other`]; the statements around it are still parsed.
 
 use super::parser::Parser;
 use super::tokens::{TokenKind, tokens};
@@ -11,7 +10,7 @@ pub(super) fn parse(text: &str) -> Vec<Stmt<'_>> {
     let mut statements = Vec::new();
     while parser.at < parser.tokens.len() {
         parser.statements(&mut statements);
-        parser.at += 1; // an indentation that no block explains
+        parser.at += 1; // an indent without a header
     }
     statements
 }
@@ -81,7 +80,7 @@ impl<'a> Parser<'a> {
         while self.take("async").is_some() {}
         let word = self.peek().map_or("", |token| token.text);
         if !self.is(word) {
-            return self.simple(); // a text
+            return self.simple(); // a string, such as a docstring
         }
         let is_header = |word: &str| {
             let after = self.tokens.get(self.at + 1);
@@ -179,7 +178,7 @@ impl<'a> Parser<'a> {
     fn simple(&mut self) -> Option<(StmtKind, &'a str, Vec<Expr<'a>>)> {
         let mut parts = vec![self.expressions()?];
         if self.take(":").is_some() {
-            self.expression()?; // a type
+            self.expression()?; // the annotation
         }
         if let Some(token) = self.peek()
             && token.kind == TokenKind::Operator

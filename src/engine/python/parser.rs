@@ -1,9 +1,9 @@
-//! The position in the tokens of a text.
+//! A cursor over tokens.
 
 use super::tokens::{Token, TokenKind};
 use super::tree::Expr;
 
-/// Deeper nesting, and longer chains of calls, are not understood: the text may come from anybody, and the stack is finite.
+/// Maximum nesting, and length of a chain of calls. The text may come from anybody, and the parser recurses.
 pub(super) const MAX_DEPTH: usize = 40;
 pub(super) struct Parser<'a> {
     pub(super) text: &'a str,
@@ -69,7 +69,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the bracket here closes right before the colon of the header.
+    /// Whether the bracket at the cursor closes right before the header's colon.
     pub(super) fn closes_before_colon(&mut self) -> bool {
         let start = self.at;
         self.skip_brackets();
@@ -78,7 +78,7 @@ impl<'a> Parser<'a> {
         closes
     }
 
-    /// `read`, one level deeper.
+    /// Calls `read` one level deeper; `None` at the maximum depth.
     pub(super) fn deeper(&mut self, read: impl Fn(&mut Self) -> Option<Expr<'a>>) -> Option<Expr<'a>> {
         self.depth += 1;
         let found = if self.depth > MAX_DEPTH { None } else { read(self) };

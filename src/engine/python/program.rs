@@ -1,4 +1,4 @@
-//! The files of a program: what is around a line, and what a name stands for.
+//! The source files of a program: the statements around a line, and the definitions of a name.
 
 use rustc_hash::FxHashMap;
 
@@ -7,19 +7,19 @@ use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
 use super::writes::written_words;
 use crate::snapshot::BackwardCall;
 
-/// The text of a program, read once.
+/// The parsed files of a program.
 #[derive(Debug, Default)]
 pub struct ProgramText<'a> {
     pub(super) files: Vec<File<'a>>,
-    /// The functions by name, and classes by theirs with their `__init__`.
+    /// Functions by name; under the name of a class, its `__init__`.
     functions: FxHashMap<&'a str, Vec<StmtPath>>,
-    /// The statements that write to a variable, by its last part.
+    /// The statements that write to a variable, by the last part of its name.
     writes: FxHashMap<&'a str, Vec<StmtPath>>,
     /// No file of the program is missing.
     is_complete: bool,
 }
 
-/// A file, and the indexes of a statement and of those around it, the outermost first.
+/// A file, and the path of indexes to one of its statements, the outermost first.
 type StmtPath = (usize, Vec<usize>);
 
 /// A file of the program, named as in the stacks.
@@ -39,7 +39,7 @@ pub struct Line<'a> {
     pub line: u32,
     /// The name of the function, `<module>` outside of any.
     pub function: &'a str,
-    /// The frame inside this one is that of an installed package: a value of a function goes there.
+    /// The next inner frame belongs to an installed package, which gets the value of a function that this line calls.
     pub calls_package: bool,
 }
 
@@ -54,7 +54,7 @@ pub(super) struct Place<'p, 'a> {
 const GRAD_OFF: [&str; 2] = ["no_grad", "inference_mode"];
 
 impl<'a> ProgramText<'a> {
-    /// Parses `files`, of each the recorded path and the text. `is_complete`: the program has no others.
+    /// Parses `files`, pairs of recorded path and text. `is_complete`: no file of the program is missing.
     pub fn new(files: impl Iterator<Item = (&'a str, &'a str)>, is_complete: bool) -> Self {
         let files: Vec<File<'a>> = files.map(|(path, text)| File { path, text, statements: parse(text) }).collect();
         let mut program = Self { is_complete, ..Self::default() };
@@ -121,7 +121,7 @@ impl<'a> ProgramText<'a> {
         self.files.iter().any(has)
     }
 
-    /// The innermost statement of `line`; `None` if the text is not that of the frame.
+    /// The innermost statement of `line`; `None` if its function does not match the text, which may be another version.
     pub(super) fn place(&self, line: &Line<'_>) -> Option<Place<'_, 'a>> {
         let file = self.files.iter().find(|file| file.path == line.file)?;
         let mut path: Vec<&Stmt<'a>> = Vec::new();
@@ -136,7 +136,7 @@ impl<'a> ProgramText<'a> {
         (is_same && !place.path.is_empty()).then_some(place)
     }
 
-    /// The functions called `name`; of a class its `__init__`.
+    /// The functions called `name`; for a class, its `__init__`.
     pub(super) fn functions(&self, name: &str) -> Vec<Place<'_, 'a>> {
         self.functions.get(name).into_iter().flatten().map(|path| self.place_at(path)).collect()
     }
@@ -152,7 +152,7 @@ impl<'a> ProgramText<'a> {
         self.all_places().filter(is_returned).collect()
     }
 
-    /// The statements that write to a variable with this last part, the last ones first.
+    /// The statements that write to a variable with this last part of its name, in reverse order of the text.
     pub(super) fn writing(&self, word: &str) -> impl Iterator<Item = Place<'_, 'a>> {
         self.writes.get(word).into_iter().flatten().map(|path| self.place_at(path))
     }
@@ -209,7 +209,7 @@ impl<'p, 'a> Place<'p, 'a> {
         self.function().map_or("<module>", |function| function.word)
     }
 
-    /// The path below the innermost function.
+    /// The part of the path inside the innermost function.
     fn own_path(&self) -> &[&'p Stmt<'a>] {
         let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
         &self.path[function.map_or(0, |at| at + 1)..]
@@ -219,14 +219,14 @@ impl<'p, 'a> Place<'p, 'a> {
         self.own_path().iter().rev().find(|statement| statement.kind == StmtKind::Loop).copied()
     }
 
-    /// Whether the text around turns gradients off: only what runs there, not what called the function.
+    /// Whether a statement around this one turns gradients off. The callers of the function are not considered.
     pub(super) fn has_grad(&self) -> bool {
         let with = self.own_path().iter().filter(|statement| statement.kind == StmtKind::With);
         let decorators = self.function().into_iter().flat_map(|function| &function.decorators);
         !with.flat_map(|with| &with.parts).chain(decorators).any(turns_grad_off)
     }
 
-    /// The statements of the function, without those of functions and classes in it, each with what is around it.
+    /// The statements of the function, without those of nested functions and classes, each with the statements around it.
     pub(super) fn own_statements(&self) -> Vec<Self> {
         let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
         let outer: Vec<&'p Stmt<'a>> = function.map_or(Vec::new(), |at| self.path[..=at].to_vec());
@@ -257,7 +257,7 @@ impl<'p, 'a> Place<'p, 'a> {
         Some(match self.innermost_loop() {
             _ if calls.any(reads) => BackwardCall::Itself,
             Some(inner) if calls_backward(inner).next().is_some() => BackwardCall::Loop,
-            // An object lives on: its methods are called in a loop.
+            // An attribute outlives the call, and a loop may call the method.
             None if variable.contains('.') => BackwardCall::Loop,
             _ => BackwardCall::Function,
         })
@@ -269,5 +269,5 @@ impl<'p, 'a> Place<'p, 'a> {
     }
 }
 
-/// Longer values are not shown.
+/// Maximum length of a value that is shown.
 const MAX_VALUE_BYTES: usize = 80;

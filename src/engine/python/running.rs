@@ -14,8 +14,8 @@ impl ProgramText<'_> {
         Some(statements.any(|it| is_from(it, line.line) && it.calls().any(is_backward)))
     }
 
-    /// The variables of the function of a running line, or of a file, that it assigns and does not read from there on;
-    /// `None` if its text is not known. A loop around the line reads all that is in it; an inner function runs at any time.
+    /// The variables that a running function (or a file) has assigned and does not read from `line` on; `None` if its text
+    /// is not known. A loop around the line may run again, and a nested function at any time, so both count as read.
     pub fn unread_from(&self, line: &Line<'_>) -> Option<BTreeSet<String>> {
         let place = self.place(line)?;
         let outer = place.statements_of(line);

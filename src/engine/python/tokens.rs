@@ -1,10 +1,10 @@
-//! Python text as tokens, with the ends of lines and the changes of indentation that matter.
+//! Splits Python source text into tokens, with significant line ends and indentation.
 
 /// The kind of a token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum TokenKind {
     Name,
-    /// A number or a text.
+    /// A number or a string.
     Constant,
     Operator,
     Newline,
@@ -27,14 +27,14 @@ impl Token<'_> {
     }
 }
 
-/// The longest first.
+/// Longest first, so that the first match is the longest.
 const OPERATORS: [&str; 24] = [
     "**=", "//=", ">>=", "<<=", "...", "->", ":=", "**", "//", ">>", "<<", "==", "!=", "<=", ">=", "+=", "-=", "*=",
     "/=", "%=", "@=", "&=", "|=", "^=",
 ];
-/// As Python counts them.
+/// Python aligns a tab to this many columns.
 const TAB_COLUMNS: usize = 8;
-/// Python itself allows no more.
+/// Maximum number of nested blocks, as in Python.
 const MAX_INDENTS: usize = 100;
 
 /// The tokens of `text`. A character that Python does not know is skipped.
@@ -110,7 +110,7 @@ impl<'a> Lexer<'a> {
         self.line += 1;
     }
 
-    /// Compares the indentation of a line with those of the blocks around it; blank lines have none.
+    /// Emits the indents and dedents of a line. Blank lines have none.
     fn indentation(&mut self) {
         let column = |text: &str| {
             text.chars()
@@ -131,7 +131,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A name, or the prefix of a text.
+    /// A name, or the prefix of a string.
     fn word(&mut self) {
         let rest = self.rest();
         let len = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
@@ -143,7 +143,7 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    /// A text whose first quote is `prefix` bytes on.
+    /// A string whose first quote follows a prefix of `prefix` bytes.
     fn quoted(&mut self, prefix: usize) {
         let rest = &self.rest()[prefix..];
         let triple = ["\"\"\"", "'''"].into_iter().find(|quote| rest.starts_with(quote));

@@ -1,10 +1,10 @@
-//! Whether an expression has a value that is followed.
+//! Whether an expression contains the tracked value.
 
 use std::collections::BTreeSet;
 
 use super::tree::{Expr, ExprKind, pairs};
 
-/// Their result is a number, a text or an object of the host.
+/// Their result is a number, a string or another object on the host.
 pub(super) const ON_HOST: [&str; 22] = [
     "item",
     "cpu",
@@ -30,10 +30,10 @@ pub(super) const ON_HOST: [&str; 22] = [
     "backward",
 ];
 
-/// Facts about a tensor that keep nothing of it.
+/// Attributes of a tensor that do not keep its memory.
 const FACTS: [&str; 6] = ["shape", "dtype", "device", "ndim", "grad_fn", "requires_grad"];
 
-/// The variables of one function that have the value. `made` describes the calls that make it, in the statement of the frame.
+/// The variables of one function that contain the tracked value. `made`: the calls that make it in the frame's statement.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Tracked<'n> {
     pub(super) names: BTreeSet<String>,
@@ -43,9 +43,9 @@ pub(super) struct Tracked<'n> {
 /// The calls that make the value in a statement.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Made<'n> {
-    /// Anything that it calls or computes.
+    /// Any call or operation.
     Anything,
-    /// The function of the frame inside.
+    /// The call of the next inner frame's function.
     Call(&'n str),
 }
 
@@ -53,7 +53,7 @@ fn any_name(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
     expression.walk().any(|part| part.kind == ExprKind::Name && tracked.names.contains(part.word))
 }
 
-/// Whether the value of `expression` has the tracked one, or comes from it.
+/// Whether the value of `expression` contains the tracked value, or is computed from it.
 pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
     let any = |parts: &[Expr<'_>]| parts.iter().any(|part| carries(part, tracked));
     let anything = matches!(tracked.made, Some(Made::Anything));

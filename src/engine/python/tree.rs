@@ -1,4 +1,4 @@
-//! Python text as a tree: no more of the grammar than the flow of values needs.
+//! The syntax tree of Python source: only as much grammar as the flow of values needs.
 
 /// The kind of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -11,9 +11,9 @@ pub(super) enum ExprKind {
     Call,
     /// `parts[0][parts[1], ..]`.
     Subscript,
-    /// A tuple, a list, a set or a dictionary, which begins with `word`.
+    /// A tuple, list, set or dict that starts with the bracket `word`.
     Group,
-    /// `parts[0]`, or a key and a value, for each of the clauses after it; begins with `word`.
+    /// A comprehension that starts with the bracket `word`: an item, or a key and a value, then the clauses.
     Comprehension,
     /// `for parts[0] in parts[1]`, with conditions.
     Clause,
@@ -21,7 +21,7 @@ pub(super) enum ExprKind {
     Keyword,
     /// `*parts[0]`, `**parts[0]`.
     Star,
-    /// Parameters, and the body as the last part.
+    /// A lambda: its parameters, then its body.
     Lambda,
     /// `parts[0] if parts[1] else parts[2]`.
     Conditional,
@@ -33,7 +33,7 @@ pub(super) enum ExprKind {
     Yield,
     /// `parts[0] as parts[1]`; `parts[1] := parts[0]`.
     As,
-    /// A number, a text, or anything else without a value to follow.
+    /// A number, a string, or anything else without a value to follow.
     Constant,
 }
 
@@ -75,7 +75,7 @@ pub(super) enum StmtKind {
     Other,
 }
 
-/// A statement, in the lines `first_line` to `last_line`, its body included.
+/// A statement in lines `first_line` to `last_line`, including its body.
 #[derive(Debug, Clone)]
 pub(super) struct Stmt<'a> {
     /// Its kind, which gives `word` and `parts` their meaning.
@@ -88,7 +88,7 @@ pub(super) struct Stmt<'a> {
     pub(super) last_line: u32,
 }
 
-/// Each target of an assignment with its value: the parts of two tuples, else the whole value.
+/// Each target of an assignment with its value: tuples of equal length item by item, else the whole value.
 pub(super) fn pairs<'e, 'a>(
     target: &'e Expr<'a>,
     value: Option<&'e Expr<'a>>,
@@ -102,7 +102,7 @@ pub(super) fn pairs<'e, 'a>(
 }
 
 impl<'a> Expr<'a> {
-    /// The variable: `self.history` of `self.history[-1]`; `None` of anything that is no variable or item of one.
+    /// The variable: `self.history` for `self.history[-1]`; `None` for anything but a variable or an item of one.
     pub(super) fn variable(&self) -> Option<String> {
         match self.kind {
             ExprKind::Name => Some(self.word.to_owned()),
@@ -112,7 +112,7 @@ impl<'a> Expr<'a> {
         }
     }
 
-    /// The last word of a called name: `append` of `self.history.append(x)`.
+    /// The last word of a called name: `append` for `self.history.append(x)`.
     pub(super) fn called(&self) -> Option<&'a str> {
         let function = self.parts.first().filter(|_| self.kind == ExprKind::Call)?;
         matches!(function.kind, ExprKind::Name | ExprKind::Attribute).then_some(function.word)
@@ -124,7 +124,7 @@ impl<'a> Expr<'a> {
         function.parts.first().filter(|_| function.kind == ExprKind::Attribute)
     }
 
-    /// This expression and all in it, outer ones first.
+    /// This expression and all nested ones, outer ones first.
     pub(super) fn walk(&self) -> impl Iterator<Item = &Expr<'a>> {
         let mut waiting = vec![self];
         std::iter::from_fn(move || {
@@ -136,7 +136,7 @@ impl<'a> Expr<'a> {
 }
 
 impl<'a> Stmt<'a> {
-    /// This statement and all in its body, in the order of the text.
+    /// This statement and all nested ones, in the order of the text.
     pub(super) fn walk(&self) -> impl Iterator<Item = &Stmt<'a>> {
         let mut waiting = vec![self];
         std::iter::from_fn(move || {

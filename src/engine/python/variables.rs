@@ -1,4 +1,4 @@
-//! The statement that writes to a variable, and the calls of a module.
+//! Finds the statement that fills a variable, and the calls of a module.
 
 use super::follow::Keep;
 use super::program::{Line, ProgramText, last_part};
@@ -7,15 +7,15 @@ use super::writes::{Write, writes};
 use crate::snapshot::WriteKind;
 
 impl ProgramText<'_> {
-    /// The only statement that fills `variable`; if none does, the only one that assigns it in a loop, or at all. A
-    /// variable of a function or a module has its `file` and `function`.
+    /// The only statement that fills `variable`; else the only one that assigns it in a loop; else the only one that assigns
+    /// it. `file` and `function` narrow the search for a variable of a function or a module.
     pub fn written(&self, variable: &str, file: Option<&str>, function: Option<&str>) -> Option<Keep> {
         let word = variable.rsplit(|one: char| !one.is_alphanumeric() && one != '_').next()?;
         let is_attribute = variable.strip_suffix(word)?.ends_with('.');
         if word.is_empty() {
             return None;
         }
-        // The name of a variable of a generator or a closure begins with that of the function.
+        // Variables of generators and closures are named `function.variable`.
         let kinds: &[ExprKind] = if is_attribute { &[ExprKind::Attribute, ExprKind::Name] } else { &[ExprKind::Name] };
         let found =
             kinds.iter().map(|kind| self.writes_to(*kind, word, file, function)).find(|found| !found.is_empty());

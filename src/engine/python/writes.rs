@@ -9,11 +9,12 @@ use crate::snapshot::WriteKind;
 pub(super) struct Write<'s, 'a> {
     pub(super) kind: WriteKind,
     pub(super) target: &'s Expr<'a>,
-    /// The value, or the arguments of a method of a container.
+    /// The written value, or the arguments of a container's method.
     pub(super) values: &'s [Expr<'a>],
-    /// The method that writes, and whether it is that of an item.
+    /// The writing method, and whether an item of the container has it.
     pub(super) method: Option<(&'a str, bool)>,
-    /// `state` of `out, state = f(x, state)`, whichever of the two is the target: the next run needs it.
+    /// The variable that a statement both reads and writes, such as `state` in `out, state = f(x, state)`, for all of its
+    /// targets: the next run needs it.
     pub(super) state: Option<&'s Expr<'a>>,
 }
 
@@ -66,7 +67,7 @@ fn assigned<'s, 'a>(tuple: Option<&'s Expr<'a>>, target: &'s Expr<'a>, value: &'
     Write { kind, target, values: std::slice::from_ref(value), method: None, state }
 }
 
-/// A call of a method of a container.
+/// The write of a call to a container's method.
 fn put<'s, 'a>(call: &'s Expr<'a>) -> Option<Write<'s, 'a>> {
     let (name, receiver, values) = (call.called()?, call.receiver()?, call.parts.get(1..)?);
     let kind = match name {

@@ -1,4 +1,5 @@
-//! A recorded program whose requests are functions of the size.
+//! A recorded program whose requests are functions of the size: each request is paired with those of recordings at other
+//! sizes, and a law is fitted to their bytes.
 
 use std::cmp::Reverse;
 
@@ -14,28 +15,28 @@ use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::{Program, ResizedRequest};
 
-/// If the laws of more than this share of the growing bytes are underdetermined, the size is probably not the number
-/// that the program's tensors depend on.
+/// If more than this share of the growing bytes has an underdetermined law, the program's tensors probably depend on
+/// another number than the size.
 const MAX_OPEN_RATIO: f64 = 0.5;
 
-/// CUB aligns the parts of its temporary storage, and adds what the first part may need to be aligned.
+/// CUB aligns each part of its temporary storage to this many bytes, and requests one byte less on top to align the first.
 const SORT_ALIGNMENT: u64 = 256;
-/// The storage of small sorts does not matter.
+/// Smaller storage of a sort does not matter.
 const MIN_SORT_BYTES: u64 = 1 << 16;
-/// A sort frees its storage before the program makes this many other requests.
+/// Temporary storage is freed before the program makes this many other requests.
 const MAX_SORT_REQUESTS: usize = 4;
 
-/// A recording, with a law for each of its requests that is fitted to it and to other recordings.
+/// A recording with a law for each of its requests, fitted to this and other recordings.
 #[derive(Debug)]
 pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(in crate::whatif) base: &'r SizedRecording<'s, 'a>,
     /// The other recordings, each with its pairs.
     pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
-    /// `None` for a request that is paired in no other recording, or in too few.
+    /// By request; `None` if too few other recordings have its pair.
     pub(super) request_laws: Vec<Option<Law>>,
-    /// For each request: whether its bytes change from step to step without proportion to another recording.
+    /// By request: its bytes vary between steps, and not in proportion to those of another recording.
     pub(super) varies: Vec<bool>,
-    /// The laws of the blocks from before the recording.
+    /// By block from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
     pub(super) reductions: Reductions,
     /// The most common law among requests of the same bytes.
@@ -81,11 +82,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let requests = base.requests.iter().enumerate();
         let laws = requests.map(|(index, request)| {
             let own_law = law(request.bytes, index, &request_bytes);
-            // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. With only two
-            // recordings no check shows that it is not a line.
+            // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. Two recordings
+            // cannot tell a curve from a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
             let own_law = own_law.filter(|law| may_bend || !law.is_guess());
-            // Steps with the same data grow in exact proportion.
+            // If both recordings read the same data, their steps vary in exact proportion.
             if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
                 return (own_law, false);
             }
@@ -122,8 +123,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 
     /// The share of the recording's requested bytes whose law is a guess. If the laws of most growing bytes are
-    /// underdetermined, all of them are guesses: the program then depends on another number than the size, such as a
-    /// padded length.
+    /// underdetermined, all of them count as guesses: the program then depends on another number than the size, such as
+    /// a padded length.
     pub(super) fn guessed_ratio(&self) -> f64 {
         // Varying requests have a warning of their own.
         let share = |is_selected: fn(&Law) -> bool| {
@@ -152,8 +153,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         SizedProgram::from_requests(self.base.program(), &requests, &initial)
     }
 
-    /// Product name of the GPU that decides which reductions take a buffer: `gpu`, or the recorded one; `None` without
-    /// reductions, and if the recording does not name it.
+    /// Product name of the GPU that decides which reductions take a buffer: `gpu`, else the recorded one. `None` if there
+    /// are no reductions, or the recording does not name its GPU.
     pub(super) fn launched_on(&self, gpu: Option<&'static GpuModel>) -> Option<&'static str> {
         let has_reductions = !self.reductions.known.is_empty() || !self.reductions.possible.is_empty();
         gpu.or(self.base.gpu).filter(|_| has_reductions).map(|gpu| gpu.product)
@@ -165,8 +166,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         self.reductions.possible.iter().any(|reduction| self.reductions.scratch_of(reduction, gpu, bytes).is_some())
     }
 
-    /// Whether sorts or scans of growing data request storage. Such a call takes other paths at other sizes, and its
-    /// storage differs.
+    /// Whether sorts or scans of growing data request storage. Their algorithm depends on the size, and their storage on
+    /// the algorithm.
     pub(super) fn has_growing_sorts(&self) -> bool {
         self.base.requests.iter().enumerate().any(|(index, request)| {
             let is_temporary = request.requests_before_free.is_some_and(|freed| freed <= index + MAX_SORT_REQUESTS);
@@ -178,7 +179,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Each request and the bytes of each block from before the recording, at `size`.
     fn requests_at(&self, size: u64, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
         let (mut bytes, mut initial) = self.bytes_at(size);
-        // A workspace of cuBLAS is larger on some GPUs. It is not made smaller: its 32 MiB may be a tensor's.
+        // Some GPUs have a larger cuBLAS workspace. A smaller one is not applied: a block of 32 MiB may be a tensor.
         let workspaces = self.base.gpu.zip(gpu).map(|(of, to)| [of, to].map(GpuModel::cublas_workspace_bytes));
         if let Some([recorded, predicted]) = workspaces.filter(|[recorded, predicted]| recorded < predicted) {
             let all = bytes.iter_mut().chain(&mut initial);
@@ -224,7 +225,7 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
 
-/// The program, and where its requests come from.
+/// A program with changed requests, and the recorded request that each comes from.
 pub(super) struct SizedProgram<'a> {
     pub(super) program: Program<'a>,
     /// One for each request, in order, without those of blocks from before the recording.
@@ -235,7 +236,7 @@ pub(super) struct SizedProgram<'a> {
 pub(super) struct RequestSource {
     /// The index of the recorded request.
     pub(super) request: usize,
-    /// A buffer that the call of this request takes.
+    /// It is the buffer that the request's call takes, not the request itself.
     pub(super) is_temporary: bool,
 }
 

@@ -1,4 +1,9 @@
-//! Predicts the rest of the iteration that failed and the iterations after it: they repeat the complete ones.
+//! Predicts the rest of the iteration that failed, and the iterations after it, by repeating complete ones.
+//!
+//! A later iteration makes the requests of its template, a recorded iteration, at the same offsets. Sizes follow the trend
+//! of their offset, or of the input that determines them. Frees follow the template as well: where it freed the block of
+//! an offset, the later iteration frees its own block of that offset, the counterpart. A backward pass is different: it
+//! frees the blocks of one call site from the latest to the earliest, so each iteration frees an older block than the last.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -12,21 +17,21 @@ use super::writer::ContinuationWriter;
 use crate::replay::ops::{OperationKind, Program};
 use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Requests};
 
-/// Values of the input that are kept to find its trend.
+/// Number of input sizes from which its trend is fitted.
 const INPUT_VALUES: usize = 13;
-/// Sizes kept for each request of an iteration.
+/// Number of sizes kept for each offset of an iteration.
 const KEPT_SIZES: usize = 10;
-/// Laws without support may predict at most this share of the bytes.
+/// The rest is sure if laws without support predict at most one part in this many of its bytes.
 const MAX_UNSURE_PARTS: u64 = 10;
 
 /// How sizes go on after the iteration that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextSizes {
-    /// They are constant or follow a trend.
+    /// Sizes are constant or follow a trend.
     Regular,
-    /// They vary without a rule; the iteration that needed most so far stands for the next.
+    /// Sizes vary without a rule; the largest iteration so far is repeated.
     Irregular,
-    /// They differ for the first time; the next iteration is like this one.
+    /// Sizes differ for the first time; this iteration is repeated.
     NewSize,
 }
 
@@ -35,7 +40,7 @@ pub(super) enum NextSizes {
 pub(super) struct Horizon {
     /// Complete iterations after the one that failed.
     pub(super) iterations: usize,
-    /// Predicted requests, at most, unless that would not cover one iteration.
+    /// Maximum number of predicted requests; one iteration is predicted even if it has more.
     pub(super) requests: usize,
     /// Live bytes beyond which nothing can be served.
     pub(super) reach: u64,
@@ -46,12 +51,11 @@ pub(super) struct Horizon {
 pub(super) struct SteadyPrediction {
     /// Number of requests after the failed one up to the end of its iteration.
     pub(super) rest: usize,
-    /// The same up to the end of the next iteration.
+    /// Number of requests after the failed one up to the end of the next iteration.
     pub(super) one_more: usize,
     /// The sizes in the rest of the iteration follow from laws.
     pub(super) is_rest_sure: bool,
-    /// Number of leading requests that certainly repeat the only complete iteration. With several complete iterations,
-    /// all requests.
+    /// Number of leading requests known to repeat the only complete iteration; all of `rest` if several are complete.
     pub(super) repeated: usize,
     pub(super) next_sizes: NextSizes,
 }
@@ -64,13 +68,13 @@ pub(super) struct SteadyPredictor<'r, 'w, 'a> {
     iterations: &'r Iterations,
     history: IterationHistory,
     writer: &'w mut ContinuationWriter<'r, 'a>,
-    /// Blocks by iteration and offset, from the one that failed (row 0) on; `None` for requests left out.
+    /// Blocks by iteration and offset; row 0 is the iteration that failed. `None` for requests made only once.
     blocks: Vec<Vec<Option<RequestId>>>,
     /// Sizes by offset, oldest first.
     series: Vec<Vec<u64>>,
     /// Live blocks by call site, oldest first.
     live_by_site: FxHashMap<u32, VecDeque<RequestId>>,
-    /// By row of `blocks`: the complete iteration that it repeats.
+    /// The complete iteration that each row of `blocks` repeats.
     templates: Vec<usize>,
     failed: RequestId,
 }
@@ -173,12 +177,12 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         SteadyPrediction { rest, one_more, is_rest_sure, repeated: repeated.min(rest), next_sizes }
     }
 
-    /// Whether a backward pass makes requests of the iteration.
+    /// Whether the iteration has requests without a stack, which a backward pass makes.
     fn has_stackless(&self) -> bool {
         (0..self.history.len).any(|offset| self.history.is_stackless(offset))
     }
 
-    /// Number of requests before the first one that the program may have made only once: its block stays live.
+    /// Number of requests before the first whose block stays live: the program may have made that one only once.
     fn repeated(&self, done: usize, made_once: &[bool]) -> usize {
         if self.iterations.complete() > 1 {
             return usize::MAX;
@@ -191,8 +195,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (done..end).filter(|offset| !made_once[*offset]).count()
     }
 
-    /// Whether the iteration so far has the requests and frees of the only complete one, or the turn of an inner loop
-    /// those of the turn before. The frees must also show what the rest frees.
+    /// Whether the requests and frees so far equal those of the only complete iteration (in an inner loop, of the turn
+    /// before). If the rest frees blocks, some frees must have been compared already.
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
         let freed_in = |first: RequestId, offset: usize| {
@@ -209,9 +213,9 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
     }
 
-    /// How many more turns the backward pass certainly has. Each turn frees what one turn of the forward pass made, the
-    /// latest first. The very last turn may differ, because inputs need no gradient. `None` if there are no such
-    /// frees, or if the current turn may be the last.
+    /// Number of turns that the backward pass still has for sure. Each turn frees what one turn of the forward pass
+    /// allocated, the latest first. The very last turn is not counted: it may differ, because inputs need no gradient.
+    /// `None` if no such frees are found, or if the current turn may be the last.
     fn sure_turns(&self) -> Option<usize> {
         let mut frees: Vec<(RequestId, usize)> = Vec::new();
         for offset in 0..self.history.len {
@@ -234,7 +238,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         turns.checked_sub(1)
     }
 
-    /// Whether an iteration frees `block` and the one before it freed `before`, a later one: such as a backward pass.
+    /// Whether freeing `before` in one iteration and `block` in the next walks backwards, as a backward pass does.
     fn is_descending(&self, block: RequestId, before: RequestId) -> bool {
         let start = self.source(0, 0);
         block < start && block < before && self.requests.site(block) == self.requests.site(before)
@@ -245,7 +249,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.writer.len() - 1 - self.failed
     }
 
-    /// By offset: whether the only complete iteration allocated optimizer state there, which happens once.
+    /// Whether the only complete iteration allocated optimizer state, which happens once, at each offset.
     fn made_once(&self, sites: &CallSites) -> Vec<bool> {
         let is_state =
             |request: RequestId| self.writer.is_live(request) && sites.is_in_optimizer(self.requests.site(request));
@@ -253,7 +257,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.iterations.range(self.history.source).map(|request| is_only_one && is_state(request)).collect()
     }
 
-    /// How sizes go on, the trend of their total, and the input that determines them, if there is one.
+    /// How sizes go on, the trend of their total, and the input that determines them, if one does.
     fn next_sizes(&self, now: &[u64], done: usize) -> (NextSizes, Trend, Option<Input>) {
         let mut totals = self.history.totals();
         let varied_before = !self.iterations.is_uniform || !is_constant(&totals);
@@ -268,8 +272,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (next, trend, input)
     }
 
-    /// The first request of the iteration whose size varies, with all the sizes that its call site had, if these follow
-    /// a trend.
+    /// The first request of the iteration whose size varies, with the past sizes of its call site; `None` unless they
+    /// follow a trend.
     fn input(&self, now: &[u64], done: usize) -> Option<Input> {
         let varies = |offset: &usize| {
             let sizes = self.history.sizes(*offset);
@@ -289,7 +293,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (error < MAX_ERROR).then_some(Input { sizes, trend })
     }
 
-    /// The iteration, complete or failed, that requested most: it is repeated with its sizes.
+    /// The iteration that requested most, complete or failed, and its sizes.
     fn largest_iteration(&self, now: &[u64]) -> (usize, Vec<u64>) {
         let sizes = |index: usize| self.iterations.range(index).map(|request| self.requests.bytes(request));
         let total = |index: &usize| sizes(*index).fold(0u64, u64::saturating_add);
@@ -302,7 +306,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
     }
 
-    /// The size at `offset` in the next iteration, which is added to its series.
+    /// Predicts the size at `offset` in the next iteration, and adds it to the series.
     fn next_size(&mut self, offset: usize, trend: Trend, input: Option<(&Input, u64)>) -> u64 {
         let series = &mut self.series[offset];
         let last = series.last().copied().unwrap_or(0);
@@ -310,7 +314,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             Some((input, now)) => {
                 let count = series.len().min(self.history.depth() + 1);
                 let sizes = &series[series.len() - count..];
-                let before = input.sizes.len() - 1; // the last is that of this iteration
+                let before = input.sizes.len() - 1; // the last one belongs to the predicted iteration
                 let inputs = &input.sizes[before.saturating_sub(count)..before];
                 let sizes = &sizes[count - inputs.len().min(count)..];
                 if is_constant(sizes) { last } else { scale_or_bend(sizes, inputs, now) }
@@ -330,7 +334,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.iterations.starts()[self.templates[iteration]] + offset
     }
 
-    /// Repeats the request at `offset`, in the iteration that failed (0) or a later one, and the frees after it.
+    /// Repeats the template's request at `offset`, and the frees after it.
     fn repeat_request(&mut self, iteration: usize, offset: usize, bytes: u64, made_once: &[bool]) {
         if made_once.get(offset) == Some(&true) {
             self.blocks[iteration].push(None);
@@ -361,7 +365,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             .collect()
     }
 
-    /// Repeats what followed the request at `offset` of the last complete iteration.
+    /// Repeats the frees that follow the template's request at `offset`.
     fn repeat_frees(&mut self, iteration: usize, offset: usize) {
         let source = self.source(iteration, offset);
         let earlier = self.frees_one_earlier(source);
@@ -382,7 +386,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
     }
 
-    /// The blocks freed one iteration earlier than after `source`, if they correspond to those freed there.
+    /// The blocks freed after the request one iteration before `source`, if as many are freed after `source`.
     fn frees_one_earlier(&self, source: RequestId) -> Option<Vec<RequestId>> {
         let freed = |request| self.index.ops_after(request).filter_map(|op| self.index.freed_by(op));
         let is_known = self.iterations.is_uniform && self.iterations.complete() > 1;
@@ -391,13 +395,13 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (freed(source).count() == earlier.len()).then_some(earlier)
     }
 
-    /// The block to free where the last complete iteration freed `block`, and the iteration before it freed `before`.
+    /// The block that `iteration` frees where its template freed `block`, and the iteration before that `before`.
     fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
         if block < self.iterations.starts()[self.templates[iteration]]
             && let Some(before) = before.filter(|before| block < *before)
             && self.requests.site(block) == self.requests.site(before)
         {
-            // Such as a backward pass: what was made last is freed first.
+            // A backward pass: each iteration frees a block that is older by the same distance.
             let down = (before - block).checked_mul(iteration + 1)?;
             let next = block.checked_sub(down)?;
             let is_same_site = self.requests.site(next) == self.requests.site(block);
@@ -407,7 +411,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         if self.writer.is_live(found) {
             return Some(found);
         }
-        // That block is free already: take the oldest live block of the same call.
+        // The counterpart is free already: free the oldest live block of its call site.
         let queue = self.live_by_site.get_mut(&self.requests.site(block))?;
         while queue.front().is_some_and(|oldest| !self.writer.is_live(*oldest)) {
             queue.pop_front();
@@ -415,7 +419,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         queue.front().copied().filter(|_| found <= self.failed)
     }
 
-    /// The block in `iteration`, or in one before it, that corresponds to the block of its template.
+    /// The block of `iteration`, or of one before it, that corresponds to the template's `block`.
     fn counterpart(&self, block: RequestId, iteration: usize) -> Option<RequestId> {
         let starts = self.iterations.starts();
         let own = starts.partition_point(|start| *start <= block).checked_sub(1)?;

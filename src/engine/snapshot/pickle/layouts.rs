@@ -1,4 +1,9 @@
-//! How the dicts of trace entries are written: the bytes that all of a kind share, and where the others are.
+//! Layouts of the dicts of trace entries.
+//!
+//! A trace has millions of dicts that differ only in their numbers and references: every entry of one action has the same
+//! keys, in the same order, with values of the same widths. A layout has the bytes that all dicts of a kind share, and the
+//! offsets of the rest. A dict that fits a layout is decoded by a masked comparison and a few loads, without executing
+//! its forty opcodes.
 
 use super::builder::{Builder, INTEGERS, Place, Record};
 use super::memo::Memo;
@@ -9,31 +14,31 @@ use super::value::Value;
 const MAX_KEYS: usize = 16;
 /// The maximum number of bytes of a layout: most entries take about 110 before their stack.
 pub(super) const MAX_BYTES: usize = 192;
-/// Bytes of a word.
 const WORD: usize = 8;
-/// Words that are compared at once.
+/// Words compared without a branch between them.
 const GROUP: usize = 4;
 /// The maximum number of layouts. The actions and the widths of numbers make about ten.
 const MAX_LAYOUTS: usize = 32;
-/// A full table learns another layout after this number of dicts with known ones.
+/// A full table learns a new layout only after this many dicts with known ones, so that a hostile file cannot make it
+/// learn all the time.
 const DICTS_PER_LAYOUT: u32 = 8;
-/// After this number of dicts without a known layout, only some are compared with the layouts.
+/// After this many dicts in a row without a known layout, only every power of two is learned.
 const MAX_MISSES: u32 = 64;
-/// Bits of a layout's number in [`Layouts::history`], which has the last eight.
+/// Bits of a layout's index in [`Layouts::history`], which has the last eight indexes.
 const HISTORY_BITS: u32 = 6;
-/// The number of guesses, as a power of two.
+/// Binary logarithm of the number of guesses.
 const GUESS_BITS: u32 = 13;
 
-/// Bytes `start..` of a dict, after its MARK.
+/// The first bytes of a dict, after its MARK.
 pub(super) type Start = [u8; MAX_BYTES];
 
-/// Up to eight bytes of a dict, as an integer.
+/// An integer of up to eight bytes within a dict.
 #[derive(Clone, Copy, Default)]
 struct Operand {
     at: u8,
-    /// Bits of the word at `at` that follow the operand.
+    /// High bits of the word at `at` that do not belong to the operand.
     unused_bits: u8,
-    /// Clears the sign of an unsigned integer.
+    /// Clears what sign extension sets in an unsigned integer.
     mask: u64,
 }
 
@@ -43,11 +48,11 @@ enum Field {
     None,
     Integer(Operand),
     Reference(Operand),
-    /// `SHORT_BINUNICODE`, memoized: where the text starts and ends. The operand is a text of at most eight bytes.
+    /// `SHORT_BINUNICODE`, memoized: start and end of the text, and the text itself if it has at most eight bytes.
     Text(u8, u8, Option<Operand>),
-    /// A tuple of two small integers, memoized. The operand has an opcode between them.
+    /// A memoized tuple of two small integers. The operand spans both, and the opcode between them.
     Pair(Operand),
-    /// A list of references, memoized; always the last value.
+    /// A memoized list of references; always the last value.
     List,
 }
 
@@ -56,23 +61,23 @@ struct ValueField {
     /// Its index in [`Record::values`].
     index: usize,
     field: Field,
-    /// The last text or pair, and its bytes. Most repeat.
+    /// The bytes of the last text or pair, and its value. Most dicts repeat it.
     last: Option<(u64, Value)>,
 }
 
-/// One way to write a dict.
+/// The layout of one kind of dict.
 pub(super) struct Layout {
-    /// The shared bytes, and a mask with 0xff for each.
+    /// The shared bytes, and a mask that is 0xff where a byte is shared.
     groups: Vec<[[u64; GROUP]; 2]>,
-    /// Length in bytes, with SETITEMS; without the references of a list at its end.
+    /// Length in bytes, including SETITEMS; excludes the references of a trailing list.
     pub(super) len: usize,
     integers: [Operand; INTEGERS],
     values: Vec<ValueField>,
-    /// The indexes of the values that are memoized, in the order of the dict.
+    /// Indexes of the memoized values, in the order of the dict.
     pub(super) memoized: Vec<usize>,
-    /// The index of the value that is a list.
+    /// Index of the value that is a list.
     pub(super) list: Option<usize>,
-    /// When it was last used, as [`Layouts::clock`].
+    /// [`Layouts::clock`] at its last use.
     used: u32,
 }
 
@@ -80,11 +85,12 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Layouts {
     known: Vec<Layout>,
-    /// Indexes of `known`, roughly the most frequent first.
+    /// Indexes of `known`, roughly by falling frequency.
     order: Vec<usize>,
-    /// The last layouts, [`HISTORY_BITS`] each. Programs loop: what followed this history before follows it again.
+    /// Indexes of the last layouts, [`HISTORY_BITS`] each. Programs loop, so the layout that followed this history last
+    /// time probably follows again.
     history: u64,
-    /// The layout that followed last time, by [`Layouts::guess_slot`].
+    /// The layout that followed a history last time, by [`Layouts::guess_slot`].
     guesses: Vec<u8>,
     /// Number of dicts with known layouts.
     clock: u32,
@@ -95,7 +101,7 @@ pub(super) struct Layouts {
 }
 
 impl Operand {
-    /// `len` bytes at `at`, unless they are too many or too far away for one word.
+    /// `len` bytes at `at`; `None` if one load of a word cannot read them.
     fn new(at: usize, len: usize, is_signed: bool) -> Option<Self> {
         if len > WORD || at + WORD > MAX_BYTES {
             return None;
@@ -118,7 +124,7 @@ impl Operand {
 }
 
 impl ValueField {
-    /// The value in the dict that starts with `start`; any value for a list.
+    /// The value in the dict that starts with `start`. The caller replaces that of a list.
     #[inline]
     fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
         let operand = match self.field {
@@ -236,8 +242,8 @@ impl Layout {
 }
 
 impl Field {
-    /// The field whose value starts `rest`, at offset `at` of the dict; the mask of its bytes that differ from dict to
-    /// dict; and its length.
+    /// The field whose value begins `rest`, at offset `at` of the dict; the range of its bytes that differ between
+    /// dicts; and its length.
     fn learn(at: usize, rest: &[u8]) -> Option<(Self, std::ops::Range<usize>, usize)> {
         let operand = |start: usize, len: usize, is_signed| Operand::new(at + start, len, is_signed);
         let (field, operand, after) = match *rest {
