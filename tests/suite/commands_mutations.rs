@@ -214,21 +214,24 @@ fn assert_clean(text: &str) {
     assert_eq!(acts, None);
 }
 
+/// About half of the mutants are read: one of this many surely is.
+const ATTEMPTS: usize = 20;
+
 #[test]
 fn every_command_answers_to_any_snapshot() {
     for name in FIXTURES {
         let (file, sound) = (recorded(name), fixtures::snapshot(name));
-        let read = with_seeds(name, cases(MUTANTS_OF_EACH), |random| {
-            let mut file = file.clone();
-            (0..1 + random.below(8)).for_each(|_| wound(random, &mut file));
-            let Ok(snapshot) = Snapshot::read(file.to_string().as_bytes(), &|_| ()) else {
-                return false;
-            };
+        with_seeds(name, cases(MUTANTS_OF_EACH), |random| {
+            let mut mutants = (0..ATTEMPTS).map(|_| {
+                let mut file = file.clone();
+                (0..1 + random.below(8)).for_each(|_| wound(random, &mut file));
+                Snapshot::read(file.to_string().as_bytes(), &|_| ())
+            });
+            let snapshot = mutants.find_map(Result::ok).expect("a mutant that is read");
             let said = answers(&snapshot, &sound);
             said.0.iter().for_each(|page| assert_clean(page));
             assert!(random.below(8) > 0 || said == answers(&snapshot, &sound), "said otherwise");
             true
         });
-        assert!(read as u64 >= cases(MUTANTS_OF_EACH) / 4, "{name}: only {read} were read");
     }
 }
