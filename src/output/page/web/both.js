@@ -36,10 +36,8 @@ function alignedMoments(a, b, columns) {
     const [from, to] = [column, column + 1].map((one) => (one / columns) * starts[count]);
     while (step + 1 < count && from >= starts[step + 1]) step += 1;
     const end = Math.min(to, starts[step + 1]);
-    return {
-      a: busiest(a, place(0, from, step), place(0, end, step)),
-      b: busiest(b, place(1, from, step), place(1, end, step)),
-    };
+    const [atA, atB] = [a, b].map((of, run) => busiest(of, place(run, from, step), place(run, end, step)));
+    return { a: atA, b: atB };
   });
 }
 
@@ -66,10 +64,7 @@ export function drawBoth() {
     context.fillRect(x, y(Math.max(before, after)), 1, y(Math.min(before, after)) - y(Math.max(before, after)));
   }
   context.globalAlpha = 1;
-  for (const [run, colour] of /** @type {[number, string][]} */ ([
-    [0, theme.muted],
-    [1, theme.fore],
-  ])) {
+  for (const [run, colour] of [theme.muted, theme.fore].entries()) {
     context.strokeStyle = colour;
     context.beginPath();
     values.forEach((pair, x) => context.lineTo(x, y(pair[run])));

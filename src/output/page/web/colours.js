@@ -26,11 +26,8 @@ export function waitingPixel(x) {
   return x % 4 < 2 ? pixels.stripe : pixels.free;
 }
 
-/**
- * A pixel of memory without a colour of its own.
- * @param {number} kind @param {number} x @param {number} y
- * @param {boolean} isEdge above or below the half of the row that free memory takes @param {boolean} isRim at the edge of that half
- */
+// Free memory takes the middle half of a row: `isEdge` is above or below it, `isRim` at its border.
+/** A pixel of memory without a colour of its own. @param {number} kind @param {number} x @param {number} y @param {boolean} isEdge @param {boolean} isRim */
 export function texture(kind, x, y, isEdge, isRim) {
   if (kind === PENDING) return waitingPixel(x);
   if (isEdge) return pixels.free;
@@ -51,12 +48,12 @@ export function recolour() {
   // Lines that share a band in the timeline have colours of their own here, paler.
   const { lineOfKind } = device.stacks;
   const pale = LINE_COLOURS.map((colour) => mix(pixelOf(colour), pixels.muted, 0.5));
+  const hasPale = groups === device.groups.line;
   rowPixels = new Uint32Array(allocations);
   for (let row = 0; row < allocations; row += 1) {
     const group = groups.groupOfKind[kind[row]];
     if (highlighted && !highlighted[row]) rowPixels[row] = dimPixels[group];
-    else if (groups === device.groups.line && group === MAX_LINES)
-      rowPixels[row] = pale[lineOfKind[kind[row]] % pale.length];
+    else if (hasPale && group === MAX_LINES) rowPixels[row] = pale[lineOfKind[kind[row]] % pale.length];
     else rowPixels[row] = bright[row & 3][group];
   }
 }

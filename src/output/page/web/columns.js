@@ -65,7 +65,7 @@ export class Columns {
 
     this.segments = segments;
     this.segmentStart = integers("sstart", segments);
-    this.segmentEnd = integers("send", segments);
+    this.segmentEnd = integers("send", segments).map((end) => end || NEVER);
     this.segmentAddr = undelta(numbers("saddr", segments));
     this.segmentSize = numbers("ssize", segments);
     this.segmentStream = integers("sstream", segments);
@@ -74,14 +74,10 @@ export class Columns {
     /** Nodes of the stacks that mapped and released each range; 0 if not recorded. */
     this.segmentNode = integers("snode", segments);
     this.segmentFreeNode = integers("sfnode", segments);
-    for (let at = 0; at < segments; at += 1) {
-      if (!this.segmentEnd[at]) this.segmentEnd[at] = NEVER;
-    }
     /** Segments ordered by address. */
     this.segmentOrder = Uint32Array.from({ length: segments }, (_, at) => at);
-    this.segmentOrder.sort(
-      (a, b) => this.segmentAddr[a] - this.segmentAddr[b] || this.segmentStart[a] - this.segmentStart[b],
-    );
+    const [addr, start] = [this.segmentAddr, this.segmentStart];
+    this.segmentOrder.sort((a, b) => addr[a] - addr[b] || start[a] - start[b]);
 
     this.hasTime = column("time").length > 0;
     /** Microseconds since the first entry, by moment. Without recorded times, the moment itself. */

@@ -2,13 +2,13 @@
 
 import { goToDifference } from "./both.js";
 import { showPane } from "./dock.js";
-import { byId, bytesCell, make, makeTable } from "./dom.js";
+import { byId, bytesCell, controls, make, makeTable, mutedText, press, wireChoice } from "./dom.js";
 import { shortLine } from "./figures.js";
 import { bytesText, countOf } from "./format.js";
 import { categoryName } from "./groups.js";
 import { openDevice, parseJsonElement } from "./main.js";
 import { pages } from "./pages.js";
-import { device, redraw, setMoment, setQuery, view } from "./view.js";
+import { device, queryButton, redraw, setMoment, setQuery, view } from "./view.js";
 /** @import { Columns } from "./columns.js" */
 /** @import { Device } from "./device.js" */
 /** @import { View } from "./view.js" */
@@ -21,18 +21,9 @@ let otherDevice = null;
 
 /** The label of each kind of allocation. @type {Record<string, (of: Device) => (kind: number) => string>} */
 export const COMPARE_KEYS = {
-  line:
-    ({ stacks }) =>
-    (kind) =>
-      stacks.lineLabel(stacks.lineOfKind[kind]),
-  category:
-    ({ data }) =>
-    (kind) =>
-      categoryName(data, kind),
-  variable:
-    ({ data }) =>
-    (kind) =>
-      data.header.variables?.[data.variable[kind]]?.name ?? "not named",
+  line: (of) => (kind) => of.stacks.lineLabel(of.stacks.lineOfKind[kind]),
+  category: (of) => (kind) => categoryName(of.data, kind),
+  variable: (of) => (kind) => of.data.header.variables?.[of.data.variable[kind]]?.name ?? "not named",
 };
 
 /**
@@ -123,11 +114,10 @@ export async function comparedView() {
   const { rows } = compareMoments(a, from, b, to, "line");
   // The columns may lack small allocations.
   const [before, after] = [a.page.peak_allocated_bytes, b.page.peak_allocated_bytes];
-  const most =
-    rows[0] && rows[0].came !== rows[0].went
-      ? `; most at ${rows[0].label}: ${signedBytes(rows[0].came - rows[0].went)}`
-      : "";
-  const text = `peak allocated ${bytesText(before)} in ${a.page.title}, ${bytesText(after)} in ${b.page.title}: ${after === before ? "no difference" : signedBytes(after - before)}${most}`;
+  const change = rows[0] ? rows[0].came - rows[0].went : 0;
+  const most = change ? `; most at ${rows[0].label}: ${signedBytes(change)}` : "";
+  const difference = after === before ? "no difference" : signedBytes(after - before);
+  const text = `peak allocated ${bytesText(before)} in ${a.page.title}, ${bytesText(after)} in ${b.page.title}: ${difference}${most}`;
   const headline = /** @type {any} */ (document.querySelector(".head h1"));
   headline.replaceChildren(make("strong", {}, text));
   headline.title = text;
@@ -146,17 +136,15 @@ export function drawCompare() {
   const { steps } = device.data.header;
   for (const id of ["last-steps", "all-steps"]) byId(id).hidden = steps.length < 2;
   byId("clear-from").hidden = view.from < 0;
-  for (const button of document.querySelectorAll("[data-by]"))
-    button.setAttribute("aria-pressed", String(button.getAttribute("data-by") === compareBy));
+  press("by", compareBy);
   const body = byId("comparison");
   const pair = compared();
   if (!pair) {
     const text = "Mark a moment as A. This pane then shows what came, went and stayed from A to the moment you go to.";
-    body.replaceChildren(make("p", { class: "muted" }, view.from < 0 ? text : "…"));
+    body.replaceChildren(mutedText(view.from < 0 ? text : "…"));
     return;
   }
-  const result = compareMoments(pair.a, pair.from, device, pair.to, compareBy);
-  body.replaceChildren(...comparisonElements(pair, result));
+  body.replaceChildren(...comparisonElements(pair, compareMoments(pair.a, pair.from, device, pair.to, compareBy)));
 }
 
 /** @param {any} pair @param {ReturnType<typeof compareMoments>} result @returns {Node[]} */
@@ -164,38 +152,27 @@ function comparisonElements({ a, from, to, isOther }, { rows, came, went, stayed
   const [atA, atB] = [a.totals.allocated[from], device.totals.allocated[to]];
   const name = (/** @type {Device} */ of) => (isOther ? `${of.page.title}, ` : "");
   const heads = isOther ? ["#change", "#A", "#B", compareBy] : ["#change", "#came", "#went", "#stayed", compareBy];
-  const cells = rows
-    .slice(0, COMPARE_ROWS)
-    .map((one) => [
-      bytesCell(one.came - one.went, signedBytes(one.came - one.went)),
-      ...(isOther
-        ? [bytesCell(one.went), bytesCell(one.came)]
-        : [bytesCell(one.came), bytesCell(one.went), bytesCell(one.stayed)]),
-      compareBy === "line" ? shortLine(one.label) : one.label,
-    ]);
+  const cells = rows.slice(0, COMPARE_ROWS).map((one) => {
+    const change = one.came - one.went;
+    const sums = isOther ? [one.went, one.came] : [one.came, one.went, one.stayed];
+    const label = compareBy === "line" ? shortLine(one.label) : one.label;
+    return [bytesCell(change, signedBytes(change)), ...sums.map((sum) => bytesCell(sum)), label];
+  });
   const nodes = [
     make("p", {}, `A: ${name(a)}${a.momentText(from)}, ${bytesText(atA)} allocated`),
     make("p", {}, `B: ${name(device)}${device.momentText(to)}, ${bytesText(atB)} allocated`),
     make("p", {}, make("b", { id: "change" }, `${signedBytes(atB - atA)} from A to B`)),
   ];
   if (!isOther) {
-    /** @param {string} fate @param {number[]} sum */
-    const button = (fate, [bytes, blocks]) => {
-      const query = `${fate}:${from}-${to}`;
-      const isOn = view.query === query;
-      return make(
-        "button",
-        { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : query) },
-        `${fate} ${bytesText(bytes)} in ${countOf(blocks, "block")}`,
-      );
-    };
-    nodes.push(make("p", { class: "bar" }, button("came", came), button("went", went), button("stayed", stayed)));
+    const fates = Object.entries({ came, went, stayed }).map(([fate, [bytes, blocks]]) =>
+      queryButton(`${fate}:${from}-${to}`, {}, `${fate} ${bytesText(bytes)} in ${countOf(blocks, "block")}`),
+    );
+    nodes.push(controls(...fates));
   }
   const caption = `${countOf(rows.length, compareBy === "category" ? "group" : compareBy)}, the largest changes first`;
-  const prefix = compareBy === "line" ? "line:" : compareBy === "category" ? "category:" : "variable:";
   const table = makeTable(caption, heads, cells, (at) => {
     goToDifference(rows[at].label);
-    setQuery(prefix + rows[at].label);
+    setQuery(`${compareBy}:${rows[at].label}`);
   });
   table.classList.add("stacked");
   nodes.push(table);
@@ -217,9 +194,8 @@ export function wireCompare() {
   byId("last-steps").addEventListener("click", () => compareSteps(-2, -1));
   byId("all-steps").addEventListener("click", () => compareSteps(0, -1));
   byId("clear-from").addEventListener("click", () => setFrom(-1));
-  for (const button of document.querySelectorAll("[data-by]"))
-    button.addEventListener("click", () => {
-      compareBy = /** @type {string} */ (button.getAttribute("data-by"));
-      redraw("compare");
-    });
+  wireChoice("by", (by) => {
+    compareBy = by;
+    redraw("compare");
+  });
 }

@@ -15,9 +15,8 @@ function withDetails(part) {
   if (Array.isArray(part)) return part.map(withDetails);
   if (!part || typeof part !== "object") return part;
   const { details, ...promised } = part;
-  return Object.fromEntries(
-    Object.entries({ ...promised, ...details }).map(([key, value]) => [key, withDetails(value)]),
-  );
+  const members = Object.entries({ ...promised, ...details });
+  return Object.fromEntries(members.map(([key, value]) => [key, withDetails(value)]));
 }
 
 export class Device {
@@ -53,6 +52,11 @@ export class Device {
   /** Index of the entry before moment m, as in the JSON, or null for the start. @param {number} m */
   entryOf(m) {
     return m > 0 ? m - 1 + (this.data.header.first_event || 0) : null;
+  }
+
+  /** The same as text. @param {number} m */
+  entryText(m) {
+    return countText(this.entryOf(m) ?? 0);
   }
 
   /** The failed request that moment m follows, or null. @param {number} m @returns {any} */

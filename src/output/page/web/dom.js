@@ -17,9 +17,39 @@ export function make(tag, attributes = {}, ...children) {
   return element;
 }
 
+/** An element of a drawing. @param {string} tag @param {Record<string, any>} attributes @param {string} [text] */
+export function makeSvg(tag, attributes, text = "") {
+  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
+  element.textContent = text;
+  return element;
+}
+
 /** @param {string} id @returns {any} */
 export function byId(id) {
   return document.getElementById(id);
+}
+
+/** A muted paragraph. @param {string} text @returns {any} */
+export function mutedText(text) {
+  return make("p", { class: "muted" }, text);
+}
+
+/** A row of controls. @param {...(Node | string)} children @returns {any} */
+export function controls(...children) {
+  return make("p", { class: "bar" }, ...children);
+}
+
+/** Presses the one of the buttons with attribute `data-name` that has this value. @param {string} name @param {string} value */
+export function press(name, value) {
+  for (const button of document.querySelectorAll(`[data-${name}]`))
+    button.setAttribute("aria-pressed", String(button.getAttribute(`data-${name}`) === value));
+}
+
+/** Calls `choose` with the value of the clicked one of these buttons. @param {string} name @param {(value: any) => void} choose */
+export function wireChoice(name, choose) {
+  for (const button of document.querySelectorAll(`[data-${name}]`))
+    button.addEventListener("click", () => choose(button.getAttribute(`data-${name}`)));
 }
 
 /** A small square in a colour of the page, hatched for a guess. @param {string} colour @param {boolean} [isGuess] */

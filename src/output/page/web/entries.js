@@ -1,7 +1,7 @@
 // The entries around the moment, as PyTorch recorded them, and everything known of the last one applied.
 
 import { ALLOC, FREE_REQUESTED } from "./columns.js";
-import { byId, make } from "./dom.js";
+import { byId, make, mutedText } from "./dom.js";
 import { shortLine } from "./figures.js";
 import { bytesText, countText, secondsText } from "./format.js";
 import { lifeText, stackBlock, variableText } from "./selection.js";
@@ -23,6 +23,9 @@ const ACTIONS = {
   oom: "a request fails: out of memory",
   snapshot: "the snapshot is taken",
 };
+
+const NO_STACK_OF_FREE =
+  'No stack of its own is recorded. PyTorch records one if Python code frees the block, with context="all".';
 
 /**
  * @typedef {object} Entry
@@ -56,15 +59,9 @@ export function traceEntry(m) {
   if (segment) {
     const { at, bytes } = segment;
     const word = data.segmentFlags[at] & 2 ? ["segment_map", "segment_unmap"] : ["segment_alloc", "segment_free"];
-    return {
-      action: word[bytes > 0 ? 0 : 1],
-      row: -1,
-      segment: at,
-      bytes: Math.abs(bytes) * unit,
-      addr: segment.addr,
-      stream: streams[data.segmentStream[at]],
-      node: bytes > 0 ? data.segmentNode[at] : data.segmentFreeNode[at],
-    };
+    const node = bytes > 0 ? data.segmentNode[at] : data.segmentFreeNode[at];
+    const [action, stream] = [word[bytes > 0 ? 0 : 1], streams[data.segmentStream[at]]];
+    return { action, row: -1, segment: at, bytes: Math.abs(bytes) * unit, addr: segment.addr, stream, node };
   }
   const isSnapshot = data.header.marks.some((/** @type {any} */ mark) => mark.moment === m && mark.kind === "snapshot");
   const action = isSnapshot ? "snapshot" : data.undrawn ? "left out of this page" : "other";
@@ -95,7 +92,7 @@ export function drawEntries() {
   const { entries } = device.data;
   const list = byId("entry-list");
   if (!entries) {
-    list.replaceChildren(make("p", { class: "muted" }, "No history was recorded."));
+    list.replaceChildren(mutedText("No history was recorded."));
     byId("entry").replaceChildren();
     return;
   }
@@ -116,17 +113,12 @@ function placeOf({ addr, stream }) {
 /** @param {number} m */
 function entryRow(m) {
   const entry = traceEntry(m);
-  const isNow = m === view.moment;
+  const look = { class: `entry ${entry.action === "oom" ? "bad" : ""}`, title: ACTIONS[entry.action] };
+  const isNow = m === view.moment ? "true" : null;
   return make(
     "button",
-    {
-      class: `entry ${entry.action === "oom" ? "bad" : ""}`,
-      "aria-current": isNow ? "true" : null,
-      tabindex: "-1",
-      title: ACTIONS[entry.action],
-      onclick: () => setMoment(m),
-    },
-    make("span", { class: "n" }, countText(device.entryOf(m) ?? 0)),
+    { ...look, "aria-current": isNow, tabindex: "-1", onclick: () => setMoment(m) },
+    make("span", { class: "n" }, device.entryText(m)),
     make("b", {}, entry.action),
     make("span", { class: "n" }, entry.bytes ? bytesText(entry.bytes) : ""),
     make("span", { class: "muted where" }, [entryLine(entry), ...placeOf(entry)].filter(Boolean).join(" · ")),
@@ -141,17 +133,12 @@ function entryDetails(m) {
   const inside = data.header.ranges
     .filter((/** @type {any} */ range) => range.start < m && m <= range.end)
     .map((/** @type {any} */ range) => `${range.source === "user_metadata" ? "user_metadata" : "in"} ${range.name}`);
+  const size = entry.bytes ? ` ${countText(entry.bytes)} bytes` : "";
+  const about = [size, ...placeOf(entry).map((text) => `, ${text}`), time].join("");
   const nodes = [
-    make(
-      "p",
-      {},
-      make("b", {}, `entry ${countText(device.entryOf(m) ?? 0)}: ${entry.action}`),
-      [entry.bytes ? ` ${countText(entry.bytes)} bytes` : "", ...placeOf(entry).map((text) => `, ${text}`), time].join(
-        "",
-      ),
-    ),
-    ...(ACTIONS[entry.action] ? [make("p", { class: "muted" }, ACTIONS[entry.action])] : []),
-    ...inside.map((/** @type {string} */ text) => make("p", { class: "muted" }, text)),
+    make("p", {}, make("b", {}, `entry ${device.entryText(m)}: ${entry.action}`), about),
+    ...(ACTIONS[entry.action] ? [mutedText(ACTIONS[entry.action])] : []),
+    ...inside.map(mutedText),
   ];
   if (entry.row >= 0) {
     nodes.push(make("p", {}, lifeText(entry.row)));
@@ -162,13 +149,8 @@ function entryDetails(m) {
   if (entry.segment >= 0)
     nodes.push(make("p", {}, make("button", { onclick: () => selectSegment(entry.segment) }, "select this segment")));
   const isFree = entry.action.startsWith("free");
-  if (isFree && !entry.node) {
-    const text =
-      'No stack of its own is recorded. PyTorch records one if Python code frees the block, with context="all".';
-    nodes.push(make("p", { class: "muted" }, text));
-  } else {
-    nodes.push(...stackBlock(isFree ? "freed by" : "stack", entry.node));
-  }
+  if (isFree && !entry.node) nodes.push(mutedText(NO_STACK_OF_FREE));
+  else nodes.push(...stackBlock(isFree ? "freed by" : "stack", entry.node));
   if (isFree) nodes.push(...stackBlock("allocated by", data.node[data.kind[entry.row]]));
   return nodes;
 }

@@ -1,13 +1,12 @@
 // Saves the view as a picture, and tables as CSV.
 
-import { byId, make } from "./dom.js";
+import { byId, make, makeSvg } from "./dom.js";
 import { bytesText } from "./format.js";
 import { queryLabel } from "./highlight.js";
 import { theme } from "./theme.js";
 import { device, view } from "./view.js";
 
 const PICTURES = ["timeline", "bands", "map", "flame"];
-const SVG_NAMESPACE = "http://www.w3.org/2000/svg";
 
 /** @param {string} name @param {Blob} blob */
 function saveFile(name, blob) {
@@ -77,21 +76,14 @@ function legendEntries() {
 /** The view as an SVG document: text as text, pictures as embedded images. Names become text nodes, never markup. @returns {SVGElement} */
 function viewSvg() {
   const width = byId("timeline").clientWidth || byId("map").clientWidth;
-  /** @param {string} tag @param {Record<string, any>} attributes @param {string} [text] */
-  const element = (tag, attributes, text = "") => {
-    const one = document.createElementNS(SVG_NAMESPACE, tag);
-    for (const [key, value] of Object.entries(attributes)) one.setAttribute(key, String(value));
-    one.textContent = text;
-    return one;
-  };
-  const svg = document.createElementNS(SVG_NAMESPACE, "svg");
+  const svg = makeSvg("svg", {});
   let y = 20;
   /** @param {string} text @param {number} x @param {string} [weight] */
   const write = (text, x, weight = "400") => {
     const font = { "font-family": "system-ui, sans-serif", "font-size": 13, "font-weight": weight };
-    svg.append(element("text", { x, y, fill: theme.fore, ...font }, text));
+    svg.append(makeSvg("text", { x, y, fill: theme.fore, ...font }, text));
   };
-  const back = element("rect", { width: width + 16, fill: theme.back });
+  const back = makeSvg("rect", { width: width + 16, fill: theme.back });
   svg.append(back);
   for (const [index, title] of viewTitle().entries())
     for (const line of wrapText(title, width)) {
@@ -102,17 +94,9 @@ function viewSvg() {
   for (const { text, colour, hatch, stroke } of legendEntries()) {
     const wide = 26 + widthOf(text);
     if (x + wide > width) [x, y] = [8, y + 18];
-    svg.append(element("rect", { x, y: y - 10, width: 11, height: 11, fill: colour }));
-    if (hatch)
-      svg.append(
-        element("path", {
-          d: hatch,
-          transform: `translate(${x},${y - 10})`,
-          stroke,
-          "stroke-width": 1.5,
-          fill: "none",
-        }),
-      );
+    svg.append(makeSvg("rect", { x, y: y - 10, width: 11, height: 11, fill: colour }));
+    const lines = { stroke, "stroke-width": 1.5, fill: "none", transform: `translate(${x},${y - 10})` };
+    if (hatch) svg.append(makeSvg("path", { d: hatch, ...lines }));
     write(text, x + 16);
     x += wide;
   }
@@ -126,19 +110,15 @@ function viewSvg() {
       write(title, 8);
       y += 8;
     }
+    const { clientWidth, clientHeight } = canvas;
     for (const layer of id === "timeline" ? [canvas, byId("overlay")] : [canvas])
-      svg.append(
-        element("image", { x: 8, y, width: canvas.clientWidth, height: canvas.clientHeight, href: layer.toDataURL() }),
-      );
-    y += canvas.clientHeight + 6;
+      svg.append(makeSvg("image", { x: 8, y, width: clientWidth, height: clientHeight, href: layer.toDataURL() }));
+    y += clientHeight + 6;
   }
-  back.setAttribute("height", String(y + 8));
-  for (const [name, value] of Object.entries({
-    width: width + 16,
-    height: y + 8,
-    viewBox: `0 0 ${width + 16} ${y + 8}`,
-  }))
-    svg.setAttribute(name, String(value));
+  const [wide, high] = [String(width + 16), String(y + 8)];
+  back.setAttribute("height", high);
+  for (const [name, value] of Object.entries({ width: wide, height: high, viewBox: `0 0 ${wide} ${high}` }))
+    svg.setAttribute(name, value);
   return svg;
 }
 

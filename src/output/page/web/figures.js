@@ -2,22 +2,17 @@
 
 import { groups } from "./colours.js";
 import { byId, make, swatch } from "./dom.js";
-import { bytesText, countOf, countText, secondsText } from "./format.js";
+import { bytesText, countOf, countText, secondsText, shortPath } from "./format.js";
 import { foundOverTime, onlyRows } from "./found.js";
-import { LINE_COLOURS, MAX_LINES, usedGroups } from "./groups.js";
+import { MAX_LINES, lineColour, usedGroups } from "./groups.js";
 import { queryLabel } from "./highlight.js";
 import { figuresOf, sumsBy } from "./moment.js";
-import { device, highlighted, moment, setQuery, view } from "./view.js";
+import { device, highlighted, moment, queryButton, view } from "./view.js";
 
 /** @param {string} name @param {string} value @param {string} [note] */
 export function tile(name, value, note) {
-  return make(
-    "div",
-    { class: "tile" },
-    make("span", { class: "muted" }, name),
-    make("b", {}, value),
-    make("span", { class: "muted" }, note || " "),
-  );
+  const muted = (/** @type {string} */ text) => make("span", { class: "muted" }, text);
+  return make("div", { class: "tile" }, muted(name), make("b", {}, value), muted(note || " "));
 }
 
 export function drawFigures() {
@@ -26,28 +21,19 @@ export function drawFigures() {
   const undrawn = device.data.undrawnAt(view.moment);
   const time = device.data.hasTime ? `, ${secondsText(device.data.time[view.moment])}` : "";
   const { entries } = device.data;
-  byId("when").textContent = entries
-    ? `${device.momentText(view.moment)} of ${countText(entries)}${time}`
-    : "at the snapshot; no history was recorded";
+  const when = `${device.momentText(view.moment)} of ${countText(entries)}${time}`;
+  byId("when").textContent = entries ? when : "at the snapshot; no history was recorded";
+  const blocks = undrawn ? `and at most ${bytesText(undrawn)} left out` : countOf(figures.blocks, "block");
+  const rounding = Math.max(0, allocated + figures.pending - figures.requested);
   const tiles = [
-    tile(
-      "allocated",
-      bytesText(allocated),
-      undrawn ? `and at most ${bytesText(undrawn)} left out` : countOf(figures.blocks, "block"),
-    ),
+    tile("allocated", bytesText(allocated), blocks),
     tile("reserved", bytesText(reserved), countOf(figures.segments, "segment")),
     tile("free, stranded", bytesText(figures.stranded), "beside live blocks"),
     tile("free, releasable", bytesText(figures.releasable), "by empty_cache()"),
     tile("largest free block", bytesText(figures.largest_free_block), "of any pool and stream"),
   ];
   if (device.totals.hasPending) tiles.push(tile("waiting", bytesText(figures.pending), "freed, for another stream"));
-  tiles.push(
-    tile(
-      "rounding",
-      bytesText(Math.max(0, allocated + figures.pending - figures.requested)),
-      "beyond what was requested",
-    ),
-  );
+  tiles.push(tile("rounding", bytesText(rounding), "beyond what was requested"));
   byId("tiles").replaceChildren(...tiles);
   drawLegend();
   drawHighlightNote();
@@ -72,25 +58,18 @@ function legendGroups() {
   const listed = new Set(live.map(({ key }) => key));
   if (live.length === most) return live;
   const over = view.only ? foundOverTime() : null;
-  const isDrawn = over
-    ? usedGroups(
-        groups.names,
-        [...over.kinds].map((kind) => groups.groupOfKind[kind]),
-      )
-    : groups.isUsed;
-  const others = groups.names.map((_, key) => ({ key, bytes: 0 }));
-  return [
-    ...live,
-    ...others.filter(({ key }) => isDrawn[key] && !listed.has(key) && (isCategory || key < MAX_LINES)),
-  ].slice(0, most);
+  const drawn = over && [...over.kinds].map((kind) => groups.groupOfKind[kind]);
+  const isDrawn = drawn ? usedGroups(groups.names, drawn) : groups.isUsed;
+  const isOther = (/** @type {number} */ key) => isDrawn[key] && !listed.has(key) && (isCategory || key < MAX_LINES);
+  const others = [...groups.names.keys()].filter(isOther).map((key) => ({ key, bytes: 0 }));
+  return [...live, ...others].slice(0, most);
 }
 
 /** The legend: a button per group, with its bytes at the moment, that highlights the group. */
 function drawLegend() {
   if (view.mode === "segment") {
     const { places } = device.segmentRows();
-    const colour = (/** @type {number} */ at) => LINE_COLOURS[at % LINE_COLOURS.length];
-    const keys = places.map((name, at) => make("span", { class: "key" }, swatch(colour(at)), name));
+    const keys = places.map((name, at) => make("span", { class: "key" }, swatch(lineColour(at)), name));
     byId("legend").replaceChildren(...keys.slice(0, 12));
     return;
   }
@@ -98,27 +77,15 @@ function drawLegend() {
   const sums = legendGroups();
   const items = sums.map(({ key, bytes }) => {
     const name = groups.names[key];
-    const query = groups.prefix + name;
     const text = `${groups === device.groups.line ? shortLine(name) : name} ${bytesText(bytes)}`;
-    const isOn = view.query === query;
-    return make(
-      "button",
-      { class: "key", "aria-pressed": String(isOn), title: name, onclick: () => setQuery(isOn ? "" : query) },
-      swatch(groups.colours[key], groups.isGuess?.[key]),
-      text,
-    );
+    const square = swatch(groups.colours[key], groups.isGuess?.[key]);
+    return queryButton(groups.prefix + name, { class: "key", title: name }, square, text);
   });
   const rest = whole - sums.reduce((sum, { bytes }) => sum + bytes, 0);
   if (rest) items.push(make("span", { class: "key" }, `others ${bytesText(rest)}`));
-  if (device.totals.pending[view.moment])
-    items.push(
-      make(
-        "span",
-        { class: "key" },
-        make("i", { class: "swatch pending" }),
-        `waiting for another stream ${bytesText(device.totals.pending[view.moment])}`,
-      ),
-    );
+  const waiting = device.totals.pending[view.moment];
+  const square = make("i", { class: "swatch pending" });
+  if (waiting) items.push(make("span", { class: "key" }, square, `waiting for another stream ${bytesText(waiting)}`));
   byId("legend").replaceChildren(...items);
   byId("legend").hidden = !items.length && !device.data.entries;
   keepLegendHigh();
@@ -139,30 +106,22 @@ function keepLegendHigh() {
 
 /** @param {string} text `path/to/file.py:12 in name (..)` */
 export function shortLine(text) {
-  return text
-    .replace(/ \(called from .*/, "")
-    .split("/")
-    .slice(-2)
-    .join("/");
+  return shortPath(text.replace(/ \(called from .*/, ""));
 }
 
 function drawHighlightNote() {
   const note = byId("highlight-note");
   byId("highlight-peak").hidden = !highlighted;
   byId("highlight-clear").hidden = !view.query && !view.filter;
-  if (!highlighted) {
-    note.textContent = "";
-    return;
-  }
-  let bytes = 0;
-  let blocks = 0;
+  note.textContent = "";
+  if (!highlighted) return;
+  let [bytes, blocks] = [0, 0];
   for (const row of moment.rows) {
     if (!highlighted[row] || device.data.freedAt[row] <= view.moment) continue;
     bytes += device.data.bytes[row];
     blocks += 1;
   }
-  let total = 0;
-  for (const isHighlighted of highlighted) total += isHighlighted;
+  const total = highlighted.reduce((sum, one) => sum + one, 0);
   const what = queryLabel(view.query) ?? "highlighted";
   note.textContent = `${what}: ${bytesText(bytes)} in ${countOf(blocks, "block")}, ${countText(total)} in all`;
 }

@@ -5,7 +5,7 @@ import { dimPixels, groupPixels, groups, pixels } from "./colours.js";
 import { byId, fitCanvas } from "./dom.js";
 import { bytesText, percentText, shortPath } from "./format.js";
 import { onlyRows } from "./found.js";
-import { showTooltip } from "./selection.js";
+import { wireTooltip } from "./selection.js";
 import { cssOf, mix, textColourOn, theme } from "./theme.js";
 import { device, highlighted, moment, redraw, setQuery, view } from "./view.js";
 
@@ -34,14 +34,9 @@ let flameTree;
 
 /** Stacks from the outermost frame, as recorded. */
 function stackTree() {
-  const { stacks } = device;
+  const { parent, frame } = device.stacks;
   const leaf = (/** @type {number} */ node) => node;
-  return {
-    parent: stacks.parent,
-    frame: stacks.frame,
-    leaf,
-    isBox: (/** @type {number} */ node) => stacks.isBox(node),
-  };
+  return { parent, frame, leaf, isBox: (/** @type {number} */ node) => device.stacks.isBox(node) };
 }
 
 /** Stacks from the innermost frame: below each line are its callers. */
@@ -228,9 +223,9 @@ export function setRoot(node) {
   redraw("flame", "hash");
 }
 
-/** Turns the graph over: from the outermost frames, or from the lines to their callers. @param {boolean} callers */
-function setCallers(callers) {
-  view.callers = callers;
+/** Turns the graph over: from the outermost frames, or from the lines to their callers. */
+function turnOver() {
+  view.callers = !view.callers;
   setRoot(0);
 }
 
@@ -241,20 +236,14 @@ export function clickFlame(node) {
 }
 
 export function wireFlame() {
-  byId("callers").addEventListener("click", () => setCallers(!view.callers));
+  byId("callers").addEventListener("click", turnOver);
   const canvas = byId("flame");
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
+  wireTooltip(canvas, (event) => {
     const node = nodeAt(event);
-    if (node === NO_BOX) return showTooltip(null, "");
+    if (node === NO_BOX) return "";
+    const frame = node > 0 ? device.stacks.frameText(flameTree.frame[node] - 1) : node ? nodeText(node) : "all stacks";
     const share = percentText(boxBytes(node), flameTree.bytes[0]);
-    return showTooltip(
-      event,
-      `${node > 0 ? device.stacks.frameText(flameTree.frame[node] - 1) : node ? nodeText(node) : "all stacks"}\n${bytesText(boxBytes(node))}, ${share} of what is allocated ${device.momentText(view.moment)}`,
-    );
+    return `${frame}\n${bytesText(boxBytes(node))}, ${share} of what is allocated ${device.momentText(view.moment)}`;
   });
-  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
-  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
-    const node = nodeAt(event);
-    clickFlame(node);
-  });
+  canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => clickFlame(nodeAt(event)));
 }

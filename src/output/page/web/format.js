@@ -3,8 +3,7 @@
 /** @param {number} bytes */
 export function bytesText(bytes) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-  let size = Math.abs(bytes);
-  let unit = 0;
+  let [size, unit] = [Math.abs(bytes), 0];
   // A number that rounds to 1000 has four digits: the next unit.
   while (size >= 999.5 && unit < units.length - 1) {
     size /= 1024;
@@ -50,6 +49,11 @@ export function secondsText(us) {
 /** A word of the JSON for people: `optimizer-state` is "optimizer state". @param {string} word */
 export function spaced(word) {
   return word.replace(/-/g, " ").replace(/^kv /, "KV ");
+}
+
+/** A line of code, shortly. @param {{file: string, line: number, name: string}} frame */
+export function frameText({ file, line, name }) {
+  return `${shortPath(file)}:${line} ${name}`;
 }
 
 /** The last two parts of a path. @param {string} path */

@@ -1,6 +1,6 @@
 // The pane "Search": the allocations that the search and the filter find, over time and as a list.
 
-import { byId, make } from "./dom.js";
+import { byId, make, mutedText } from "./dom.js";
 import { drawFilter } from "./filter.js";
 import { bytesText, countOf } from "./format.js";
 import { Pyramid } from "./pyramid.js";
@@ -66,9 +66,10 @@ function setOnly(only) {
 
 /** The largest highlighted allocations. @param {number} count */
 function largestFound(count) {
-  const rows = [];
   const { bytes } = device.data;
-  if (highlighted) for (let row = 0; row < highlighted.length; row += 1) if (highlighted[row]) rows.push(row);
+  /** @type {number[]} */
+  const rows = [];
+  highlighted?.forEach((one, row) => one && rows.push(row));
   return rows.sort((a, b) => bytes[b] - bytes[a] || a - b).slice(0, count);
 }
 
@@ -81,15 +82,14 @@ export function drawFound() {
   const list = byId("found");
   if (!over) {
     const help = "Search a file, function or variable above the timeline, or choose properties here.";
-    list.replaceChildren(make("p", { class: "muted" }, help));
+    list.replaceChildren(mutedText(help));
     return;
   }
   const most = over.peaks.argmax(0, device.data.entries + 1);
-  const caption = `The ${over.count > FOUND_ROWS ? `${FOUND_ROWS} largest` : "allocations"}, of ${bytesText(over.bytes[view.moment])} now and at most ${bytesText(over.bytes[most])} ${device.momentText(most)}; click one to select it`;
-  list.replaceChildren(
-    make("p", {}, `${countOf(over.count, "allocation")} found`),
-    allocationTable(caption, largestFound(FOUND_ROWS)),
-  );
+  const rows = over.count > FOUND_ROWS ? `${FOUND_ROWS} largest` : "allocations";
+  const sums = `${bytesText(over.bytes[view.moment])} now and at most ${bytesText(over.bytes[most])} ${device.momentText(most)}`;
+  const table = allocationTable(`The ${rows}, of ${sums}; click one to select it`, largestFound(FOUND_ROWS));
+  list.replaceChildren(make("p", {}, `${countOf(over.count, "allocation")} found`), table);
 }
 
 export function wireFound() {

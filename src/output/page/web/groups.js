@@ -15,6 +15,7 @@ import { countText, spaced } from "./format.js";
  * @property {boolean[]} isUsed whether any allocation is in the group
  */
 
+/** @type {Record<string, string>} */
 export const CATEGORY_COLOURS = {
   parameters: "#54bcfe",
   "optimizer-state": "#a165da",
@@ -27,27 +28,14 @@ export const CATEGORY_COLOURS = {
   other: "#a8ae99",
 };
 export const LINE_COLOURS = [
-  "#4e79a7",
-  "#f28e2c",
-  "#59a14f",
-  "#b07aa1",
-  "#e15759",
-  "#76b7b2",
-  "#edc949",
-  "#ff9da7",
-  "#9c755f",
-  "#86bcb6",
-  "#d4a6c8",
-  "#8cd17d",
-  "#499894",
-  "#f1ce63",
-  "#d37295",
-  "#a0cbe8",
-  "#ffbe7d",
-  "#b6992d",
-  "#fabfd2",
-  "#79706e",
+  ..."#4e79a7 #f28e2c #59a14f #b07aa1 #e15759 #76b7b2 #edc949 #ff9da7 #9c755f #86bcb6".split(" "),
+  ..."#d4a6c8 #8cd17d #499894 #f1ce63 #d37295 #a0cbe8 #ffbe7d #b6992d #fabfd2 #79706e".split(" "),
 ];
+/** The colour of a line, a variable or a place. @param {number} at */
+export function lineColour(at) {
+  return LINE_COLOURS[at % LINE_COLOURS.length];
+}
+
 /** Number of lines or variables with a band of their own in the timeline. The others share the last band. */
 export const MAX_LINES = 63;
 
@@ -73,9 +61,7 @@ export function groupsByCategory({ data }) {
   );
   const groupOfKind = data.category.map((category, kind) => 2 * category + isGuessed[kind]);
   const names = categories.map(spaced).flatMap((name) => [name, `${name} (a guess)`]);
-  const colours = categories.map(
-    (name, at) => /** @type {any} */ (CATEGORY_COLOURS)[name] || LINE_COLOURS[at % LINE_COLOURS.length],
-  );
+  const colours = categories.map((name, at) => CATEGORY_COLOURS[name] || lineColour(at));
   return {
     names,
     groupOfKind,
@@ -104,7 +90,7 @@ export function groupsByLine({ data, stacks, sweep, totals }) {
   return {
     names,
     groupOfKind,
-    colours: names.map((_, at) => (at === MAX_LINES ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
+    colours: names.map((_, at) => (at === MAX_LINES ? CATEGORY_COLOURS.other : lineColour(at))),
     prefix: "line:",
     isUsed: usedGroups(names, groupOfKind),
   };
@@ -126,7 +112,7 @@ export function groupsByVariable({ data }) {
   return {
     names,
     groupOfKind,
-    colours: names.map((_, at) => (at >= shown ? CATEGORY_COLOURS.other : LINE_COLOURS[at % LINE_COLOURS.length])),
+    colours: names.map((_, at) => (at >= shown ? CATEGORY_COLOURS.other : lineColour(at))),
     prefix: "variable:",
     isUsed: usedGroups(names, groupOfKind),
   };

@@ -63,16 +63,11 @@ export function parseHash(hash) {
   const parameters = new URLSearchParams(hash.replace(/^#/, ""));
   /** @type {Partial<View>} */
   const changes = {};
-  /** @param {"moment" | "selected" | "segment" | "root" | "page"} property @param {string} name */
-  const setNumber = (property, name) => {
+  const numbers = { moment: "t", selected: "sel", segment: "seg", root: "r", page: "page" };
+  for (const [property, name] of Object.entries(numbers)) {
     const text = parameters.get(name);
-    if (text !== null && Number.isFinite(Number(text))) changes[property] = Number(text);
-  };
-  setNumber("moment", "t");
-  setNumber("selected", "sel");
-  setNumber("segment", "seg");
-  setNumber("root", "r");
-  setNumber("page", "page");
+    if (text !== null && Number.isFinite(Number(text))) Object.assign(changes, { [property]: Number(text) });
+  }
   const zoom = /^(\d+)-(\d+)$/.exec(parameters.get("v") || "");
   if (zoom) [changes.start, changes.end] = [Number(zoom[1]), Number(zoom[2])];
   const mode = parameters.get("m");

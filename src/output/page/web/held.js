@@ -2,7 +2,7 @@
 
 import { groups } from "./colours.js";
 import { isLive } from "./compare.js";
-import { shortPath } from "./format.js";
+import { frameText } from "./format.js";
 import { CATEGORY_COLOURS } from "./groups.js";
 import { variablesWith } from "./highlight.js";
 import { device } from "./view.js";
@@ -50,5 +50,5 @@ export function heldColour(at) {
 export function heldText(at) {
   const { name, container, frame, allocated_by: line } = heldRows(device)[at] ?? {};
   const place = frame ?? line?.frame;
-  return container?.name ?? name ?? (place ? `${shortPath(place.file)}:${place.line} ${place.name}` : "no line");
+  return container?.name ?? name ?? (place ? frameText(place) : "no line");
 }

@@ -2,10 +2,9 @@
 // a link can contain it.
 
 import { partition } from "./columns.js";
-import { isLive } from "./compare.js";
+import { COMPARE_KEYS, isLive } from "./compare.js";
 import { shortLine } from "./figures.js";
 import { passing } from "./filter.js";
-import { categoryName } from "./groups.js";
 import { heldBlocks, heldText } from "./held.js";
 import { keepingLines, keptLineText, keptQuery, keptRows } from "./kept.js";
 import { momentAt } from "./moment.js";
@@ -76,22 +75,19 @@ function highlightedBetween(data, fate, from, to) {
 }
 
 /** @param {Device} device @param {string} query @returns {Uint8Array} by kind */
-function highlightedKinds({ data, stacks, groups }, query) {
+function highlightedKinds(device, query) {
+  const { data, stacks, groups } = device;
   const result = new Uint8Array(data.kinds);
   /** @type {(kind: number) => number | boolean} */
   let test;
+  const group = /^(category|line|variable):(.*)$/s.exec(query);
   if (query === "stack:none") {
     test = (kind) => !stacks.hasBox[data.node[kind]];
-  } else if (query.startsWith("category:")) {
-    const wanted = query.slice(9);
+  } else if (group) {
+    const [, by, wanted] = group;
+    const labelOf = COMPARE_KEYS[by](device);
     const { names, groupOfKind } = groups.category;
-    test = (kind) => names[groupOfKind[kind]] === wanted || categoryName(data, kind) === wanted;
-  } else if (query.startsWith("line:")) {
-    const line = query.slice(5);
-    test = (kind) => stacks.lineLabel(stacks.lineOfKind[kind]) === line;
-  } else if (query.startsWith("variable:")) {
-    const hits = variablesWith(data, (name) => name === query.slice(9));
-    test = (kind) => hits[data.variable[kind]];
+    test = (kind) => labelOf(kind) === wanted || (by === "category" && names[groupOfKind[kind]] === wanted);
   } else {
     const nodes = stacks.nodesWith(query.trim());
     const wanted = query.trim().toLowerCase();

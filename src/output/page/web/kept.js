@@ -2,8 +2,8 @@
 
 import { isLive } from "./compare.js";
 import { byId, bytesCell, make, makeTable } from "./dom.js";
-import { bytesText, countOf, countText, shortPath } from "./format.js";
-import { device, setQuery, view } from "./view.js";
+import { bytesText, countOf, countText, frameText } from "./format.js";
+import { device, queryButton, setQuery } from "./view.js";
 /** @import { Device } from "./device.js" */
 
 /** Maximum number of lines. */
@@ -53,7 +53,7 @@ export function keptRows(of, only) {
 
 /** @param {any} line */
 export function keptLineText({ frame }) {
-  return frame ? `${shortPath(frame.file)}:${frame.line} ${frame.name}` : "no stack recorded";
+  return frame ? frameText(frame) : "no stack recorded";
 }
 
 export function drawKept() {
@@ -72,12 +72,6 @@ export function drawKept() {
   const more = rest ? `; ${countOf(rest, "other line")} less` : "";
   const caption = `${bytesText(rate)} more after every step${ends}${more}`;
   const table = makeTable(caption, ["#a step", "#in all", "", "#steps", "line"], rows, (at) => setQuery(KEPT + at));
-  const isOn = view.query === KEPT;
-  const button = make(
-    "button",
-    { "aria-pressed": String(isOn), onclick: () => setQuery(isOn ? "" : KEPT) },
-    "highlight",
-  );
-  table.caption.append(" ", button);
+  table.caption.append(" ", queryButton(KEPT, {}, "highlight"));
   byId("kept").replaceChildren(table);
 }

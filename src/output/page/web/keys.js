@@ -8,58 +8,39 @@ import { nextFailure, showWhole } from "./slider.js";
 import { panBy } from "./timeline.js";
 import { device, select, selectSegment, setMoment, setZoom, view } from "./view.js";
 
-/** @param {KeyboardEvent} event @returns {(() => void) | undefined} */
-function actionForKey(event) {
-  const step = event.shiftKey ? 10 : 1;
-  const width = view.end - view.start;
-  switch (event.key) {
-    case "ArrowRight":
-      return () => setMoment(view.moment + step);
-    case "ArrowLeft":
-      return () => setMoment(view.moment - step);
-    case "Home":
-      return () => setMoment(0);
-    case "End":
-      return () => setMoment(device.data.entries);
-    case "a":
-      return () => panBy(-0.2);
-    case "f":
-      return () => panBy(0.2);
-    case "w":
-    case "+":
-    case "=":
-      return () => setZoom(view.moment - width / 4, view.moment + width / 4);
-    case "s":
-    case "-":
-      return () => setZoom(view.moment - width, view.moment + width);
-    case "0":
-      return showWhole;
-    case "p":
-      return () => setMoment(device.totals.peak);
-    case "o":
-      return nextFailure;
-    case "d":
-    case "m":
-      return () => setFrom(view.moment);
-    case "[":
-      return () => goToStep(-1);
-    case "]":
-      return () => goToStep(1);
-    case "/":
-      return () => byId("query").focus();
-    case "?":
-      return () => byId("keys").showModal();
-    case "Escape":
-      return () => {
-        clearSearch();
-        select(-1);
-        selectSegment(-1);
-        setRoot(0);
-      };
-    default:
-      return undefined;
-  }
+/** Zooms around the moment. @param {number} factor */
+function zoomMoment(factor) {
+  const half = ((view.end - view.start) * factor) / 2;
+  setZoom(view.moment - half, view.moment + half);
 }
+
+function unselect() {
+  clearSearch();
+  select(-1);
+  selectSegment(-1);
+  setRoot(0);
+}
+
+/** What each key does; keys that do the same are words of one name. @type {Record<string, (event: KeyboardEvent) => void>} */
+const KEY_ACTIONS = {
+  ArrowRight: ({ shiftKey }) => setMoment(view.moment + (shiftKey ? 10 : 1)),
+  ArrowLeft: ({ shiftKey }) => setMoment(view.moment - (shiftKey ? 10 : 1)),
+  Home: () => setMoment(0),
+  End: () => setMoment(device.data.entries),
+  a: () => panBy(-0.2),
+  f: () => panBy(0.2),
+  "w + =": () => zoomMoment(0.5),
+  "s -": () => zoomMoment(2),
+  0: () => showWhole(),
+  p: () => setMoment(device.totals.peak),
+  o: () => nextFailure(),
+  "d m": () => setFrom(view.moment),
+  "[": () => goToStep(-1),
+  "]": () => goToStep(1),
+  "/": () => byId("query").focus(),
+  "?": () => byId("keys").showModal(),
+  Escape: unselect,
+};
 
 /** Goes to the next end of a training step, or the previous one. @param {number} by */
 function goToStep(by) {
@@ -75,9 +56,9 @@ export function wireKeys() {
     const target = /** @type {any} */ (event.target);
     const typing = /^(INPUT|SELECT|TEXTAREA)$/.test(target.tagName || "") && target.type !== "range";
     if (!device || typing || event.ctrlKey || event.metaKey || event.altKey || byId("keys").open) return;
-    const action = actionForKey(event);
-    if (!action) return;
+    const name = Object.keys(KEY_ACTIONS).find((keys) => keys.split(" ").includes(event.key));
+    if (!name) return;
     event.preventDefault();
-    action();
+    KEY_ACTIONS[name](event);
   });
 }

@@ -1,7 +1,7 @@
 // Starts the page: reads its data, builds the views, and shows the first page or the one in the address.
 
 import { drawBoth, wireBoth } from "./both.js";
-import { dimPixels, groupPixels, recolour } from "./colours.js";
+import { dimPixels, groupPixels } from "./colours.js";
 import { compareMoments, comparedView, drawCompare, setFrom, wireCompare } from "./compare.js";
 import { wireCursors } from "./cursor.js";
 import { unpack } from "./decode.js";
@@ -25,7 +25,7 @@ import { bandsHeight, drawBands, drawOverlay, marksLegend, wireBands } from "./o
 import { drawOverview, wireOverview } from "./overview.js";
 import { drawPages, pages, setPages } from "./pages.js";
 import { wirePinch } from "./pinch.js";
-import { wirePrint } from "./print.js";
+import { repaint, wirePrint } from "./print.js";
 import { drawReplay, startReplay } from "./replay/panel.js";
 import { drawResult, forgetResult, placeAnswer } from "./result.js";
 import { drawSearch, wireSearch } from "./search.js";
@@ -36,21 +36,8 @@ import { arrangeSummary } from "./summary.js";
 import { drawTables } from "./tables.js";
 import { readTheme, textContrast } from "./theme.js";
 import { drawTimeline, wireTimeline } from "./timeline.js";
-import {
-  device,
-  pictures,
-  recordTiming,
-  redrawAll,
-  select,
-  selectSegment,
-  setDevice,
-  setMoment,
-  setZoom,
-  timings,
-  updateHighlight,
-  updateMoment,
-  view,
-} from "./view.js";
+import { device, pictures, recordTiming, redrawAll, timings, updateHighlight, updateMoment, view } from "./view.js";
+import { select, selectSegment, setDevice, setMoment, setZoom } from "./view.js";
 /** @import { View } from "./view.js" */
 
 /** Number of the latest request for a page: an earlier one that is ready later is not shown. */
@@ -71,9 +58,8 @@ export function openDevice(index) {
   if (!found) {
     const page = pages[index];
     const data = document.querySelector(`script.data[data-page="${index}"]`);
-    const report = analysis?.snapshots?.[page.snapshot]?.devices?.find(
-      (/** @type {any} */ one) => one.device === page.device,
-    );
+    const devices = analysis?.snapshots?.[page.snapshot]?.devices;
+    const report = devices?.find((/** @type {any} */ one) => one.device === page.device);
     found = unpack(data?.textContent || "").then((packed) => new Device(packed, page, report));
     openDevices.set(index, found);
   }
@@ -92,8 +78,8 @@ export async function showPage(index, changes = {}) {
     openDevices.delete(/** @type {number} */ ([...openDevices.keys()].find((key) => key !== index)));
   forgetResult();
   view.page = index;
-  byId("page-title").textContent =
-    pages.length > 1 ? device.page.title : device.page.title.replace(/, device \d+$/, "");
+  const { title } = device.page;
+  byId("page-title").textContent = pages.length > 1 ? title : title.replace(/, device \d+$/, "");
   byId("page-title").title = analysis?.snapshots?.[device.page.snapshot]?.path ?? "";
   const { undrawn } = device.data.header;
   byId("undrawn").textContent = undrawn
@@ -111,13 +97,10 @@ function show(changes) {
   if (changes.axis) view.axis = device.data.hasTime ? changes.axis : "entry";
   if (changes.start !== undefined && changes.end !== undefined) setZoom(changes.start, changes.end);
   if (changes.moment !== undefined) setMoment(changes.moment, false);
-  if (changes.root !== undefined) view.root = changes.root;
-  if (changes.callers !== undefined) view.callers = changes.callers;
   if (changes.selected !== undefined) select(changes.selected);
   if (changes.segment !== undefined) selectSegment(changes.segment);
-  if (changes.query !== undefined) view.query = changes.query;
-  if (changes.filter !== undefined) view.filter = changes.filter;
-  if (changes.only !== undefined) view.only = changes.only;
+  for (const name of /** @type {const} */ (["root", "callers", "query", "filter", "only"]))
+    if (changes[name] !== undefined) Object.assign(view, { [name]: changes[name] });
   if (changes.from !== undefined) setFrom(changes.from, changes.fromPage ?? view.page);
   if (changes.pane && hasPane(changes.pane)) view.pane = changes.pane;
   updateMoment();
@@ -179,11 +162,6 @@ async function start() {
   const panes = [wireDock, wireEntries, wireCompare, wireFound, wireFilter];
   for (const wire of [...charts, ...panes, wireSearch, wireKeys, wireCursors, wireExport, wirePrint]) wire();
   startReplay();
-  const repaint = () => {
-    readTheme();
-    recolour();
-    redrawAll();
-  };
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   byId("theme").addEventListener("click", repaint);
   addEventListener("resize", () => {

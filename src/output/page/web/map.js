@@ -4,12 +4,11 @@
 import { PENDING, RELEASABLE, STRANDED, pixels, rowPixels, texture } from "./colours.js";
 import { byId, fitCanvas } from "./dom.js";
 import { bytesText, countOf, countText } from "./format.js";
-import { allocationText, showTooltip } from "./selection.js";
+import { allocationText, wireTooltip } from "./selection.js";
 import { mix, pixelOf, theme } from "./theme.js";
 import { device, moment, select, selectSegment, view } from "./view.js";
 /** @import { Columns } from "./columns.js" */
-/** @import { Hole } from "./space.js" */
-/** @import { Segment } from "./space.js" */
+/** @import { Hole, Segment } from "./space.js" */
 
 const MAP_ROW = 17;
 const ROW_GAP = 3;
@@ -24,7 +23,7 @@ const MAX_TAPES = 8;
  * @property {number} units
  * @property {number} row its first row
  * @property {number} rows
- * @property {string} [plain] the single colour of a tape without segments
+ * @property {string | undefined} plain the single colour of a tape without segments
  */
 
 /** @type {{tapes: Tape[], perPixel: number, width: number, ratio: number}} */
@@ -61,10 +60,8 @@ export function buildTapes() {
   const order = [...tapes.values()].sort((a, b) => sumOf(b.segments, "size") - sumOf(a.segments, "size"));
   if (order.length <= MAX_TAPES) return order;
   const rest = order.splice(MAX_TAPES - 1);
-  return [
-    ...order,
-    { title: `${countText(rest.length)} smaller places`, segments: rest.flatMap((tape) => tape.segments) },
-  ];
+  const segments = rest.flatMap((tape) => tape.segments);
+  return [...order, { title: `${countText(rest.length)} smaller places`, segments }];
 }
 
 /** The last failure at or before the moment, else the first. @returns {any} */
@@ -75,58 +72,31 @@ function failureShown() {
 
 /** The largest free block that a request could be given now, in units. @param {any} failure */
 function largestFor(failure) {
-  const small = failure.requested_bytes <= 1048576;
-  let largest = 0;
-  for (const segment of moment.segments) {
-    if (
-      (failure.pool === null || segment.pool === failure.pool) &&
-      segment.stream === failure.stream &&
-      segment.small === small
-    )
-      largest = Math.max(largest, segment.largest);
-  }
-  return largest;
+  const { pool, stream, requested_bytes: bytes } = failure;
+  const isUsable = (/** @type {Segment} */ segment) =>
+    (pool === null || segment.pool === pool) && segment.stream === stream && segment.small === bytes <= 1048576;
+  return moment.segments.filter(isUsable).reduce((most, segment) => Math.max(most, segment.largest), 0);
 }
 
 /** @returns {Tape[]} */
 function layTapes() {
   const { unit } = device.data.header;
+  /** @param {string} title @param {number} units @param {Segment[]} segments @param {string} [plain] */
+  const tapeOf = (title, units, segments, plain) => ({ title, units, segments, plain, row: 0, rows: 0 });
   const tapes = buildTapes().map(({ title, segments }) => {
-    const units = segments.reduce((sum, segment) => sum + segment.size, 0);
-    return {
-      title: `${title}: ${bytesText(units * unit)} in ${countOf(segments.length, "segment")}`,
-      segments,
-      units,
-      row: 0,
-      rows: 0,
-    };
+    const units = sumOf(segments, "size") / unit;
+    return tapeOf(`${title}: ${bytesText(units * unit)} in ${countOf(segments.length, "segment")}`, units, segments);
   });
   const failure = failureShown();
   if (!failure) return tapes;
   const hole = largestFor(failure);
-  const at = failure.moment === moment.m ? "" : ` (at entry ${countText(device.entryOf(failure.moment) ?? 0)})`;
-  const wanted = failure.requested_bytes / unit;
-  const place =
-    failure.pool === null
-      ? `stream ${device.data.header.streams[failure.stream]}`
-      : poolStreamText(failure.pool, failure.stream);
+  const { pool, stream, requested_bytes: bytes } = failure;
+  const at = failure.moment === moment.m ? "" : ` (at entry ${device.entryText(failure.moment)})`;
+  const place = pool === null ? `stream ${device.data.header.streams[stream]}` : poolStreamText(pool, stream);
+  const [wanted, largest] = [bytesText(bytes), bytesText(hole * unit)];
   return [
-    {
-      title: `the request that failed${at}: ${bytesText(failure.requested_bytes)}, to scale`,
-      segments: [],
-      units: wanted,
-      row: 0,
-      rows: 0,
-      plain: theme.bad,
-    },
-    {
-      title: `the largest free block for it now, in the ${place}: ${bytesText(hole * unit)}`,
-      segments: [],
-      units: hole,
-      row: 0,
-      rows: 0,
-      plain: theme.stripe,
-    },
+    tapeOf(`the request that failed${at}: ${wanted}, to scale`, bytes / unit, [], theme.bad),
+    tapeOf(`the largest free block for it now, in the ${place}: ${largest}`, hole, [], theme.stripe),
     ...tapes,
   ];
 }
@@ -169,12 +139,8 @@ export function drawMap() {
   const rows = Math.max(tapes.length, Math.floor((mapRoom() - tapes.length * TAPE_TITLE_HEIGHT) / (MAP_ROW + ROW_GAP)));
   const perPixel = fitTapes(tapes, width, rows);
   mapLayout = { tapes, perPixel, width, ratio };
-  shell.style.height = `${
-    rowTop(
-      tapes.length - 1,
-      tapes.reduce((sum, tape) => sum + tape.rows, 0),
-    ) + 2
-  }px`;
+  const allRows = tapes.reduce((sum, tape) => sum + tape.rows, 0);
+  shell.style.height = `${rowTop(tapes.length - 1, allRows) + 2}px`;
   const [, height] = fitCanvas(canvas);
   const context = canvas.getContext("2d", { alpha: false });
   context.setTransform(1, 0, 0, 1, 0, 0);
@@ -185,13 +151,14 @@ export function drawMap() {
 }
 
 function mapNote() {
-  const unit = device.data.header.unit;
-  const largest = moment.segments.reduce((most, segment) => Math.max(most, segment.largest), 0);
-  const waiting = sumOf(moment.segments, "pending");
-  return (
-    `${countOf(moment.segments.length, "segment")}, ${bytesText(sumOf(moment.segments, "size"))}; free: ${bytesText(sumOf(moment.segments, "stranded"))} stranded beside live blocks, ` +
-    `${bytesText(sumOf(moment.segments, "releasable"))} releasable${waiting ? `, ${bytesText(waiting)} waiting` : ""}; largest free block ${bytesText(largest * unit)}`
-  );
+  const { segments } = moment;
+  const largest = segments.reduce((most, segment) => Math.max(most, segment.largest), 0);
+  const sum = (/** @type {"size" | "pending" | "releasable" | "stranded"} */ field) =>
+    bytesText(sumOf(segments, field));
+  const waiting = sumOf(segments, "pending") ? `, ${sum("pending")} waiting` : "";
+  const free = `${sum("stranded")} stranded beside live blocks, ${sum("releasable")} releasable${waiting}`;
+  const most = bytesText(largest * device.data.header.unit);
+  return `${countOf(segments.length, "segment")}, ${sum("size")}; free: ${free}; largest free block ${most}`;
 }
 
 /** The pixels of a tape, unwrapped. @param {Tape} tape @param {number} perPixel @param {number} width @returns {Uint32Array} */
@@ -272,43 +239,35 @@ function hitMap(event) {
     }
     const addr = segment.addr + units;
     const { data } = device;
-    const hit = segment.rows.find(
-      (candidate) =>
-        addr >= data.addr[candidate] && addr < data.addr[candidate] + data.bytes[candidate] / data.header.unit,
-    );
-    return {
-      segment,
-      row: hit ?? -1,
-      hole: segment.holes.find((hole) => addr >= hole.addr && addr < hole.addr + hole.size) ?? null,
-    };
+    const isIn = (/** @type {number} */ start, /** @type {number} */ size) => addr >= start && addr < start + size;
+    const row = segment.rows.find((one) => isIn(data.addr[one], data.bytes[one] / data.header.unit)) ?? -1;
+    return { segment, row, hole: segment.holes.find((hole) => isIn(hole.addr, hole.size)) ?? null };
   }
   return null;
 }
 
 /** @param {Segment} segment */
 export function segmentText(segment) {
-  const { unit } = device.data.header;
+  const text = (/** @type {number} */ units) => bytesText(units * device.data.header.unit);
   const kind = segment.expandable ? "expandable segment" : "segment";
-  return (
-    `${kind} of ${bytesText(segment.size * unit)} at ${device.data.address(segment.addr)}, ${poolStreamText(segment.pool, segment.stream)}: ` +
-    `${bytesText(segment.live * unit)} allocated, ${bytesText((segment.releasable + segment.stranded) * unit)} free`
-  );
+  const place = `${device.data.address(segment.addr)}, ${poolStreamText(segment.pool, segment.stream)}`;
+  const free = text(segment.releasable + segment.stranded);
+  return `${kind} of ${text(segment.size)} at ${place}: ${text(segment.live)} allocated, ${free} free`;
+}
+
+/** @param {any} event */
+function mapTooltip(event) {
+  const hit = hitMap(event);
+  if (!hit || (hit.row < 0 && !hit.hole)) return "";
+  const { unit } = device.data.header;
+  const { size, from, to } = hit.hole ?? { size: 0, from: 0, to: 0 };
+  const free = `free: ${bytesText(size * unit)}${to > from ? `, ${bytesText((to - from) * unit)} of it releasable` : ""}`;
+  return `${hit.row >= 0 ? allocationText(hit.row, 6) : free}\nin a ${segmentText(hit.segment)}`;
 }
 
 export function wireMap() {
   const canvas = byId("map");
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
-    const hit = hitMap(event);
-    const { unit } = device.data.header;
-    if (!hit) showTooltip(null, "");
-    else if (hit.row >= 0) showTooltip(event, `${allocationText(hit.row, 6)}\nin a ${segmentText(hit.segment)}`);
-    else if (hit.hole)
-      showTooltip(
-        event,
-        `free: ${bytesText(hit.hole.size * unit)}${hit.hole.to > hit.hole.from ? `, ${bytesText((hit.hole.to - hit.hole.from) * unit)} of it releasable` : ""}\nin a ${segmentText(hit.segment)}`,
-      );
-  });
-  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
+  wireTooltip(canvas, mapTooltip);
   canvas.addEventListener("click", (/** @type {MouseEvent} */ event) => {
     const hit = hitMap(event);
     if (hit && hit.row >= 0) select(hit.row);

@@ -83,27 +83,6 @@ export function holders(device, moment, only = null) {
 
 /** @param {Device} device @param {Moment} moment @param {number} count */
 export function topLines(device, moment, count) {
-  const { stacks } = device;
-  return holders(device, moment)
-    .slice(0, count)
-    .map(({ line, category, bytes, blocks }) => {
-      const frame = stacks.lineFrame[line] - 1;
-      const where =
-        frame < 0
-          ? null
-          : {
-              file: stacks.strings[stacks.file[frame]],
-              line: stacks.line[frame],
-              name: stacks.strings[stacks.name[frame]],
-            };
-      return {
-        file: where?.file ?? null,
-        line: where?.line ?? null,
-        name: where?.name ?? null,
-        text: stacks.lineLabel(line),
-        category,
-        bytes,
-        blocks,
-      };
-    });
+  const rows = holders(device, moment).slice(0, count);
+  return rows.map(({ line, ...sum }) => ({ text: device.stacks.lineLabel(line), ...sum }));
 }

@@ -3,14 +3,14 @@
 import { partition } from "./columns.js";
 import { byId, fitCanvas, make, pointIn } from "./dom.js";
 import { bytesText, countText } from "./format.js";
-import { LINE_COLOURS } from "./groups.js";
+import { lineColour } from "./groups.js";
 import { momentOfX, xOfMoment } from "./raster.js";
-import { showTooltip } from "./selection.js";
+import { wireTooltip } from "./selection.js";
 import { pixelOf, textColourOn, theme } from "./theme.js";
 import { draggedRange, topBytes } from "./timeline.js";
 import { device, view } from "./view.js";
 
-/** None is that of a category. */
+/** None is that of a category. @type {Record<string, string>} */
 const PHASE_COLOURS = {
   init: "#6a2e0a",
   data: "#76762e",
@@ -19,10 +19,11 @@ const PHASE_COLOURS = {
   optimizer: "#9aeeca",
   other: "#162e52",
 };
-/** As programs and papers shorten them. */
+/** As programs and papers shorten them. @type {Record<string, string>} */
 const SHORT_PHASES = { forward: "fwd", backward: "bwd", optimizer: "opt" };
 /** Letters that a name keeps at least when it is cut. */
 const MIN_CUT_LABEL = 8;
+/** @type {Record<string, string>} */
 const MARK_LABELS = {
   reclaim: "memory freed for a request",
   "empty-cache": "cache emptied",
@@ -31,13 +32,18 @@ const MARK_LABELS = {
 /** Maximum number of rows for named ranges. */
 const RANGE_ROWS = 3;
 
+/** Fills a rectangle that shows what is below it. @param {CanvasRenderingContext2D} context @param {number} alpha @param {number} x @param {number} y @param {number} width @param {number} height */
+export function fillFaint(context, alpha, x, y, width, height) {
+  context.globalAlpha = alpha;
+  context.fillRect(x, y, width, height);
+  context.globalAlpha = 1;
+}
+
 /** Text with a background. @param {CanvasRenderingContext2D} context @param {string} text @param {number} x @param {number} y @param {string} colour */
 export function label(context, text, x, y, colour) {
   const width = context.measureText(text).width;
-  context.globalAlpha = 0.85;
   context.fillStyle = theme.back;
-  context.fillRect(x - 3, y - 11, width + 6, 15);
-  context.globalAlpha = 1;
+  fillFaint(context, 0.85, x - 3, y - 11, width + 6, 15);
   context.fillStyle = colour;
   context.fillText(text, x, y);
   return width;
@@ -69,17 +75,13 @@ export function drawOverlay() {
   context.fillStyle = theme.accent;
   context.fillRect(x - 1, 0, 2, height);
   if (!draggedRange) return;
-  context.globalAlpha = 0.18;
-  context.fillRect(draggedRange[0] * width, 0, (draggedRange[1] - draggedRange[0]) * width, height);
-  context.globalAlpha = 1;
+  fillFaint(context, 0.18, draggedRange[0] * width, 0, (draggedRange[1] - draggedRange[0]) * width, height);
 }
 
 /** Moment A of the comparison, and the range up to the moment. @param {CanvasRenderingContext2D} context @param {number} a @param {number} b @param {number} height */
 function drawFrom(context, a, b, height) {
   context.fillStyle = theme.accent;
-  context.globalAlpha = 0.12;
-  context.fillRect(Math.min(a, b), 0, Math.abs(b - a), height);
-  context.globalAlpha = 1;
+  fillFaint(context, 0.12, Math.min(a, b), 0, Math.abs(b - a), height);
   context.fillRect(a - 1, 0, 2, height);
   label(context, "A", a + 5, height - 8, theme.accent);
   label(context, "B", b < a ? b - 14 : b + 5, height - 8, theme.accent);
@@ -91,9 +93,7 @@ function drawScale(context, width, height) {
   for (let bytes = step; bytes < topBytes * 0.97; bytes += step) {
     const y = height - (bytes / topBytes) * height;
     context.fillStyle = theme.fore;
-    context.globalAlpha = 0.18;
-    context.fillRect(0, y, width, 1);
-    context.globalAlpha = 1;
+    fillFaint(context, 0.18, 0, y, width, 1);
     if (y > 18) label(context, bytesText(bytes), 6, y - 4, theme.fore);
   }
 }
@@ -106,8 +106,7 @@ function drawCapacity(context, width, height) {
   const y = height - (capacity / topBytes) * height;
   const text = `${bytesText(capacity)} ${device.analysis.capacity_bytes ? "on the device" : "within reach"}`;
   label(context, isIn ? text : `↑ ${text}`, 70, isIn ? Math.max(12, y - 4) : 14, theme.fore);
-  if (!isIn) return;
-  drawDashed(context, [8, 5], theme.fore, [0, y, width, y]);
+  if (isIn) drawDashed(context, [8, 5], theme.fore, [0, y, width, y]);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number[]} dash @param {string} colour @param {number[]} ends */
@@ -123,11 +122,7 @@ function drawDashed(context, dash, colour, [fromX, fromY, toX, toY]) {
 
 /** A power of two near `bytes`. @param {number} bytes */
 function niceStep(bytes) {
-  let power = 1;
-  while (power * 1024 <= bytes) power *= 1024;
-  for (const factor of [1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
-    if (factor * power >= bytes * 0.75) return factor * power;
-  return power * 1024;
+  return 2 ** Math.max(0, Math.ceil(Math.log2(bytes * 0.75)));
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width */
@@ -157,19 +152,17 @@ export function marksLegend() {
   return [...kinds].map(([kind, { count, bytes }]) => {
     const sign = make("span", { class: kind === "reclaim" ? "bad" : null }, "▾");
     const sum = bytes ? `, ${bytesText(bytes)}` : "";
-    return make("span", {}, sign, ` ${countText(count)} × ${/** @type {any} */ (MARK_LABELS)[kind] ?? kind}${sum}`);
+    return make("span", {}, sign, ` ${countText(count)} × ${MARK_LABELS[kind] ?? kind}${sum}`);
   });
 }
 
 /** Descriptions of the marks near a position. @param {number} x 0 to 1 @param {number} near @returns {string[]} */
 export function marksNear(x, near) {
-  const marks = (device.data.header.marks || []).filter(
-    (/** @type {any} */ mark) => Math.abs(xOfMoment(mark.moment) - x) < near,
-  );
-  return marks.slice(0, 5).map((/** @type {any} */ mark) => {
-    const entry = device.entryOf(mark.moment);
-    const word = /** @type {any} */ (MARK_LABELS)[mark.kind] || mark.kind;
-    return `▾ ${word}${mark.bytes ? `, ${bytesText(mark.bytes)}` : ""}, at entry ${countText(entry ?? 0)}`;
+  const isNear = (/** @type {any} */ mark) => Math.abs(xOfMoment(mark.moment) - x) < near;
+  const marks = (device.data.header.marks || []).filter(isNear).slice(0, 5);
+  return marks.map((/** @type {any} */ { kind, bytes, moment }) => {
+    const word = MARK_LABELS[kind] || kind;
+    return `▾ ${word}${bytes ? `, ${bytesText(bytes)}` : ""}, at entry ${device.entryText(moment)}`;
   });
 }
 
@@ -188,10 +181,7 @@ function bandsText(x) {
 
 export function wireBands() {
   const canvas = byId("bands");
-  canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) =>
-    showTooltip(event, bandsText(pointIn(event, canvas)[0])),
-  );
-  canvas.addEventListener("pointerleave", () => showTooltip(null, ""));
+  wireTooltip(canvas, (event) => bandsText(pointIn(event, canvas)[0]));
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} height */
@@ -204,9 +194,7 @@ function drawFailures(context, width, height) {
     const bottom = height - (device.totals.allocated[failure.moment] / topBytes) * height;
     const top = Math.max(0, bottom - (failure.requested_bytes / topBytes) * height);
     context.fillStyle = theme.bad;
-    context.globalAlpha = 0.75;
-    context.fillRect(x - 3, top, 6, bottom - top);
-    context.globalAlpha = 1;
+    fillFaint(context, 0.75, x - 3, top, 6, bottom - top);
     drawDashed(context, [5, 3], theme.bad, [x, 0, x, height]);
     const text = `failed: ${bytesText(failure.requested_bytes)} requested`;
     const wide = context.measureText(text).width + 12;
@@ -251,20 +239,14 @@ function drawPhases(context, width, y) {
     if (to < drawnTo + 0.5) continue;
     drawnTo = to;
     const word = phases[runs[at][1]];
-    const short = /** @type {any} */ (SHORT_PHASES)[word] ?? word;
-    box(context, word, short, /** @type {any} */ (PHASE_COLOURS)[word] || PHASE_COLOURS.other, from, to, y);
+    box(context, word, SHORT_PHASES[word] ?? word, PHASE_COLOURS[word] || PHASE_COLOURS.other, from, to, y);
   }
 }
 
 /**
  * A band with its name, with the short one if that alone fits, or with none.
- * @param {CanvasRenderingContext2D} context
- * @param {string} text
- * @param {string} short
- * @param {string} colour
- * @param {number} from
- * @param {number} to
- * @param {number} y
+ * @param {CanvasRenderingContext2D} context @param {string} text @param {string} short @param {string} colour
+ * @param {number} from @param {number} to @param {number} y
  */
 function box(context, text, short, colour, from, to, y) {
   context.fillStyle = colour;
@@ -297,7 +279,7 @@ function drawRanges(context, width, y) {
     ends[row] = to;
     // `Optimizer.step#AdamW.step`: the part before the # says enough.
     const short = range.name.split("#")[0] || range.name;
-    box(context, range.name, short, LINE_COLOURS[hashText(range.name) % LINE_COLOURS.length], from, to, y + row * 15);
+    box(context, range.name, short, lineColour(hashText(range.name)), from, to, y + row * 15);
   }
 }
 
@@ -318,11 +300,10 @@ function hashText(text) {
   return hash;
 }
 
-/** 1, 2 or 5 times a power of ten, at least `wanted`. @param {number} wanted @param {number} minimum */
-function roundStep(wanted, minimum) {
-  const power = 10 ** Math.floor(Math.log10(Math.max(wanted, minimum)));
-  const factor = [1, 2, 5, 10].find((digit) => digit * power >= Math.max(wanted, minimum) * 0.999) ?? 10;
-  return factor * power;
+/** 1, 2 or 5 times a power of ten, at least `wanted`. @param {number} wanted */
+function roundStep(wanted) {
+  const power = 10 ** Math.floor(Math.log10(wanted));
+  return power * ([1, 2, 5].find((digit) => digit * power >= wanted * 0.999) ?? 10);
 }
 
 /** @param {CanvasRenderingContext2D} context @param {number} width @param {number} y */
@@ -334,7 +315,7 @@ function drawAxis(context, width, y) {
   const [from, to] = isEntry
     ? [view.start + before, view.end + before]
     : [device.data.timeAt(view.start) / 1e6, device.data.timeAt(view.end) / 1e6];
-  const step = roundStep(((to - from) * 130) / width, isEntry ? 1 : 1e-6);
+  const step = roundStep(Math.max(((to - from) * 130) / width, isEntry ? 1 : 1e-6));
   for (let value = Math.ceil(from / step) * step; value < to; value += step) {
     const x = ((value - from) / (to - from)) * width;
     if (value < 0 || x < 60 || x > width - 30) continue;
@@ -343,8 +324,7 @@ function drawAxis(context, width, y) {
   }
   context.textAlign = "start";
   context.fillText(isEntry ? "entry" : "time", 2, y + 15);
-  let last = -10;
-  let free = -1;
+  let [last, free] = [-10, -1];
   const { steps, first_step: first } = device.data.header;
   for (const [number, end] of steps.entries()) {
     const x = xOfMoment(end) * width;

@@ -2,6 +2,8 @@
 
 import { byId, fitCanvas, pointIn } from "./dom.js";
 import { foundOverTime } from "./found.js";
+import { fillFaint } from "./overlay.js";
+import { momentOfX, xOfMoment } from "./raster.js";
 import { theme } from "./theme.js";
 import { panBy } from "./timeline.js";
 import { device, highlighted, setZoom, view } from "./view.js";
@@ -26,11 +28,9 @@ export function drawOverview() {
   const context = canvas.getContext("2d");
   context.drawImage(/** @type {HTMLCanvasElement} */ (overviewPicture), 0, 0);
   const [from, to] = brushRange().map((share) => share * width);
-  context.globalAlpha = 0.72;
   context.fillStyle = theme.back;
-  context.fillRect(0, 0, from, height);
-  context.fillRect(to, 0, width - to, height);
-  context.globalAlpha = 1;
+  fillFaint(context, 0.72, 0, 0, from, height);
+  fillFaint(context, 0.72, to, 0, width - to, height);
   context.strokeStyle = theme.fore;
   context.lineWidth = ratio;
   context.strokeRect(from + ratio / 2, ratio / 2, Math.max(3, to - from - ratio), height - ratio);
@@ -40,15 +40,16 @@ export function drawOverview() {
 }
 
 /** Position of a moment in the overview, 0 to 1. @param {number} x */
-function overviewXOfMoment(x) {
-  const { data } = device;
-  return view.axis === "entry" ? x / (data.entries + 1) : data.timeAt(x) / data.timeAt(data.entries + 1);
-}
-
+const overviewXOfMoment = (x) => xOfMoment(x, 0, device.data.entries + 1);
 /** @param {number} share */
-function momentOfOverviewX(share) {
-  const { data } = device;
-  return view.axis === "entry" ? share * (data.entries + 1) : data.momentAt(share * data.timeAt(data.entries + 1));
+const momentOfOverviewX = (share) => momentOfX(share, 0, device.data.entries + 1);
+
+/** What a drag from a position moves: an end of the zoom, all of it, or a new one. @param {number} x @param {number} from @param {number} to @param {number} near */
+function gripAt(x, from, to, near) {
+  if (to - from > 0.999) return "new";
+  if (Math.abs(x - from) < near) return "from";
+  if (Math.abs(x - to) < near) return "to";
+  return x > from && x < to ? "move" : "new";
 }
 
 /** The zoom in the overview, 0 to 1. @returns {[number, number]} */
@@ -76,9 +77,8 @@ function renderOverview(width, height) {
     context.fillRect(x, height - reserved[m] * scale, 1, height);
     context.fillStyle = over ? theme.muted : theme.accent;
     context.fillRect(x, height - allocated[m] * scale, 1, height);
-    if (!over) continue;
     context.fillStyle = theme.accent;
-    context.fillRect(x, height - over.bytes[m] * scale, 1, height);
+    if (over) context.fillRect(x, height - over.bytes[m] * scale, 1, height);
   }
   return picture;
 }
@@ -90,18 +90,7 @@ export function wireOverview() {
   canvas.addEventListener("pointerdown", (/** @type {PointerEvent} */ event) => {
     const [x] = pointIn(event, canvas);
     const [from, to] = brushRange();
-    const near = 6 / canvas.clientWidth;
-    const whole = to - from > 0.999;
-    const kind = whole
-      ? "new"
-      : Math.abs(x - from) < near
-        ? "from"
-        : Math.abs(x - to) < near
-          ? "to"
-          : x > from && x < to
-            ? "move"
-            : "new";
-    drag = { kind, at: x, from, to };
+    drag = { kind: gripAt(x, from, to, 6 / canvas.clientWidth), at: x, from, to };
     canvas.setPointerCapture(event.pointerId);
   });
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {

@@ -48,20 +48,11 @@ export function pagesList() {
     const canvas = make("canvas", { width: 112, height: 20, "aria-hidden": "true" });
     const name = make("button", { class: "page plain", "data-page": index, title: page.title }, page.title);
     const { capacity_bytes: capacity, peak_reserved_bytes: reserved } = page;
-    return [
-      name,
-      canvas,
-      ...(isFailed
-        ? [
-            pageResult(page),
-            make("span", { class: "mono", title: page.line ?? "" }, shortLine(page.line ?? "")),
-            page.requested_bytes ? bytesCell(page.requested_bytes) : "",
-          ]
-        : []),
-      bytesCell(page.peak_allocated_bytes),
-      bytesCell(reserved),
-      capacity ? percentText(reserved, capacity) : "",
-    ];
+    const line = make("span", { class: "mono", title: page.line ?? "" }, shortLine(page.line ?? ""));
+    const requested = page.requested_bytes ? bytesCell(page.requested_bytes) : "";
+    const failed = isFailed ? [pageResult(page), line, requested] : [];
+    const share = capacity ? percentText(reserved, capacity) : "";
+    return [name, canvas, ...failed, bytesCell(page.peak_allocated_bytes), bytesCell(reserved), share];
   });
   const failure = isFailed ? ["result", "at", "#requested"] : [];
   const heads = ["device", "", ...failure, "#peak allocated", "#peak reserved", "#of device"];
@@ -81,13 +72,10 @@ function drawSparkline(canvas, page, maxBytes) {
   const { scale_bytes: scale, reserved, allocated } = page.course;
   const wide = canvas.width / (reserved.length || 1);
   context.clearRect(0, 0, canvas.width, canvas.height);
-  for (const [values, colour] of /** @type {[number[], string][]} */ ([
-    [reserved, theme.muted],
-    [allocated, theme.accent],
-  ])) {
-    context.globalAlpha = colour === theme.muted ? 0.4 : 1;
-    context.fillStyle = colour;
-    values.forEach((value, at) => {
+  for (const values of [reserved, allocated]) {
+    context.globalAlpha = values === reserved ? 0.4 : 1;
+    context.fillStyle = values === reserved ? theme.muted : theme.accent;
+    values.forEach((/** @type {number} */ value, /** @type {number} */ at) => {
       const high = (((value / 1000) * scale) / maxBytes) * canvas.height;
       context.fillRect(at * wide, canvas.height - high, wide, high);
     });

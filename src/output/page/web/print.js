@@ -7,6 +7,13 @@ import { fillTables } from "./tables.js";
 import { readTheme } from "./theme.js";
 import { device, drawStale, redrawAll } from "./view.js";
 
+/** Draws everything in the colours of the theme. */
+export function repaint() {
+  readTheme();
+  recolour();
+  redrawAll();
+}
+
 /** Undoes what printing changed. @type {(() => void)[]} */
 let afterPrint = [];
 
@@ -22,9 +29,7 @@ function beforePrint() {
   });
   placeAnswer(true);
   afterPrint.push(() => placeAnswer());
-  readTheme();
-  recolour();
-  redrawAll();
+  repaint();
   drawStale();
   for (const details of document.querySelectorAll("details:not([open])")) {
     details.setAttribute("open", "");
@@ -35,9 +40,9 @@ function beforePrint() {
     const canvases = [...frame.querySelectorAll("canvas")].filter((canvas) => canvas.width && canvas.height);
     if (!canvases.length) continue;
     const label = canvases[0].getAttribute("aria-label") ?? "";
-    const images = canvases.map((canvas, at) =>
-      make("img", { class: "print", src: canvas.toDataURL(), alt: at ? "" : label }),
-    );
+    const image = (/** @type {HTMLCanvasElement} */ canvas, /** @type {number} */ at) =>
+      make("img", { class: "print", src: canvas.toDataURL(), alt: at ? "" : label });
+    const images = canvases.map(image);
     frame.append(...images);
     afterPrint.push(() => images.forEach((image) => image.remove()));
   }
@@ -52,8 +57,6 @@ export function wirePrint() {
   addEventListener("beforeprint", beforePrint);
   addEventListener("afterprint", () => {
     restoreScreen();
-    readTheme();
-    recolour();
-    redrawAll();
+    repaint();
   });
 }

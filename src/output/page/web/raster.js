@@ -4,23 +4,23 @@
 import { PENDING, dimPixels, groupPixels, groups, pixels, rowPixels, waitingPixel } from "./colours.js";
 import { ALLOC, FREE_COMPLETED } from "./columns.js";
 import { foundOverTime, onlyRows } from "./found.js";
-import { LINE_COLOURS } from "./groups.js";
+import { lineColour } from "./groups.js";
 import { mix, pixelOf } from "./theme.js";
 import { device, highlighted, view } from "./view.js";
 /** @import { Sweep } from "./sweep.js" */
 
-/** Position of a moment in the zoom, 0 to 1. @param {number} x */
-export function xOfMoment(x) {
-  if (view.axis === "entry") return (x - view.start) / (view.end - view.start);
-  const from = device.data.timeAt(view.start);
-  return (device.data.timeAt(x) - from) / (device.data.timeAt(view.end) - from || 1);
+/** Position of a moment in the zoom, or in another range, 0 to 1. @param {number} x @param {number} [start] @param {number} [end] */
+export function xOfMoment(x, start = view.start, end = view.end) {
+  if (view.axis === "entry") return (x - start) / (end - start);
+  const from = device.data.timeAt(start);
+  return (device.data.timeAt(x) - from) / (device.data.timeAt(end) - from || 1);
 }
 
-/** The inverse of `xOfMoment`. @param {number} share */
-export function momentOfX(share) {
-  if (view.axis === "entry") return view.start + (view.end - view.start) * share;
-  const from = device.data.timeAt(view.start);
-  return device.data.momentAt(from + (device.data.timeAt(view.end) - from) * share);
+/** The inverse of `xOfMoment`. @param {number} share @param {number} [start] @param {number} [end] */
+export function momentOfX(share, start = view.start, end = view.end) {
+  if (view.axis === "entry") return start + (end - start) * share;
+  const from = device.data.timeAt(start);
+  return device.data.momentAt(from + (device.data.timeAt(end) - from) * share);
 }
 
 /** The moment shown by each of `width` columns. @param {number} width */
@@ -67,12 +67,8 @@ function stepBands(sums, m) {
 }
 
 function bandsAtKeyframes() {
-  if (
-    bandKeyframes &&
-    bandKeyframes.groups === groups &&
-    bandKeyframes.highlighted === highlighted &&
-    bandKeyframes.device === device
-  )
+  const key = { groups, highlighted, device };
+  if (bandKeyframes && Object.entries(key).every(([name, of]) => /** @type {any} */ (bandKeyframes)[name] === of))
     return bandKeyframes;
   const count = bandCount();
   const sums = new Float64Array(count * (Math.floor(device.data.entries / BAND_KEYFRAME_INTERVAL) + 1));
@@ -81,7 +77,7 @@ function bandsAtKeyframes() {
     stepBands(now, m);
     if (m % BAND_KEYFRAME_INTERVAL === 0) sums.set(now, (m / BAND_KEYFRAME_INTERVAL) * count);
   }
-  bandKeyframes = { groups, highlighted, device, sums, now };
+  bandKeyframes = { ...key, sums, now };
   return bandKeyframes;
 }
 
@@ -122,9 +118,7 @@ export function paintBands(out, width, height, scale) {
   /** @param {Float64Array} sums @param {number} x */
   return (sums, x) => {
     colours[waiting] = hatches[waiting] = waitingPixel(x);
-    let bytes = 0;
-    let y = 0;
-    let at = (height - 1) * width + x;
+    let [bytes, y, at] = [0, 0, (height - 1) * width + x];
     for (let band = 0; band < count; band += step) {
       bytes += sums[band];
       const end = Math.min(height, Math.floor(bytes * scale));
@@ -147,12 +141,9 @@ export function stackedRows() {
     return { sweep, rows: data, pixelAt: (row, m) => (data.freedAt[row] <= m ? PENDING : rowPixels[row]) };
   if (view.mode !== "segment") return null;
   const rows = device.segmentRows();
-  const colours = rows.places.map((_, at) => pixelOf(LINE_COLOURS[at % LINE_COLOURS.length]));
-  return {
-    sweep: device.segmentSweep(),
-    rows,
-    pixelAt: (row) => (row === view.segment ? pixels.accent : colours[rows.place[row]]),
-  };
+  const colours = rows.places.map((_, at) => pixelOf(lineColour(at)));
+  const pixelAt = (/** @type {number} */ row) => (row === view.segment ? pixels.accent : colours[rows.place[row]]);
+  return { sweep: device.segmentSweep(), rows, pixelAt };
 }
 
 /** Returns a function that paints one column, row by row from the bottom. @param {Uint32Array} out @param {number} width @param {number} height @param {number} scale */
@@ -163,9 +154,7 @@ export function paintEach(out, width, height, scale) {
   /** @param {number} m @param {number} x */
   return (m, x) => {
     sweep.seek(m);
-    let bytes = 0;
-    let y = 0;
-    let at = (height - 1) * width + x;
+    let [bytes, y, at] = [0, 0, (height - 1) * width + x];
     for (let row = next[head]; row !== tail; row = next[row]) {
       if (only && !only[row]) continue;
       bytes += rows.bytes[row];

@@ -2,8 +2,8 @@
 
 import { copyButton } from "./copy.js";
 import { isNarrow, showPane } from "./dock.js";
-import { bringIntoView, byId, make, swatch } from "./dom.js";
-import { bytesText, countOf, countText, shortPath } from "./format.js";
+import { bringIntoView, byId, controls, make, press, swatch } from "./dom.js";
+import { bytesText, countOf, countText, frameText } from "./format.js";
 import { heldColour } from "./held.js";
 import { parseJsonElement } from "./main.js";
 import { makeSortable } from "./sort.js";
@@ -32,8 +32,7 @@ export function drawResult() {
     drawnResult = shown;
     fillResult();
   }
-  for (const button of document.querySelectorAll("[data-shows]"))
-    button.setAttribute("aria-pressed", String(view.query === button.getAttribute("data-shows")));
+  press("shows", view.query);
   for (const square of document.querySelectorAll("[data-held]"))
     /** @type {any} */ (square).style.backgroundColor = heldColour(Number(square.getAttribute("data-held")));
 }
@@ -91,7 +90,7 @@ export function placeAnswer(isPrinted = false) {
 function resultTime(failure) {
   const chosen = device.requestedMoment();
   if (chosen) return chosen.at === "entry" ? `at entry ${countText(chosen.event)}` : "before the first entry";
-  if (failure) return `when the request of entry ${countText(device.entryOf(failure.moment) ?? 0)} failed`;
+  if (failure) return `when the request of entry ${device.entryText(failure.moment)} failed`;
   return device.data.entries ? `over all ${countOf(device.data.entries, "entry")}` : "at the snapshot";
 }
 
@@ -116,17 +115,13 @@ function showHeadline(title) {
 function failurePicker(failures) {
   const choice = make("select", { "aria-label": "which failure", onchange: () => showFailure(Number(choice.value)) });
   for (const failure of failures.slice(-200)) {
-    const text = `entry ${countText(device.entryOf(failure.moment) ?? 0)}: ${bytesText(failure.requested_bytes)}`;
+    const text = `entry ${device.entryText(failure.moment)}: ${bytesText(failure.requested_bytes)}`;
     const option = make("option", { value: failure.index }, text);
     option.selected = failure.index === failureIndex;
     choice.append(option);
   }
-  return make(
-    "p",
-    { class: "bar" },
-    choice,
-    make("span", { class: "muted" }, `${countOf(device.data.header.failure_count, "failure")} in this trace`),
-  );
+  const count = `${countOf(device.data.header.failure_count, "failure")} in this trace`;
+  return controls(choice, make("span", { class: "muted" }, count));
 }
 
 /** Goes to a failure. @param {number} index */
@@ -146,9 +141,8 @@ export function showFailure(index) {
  * @returns {any[]} the buttons
  */
 function wireRows(summary, name, query) {
-  const table = [...summary.querySelectorAll("table")].find((one) =>
-    one.querySelector("th")?.textContent?.startsWith(name),
-  );
+  const isIt = (/** @type {Element} */ one) => one.querySelector("th")?.textContent?.startsWith(name);
+  const table = [...summary.querySelectorAll("table")].find(isIt);
   const rows = [...(table?.tBodies[0].rows ?? [])].filter((row) => row.textContent?.indexOf("everything else") !== 0);
   return rows.map((row, at) => {
     const shows = query(at);
@@ -162,7 +156,7 @@ function wireRows(summary, name, query) {
 
 /** @param {any} blocker */
 export function blockerLine({ culprit }) {
-  return culprit ? `${shortPath(culprit.file)}:${culprit.line} ${culprit.name}` : "no stack recorded";
+  return culprit ? frameText(culprit) : "no stack recorded";
 }
 
 /** Highlights blocks, at the moment of the result. @param {string} query */

@@ -1,8 +1,8 @@
 // Segments over time: rows for the timeline in mode "each segment", and one segment as text.
 
 import { ALLOC, FREE_COMPLETED } from "./columns.js";
-import { make } from "./dom.js";
-import { bytesText, countOf, countText } from "./format.js";
+import { controls, make } from "./dom.js";
+import { bytesText, countOf } from "./format.js";
 import { poolName, segmentText } from "./map.js";
 import { allocationTable, stackBlock } from "./selection.js";
 import { device, moment, selectSegment, setMoment, view } from "./view.js";
@@ -62,10 +62,8 @@ export function segmentChangesOf(data) {
     else if (addr === change.addr) change.addr += bytes;
   };
   // Ends first: a range that is cut ends, and its rest starts, in one entry.
-  for (let at = 0; at < data.segments; at += 1)
-    if (data.segmentEnd[at] <= data.entries) add(data.segmentEnd[at], at, -data.segmentSize[at]);
-  for (let at = 0; at < data.segments; at += 1)
-    if (data.segmentStart[at] > 0) add(data.segmentStart[at], at, data.segmentSize[at]);
+  data.segmentEnd.forEach((end, at) => end <= data.entries && add(end, at, -data.segmentSize[at]));
+  data.segmentStart.forEach((start, at) => start > 0 && add(start, at, data.segmentSize[at]));
   return changes;
 }
 
@@ -76,9 +74,9 @@ export function segmentLifeText(at) {
   const expandable = data.segmentFlags[at] & 2;
   const start = data.segmentStart[at];
   const [begins, ends] = expandable ? ["mapped", "unmapped"] : ["allocated", "released"];
-  const from = start ? `${begins} at entry ${countText(device.entryOf(start) ?? 0)}` : "from before the first entry";
+  const from = start ? `${begins} at entry ${device.entryText(start)}` : "from before the first entry";
   const end = data.segmentEnd[at];
-  const to = end <= data.entries ? `${ends} at entry ${countText(device.entryOf(end) ?? 0)}` : "kept to the end";
+  const to = end <= data.entries ? `${ends} at entry ${device.entryText(end)}` : "kept to the end";
   return `${expandable ? "range of an expandable segment" : "segment"} of ${bytesText(data.segmentSize[at] * unit)} at ${data.address(data.segmentAddr[at])}, ${from}, ${to}`;
 }
 
@@ -88,17 +86,14 @@ export function segmentDetails(at) {
   const nodes = [
     make("p", {}, make("b", {}, device.segmentRows().places[device.segmentRows().place[at]])),
     make("p", {}, segmentLifeText(at)),
-    make(
-      "p",
-      { class: "bar" },
+    controls(
       make("button", { onclick: () => setMoment(data.segmentStart[at]) }, "when it came"),
       make("button", { onclick: () => setMoment(Math.min(data.entries, data.segmentEnd[at])) }, "when it went"),
       make("button", { onclick: () => selectSegment(-1) }, "unselect"),
     ),
   ];
-  const segment = moment.segments.find(
-    (one) => one.addr <= data.segmentAddr[at] && data.segmentAddr[at] < one.addr + one.size,
-  );
+  const addr = data.segmentAddr[at];
+  const segment = moment.segments.find((one) => one.addr <= addr && addr < one.addr + one.size);
   const isLive = data.segmentStart[at] <= view.moment && view.moment < data.segmentEnd[at];
   if (segment && isLive) {
     const rows = [...segment.rows].sort((a, b) => data.bytes[b] - data.bytes[a]).slice(0, 12);

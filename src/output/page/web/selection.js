@@ -1,7 +1,7 @@
 // One allocation as text, and the tooltip.
 
 import { copyButton } from "./copy.js";
-import { byId, bytesCell, make, makeTable } from "./dom.js";
+import { byId, bytesCell, controls, make, makeTable, mutedText } from "./dom.js";
 import { shortLine } from "./figures.js";
 import { bytesText, countOf, countText } from "./format.js";
 import { poolStreamText } from "./map.js";
@@ -13,10 +13,9 @@ export function allocationText(row, maxFrames) {
   const { data, stacks } = device;
   const kind = data.kind[row];
   const requested = data.requested[kind];
-  const lines = [
-    `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}: ${device.categoryText(kind)}, ${poolStreamText(data.pool[kind], data.stream[kind])}`,
-  ];
-  lines.push(lifeText(row));
+  const size = `${bytesText(data.bytes[row])}${requested === data.bytes[row] ? "" : `, ${countText(requested)} bytes requested`}`;
+  const place = poolStreamText(data.pool[kind], data.stream[kind]);
+  const lines = [`${size}: ${device.categoryText(kind)}, ${place}`, lifeText(row)];
   const variable = variableText(kind);
   if (variable) lines.push(variable);
   const frames = stacks.shownFrames(data.node[kind]);
@@ -36,37 +35,26 @@ export function variableText(kind) {
   return `kept by ${name}${about ? `: ${about}` : ""}`;
 }
 
-/** @param {number} entries */
-function lifeInEntries(entries) {
-  return entries === 1 ? "1 entry" : `${countText(entries)} entries`;
-}
-
 /** Lifetime of an allocation. @param {number} row */
 export function lifeText(row) {
   const { allocatedAt, freedAt, completedAt, entries } = device.data;
-  const begins = allocatedAt[row]
-    ? `allocated at entry ${countText(device.entryOf(allocatedAt[row]) ?? 0)}`
-    : "from before the first entry";
+  const start = allocatedAt[row];
+  const begins = start ? `allocated at entry ${device.entryText(start)}` : "from before the first entry";
   if (freedAt[row] > entries) return `${begins}, live to the end`;
-  const ends = `${begins}, freed at entry ${countText(device.entryOf(freedAt[row]) ?? 0)}, ${lifeInEntries(freedAt[row] - allocatedAt[row])} later`;
+  const ends = `${begins}, freed at entry ${device.entryText(freedAt[row])}, ${countOf(freedAt[row] - start, "entry")} later`;
   if (completedAt[row] > entries) return `${ends}; its memory still waits for another stream`;
-  return completedAt[row] > freedAt[row] + 1
-    ? `${ends}; its memory waited for another stream until entry ${countText(device.entryOf(completedAt[row]) ?? 0)}`
-    : ends;
+  if (completedAt[row] <= freedAt[row] + 1) return ends;
+  return `${ends}; its memory waited for another stream until entry ${device.entryText(completedAt[row])}`;
 }
+
+const NOTHING_SELECTED =
+  "Click an allocation or a segment in the timeline (“each allocation”, “each segment”), in the address map or in a table.";
 
 export function drawSelection() {
   const body = byId("selection");
   if (view.segment >= 0) body.replaceChildren(...segmentDetails(view.segment));
   else if (view.selected >= 0) body.replaceChildren(...selectedDetails(view.selected));
-  else
-    body.replaceChildren(
-      make(
-        "p",
-        { class: "muted" },
-        "Click an allocation or a segment in the timeline (“each allocation”, “each segment”), in the address map or in a table.",
-      ),
-    );
+  else body.replaceChildren(mutedText(NOTHING_SELECTED));
 }
 
 /** @param {number} row @returns {Node[]} */
@@ -78,24 +66,17 @@ function selectedDetails(row) {
   /** @param {string} text @param {() => void} does */
   const button = (text, does) => make("button", { onclick: does }, text);
   const { freeNode } = data;
+  const name = data.header.variables?.[data.variable[kind]]?.name;
   return [
     make("p", {}, make("b", {}, size)),
     make("p", {}, `${life}; at ${data.address(data.addr[row]) ?? "an unknown address"}`),
     ...(variable ? [make("p", {}, variable)] : []),
-    make(
-      "p",
-      { class: "bar" },
+    controls(
       button("when allocated", () => setMoment(data.allocatedAt[row])),
       button("when freed", () => setMoment(Math.min(data.entries, data.freedAt[row]))),
       button("zoom to its life", () => zoomToLife(row)),
       button("highlight its line", () => setQuery(`line:${stacks.lineLabel(stacks.lineOfKind[kind])}`)),
-      ...(variable
-        ? [
-            button("highlight its variable", () =>
-              setQuery(`variable:${data.header.variables[data.variable[kind]].name}`),
-            ),
-          ]
-        : []),
+      ...(variable ? [button("highlight its variable", () => setQuery(`variable:${name}`))] : []),
       button("unselect", () => select(-1)),
     ),
     ...stackBlock("allocated by", data.node[kind]),
@@ -111,15 +92,10 @@ function zoomToLife(row) {
 
 /** A stack with a title and a button that copies it. @param {string} title @param {number} node @returns {Node[]} */
 export function stackBlock(title, node) {
-  const { stacks } = device;
-  const copy = () =>
-    stacks
-      .framesOf(node)
-      .map((frame) => stacks.frameText(frame))
-      .join("\n");
+  const copy = () => device.stacks.stackText(node);
   return [
     make("h3", { class: "bar" }, title, ...(node ? [copyButton("copy stack", copy)] : [])),
-    ...(node ? stackElements(node) : [make("p", { class: "muted" }, "no stack recorded")]),
+    ...(node ? stackElements(node) : [mutedText("no stack recorded")]),
   ];
 }
 
@@ -128,7 +104,7 @@ export function allocationTable(caption, rows) {
   const { data, stacks } = device;
   const cells = rows.map((row) => [
     bytesCell(data.bytes[row]),
-    data.allocatedAt[row] ? countText(device.entryOf(data.allocatedAt[row]) ?? 0) : "before",
+    data.allocatedAt[row] ? device.entryText(data.allocatedAt[row]) : "before",
     shortLine(stacks.lineLabel(stacks.lineOfKind[data.kind[row]])),
   ]);
   return makeTable(caption, ["#bytes", "#entry", "line"], cells, (at) => select(rows[at]));
@@ -138,17 +114,19 @@ export function allocationTable(caption, rows) {
 function stackElements(node) {
   const { stacks } = device;
   const all = stacks.framesOf(node);
-  if (!all.length) return [make("p", { class: "muted" }, "no stack recorded")];
-  /** @param {number[]} frames */
-  const list = (frames) =>
-    make(
-      "ol",
-      { class: "stack" },
-      ...frames.map((frame) => make("li", { class: stacks.isUsers(frame) ? "own" : null }, stacks.frameText(frame))),
-    );
+  if (!all.length) return [mutedText("no stack recorded")];
+  const item = (/** @type {number} */ frame) =>
+    make("li", { class: stacks.isUsers(frame) ? "own" : null }, stacks.frameText(frame));
+  const list = (/** @type {number[]} */ frames) => make("ol", { class: "stack" }, ...frames.map(item));
   const shown = stacks.shownFrames(node);
   if (shown.length === all.length) return [list(all)];
   return [list(shown), make("details", {}, make("summary", {}, `all ${all.length} frames`), list(all))];
+}
+
+/** Shows a text beside the pointer as long as it is on an element; none if it is empty. @param {any} element @param {(event: PointerEvent) => string} text */
+export function wireTooltip(element, text) {
+  element.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => showTooltip(event, text(event)));
+  element.addEventListener("pointerleave", () => showTooltip(null, ""));
 }
 
 /** @param {any} event where, or null to hide @param {string} text */

@@ -26,6 +26,8 @@
  * @property {number} to end of its releasable part
  */
 
+const NO_BLOCKS = { live: 0, pending: 0, releasable: 0, stranded: 0, largest: 0 };
+
 /** The segments at moment m by address, without their blocks. @param {Columns} data @param {number} m @returns {Segment[]} */
 function emptySegmentsAt(data, m) {
   /** @type {Segment[]} */
@@ -37,33 +39,10 @@ function emptySegmentsAt(data, m) {
     const small = (flags & 1) !== 0;
     const expandable = (flags & 2) !== 0;
     const previous = segments.at(-1);
-    if (
-      expandable &&
-      previous?.expandable &&
-      previous.addr + previous.size === addr &&
-      previous.stream === stream &&
-      previous.pool === pool &&
-      previous.small === small
-    ) {
+    const isAdjacent = expandable && previous?.expandable && previous.addr + previous.size === addr;
+    if (isAdjacent && previous.stream === stream && previous.pool === pool && previous.small === small)
       previous.size += size;
-      continue;
-    }
-    segments.push({
-      addr,
-      size,
-      stream,
-      pool,
-      small,
-      expandable,
-      live: 0,
-      pending: 0,
-      releasable: 0,
-      stranded: 0,
-      largest: 0,
-      holes: [],
-      rows: [],
-      range: at,
-    });
+    else segments.push({ addr, size, stream, pool, small, expandable, ...NO_BLOCKS, holes: [], rows: [], range: at });
   }
   return segments;
 }

@@ -77,6 +77,12 @@ export class Stacks {
     return `${shortPath(this.strings[this.file[frame]])}:${this.line[frame]} ${this.strings[this.name[frame]]}`;
   }
 
+  /** The frames of a stack, one a line. @param {number} node */
+  stackText(node) {
+    const frames = this.framesOf(node).map((frame) => this.frameText(frame));
+    return frames.join("\n");
+  }
+
   /** A line as `analyze` prints it. @param {number} line */
   lineLabel(line) {
     return this.strings[this.lineText[line]];
@@ -98,13 +104,8 @@ export class Stacks {
     const nodes = new Uint8Array(this.nodes);
     const wanted = frames.map((frame) => `${frame.file}:${frame.line} ${frame.name}`).join("\n");
     for (let node = 1; node < this.nodes; node += 1) {
-      if (this.frameText(this.frame[node] - 1) !== wanted.split("\n", 1)[0]) continue;
-      nodes[node] =
-        this.framesOf(node)
-          .map((frame) => this.frameText(frame))
-          .join("\n") === wanted
-          ? 1
-          : 0;
+      const isInnermost = this.frameText(this.frame[node] - 1) === wanted.split("\n", 1)[0];
+      nodes[node] = isInnermost && this.stackText(node) === wanted ? 1 : 0;
     }
     return nodes;
   }

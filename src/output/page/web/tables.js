@@ -42,9 +42,8 @@ function fillLines() {
   const shown = sums.slice(0, TABLE_ROWS);
   const rows = shown.map(({ line, category, bytes, blocks }) => {
     const text = stacks.lineLabel(line);
-    const kind = stacks.lineOfKind.findIndex(
-      (one, at) => one === line && data.category[at] === data.header.categories.indexOf(category),
-    );
+    const wanted = data.header.categories.indexOf(category);
+    const kind = stacks.lineOfKind.findIndex((one, at) => one === line && data.category[at] === wanted);
     const name = make("span", { class: "mono" }, swatch(groups.colours[groups.groupOfKind[kind]]), text);
     const purpose = category === "other" ? "" : spaced(category);
     return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), purpose, name];
@@ -58,21 +57,9 @@ function fillLines() {
   if (rest.length) {
     const bytes = rest.reduce((sum, line) => sum + line.bytes, 0);
     const blocks = rest.reduce((sum, line) => sum + line.blocks, 0);
-    table.append(
-      make(
-        "tfoot",
-        {},
-        make(
-          "tr",
-          {},
-          make("td", { class: "n" }, bytesCell(bytes)),
-          make("td", { class: "n" }, percentText(bytes, whole)),
-          make("td", { class: "n" }, countText(blocks)),
-          make("td", {}, ""),
-          make("td", {}, countOf(rest.length, "other row")),
-        ),
-      ),
-    );
+    const numbers = [bytesCell(bytes), percentText(bytes, whole), countText(blocks)];
+    const cells = [...numbers.map((one) => make("td", { class: "n" }, one)), make("td")];
+    table.append(make("tfoot", {}, make("tr", {}, ...cells, make("td", {}, countOf(rest.length, "other row")))));
   }
   byId("lines").replaceChildren(table);
 }
@@ -83,47 +70,27 @@ function timelineTable() {
   const moments = [...new Set(momentsOfColumns(parts))];
   const { allocated, reserved, pending } = device.totals;
   const rows = moments.map((m) => {
-    const entry = device.entryOf(m);
     const time = device.data.hasTime ? secondsText(device.data.time[m]) : "";
-    return [
-      entry === null ? "start" : countText(entry),
-      time,
-      bytesCell(allocated[m]),
-      bytesCell(reserved[m]),
-      bytesCell(reserved[m] - allocated[m] - pending[m]),
-    ];
+    const sums = [allocated[m], reserved[m], reserved[m] - allocated[m] - pending[m]];
+    return [m ? device.entryText(m) : "start", time, ...sums.map((sum) => bytesCell(sum))];
   });
-  return makeTable(
-    "The zoom in twelve parts, each at the moment with most allocated memory",
-    ["#after entry", "#time", "#allocated", "#reserved", "#free"],
-    rows,
-  );
+  const caption = "The zoom in twelve parts, each at the moment with most allocated memory";
+  return makeTable(caption, ["#after entry", "#time", "#allocated", "#reserved", "#free"], rows);
 }
+
+const TAPE_SUMS = /** @type {const} */ (["size", "live", "pending", "releasable", "stranded"]);
 
 function mapTable() {
   const { unit } = device.data.header;
   const rows = buildTapes().map(({ title, segments }) => [
     title,
     countText(segments.length),
-    ...["size", "live", "pending", "releasable", "stranded"].map((field) =>
-      bytesCell(sumOf(segments, /** @type {any} */ (field))),
-    ),
+    ...TAPE_SUMS.map((field) => bytesCell(sumOf(segments, field))),
     bytesCell(segments.reduce((most, segment) => Math.max(most, segment.largest), 0) * unit),
   ]);
-  return makeTable(
-    "Device memory at this moment, by pool, stream and size",
-    [
-      "pool and stream",
-      "#segments",
-      "#reserved",
-      "#allocated",
-      "#waiting",
-      "#releasable",
-      "#stranded",
-      "#largest free block",
-    ],
-    rows,
-  );
+  const sums = ["#reserved", "#allocated", "#waiting", "#releasable", "#stranded", "#largest free block"];
+  const caption = "Device memory at this moment, by pool, stream and size";
+  return makeTable(caption, ["pool and stream", "#segments", ...sums], rows);
 }
 
 function stacksTable() {
@@ -131,17 +98,9 @@ function stacksTable() {
   const sums = sumsBy(device, moment, data.node, onlyRows()).slice(0, TABLE_ROWS);
   const whole = shownTotal();
   const rows = sums.map(({ key, bytes, blocks }) => {
-    const frames = stacks.framesOf(key).map((frame) => stacks.frameText(frame));
-    return [
-      bytesCell(bytes),
-      percentText(bytes, whole),
-      countText(blocks),
-      make("pre", {}, frames.join("\n") || "no stack recorded"),
-    ];
+    const stack = make("pre", {}, stacks.stackText(key) || "no stack recorded");
+    return [bytesCell(bytes), percentText(bytes, whole), countText(blocks), stack];
   });
-  return makeTable(
-    "Stacks with most memory at this moment, innermost frame first",
-    ["#bytes", "#share", "#blocks", "stack"],
-    rows,
-  );
+  const caption = "Stacks with most memory at this moment, innermost frame first";
+  return makeTable(caption, ["#bytes", "#share", "#blocks", "stack"], rows);
 }

@@ -59,13 +59,12 @@ export function drawTimeline() {
 /** Sets `topBytes`: room for reserved memory in the zoom, and for failed requests. @param {number} height */
 function scaleTimeline(height) {
   const { reserved, allocated, pending } = device.totals;
-  let top = 0;
   const over = view.only && view.mode !== "segment" ? foundOverTime() : null;
   if (over) {
-    for (const m of shownMoments) top = Math.max(top, over.bytes[m]);
-    topBytes = (top || 1) * 1.08;
+    topBytes = (shownMoments.reduce((most, m) => Math.max(most, over.bytes[m]), 0) || 1) * 1.08;
     return;
   }
+  let top = 0;
   for (const m of shownMoments) top = Math.max(top, reserved[m], allocated[m] + pending[m] + device.data.undrawnAt(m));
   for (const failure of device.data.header.failures) {
     if (failure.moment < view.start || failure.moment >= view.end) continue;
@@ -156,12 +155,8 @@ function hitTimeline(x, y) {
       bytes += sums[band];
       if (bytes < wanted || !sums[band]) continue;
       const group = band >> 1;
-      hit = {
-        m,
-        row: -1,
-        group,
-        bytes: group < groups.names.length ? sums[group * 2] + (view.only ? 0 : sums[group * 2 + 1]) : sums[band],
-      };
+      const whole = sums[group * 2] + (view.only ? 0 : sums[group * 2 + 1]);
+      hit = { m, row: -1, group, bytes: group < groups.names.length ? whole : sums[band] };
     }
   });
   return hit;
@@ -227,12 +222,12 @@ export function wireTimeline() {
 function tooltipText(x, y) {
   const { m, row, group, bytes } = hitTimeline(x, y);
   const { allocated, reserved } = device.totals;
-  const head = `${device.momentText(m)}${device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : ""}: ${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
-  const marks = marksNear(x, 5 / byId("timeline").clientWidth)
-    .map((text) => `\n${text}`)
-    .join("");
-  if (row >= 0) return `${head}${marks}\n${view.mode === "segment" ? segmentLifeText(row) : allocationText(row, 8)}`;
-  return group >= 0 ? `${head}${marks}\n${groupName(group)}: ${bytesText(bytes)}` : head + marks;
+  const time = device.data.hasTime ? `, ${secondsText(device.data.time[m])}` : "";
+  const sums = `${bytesText(allocated[m])} allocated of ${bytesText(reserved[m])} reserved`;
+  const lines = [`${device.momentText(m)}${time}: ${sums}`, ...marksNear(x, 5 / byId("timeline").clientWidth)];
+  if (row >= 0) lines.push(view.mode === "segment" ? segmentLifeText(row) : allocationText(row, 8));
+  else if (group >= 0) lines.push(`${groupName(group)}: ${bytesText(bytes)}`);
+  return lines.join("\n");
 }
 
 /** Zooms around a position. @param {number} factor @param {number} x 0 to 1 */

@@ -7,29 +7,19 @@ import { Pyramid } from "./pyramid.js";
 export class Totals {
   /** @param {Columns} data */
   constructor(data) {
-    const { entries, changes, changeStart, bytes, freedAt } = data;
-    this.allocated = new Float64Array(entries + 1);
-    /** Freed by the program, waiting for another stream. */
+    const { entries, changes, changeStart, bytes } = data;
+    this.allocated = data.liveBytes(() => true);
+    /** Freed by the program, waiting for another stream: in use, and not allocated. */
     this.pending = new Float64Array(entries + 1);
     this.reserved = new Float64Array(entries + 1);
-    let allocated = 0;
-    let pending = 0;
+    let used = 0;
     for (let m = 0; m <= entries; m += 1) {
       for (let at = changeStart[m]; at < changeStart[m + 1]; at += 1) {
-        const row = changes[at] >>> 2;
-        const event = changes[at] & 3;
-        if (event === ALLOC) {
-          if (freedAt[row] === m) pending += bytes[row];
-          else allocated += bytes[row];
-        } else if (event === FREE_COMPLETED) {
-          pending -= bytes[row];
-        } else if (data.allocatedAt[row] !== m) {
-          allocated -= bytes[row];
-          pending += bytes[row];
-        }
+        const [size, event] = [bytes[changes[at] >>> 2], changes[at] & 3];
+        if (event === ALLOC) used += size;
+        else if (event === FREE_COMPLETED) used -= size;
       }
-      this.allocated[m] = allocated;
-      this.pending[m] = pending;
+      this.pending[m] = used - this.allocated[m];
     }
     for (let at = 0; at < data.segments; at += 1) {
       const size = data.segmentSize[at] * data.header.unit;
@@ -38,14 +28,10 @@ export class Totals {
     }
     for (let m = 1; m <= entries; m += 1) this.reserved[m] += this.reserved[m - 1];
     /** Whether memory ever waits for another stream for more than one entry. */
-    this.hasPending = false;
-    for (let m = 1; m <= entries && !this.hasPending; m += 1)
-      this.hasPending = this.pending[m] > 0 && this.pending[m - 1] > 0;
-    this.hasPending ||= this.pending[entries] > 0;
+    this.hasPending = this.pending.some((bytes, m) => bytes > 0 && (m === entries || this.pending[m + 1] > 0));
     this.peaks = new Pyramid(this.allocated);
     /** The first moment with the peak of allocated bytes. */
     this.peak = this.peaks.argmax(0, entries + 1);
-    this.mostReserved = 0;
-    for (const value of this.reserved) if (value > this.mostReserved) this.mostReserved = value;
+    this.mostReserved = this.reserved.reduce((most, value) => Math.max(most, value), 0);
   }
 }

@@ -2,6 +2,7 @@
 
 import { recolour } from "./colours.js";
 import { showPane } from "./dock.js";
+import { make } from "./dom.js";
 import { highlightOf } from "./highlight.js";
 import { momentAt } from "./moment.js";
 /** @import { Device } from "./device.js" */
@@ -90,21 +91,8 @@ export function setMoment(position, follow = true) {
   const width = view.end - view.start;
   if (follow && (view.moment < view.start || view.moment >= view.end))
     setZoom(view.moment - width / 2, view.moment + width / 2);
-  redraw(
-    "result",
-    "overlay",
-    "slider",
-    "figures",
-    "entries",
-    "compare",
-    "both",
-    "found",
-    "selection",
-    "map",
-    "flame",
-    "tables",
-    "hash",
-  );
+  redraw("result", "overlay", "slider", "figures", "entries", "compare", "both");
+  redraw("found", "selection", "map", "flame", "tables", "hash");
 }
 
 /** @param {number} start @param {number} end */
@@ -134,6 +122,13 @@ export function setAxis(x) {
 export function setQuery(query) {
   view.query = query;
   updateHighlight();
+}
+
+/** A button that highlights what the query selects, and clears it again. @param {string} query @param {Record<string, any>} attributes @param {...(Node | string)} children */
+export function queryButton(query, attributes, ...children) {
+  const isOn = view.query === query;
+  const onclick = () => setQuery(isOn ? "" : query);
+  return make("button", { ...attributes, "aria-pressed": String(isOn), onclick }, ...children);
 }
 
 /** Restricts what is highlighted. @param {string} filter */

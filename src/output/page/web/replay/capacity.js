@@ -55,12 +55,12 @@ export function capacityMarks(offer, choose) {
     mark.style.transform = `translateX(${-100 * place}%)`;
     return mark;
   });
-  const bound = make("i", { class: "bound", title: `live at once: ${bytesText(offer.lower_bound_bytes)}` });
-  bound.style.left = `${100 * capacityPlace(offer.lower_bound_bytes, range)}%`;
-  const peak = make("i", {
-    class: "peak",
-    title: `reserved at the peak, as recorded: ${bytesText(offer.recorded.peak_reserved_bytes)}`,
-  });
-  peak.style.left = `${100 * capacityPlace(offer.recorded.peak_reserved_bytes, range)}%`;
-  return [bound, peak, ...marks];
+  /** @param {string} kind @param {string} text @param {number} bytes */
+  const line = (kind, text, bytes) => {
+    const element = make("i", { class: kind, title: `${text}: ${bytesText(bytes)}` });
+    element.style.left = `${100 * capacityPlace(bytes, range)}%`;
+    return element;
+  };
+  const bound = line("bound", "live at once", offer.lower_bound_bytes);
+  return [bound, line("peak", "reserved at the peak, as recorded", offer.recorded.peak_reserved_bytes), ...marks];
 }

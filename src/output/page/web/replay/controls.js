@@ -6,15 +6,8 @@ import { showPage } from "../main.js";
 import { pages } from "../pages.js";
 import { capacityMarks, capacityRange, capacityText } from "./capacity.js";
 import { CURVES_HEIGHT, CURVES_WIDTH, entryAt, valueAt } from "./curves.js";
-import {
-  conditionsText,
-  openReplayPanel,
-  replay,
-  replayConditions,
-  replayNow,
-  setReplayStatus,
-  updateReplayText,
-} from "./panel.js";
+import { conditionsText, replay, replayConditions } from "./panel.js";
+import { openReplayPanel, replayNow, setReplayStatus, updateReplayText } from "./panel.js";
 import { replayedPage, showRun } from "./shown_run.js";
 import { view } from "../view.js";
 
@@ -82,6 +75,14 @@ async function findChanges() {
   ]);
 }
 
+/** Copies the value of a control to another one when it changes. @param {string} id @param {string} event @param {string} other */
+function wireCopy(id, event, other) {
+  byId(id).addEventListener(event, () => {
+    byId(other).value = byId(id).value;
+    replayNow();
+  });
+}
+
 export function wireReplay() {
   byId("replay-open").addEventListener("click", openReplayPanel);
   byId("replay-slider").addEventListener("input", () => {
@@ -90,18 +91,9 @@ export function wireReplay() {
     replayNow();
   });
   byId("replay-capacity").addEventListener("input", replayNow);
-  byId("replay-gpu").addEventListener("change", () => {
-    byId("replay-capacity").value = byId("replay-gpu").value;
-    replayNow();
-  });
-  byId("replay-preset").addEventListener("change", () => {
-    byId("replay-options").value = byId("replay-preset").value;
-    replayNow();
-  });
-  byId("replay-options").addEventListener("input", () => {
-    byId("replay-preset").value = byId("replay-options").value;
-    replayNow();
-  });
+  wireCopy("replay-gpu", "change", "replay-capacity");
+  wireCopy("replay-preset", "change", "replay-options");
+  wireCopy("replay-options", "input", "replay-preset");
   byId("replay-release").addEventListener("change", replayNow);
   byId("replay-change").addEventListener("change", async () => {
     if (byId("replay-change").value === FIND_CHANGES) await findChanges();

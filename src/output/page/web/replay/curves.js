@@ -1,10 +1,10 @@
 // The picture of a replay: reserved and allocated memory of the recorded and of the replayed run, over each other.
 
 import { partition } from "../columns.js";
+import { makeSvg } from "../dom.js";
 
 export const CURVES_WIDTH = 1000;
 export const CURVES_HEIGHT = 220;
-const SVG = "http://www.w3.org/2000/svg";
 
 /**
  * @typedef {object} Curve
@@ -12,13 +12,6 @@ const SVG = "http://www.w3.org/2000/svg";
  * @property {number[]} reserved
  * @property {number[]} allocated
  */
-
-/** @param {string} name @param {Record<string, any>} attributes */
-function makeSvg(name, attributes) {
-  const element = document.createElementNS(SVG, name);
-  for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, String(value));
-  return element;
-}
 
 /** The steps of a series, as a path. @param {Curve} curve @param {number[]} values @param {(entry: number) => number} x @param {(bytes: number) => number} y @param {number} end the last entry */
 function stepPath(curve, values, x, y, end) {
@@ -55,29 +48,21 @@ export function drawCurves(svg, recorded, replayed, entries) {
   const x = (entry) => (entry / Math.max(1, end)) * CURVES_WIDTH;
   /** @param {number} bytes */
   const y = (bytes) => CURVES_HEIGHT - (bytes / top) * CURVES_HEIGHT;
-  /** @param {string} name @param {any} run @param {"reserved" | "allocated"} series */
-  const line = (name, run, series) => {
-    const d = stepPath(run.curve, run.curve[series], x, y, end);
-    const close = series === "allocated" ? `V${CURVES_HEIGHT}H${x(run.curve.first[0] ?? 0).toFixed(1)}Z` : "";
-    return makeSvg("path", { class: `${name} ${series}`, d: d && d + close });
-  };
-  const parts = [
-    line("recorded", recorded, "allocated"),
-    line("replayed", replayed, "allocated"),
-    line("recorded", recorded, "reserved"),
-    line("replayed", replayed, "reserved"),
-  ];
+  const parts = ["allocated", "reserved"].flatMap((series) =>
+    Object.entries({ recorded, replayed }).map(([name, { curve }]) => {
+      const d = stepPath(curve, curve[series], x, y, end);
+      const close = series === "allocated" ? `V${CURVES_HEIGHT}H${x(curve.first[0] ?? 0).toFixed(1)}Z` : "";
+      return makeSvg("path", { class: `${name} ${series}`, d: d && d + close });
+    }),
+  );
   if (capacity && capacity <= top)
     parts.push(makeSvg("path", { class: "capacity", d: `M0,${y(capacity)}H${CURVES_WIDTH}` }));
   if (end > entries) parts.push(makeSvg("path", { class: "end", d: `M${x(entries)},0V${CURVES_HEIGHT}` }));
-  for (const [name, run] of [
-    ["recorded", recorded],
-    ["replayed", replayed],
-  ])
-    for (const { event } of run.failed)
-      parts.push(
-        makeSvg("path", { class: `failed ${name}`, d: `M${x(event).toFixed(1)},0v${name === "recorded" ? 10 : 18}` }),
-      );
+  for (const [name, run] of Object.entries({ recorded, replayed }))
+    for (const { event } of run.failed) {
+      const d = `M${x(event).toFixed(1)},0v${name === "recorded" ? 10 : 18}`;
+      parts.push(makeSvg("path", { class: `failed ${name}`, d }));
+    }
   parts.push(makeSvg("path", { class: "cursor", d: "" }));
   svg.replaceChildren(...parts);
 }
