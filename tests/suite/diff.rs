@@ -326,26 +326,7 @@ fn a_peak_is_compared_only_with_a_peak() {
 // The command line
 
 #[test]
-fn scripts_find_the_documented_keys_and_the_same_bytes() {
-    let args = ["diff", "--format", "json", &recorded("base"), &recorded("leak")];
-    let text = result_of(&args);
-    assert_eq!(text, result_of(&args));
-    let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], "oomscope/diff/1");
-    assert_eq!((&report["before"], &report["after"]), (&json!(args[3]), &json!(args[4])));
-    assert_eq!(report["settings_changed"], json!([]));
-    let device = &report["devices"][0];
-    for key in ["reserved_bytes", "allocated_bytes", "peak_allocated_bytes", "peak_reserved_bytes"] {
-        for side in ["before", "after", "delta"] {
-            assert!(device[side][key].is_i64(), "{side} {key}");
-        }
-    }
-    let stack = &device["stacks"][0];
-    for key in ["before_bytes", "after_bytes", "before_blocks", "after_blocks", "delta_bytes"] {
-        assert!(stack[key].is_i64(), "{key}");
-    }
-    assert_eq!(stack["status"], "new");
-    assert_eq!(stack["frames"][0]["line"], 25);
+fn changed_settings_are_listed() {
     let settings = json_of(&["fixtures/2.9.1-holes-at-oom.pickle.gz", "fixtures/2.15.0-holes-expandable.pickle.gz"]);
     let changed = settings["settings_changed"].as_array().unwrap();
     let keys: Vec<&str> = changed.iter().map(|change| change["key"].as_str().unwrap()).collect();

@@ -72,123 +72,60 @@ fn code_of(page: &str) -> Vec<String> {
     code
 }
 
-/// The names of the commands, and the options in the help of each.
-fn options() -> BTreeMap<String, BTreeSet<String>> {
-    let help = program::result_of(&["--help"]);
-    let commands = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
-    let commands = commands.filter(|name| name.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-'));
-    let mut options = BTreeMap::new();
-    for name in commands.filter(|name| *name != "oomscope" && !name.starts_with('-')) {
-        let help = program::run(&[name, "--help"]);
-        if help.code == 0 {
-            let words = help
-                .out
-                .split(|letter: char| !(letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-'));
-            let known = words.filter(|word| word.starts_with("--")).map(str::to_owned).chain(["-h".to_owned()]);
-            options.insert(name.to_owned(), known.collect());
-        }
-    }
-    options.insert("help".to_owned(), BTreeSet::new());
-    options
+/// The options in `text`: `--at` and `--set` of `--at=end --set`.
+fn options_in(text: &str) -> BTreeSet<String> {
+    let words = text.split(|c: char| !(c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-'));
+    words.filter(|word| word.starts_with("--") && word.len() > 2).map(str::to_owned).collect()
 }
 
-/// The words of a command line that are oomscope's: those of a command that it runs are not.
-fn own_words(line: &str) -> Vec<String> {
-    let line =
-        line.split(['|', ';', '>', '#']).next().unwrap().split(" && ").next().unwrap().split("  ").next().unwrap();
-    line.split_whitespace()
-        .take_while(|word| *word != "--")
-        .map(|word| word.trim_matches(['(', ')', '\'', '"']).to_owned())
-        .collect()
+fn is_command(word: &str) -> bool {
+    word.starts_with(char::is_alphabetic) && word.chars().all(|c| c.is_ascii_lowercase() || c == '-')
+}
+
+/// The names of the commands, and the options in the help of each.
+fn commands() -> BTreeMap<String, BTreeSet<String>> {
+    let help = program::result_of(&["--help"]);
+    let names = help.lines().filter_map(|line| line.strip_prefix("  ")?.split_whitespace().next());
+    let names = names.filter(|name| is_command(name) && *name != "oomscope");
+    names.map(|name| (name.to_owned(), options_in(&program::run(&[name, "--help"]).out))).collect()
 }
 
 #[test]
 fn every_command_and_option_of_a_page_exists() {
-    let known = options();
-    let all: BTreeSet<&String> = known.values().flatten().collect();
-    assert!(known.len() > 15 && known["analyze"].contains("--at"), "{:?}", known.keys());
+    let commands = commands();
+    assert!(commands.len() > 15 && commands["analyze"].contains("--at"), "{:?}", commands.keys());
+    let others = ["--summary", "--assert"].map(str::to_owned); // of memray and pytest
+    let known: BTreeSet<&String> = commands.values().flatten().chain(&others).collect();
     let (mut wrong, mut count) = (Vec::new(), 0);
     for (path, page) in pages() {
-        let name = path.file_name().unwrap().to_str().unwrap().to_owned();
+        let name = path.file_name().unwrap().to_str().unwrap();
         for line in code_of(&page) {
-            let starts = line
-                .match_indices("oomscope ")
-                .filter(|(at, _)| !line[..*at].ends_with(|c: char| c.is_alphanumeric() || "-_/.".contains(c)));
-            let starts: Vec<usize> = starts.map(|(at, _)| at).collect();
-            for (at, next) in starts.iter().zip(starts.iter().skip(1).chain([&line.len()])) {
-                let words = own_words(&line[*at + "oomscope ".len()..*next]);
-                let Some(command) = words.first().filter(|_| !line[..*at].ends_with("install ")) else { continue };
-                let is_name = command.chars().all(|letter| letter.is_ascii_lowercase() || letter == '-')
-                    && !command.starts_with('-');
-                let formats = words.iter().skip_while(|word| *word != "--format").nth(1);
-                if let (Some(format), Some(known)) = (formats, formats_of(command)) {
-                    let is_known = known.iter().any(|known| known == format.trim_end_matches(','))
-                        || !format.chars().all(char::is_alphanumeric);
-                    wrong.extend((!is_known).then(|| format!("{name}: --format {format} in {line}")));
-                }
-                let options = words.iter().filter_map(|word| word.strip_prefix("--")).map(|word| {
-                    let end = word.find(|letter: char| {
-                        !(letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-')
-                    });
-                    format!("--{}", &word[..end.unwrap_or(word.len())])
-                });
-                match known.get(command) {
-                    Some(known) => wrong.extend(
-                        options
-                            .filter(|option| !known.contains(option))
-                            .map(|option| format!("{name}: {option} in {line}")),
-                    ),
-                    None if is_name && command != "run_id" => wrong.push(format!("{name}: {command} in {line}")),
+            let parts: Vec<&str> = line.split("oomscope ").collect();
+            for (before, after) in parts.iter().zip(&parts[1..]) {
+                let is_run = !before.ends_with(|c: char| c.is_alphanumeric() || "-_/.".contains(c));
+                // Not of a command that oomscope runs, nor of the next one of a shell.
+                let own = [" -- ", "  ", " && ", "|", ";", ">", "#"];
+                let own = own.iter().fold(*after, |own, end| own.split(end).next().unwrap());
+                let Some(command) = own.split_whitespace().next().filter(|_| is_run) else { continue };
+                match commands.get(command.trim_matches(['(', ')', '\'', '"'])) {
+                    Some(known) => wrong
+                        .extend(options_in(own).difference(known).map(|option| format!("{name}: {option} in {line}"))),
+                    None if is_command(command) && !before.ends_with("install ") => {
+                        wrong.push(format!("{name}: {command} in {line}"));
+                    }
                     None => {}
                 }
                 count += 1;
             }
-            // An option alone is one of some command; in a page about a command, of that or of one that the page names.
-            let alone = line
-                .split_whitespace()
-                .next()
-                .filter(|word| word.starts_with("--") && starts.is_empty() && word.len() > 2);
-            let alone = alone.filter(|word| {
-                word[2..].starts_with(|letter: char| letter.is_ascii_lowercase()) && !word.contains(['>', ':', ','])
-            });
-            let alone = alone.map(|word| word.split(['=', '[']).next().unwrap().to_owned());
-            let stem = name.trim_end_matches(".md");
-            let of_page =
-                alone.as_ref().filter(|_| known.contains_key(stem) && !OTHERS.contains(&alone.as_deref().unwrap()));
-            let named =
-                || known.iter().filter(|(other, _)| *other == stem || page.contains(&format!("oomscope {other}")));
-            if let Some(option) = of_page.filter(|option| !named().any(|(_, options)| options.contains(*option))) {
-                wrong.push(format!("{name}: {option} is of no command that the page names"));
-            }
-            if let Some(option) = alone.filter(|option| !all.contains(option) && !OTHERS.contains(&option.as_str())) {
-                wrong.push(format!("{name}: {option}"));
-            }
+            let alone = line.split_whitespace().next().filter(|_| parts.len() == 1);
+            let alone = alone.filter(|word| word.starts_with("--") && !word.contains(['>', ':', ',']));
+            let unknown = alone.and_then(|word| options_in(word).pop_first()).filter(|word| !known.contains(word));
+            let unknown = unknown.filter(|option| !option.starts_with("--oomscope-")); // of the pytest plugin
+            wrong.extend(unknown.map(|option| format!("{name}: {option} of no command")));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(count > 200, "{count}");
-}
-
-/// Options of other programs that pages name.
-const OTHERS: [&str; 8] = [
-    "--summary", // of memray
-    "--assert",  // of pytest
-    "--oomscope-gpu",
-    "--oomscope-dry-run",
-    "--oomscope-record",
-    "--oomscope-update",
-    "--oomscope-limit",
-    "--oomscope-baseline",
-];
-
-/// The values of `--format` in the help of `command`; `None` if it has no such option.
-fn formats_of(command: &str) -> Option<BTreeSet<String>> {
-    let help = program::run(&[command, "--help"]).out;
-    let after = help.rsplit("--format <").next().filter(|_| help.contains("--format <"))?;
-    let values = after.split("\n\n      --").next()?.split("\n\n  -").next()?;
-    let listed = values.split("values").nth(1)?;
-    let words = listed.split(|letter: char| !letter.is_ascii_lowercase());
-    Some(words.filter(|word| !word.is_empty()).map(str::to_owned).collect())
 }
 
 /// Links to files and headings, and paths of the repository.

@@ -160,14 +160,6 @@ fn a_page_begins_with_the_missing_gpu_and_the_values_read() {
 }
 
 #[test]
-fn unfilled_tensors_of_the_host_are_reported() {
-    let mut lazy = recording(&json!([]), 0, false);
-    lazy["oomscope"]["dry_run"]["unfilled_bytes"] = json!(16 << 20);
-    let (_, page) = report_and_page(&lazy);
-    assert!(page.contains("16 MiB of large host tensors"), "{page}");
-}
-
-#[test]
 fn the_assumed_length_of_generated_texts_is_a_note() {
     let mut generated = recording(&json!([]), 0, false);
     for (length, words) in [("max", "have the maximum length"), ("min", "end after one token")] {
@@ -192,24 +184,6 @@ fn one_rank_that_ran_alone_is_reported() {
     assert!(page.contains("rank 3 of 64 ran alone"), "{page}");
 }
 
-/// The peak is that of a run in which every value is zero: with others it may come later.
-#[test]
-fn reads_after_the_peak_count_too() {
-    let certainty = |operators: &str| {
-        let reads = json!([read(operators, 1, 2_000_000, 9)]);
-        let (report, page) = report_and_page(&recording(&reads, 0, false));
-        (report["dry_run"]["certainty"].as_str().unwrap().to_owned(), page)
-    };
-    for sizing in ["nonzero", "bincount", "repeat_interleave_Tensor"] {
-        let (certainty, page) = certainty(sizing);
-        assert_eq!(certainty, "lower-bound", "{sizing}");
-        assert!(page.contains("may fit on") && page.contains("determine a size at"), "{page}");
-    }
-    let (certainty, page) = certainty("_local_scalar_dense item");
-    assert_eq!(certainty, "may-differ");
-    assert!(page.contains("the program only reports them"), "{page}");
-}
-
 #[test]
 fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
     let masked = json!([read("nonzero index", 1, 900_000, 9)]);
@@ -220,31 +194,6 @@ fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
     let (report, page) = report_and_page(&recording(&json!([]), 5, false));
     assert_eq!(report["dry_run"]["certainty"], "lower-bound");
     assert!(page.contains("only cuDNN knows the sizes of its workspaces (5 calls)"), "{page}");
-}
-
-#[test]
-fn the_end_of_the_program_decides() {
-    let mut ended = recording(&json!([]), 0, false);
-    let mut verdict = |end: Option<Value>| {
-        let dry_run = ended["oomscope"]["dry_run"].as_object_mut().unwrap();
-        dry_run.remove("end");
-        dry_run.extend(end.map(|end| ("end".to_owned(), end)));
-        let (report, page) = report_and_page(&ended);
-        (report["dry_run"]["verdict"].as_str().unwrap().to_owned(), page)
-    };
-    let finished = |code: &str| json!({ "kind": "finished", "final": format!("oomscope exit code: {code}") });
-    assert_eq!(verdict(Some(finished("???"))).0, "would-fit");
-    let (code, page) = verdict(Some(finished("003")));
-    assert_eq!(code, "did-not-finish");
-    assert!(page.contains("exit code 3"), "{page}");
-    // A `sys.exit(3)` that the program caught.
-    let exit = |code: &str| json!({ "kind": "exit", "code": 3, "final": format!("oomscope exit code: {code}") });
-    assert_eq!(verdict(Some(exit("000"))).0, "would-fit");
-    assert_eq!(verdict(Some(exit("???"))).0, "did-not-finish");
-    assert_eq!(verdict(Some(json!({ "kind": "running" }))).0, "no-verdict");
-    let (older, page) = verdict(None);
-    assert_eq!(older, "no-verdict");
-    assert!(page.contains("does not show how the program ended"), "{page}");
 }
 
 #[test]
@@ -261,12 +210,6 @@ fn a_retry_is_named_by_its_size() {
     let sentence = "would fit on NVIDIA A10 (dry run) after its own retry with batch_size 16 (peak afterwards 100 MiB \
                     allocated, 100 MiB reserved); 32 did not: a request for 200 MiB failed at app/train.py:7 in main";
     assert!(page.contains(sentence), "{page}");
-}
-
-#[test]
-fn a_failed_request_would_not_fit() {
-    let (_, page) = report_and_page(&recording(&json!([]), 0, true));
-    assert!(page.starts_with("would not fit on NVIDIA A10 (dry run)\n\nout of memory on GPU 0: "), "{page}");
 }
 
 /// A failed request beside 100 MiB in use.
@@ -344,12 +287,19 @@ fn verdict(end: &Value, change: impl Fn(&mut Value)) -> (Value, Value, String) {
 #[test]
 fn the_end_of_the_program_decides_first() {
     let frames = json!([{ "filename": "/app/train.py", "line": 12, "name": "main" }]);
+    let finished = |code: &str| json!({ "kind": "finished", "final": format!("oomscope exit code: {code}") });
+    let exit = |code: &str| json!({ "kind": "exit", "code": 3, "final": format!("oomscope exit code: {code}") });
     let cases = [
         (json!({ "kind": "finished" }), "would-fit", "ran to its end"),
         (json!({ "kind": "exit", "code": 0, "frames": frames }), "would-fit", "ran to its end"),
         (json!({ "kind": "exit", "code": 3, "frames": frames }), "did-not-finish", "exit code 3 at app/train.py:12"),
         (json!({ "kind": "signal", "code": 15, "frames": frames }), "no-verdict", "signal 15 ended the program"),
         (json!({ "kind": "running" }), "no-verdict", "before the program ended"),
+        (finished("???"), "would-fit", "ran to its end"),
+        (finished("003"), "did-not-finish", "exit code 3"),
+        // A `sys.exit(3)` that the program caught, and one that it did not.
+        (exit("000"), "would-fit", "ran to its end"),
+        (exit("???"), "did-not-finish", "exit code 3"),
         (json!({ "kind": "stopped" }), "may-fit", "waited for a value"),
         (
             json!({ "kind": "exception", "error": "ValueError", "message": "bad", "frames": frames }),
@@ -363,6 +313,10 @@ fn the_end_of_the_program_decides_first() {
         assert!(reason.as_str().unwrap().contains(why), "{end}: {reason}");
         assert!(page.contains(&format!("{} on NVIDIA A10 (dry run)", expected.replace('-', " "))), "{page}");
     }
+    let forget = |recorded: &mut Value| drop(recorded["oomscope"]["dry_run"].as_object_mut().unwrap().remove("end"));
+    let (older, reason, _) = verdict(&Value::Null, forget);
+    assert_eq!(older, "no-verdict");
+    assert!(reason.as_str().unwrap().contains("does not show how the program ended"), "{reason}");
 }
 
 #[test]
@@ -421,7 +375,9 @@ fn a_value_decides_unless_it_is_reported_or_set() {
     ] {
         assert_eq!(verdict_with(usage, "_local_scalar_dense item").0, expected, "{usage}");
     }
-    assert_eq!(verdict_with("report", "nonzero").0, "may-fit", "its size is a value");
+    for sizing in ["nonzero", "bincount", "repeat_interleave_Tensor"] {
+        assert_eq!(verdict_with("report", sizing).0, "may-fit", "the size of {sizing} is a value");
+    }
     assert_eq!(verdict_with("set", "nonzero").0, "would-fit");
     let (_, reason, page) = verdict_with("branch", "_local_scalar_dense item");
     let sentence = "the value read at app/train.py:12 in main by item decides how the program goes on, at app/train.py:14 \

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::one_screen::{LINES, WORDS, words};
+use crate::pages::assert_fits;
 use crate::support::program::{analyze, file, run};
 
 const GIB: f64 = (1u64 << 30) as f64;
@@ -56,7 +56,7 @@ fn memory_asleep_is_not_on_the_device() {
     // The breakdown is that of the peak on the device, when vLLM is awake and the trainer's cache is left.
     assert_eq!(device["at_peak"]["event"], device["sleep"]["peak_event"]);
     let page = run(&["analyze", &path("sleep")]).out;
-    assert!(page.lines().count() <= LINES && words(&page) <= WORDS, "{page}");
+    assert_fits("engines", &page, 100);
     assert!(page.contains("up to 49.2 GiB at the peak"), "{page}");
     assert!(page.contains("would fit"), "{page}");
 }
@@ -70,7 +70,7 @@ fn an_engine_that_stays_awake_goes_to_sleep() {
     assert!((rows[0].2 - 46.77).abs() < 0.005, "as in vLLM's log: {}", rows[0].2);
     // With the calls, the same program trains on: tests/oracle/colocated.py.
     let page = run(&["analyze", &path("awake-oom")]).out;
-    assert!(page.lines().count() <= LINES && words(&page) <= WORDS, "{page}");
+    assert_fits("engines", &page, 100);
     assert!(page.contains("copy    llm.sleep()"), "{page}");
     assert!(page.contains("let vLLM sleep") && page.contains("would not fit"), "it is no server: {page}");
 }

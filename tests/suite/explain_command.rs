@@ -11,15 +11,6 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
-fn the_json_is_the_same_bytes_every_time() {
-    let args = ["explain", "--format", "json", "fixtures/logs/ranks.log"];
-    let text = result_of(&args);
-    assert_eq!(text, result_of(&args));
-    let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], "oomscope/explain/1");
-}
-
-#[test]
 fn a_log_comes_from_a_file_a_pipe_or_compressed() {
     let log = std::fs::read(fixtures::directory().join("logs/ranks.log")).unwrap();
     let plain = result_of(&["explain", "fixtures/logs/ranks.log"]);

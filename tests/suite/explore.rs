@@ -130,21 +130,6 @@ fn screens_of_other_recordings_and_terminals() {
     }
 }
 
-#[test]
-fn without_categories_the_first_groups_are_lines() {
-    for (name, is_by_line) in [("2.15.0-mempool-expandable", true), (OOM, false)] {
-        let [memory, holders] = explore(&fixtures::path(name), [80, 24], |mut explored| {
-            ["1", "3"].map(|view| {
-                explored.type_in(view);
-                explored.page(UNICODE)
-            })
-        })
-        .unwrap();
-        assert_eq!(memory.lines().any(|line| line.contains(".py:") && line.contains('█')), is_by_line, "{memory}");
-        assert!(holders.contains("held by line"), "{holders}");
-    }
-}
-
 /// The sums of the legend and of the holders are those of `analyze`.
 #[test]
 fn holders_are_those_of_the_analysis() {
@@ -223,15 +208,6 @@ fn the_first_screen_has_the_answer() {
                 format!("{} allocated of {}", size(oom["allocated_bytes"].as_u64().unwrap()), size(device_bytes));
             assert!(all.contains(&gauge), "{name} {gauge}: {all}");
         }
-    }
-}
-
-#[test]
-fn a_fragmentation_opens_on_the_map_until_a_key_is_pressed() {
-    for (name, tab) in [("2.15.0-gpt_varlen-at-oom", "releasable, · free"), (OOM, "allocated of")] {
-        explore(&fixtures::path(name), [120, 40], |explored| {
-            assert!(explored.page(UNICODE).contains(tab), "{}", explored.page(UNICODE));
-        });
     }
 }
 

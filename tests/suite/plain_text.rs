@@ -64,6 +64,11 @@ fn outputs(snapshot: &[u8]) -> Vec<(Vec<&'static str>, String)> {
     for format in ["human", "json", "markdown", "github", "junit", "sarif"] {
         all.push(([&gate[..], &["--format", format]].concat(), vec![&hostile]));
     }
+    let broken = file(&directory, "`\n# a\u{1b}[2J.json", b"no snapshot");
+    for format in ["human", "markdown"] {
+        all.push((vec!["analyze", "--format", format], vec![&hostile, &broken]));
+        all.push(([&gate[..], &["--format", format]].concat(), vec![&hostile, &broken]));
+    }
     let said = |(args, files): (Vec<&'static str>, Vec<&str>)| {
         let ran = run(&[&args[..], &files].concat());
         assert!(!ran.out.is_empty(), "{args:?}: {}", ran.err);
@@ -78,6 +83,7 @@ fn no_text_of_a_file_is_obeyed_in_any_format() {
     for (args, said) in outputs(&snapshot(&NAMES)) {
         for line in said.lines() {
             assert!(!line.trim().starts_with("::") || is_ours(line), "{args:?}: {line}");
+            assert!(!line.starts_with("# a"), "{args:?}: {line}");
             for (at, _) in line.match_indices("##") {
                 let rest = line[at + 2..].trim_start_matches(char::is_alphanumeric);
                 assert!(!rest.starts_with('['), "{args:?}: {line}");

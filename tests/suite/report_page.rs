@@ -150,8 +150,7 @@ fn controls_of_the_page_do_what_they_should() {
     browser.settle();
     let moved = view(&mut browser);
     assert!((width(&moved) - width(&dragged)).abs() < 1e-6 && moved["start"].as_f64() < dragged["start"].as_f64());
-    browser.value(&format!("oomscope.show({{ start: {}, end: {} }})", zoomed["start"], zoomed["end"]));
-    browser.settle();
+    browser.apply(&format!("oomscope.show({{ start: {}, end: {} }})", zoomed["start"], zoomed["end"]));
 
     browser.mouse("mousePressed", over, 0.0);
     browser.mouse("mouseReleased", over, 0.0);
@@ -162,13 +161,11 @@ fn controls_of_the_page_do_what_they_should() {
         browser.key(key);
         assert_eq!(view(&mut browser)["moment"], json!(clicked + by), "{key}");
     }
-    let text_of =
-        |browser: &mut Browser, id: &str| browser.value(&format!("document.getElementById('{id}').textContent"));
-    let before = text_of(&mut browser, "tiles");
+    let before = browser.content("tiles");
     browser.key("p");
     browser.settle();
     assert_eq!(view(&mut browser)["moment"], 53_038, "p goes to the peak");
-    assert_ne!(text_of(&mut browser, "tiles"), before);
+    assert_ne!(browser.content("tiles"), before);
     browser.value("(() => { const s = document.getElementById('slider'); s.value = 2000; s.dispatchEvent(new Event('input')); })()");
     let (slid, zoomed) = (view(&mut browser)["moment"].as_f64().unwrap(), view(&mut browser));
     let half = (zoomed["start"].as_f64().unwrap() + zoomed["end"].as_f64().unwrap()) / 2.0;
@@ -179,25 +176,23 @@ fn controls_of_the_page_do_what_they_should() {
         "JSON.parse(document.getElementById('analysis').textContent).snapshots[0].devices[0].ooms[0].details.blockers",
     );
     for (at, blocker) in blockers.as_array().unwrap().iter().enumerate() {
-        browser.value(&format!("oomscope.show({{ query: 'blocker:0.{at}', moment: 53079 }})"));
-        browser.settle();
-        let note = text_of(&mut browser, "highlight-note");
-        assert!(note.as_str().unwrap().contains(&format!("in {} block", blocker["blocks"])), "{note} {blocker}");
+        browser.apply(&format!("oomscope.show({{ query: 'blocker:0.{at}', moment: 53079 }})"));
+        let note = browser.content("highlight-note");
+        assert!(note.contains(&format!("in {} block", blocker["blocks"])), "{note} {blocker}");
     }
     browser.value("oomscope.show({ query: 'attention' })");
-    assert!(text_of(&mut browser, "highlight-note").as_str().unwrap().starts_with("highlighted: "));
+    assert!(browser.content("highlight-note").starts_with("highlighted: "));
     let dark = "getComputedStyle(document.body).backgroundColor";
     let light = browser.value(dark);
     browser.value("document.getElementById('theme').click()");
     assert_ne!(browser.value(dark), light);
 
     // What the address says is what is seen again.
-    browser.value("oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })");
-    browser.settle();
+    browser.apply("oomscope.show({ mode: 'each', start: 30000, end: 32000, moment: 30949, selected: 5 })");
     let (seen, hash) = (view(&mut browser), browser.value("location.hash"));
     browser.open(&file, hash.as_str().unwrap());
     assert_eq!(view(&mut browser), seen);
-    assert!(text_of(&mut browser, "selection").as_str().unwrap().contains("allocated at entry"));
+    assert!(browser.content("selection").contains("allocated at entry"));
 }
 
 #[test]
@@ -205,19 +200,15 @@ fn variables_have_colours_and_are_found() {
     let Some(mut browser) = Browser::start() else { return };
     browser.report(&["recorded/2.15.0-losses_kept"], "#m=variable");
     assert_eq!(browser.value("oomscope.view().mode"), "variable");
-    let text_of =
-        |browser: &mut Browser, id: &str| browser.value(&format!("document.getElementById('{id}').textContent"));
-    let legend = text_of(&mut browser, "legend");
-    assert!(legend.as_str().unwrap().starts_with("trainer.history[*] 167 MiBloss 17.5"), "{legend}");
-    browser.value("document.querySelector('#legend button').click()");
-    browser.settle();
+    let legend = browser.content("legend");
+    assert!(legend.starts_with("trainer.history[*] 167 MiBloss 17.5"), "{legend}");
+    browser.apply("document.querySelector('#legend button').click()");
     assert_eq!(browser.value("oomscope.view().query"), "variable:trainer.history[*]");
-    let note = text_of(&mut browser, "highlight-note");
-    assert!(note.as_str().unwrap().contains("167 MiB in 126 blocks"), "{note}");
-    browser.value("oomscope.show({ query: 'EXP_AVG_SQ' })");
-    browser.settle();
-    let note = text_of(&mut browser, "highlight-note");
-    assert!(note.as_str().unwrap().contains("in 16 blocks"), "{note}");
+    let note = browser.content("highlight-note");
+    assert!(note.contains("167 MiB in 126 blocks"), "{note}");
+    browser.apply("oomscope.show({ query: 'EXP_AVG_SQ' })");
+    let note = browser.content("highlight-note");
+    assert!(note.contains("in 16 blocks"), "{note}");
     // Without names there is nothing to choose.
     browser.report(&["2.15.0-two_devices"], "#m=variable");
     assert_ne!(browser.value("oomscope.view().mode"), "variable");
@@ -238,8 +229,7 @@ fn devices_are_a_list_and_one_is_opened_from_it() {
     );
     let first = "document.querySelector('.page').closest('tr').innerText";
     assert!(browser.value(first).as_str().unwrap().contains("fragmentation"), "the worst is first");
-    browser.value("document.querySelectorAll('.page')[2].click()");
-    browser.settle();
+    browser.apply("document.querySelectorAll('.page')[2].click()");
     assert_eq!(browser.value("oomscope.view().page"), 2);
 }
 
@@ -288,8 +278,7 @@ fn events_before_it_is_ready_do_no_harm() {
     browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HOLD_DEVICES }));
     browser.show(&file);
     assert_eq!(browser.value("document.querySelectorAll('#app canvas').length > 3 && heldCount() === 1"), true);
-    browser.value(EARLY_EVENTS);
-    browser.settle();
+    browser.apply(EARLY_EVENTS);
     browser.value("release(0)");
     browser.value("oomscope.ready.then(() => true)");
     assert_eq!(browser.value("oomscope.view().moment"), 3);
@@ -308,8 +297,7 @@ fn the_last_device_clicked_is_shown() {
     browser.value("oomscope.ready.then(() => true)");
     browser.value("for (const index of [1, 2]) document.querySelectorAll('.page')[index].click()");
     for slower in ["release(2)", "release(1)"] {
-        browser.value(slower);
-        browser.settle();
+        browser.apply(slower);
     }
     assert_eq!(browser.value("oomscope.view().page"), 2);
 }
@@ -335,8 +323,7 @@ fn hostile_names_stay_text() {
         let file = directory.path().join(name);
         std::fs::write(&file, snapshot).unwrap();
         browser.open(&page(directory.path(), &[&text(&file)]), "#sel=0");
-        browser.value("oomscope.show({ mode: 'line', query: 'onerror' })");
-        browser.settle();
+        browser.apply("oomscope.show({ mode: 'line', query: 'onerror' })");
         for moved in ["timeline", "map", "flame"] {
             let over = browser.middle(moved);
             browser.mouse("mouseMoved", over, 0.0);

@@ -155,8 +155,7 @@ fn key(address: &str, text: &str) -> (u64, Option<u64>) {
 
 /// The pointer on the timeline, where each allocation is drawn, and on the map: one of `texts` is shown. How many were.
 fn hover(browser: &mut Browser, name: &str, texts: &HashMap<&str, usize>) -> [u32; 2] {
-    browser.value("oomscope.show({ mode: 'each' })");
-    browser.settle();
+    browser.apply("oomscope.show({ mode: 'each' })");
     let mut seen = [0, 0];
     for (canvas, seen) in ["timeline", "map"].into_iter().zip(&mut seen) {
         let (x, y) = browser.middle(canvas);

@@ -20,12 +20,6 @@ fn open(directory: &Path, name: &str) -> Option<Browser> {
     Some(browser)
 }
 
-/// The text of an element, on one line.
-fn text_of(browser: &mut Browser, selector: &str) -> String {
-    let shown = browser.value(&format!("document.querySelector('{selector}').innerText"));
-    shown.as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
-}
-
 #[test]
 fn a_step_has_one_number_everywhere() {
     let directory = tempfile::tempdir().unwrap();
@@ -38,7 +32,7 @@ fn a_step_has_one_number_everywhere() {
     assert!(numbers.trim_end().ends_with(&format!("│{step}")), "{numbers}");
 
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
-    assert!(text_of(&mut browser, "h1").contains(&format!(" step {step}, ")));
+    assert!(browser.text("h1").contains(&format!(" step {step}, ")));
     let part = text(&directory.path().join("part.html"));
     result_of(&["report", "--from", "failure-1500", "-o", &part, &file]);
     for shown in ["page.html", "part.html"] {
@@ -46,7 +40,7 @@ fn a_step_has_one_number_everywhere() {
         let (_, y) = browser.middle("bands");
         let right = browser.value("document.getElementById('bands').getBoundingClientRect().right");
         browser.mouse("mouseMoved", (right.as_f64().unwrap() - 3.0, y), 0.0);
-        let tip = text_of(&mut browser, "#tip");
+        let tip = browser.text("#tip");
         assert!(tip.contains(&format!(" step {step} ")), "{shown}: {tip}");
     }
 }
@@ -58,12 +52,12 @@ fn the_answer_is_there_once() {
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     assert_eq!(browser.value("document.title"), json!(format!("{FAILED}.pickle.gz")));
     assert_eq!(browser.value("document.getElementById('page-title').title"), json!(fixture(FAILED)));
-    let headline = text_of(&mut browser, "h1");
+    let headline = browser.text("h1");
     assert!(
         headline.starts_with("out of memory on GPU 0: ") && headline.contains("145 MiB fragmentation"),
         "{headline}"
     );
-    let pane = text_of(&mut browser, "#pane-result");
+    let pane = browser.text("#pane-result");
     for part in ["why fragmentation", "held by", "tried in a replay", " do "] {
         assert!(pane.contains(part), "{part} in {pane}");
     }
@@ -87,24 +81,23 @@ fn the_result_is_that_of_the_selected_device_and_failure() {
         let device = devices.iter().find(|device| device["device"] == row["device"]).unwrap();
         let ooms = device["ooms"].as_array().unwrap();
         if ooms.is_empty() {
-            let headline = text_of(&mut browser, "h1");
+            let headline = browser.text("h1");
             assert!(
                 headline.starts_with("no request failed: ") && headline.contains(&format!("GPU {}", row["device"])),
                 "{headline}"
             );
             let peak = size(device["peak"]["allocated_bytes"].as_u64().unwrap());
-            assert!(text_of(&mut browser, "#summary").contains(&peak), "{peak}");
+            assert!(browser.text("#summary").contains(&peak), "{peak}");
             let entries = count(row["entries"].as_u64().unwrap());
-            assert_eq!(text_of(&mut browser, "#result-when"), format!("over all {entries} entries"));
+            assert_eq!(browser.text("#result-when"), format!("over all {entries} entries"));
         }
         for (at, oom) in ooms.iter().enumerate().rev().take(3) {
             let entry = oom["event"].as_u64().unwrap();
             // By the moment, as a click on the timeline selects it.
-            browser.value(&format!("oomscope.show({{ moment: {} }})", entry + 1));
-            browser.settle();
+            browser.apply(&format!("oomscope.show({{ moment: {} }})", entry + 1));
             let requested = size(oom["requested_bytes"].as_u64().unwrap());
-            let (headline, pane) = (text_of(&mut browser, "h1"), text_of(&mut browser, "#summary"));
-            let answer = text_of(&mut browser, "#answer");
+            let (headline, pane) = (browser.text("h1"), browser.text("#summary"));
+            let answer = browser.text("#answer");
             let is_last = at + 1 == ooms.len();
             assert!(
                 headline.contains(&format!("GPU {}: ", row["device"])) && headline.contains(&requested),
@@ -114,10 +107,7 @@ fn the_result_is_that_of_the_selected_device_and_failure() {
             assert!(answer.contains(&format!("why {}", why.as_str().unwrap().replace('-', " "))), "{why}: {answer}");
             assert!(pane.contains(&format!("{} allocated", size(oom["allocated_bytes"].as_u64().unwrap()))), "{pane}");
             assert_eq!(pane.contains("held by"), is_last, "holders are known at the last failure: {pane}");
-            assert_eq!(
-                text_of(&mut browser, "#result-when"),
-                format!("when the request of entry {} failed", count(entry))
-            );
+            assert_eq!(browser.text("#result-when"), format!("when the request of entry {} failed", count(entry)));
         }
     }
 }
@@ -130,8 +120,8 @@ fn a_warning_does_not_replace_the_answer() {
     let warnings = "document.querySelectorAll('#app .warning, #first > .warning').length";
     let shown = analyze(&[&fixture("2.15.0-gpt_varlen-wrapped")])["snapshots"][0]["warnings"].clone();
     assert!(shown.as_array().unwrap().len() > 1, "{shown}");
-    let headline = text_of(&mut browser, "h1");
-    let seen = text_of(&mut browser, "#app");
+    let headline = browser.text("h1");
+    let seen = browser.text("#app");
     for warning in shown.as_array().unwrap() {
         let message = warning["message"].as_str().unwrap();
         assert!(!headline.contains(message) && seen.matches(message).count() <= 1, "{message}");
@@ -145,8 +135,7 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     for [width, height] in [[1280, 800], [390, 844]] {
         browser.resize(width, height);
-        browser.value("scrollTo(0, 0), document.getElementById('dock').classList.add('open')");
-        browser.settle();
+        browser.apply("scrollTo(0, 0), document.getElementById('dock').classList.add('open')");
         let blocker = "document.querySelector('[data-shows^=blocker]')";
         if width > 900 {
             let held = "document.querySelector('[data-shows^=held]')";
@@ -157,21 +146,17 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
                 "from what is held to what is in the way: {distance}"
             );
         }
-        assert!(text_of(&mut browser, "#summary").contains("workloads.py:52 train_step "));
-        browser.value(&format!("{blocker}.click()"));
-        browser.settle();
+        assert!(browser.text("#summary").contains("workloads.py:52 train_step "));
+        browser.apply(&format!("{blocker}.click()"));
         assert_eq!(browser.value("oomscope.view().moment"), 5379, "they are shown where they stood");
         let [top, bottom] =
             ["top", "bottom"].map(|side| format!("document.getElementById('map').getBoundingClientRect().{side}"));
         let (top, bottom) = (browser.value(&top).as_f64().unwrap(), browser.value(&bottom).as_f64().unwrap());
         assert!(top >= 0.0 && bottom < f64::from(height), "{width}: the map is from {top} to {bottom}");
-        assert!(
-            text_of(&mut browser, "#highlight-note").starts_with("in the way, of app/workloads.py:52 train_step: ")
-        );
+        assert!(browser.text("#highlight-note").starts_with("in the way, of app/workloads.py:52 train_step: "));
         assert_eq!(browser.value("document.getElementById('query').value"), "");
-        browser.value(&format!("{blocker}.click()"));
-        browser.settle();
-        assert_eq!(text_of(&mut browser, "#highlight-note"), "");
+        browser.apply(&format!("{blocker}.click()"));
+        assert_eq!(browser.text("#highlight-note"), "");
     }
 }
 
@@ -180,9 +165,8 @@ fn the_legend_names_every_category_of_the_timeline() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     for moment in [5379, 60, 4700] {
-        browser.value(&format!("oomscope.show({{ moment: {moment} }})"));
-        browser.settle();
-        let legend = text_of(&mut browser, "#legend");
+        browser.apply(&format!("oomscope.show({{ moment: {moment} }})"));
+        let legend = browser.text("#legend");
         for category in ["activations", "optimizer state", "temporaries", "parameters", "inputs", "gradients"] {
             assert!(legend.contains(category), "{moment}: {legend}");
         }
@@ -195,8 +179,7 @@ fn every_entry_names_a_line_and_its_action_is_explained() {
     let directory = tempfile::tempdir().unwrap();
     let Some(mut browser) = open(directory.path(), FAILED) else { return };
     for moment in [40, 600, 2000, 4000, 5379] {
-        browser.value(&format!("oomscope.show({{ moment: {moment}, pane: 'entries' }})"));
-        browser.settle();
+        browser.apply(&format!("oomscope.show({{ moment: {moment}, pane: 'entries' }})"));
         let rows = "[...document.querySelectorAll('.entry')].map((row) => \
                     [row.querySelector('b').textContent, row.title, row.querySelector('.where').textContent])";
         for row in browser.value(rows).as_array().unwrap() {
@@ -234,21 +217,18 @@ fn filters_are_of_what_the_file_has() {
         ),
     ] {
         let Some(mut browser) = open(directory.path(), name) else { return };
-        browser.value("oomscope.show({ pane: 'search' })");
-        browser.settle();
+        browser.apply("oomscope.show({ pane: 'search' })");
         assert_eq!(choices(&mut browser), expected, "{name}");
-        assert_eq!(text_of(&mut browser, "#filter-note"), note);
+        assert_eq!(browser.text("#filter-note"), note);
     }
     // Several devices: the filter goes on with another one.
     let Some(mut browser) = open(directory.path(), "2.15.0-two_devices") else { return };
-    browser.value("oomscope.show({ pane: 'search', filter: 'category=activations' })");
-    browser.settle();
-    browser.value(
+    browser.apply("oomscope.show({ pane: 'search', filter: 'category=activations' })");
+    browser.apply(
         "(() => { const one = document.getElementById('filter-device'); one.value = '1'; \
          one.dispatchEvent(new Event('change')); })()",
     );
-    browser.settle();
     let view = browser.value("oomscope.view()");
     assert_eq!([&view["page"], &view["filter"]], [&json!(1), &json!("category=activations")]);
-    assert_eq!(text_of(&mut browser, "#filter-note"), "All memory here is of stream 0, default pool.");
+    assert_eq!(browser.text("#filter-note"), "All memory here is of stream 0, default pool.");
 }

@@ -101,8 +101,7 @@ fn keys_step_through_the_list_and_segments_have_stacks() {
     assert!(current(&mut browser).starts_with("52,991"));
 
     // A free names both its own stack and that of the allocation.
-    browser.value("oomscope.show({ moment: 53000 })");
-    browser.settle();
+    browser.apply("oomscope.show({ moment: 53000 })");
     let details = browser.value("document.getElementById('entry').textContent");
     let details = details.as_str().unwrap();
     assert!(details.contains("free_requested 25,657,344 bytes, 0x50"), "{details}");
@@ -110,8 +109,7 @@ fn keys_step_through_the_list_and_segments_have_stacks() {
     assert!(details.contains("workloads.py:27 attention"), "{details}");
 
     // A segment is chosen in the timeline, and has a life, a stack and blocks.
-    browser.value("oomscope.show({ mode: 'segment', moment: 40000 })");
-    browser.settle();
+    browser.apply("oomscope.show({ mode: 'segment', moment: 40000 })");
     let over = browser.middle("timeline");
     browser.mouse("mousePressed", over, 0.0);
     browser.mouse("mouseReleased", over, 0.0);

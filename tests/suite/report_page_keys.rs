@@ -11,11 +11,6 @@ fn view(browser: &mut Browser) -> Value {
     browser.value("oomscope.view()")
 }
 
-fn text_of(browser: &mut Browser, id: &str) -> String {
-    browser.settle();
-    browser.value(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().to_owned()
-}
-
 #[test]
 fn everything_is_reached_by_keys() {
     let Some(mut browser) = Browser::start() else { return };
@@ -43,13 +38,12 @@ fn everything_is_reached_by_keys() {
 
     // Up, down and Enter select in every picture, and say what they are at.
     for (picture, mode) in [("timeline", "each"), ("map", "each"), ("timeline", "segment")] {
-        browser.value(&format!("oomscope.show({{ mode: '{mode}', selected: -1, segment: -1 }})"));
-        browser.settle();
+        browser.apply(&format!("oomscope.show({{ mode: '{mode}', selected: -1, segment: -1 }})"));
         browser.value(&format!("document.getElementById('{picture}').focus()"));
         for key in ["ArrowDown", "ArrowDown"] {
             browser.key(key);
         }
-        let said = text_of(&mut browser, "announcer");
+        let said = browser.content("announcer");
         assert!(said.contains("MiB") || said.contains("KiB"), "{picture}: {said}");
         browser.key("Enter");
         let view = view(&mut browser);
@@ -62,10 +56,8 @@ fn everything_is_reached_by_keys() {
     }
     assert!(view(&mut browser)["root"].as_i64() > Some(0));
     // The table of lines lists allocations, of which one is selected.
-    browser.value("oomscope.show({ selected: -1, segment: -1 })");
-    browser.settle();
-    browser.value("document.querySelector('#lines tbody button').click()");
-    browser.settle();
+    browser.apply("oomscope.show({ selected: -1, segment: -1 })");
+    browser.apply("document.querySelector('#lines tbody button').click()");
     browser.value("document.querySelector('#found tbody button').click()");
     assert!(view(&mut browser)["selected"].as_i64() >= Some(0));
 }
@@ -81,8 +73,7 @@ fn back_goes_back() {
         "document.querySelector('[data-axis=time]').click()",
     ];
     for click in clicks {
-        browser.value(click);
-        browser.settle();
+        browser.apply(click);
     }
     browser.key("ArrowLeft"); // a moment is no place to go back to
     browser.settle();
@@ -159,8 +150,7 @@ fn it_prints_everything_in_light_colours() {
     assert!(printed.contains("triedinareplay") && printed.contains("expandable_segments:True"));
     assert!(printed.contains("Thezoomintwelveparts"), "folded tables are printed");
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": dark }));
-    browser.value("dispatchEvent(new Event('afterprint'))");
-    browser.settle();
+    browser.apply("dispatchEvent(new Event('afterprint'))");
     assert_eq!(browser.value("document.querySelectorAll('img.print, details[open]:not(.rest details)').length"), 0);
     assert_ne!(browser.value("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
 }
@@ -169,8 +159,7 @@ fn it_prints_everything_in_light_colours() {
 fn the_view_is_saved_as_picture_and_csv() {
     let Some(mut browser) = Browser::start() else { return };
     browser.report(&["2.15.0-oom_varlen-at-oom"], "#d=search");
-    browser.value("oomscope.show({ query: '<img onerror=1>&\"' })");
-    browser.settle();
+    browser.apply("oomscope.show({ query: '<img onerror=1>&\"' })");
     let svg = browser.value("oomscope.svg()");
     let svg = svg.as_str().unwrap();
     assert!(svg.contains("after entry 53,078: 5.19 GiB allocated") && svg.contains("activations"), "{svg:.400}");
@@ -186,8 +175,7 @@ fn the_view_is_saved_as_picture_and_csv() {
          return [image.naturalWidth, image.naturalHeight]; })",
     );
     assert!(size[0].as_u64() > Some(600) && size[1].as_u64() > Some(700), "{size}");
-    browser.value("oomscope.show({ query: 'workloads.py:49' })");
-    browser.settle();
+    browser.apply("oomscope.show({ query: 'workloads.py:49' })");
     let csv = browser.value("oomscope.csv(document.querySelector('#found table'))");
     let csv = csv.as_str().unwrap();
     assert!(csv.starts_with("bytes,entry,line\r\n100352,\"52,696\",app/workloads.py:49"), "{csv}");
@@ -233,8 +221,7 @@ fn two_files_are_compared() {
     );
     assert_eq!(band, json!([true, true]));
     let before = browser.value("oomscope.view()");
-    browser.value("document.querySelector('#comparison tbody button').click()");
-    browser.settle();
+    browser.apply("document.querySelector('#comparison tbody button').click()");
     let after = browser.value("oomscope.view()");
     assert_ne!((&after["moment"], &after["from"]), (&before["moment"], &before["from"]));
     let label = after["query"].as_str().unwrap().strip_prefix("line:").unwrap().to_owned();

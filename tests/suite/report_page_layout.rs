@@ -52,8 +52,7 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             browser.value("scrollTo(0, 600)");
             let before = browser.value("document.getElementById('tiles').textContent");
             browser.key("ArrowLeft");
-            browser.value("oomscope.show({ moment: 40 })");
-            browser.settle();
+            browser.apply("oomscope.show({ moment: 40 })");
             assert_ne!(browser.value("document.getElementById('tiles').textContent"), before);
             if width < 900 {
                 let scrolls = browser.value("document.getElementById('tiles').tabIndex");
@@ -102,12 +101,10 @@ fn kept_memory_is_highlighted_until_it_is_cleared() {
     let rows = browser.value("[...document.querySelectorAll('#kept tbody tr')].map((row) => row.textContent)");
     assert_eq!(rows.as_array().unwrap().len(), 3, "{rows}");
     assert!(rows[0].as_str().unwrap().contains("jobs/named.py:17 forward"), "{rows}");
-    browser.value("document.querySelector('#kept tbody button').click()");
-    browser.settle();
+    browser.apply("document.querySelector('#kept tbody button').click()");
     let one = browser.value(note);
     assert!(one.as_str().unwrap().contains("kept by jobs/named.py:17 forward: 162 MiB in 108 blocks"), "{one}");
-    browser.value("document.getElementById('highlight-clear').click()");
-    browser.settle();
+    browser.apply("document.getElementById('highlight-clear').click()");
     assert_eq!(browser.value(note), json!(""));
     let hash = browser.value("location.hash");
     browser.open(&file, hash.as_str().unwrap());
@@ -161,8 +158,7 @@ fn a_pane_is_chosen_by_pointer_and_by_key() {
     };
     assert_eq!(is_shown(&mut browser, "result"), false, "in a narrow window the dock is folded at first");
     for shown in [true, false] {
-        browser.value("document.getElementById('tab-result').click()");
-        browser.settle();
+        browser.apply("document.getElementById('tab-result').click()");
         assert_eq!(is_shown(&mut browser, "result"), shown);
     }
     browser.resize(1280, 800);
@@ -177,8 +173,7 @@ fn a_pane_is_chosen_by_pointer_and_by_key() {
     assert_eq!(browser.value("document.activeElement.getAttribute('aria-selected')"), "true");
     assert_eq!(is_shown(&mut browser, "result"), false);
     assert_eq!(browser.value("oomscope.view().moment"), moment, "keys in the row of tabs do not move the moment");
-    browser.value("oomscope.show({ selected: 5 })");
-    browser.settle();
+    browser.apply("oomscope.show({ selected: 5 })");
     assert_eq!(is_shown(&mut browser, "selected"), true);
     browser.key("o");
     browser.settle();
@@ -308,8 +303,7 @@ fn a_holder_shows_its_blocks() {
         let rows = browser.value("document.querySelectorAll('[data-held]').length").as_u64().unwrap();
         assert!(rows > 0, "{name}");
         for at in 0..rows {
-            browser.value(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
-            browser.settle();
+            browser.apply(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
             let note = browser.value("document.getElementById('highlight-note').textContent");
             let note = note.as_str().unwrap();
             if !variables {
@@ -329,13 +323,11 @@ fn a_search_does_not_move_the_charts() {
     browser.report(&["2.15.0-oom_varlen-at-oom"], "");
     browser.settle();
     let before = place(&mut browser, "#timeline-frame");
-    browser.value("oomscope.show({ query: 'attention' })");
-    browser.settle();
+    browser.apply("oomscope.show({ query: 'attention' })");
     assert_ne!(browser.value("document.getElementById('highlight-note').textContent"), "");
     assert_eq!(place(&mut browser, "#timeline-frame"), before);
     for moment in [0, 600, 20_000] {
-        browser.value(&format!("oomscope.show({{ moment: {moment}, query: '' }})"));
-        browser.settle();
+        browser.apply(&format!("oomscope.show({{ moment: {moment}, query: '' }})"));
         let keys = "[document.getElementById('legend').scrollHeight, document.getElementById('legend').clientHeight]";
         let heights = browser.value(keys);
         assert!(heights[0].as_u64() <= heights[1].as_u64(), "the legend is cut off: {heights}");
@@ -347,10 +339,8 @@ fn a_search_does_not_move_the_charts() {
 fn every_table_sorts() {
     let Some(mut browser) = Browser::start() else { return };
     browser.report(&["2.15.0-oom_varlen-at-oom"], "#d=search");
-    browser.value("oomscope.show({ query: 'attention' })");
-    browser.settle();
-    browser.value("for (const one of document.querySelectorAll('#app details')) one.open = true");
-    browser.settle();
+    browser.apply("oomscope.show({ query: 'attention' })");
+    browser.apply("for (const one of document.querySelectorAll('#app details')) one.open = true");
     let sorted = browser.value(
         "[...document.querySelectorAll('#app table')].filter((table) => table.tHead && table.getClientRects().length).map((table) => { \
            const head = [...table.tHead.rows[0].cells].find((one) => /^(n|number)$/.test(one.className) && one.textContent); \
@@ -398,8 +388,7 @@ fn text_on_bars_can_be_read() {
         let media = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
         browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": media }));
         for mode in ["category", "line", "variable"] {
-            browser.value(&format!("oomscope.show({{ mode: '{mode}' }})"));
-            browser.settle();
+            browser.apply(&format!("oomscope.show({{ mode: '{mode}' }})"));
             let worst = browser.value("oomscope.contrast()").as_f64().unwrap();
             assert!((4.5..=21.0).contains(&worst), "{scheme} {mode}: {worst}");
         }
@@ -423,8 +412,7 @@ fn the_flame_graph_turns_over() {
     };
     let (all, outer) = (said(&mut browser, 1), said(&mut browser, 2));
     assert!(outer.starts_with("<module>  app/record.py:119"), "{outer}");
-    browser.value("document.getElementById('callers').click()");
-    browser.settle();
+    browser.apply("document.getElementById('callers').click()");
     let inner = said(&mut browser, 2);
     assert_eq!(said(&mut browser, 1), all, "the same memory");
     assert!(inner.starts_with("softmax  nn/functional.py:2213"), "{inner}");

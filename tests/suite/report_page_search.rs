@@ -32,11 +32,6 @@ fn fates(recording: &Recording, from: u64, to: u64, name: impl Fn(usize) -> Stri
     fates
 }
 
-fn text_of(browser: &mut Browser, id: &str) -> String {
-    browser.settle();
-    browser.value(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().to_owned()
-}
-
 #[test]
 fn two_moments_are_compared() {
     let Some(mut browser) = Browser::start() else { return };
@@ -76,17 +71,17 @@ fn two_moments_are_compared() {
     let count = steps.as_array().unwrap().len();
     let view = browser.value("oomscope.view()");
     assert_eq!((&view["from"], &view["moment"]), (&steps[count - 2], &steps[count - 1]));
-    let shown = text_of(&mut browser, "comparison");
+    let shown = browser.content("comparison");
     assert!(shown.contains("from A to B") && shown.contains("stayed 389 MiB in 294 blocks"), "{shown}");
     browser.value("document.querySelector('#comparison button').click()");
-    let note = text_of(&mut browser, "highlight-note");
+    let note = browser.content("highlight-note");
     assert!(note.starts_with("came between A, after entry ") && note.contains(": 132 MiB in 100 blocks"), "{note}");
     // The address has the comparison.
     browser.settle();
     let (seen, hash) = (browser.value("oomscope.view()"), browser.value("location.hash"));
     browser.open(&file, hash.as_str().unwrap());
     assert_eq!(browser.value("oomscope.view()"), seen);
-    assert_eq!(text_of(&mut browser, "comparison"), shown);
+    assert_eq!(browser.content("comparison"), shown);
 }
 
 #[test]
@@ -100,15 +95,15 @@ fn a_little_memory_is_found_and_shown_alone() {
         "(() => { const field = document.getElementById('query'); field.value = 'workloads.py:49'; \
          field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })()",
     );
-    let found = text_of(&mut browser, "found");
+    let found = browser.content("found");
     assert!(found.starts_with("25 allocations found") && found.contains("98 KiB after entry 52,696"), "{found}");
     let view = browser.value("oomscope.view()");
     assert_eq!((&view["only"], &view["moment"], &view["pane"]), (&json!(true), &json!(52_697), &json!("search")));
     // The picture is scaled to it: 98 KiB of 5 GiB fill most of the height.
-    let legend = text_of(&mut browser, "legend");
+    let legend = browser.content("legend");
     assert_eq!(legend, "inputs (a guess) 98 KiBinputs 0 B");
     browser.value("document.querySelector('#found tbody button').click()");
-    assert!(text_of(&mut browser, "selection").contains("98 KiB"));
+    assert!(browser.content("selection").contains("98 KiB"));
     browser.key("Escape");
     assert_eq!(browser.value("oomscope.view().only"), false);
 
@@ -121,17 +116,15 @@ fn a_little_memory_is_found_and_shown_alone() {
     });
     let wanted = wanted.count();
     assert!(wanted > 10);
-    browser.value("document.getElementById('tab-search').click()");
-    browser.settle();
+    browser.apply("document.getElementById('tab-search').click()");
     for (name, value) in [("category", "activations"), ("min", "32 MiB"), ("lives", "100"), ("dies", "5000")] {
-        browser.value(&format!(
+        browser.apply(&format!(
             "(() => {{ const field = document.querySelector('[data-filter={name}]'); field.value = '{value}'; \
              field.dispatchEvent(new Event('change')); }})()"
         ));
-        browser.settle();
     }
     assert_eq!(browser.value("oomscope.view().filter"), "category=activations;min=33554432;lives=100;dies=5000");
-    let found = text_of(&mut browser, "found");
+    let found = browser.content("found");
     assert!(found.starts_with(&format!("{wanted} allocations found")), "{found}");
 }
 
@@ -142,7 +135,7 @@ fn memory_without_a_stack_has_a_box() {
     let file = browser.report(&["2.15.0-gpt_varlen-no-history"], "");
     let none = recording(&file).live_without_frames();
     browser.value("oomscope.show({ query: 'stack:none' })");
-    let note = text_of(&mut browser, "highlight-note");
+    let note = browser.content("highlight-note");
     assert!(note.contains(&format!("in {none} block")), "{none}: {note}");
 }
 

@@ -8,7 +8,7 @@ use oomscope::output::report;
 use oomscope::snapshot::Serving;
 
 use super::dry_run::{read, recording};
-use crate::one_screen::{LINES, WORDS, is_within, style, words};
+use crate::pages::{assert_fits, style};
 use crate::support::program::{analyze, file, run};
 use crate::support::schema;
 
@@ -58,7 +58,7 @@ fn an_engine_that_is_ready_fits_on_one_screen() {
     let ready = with_engine(&engine(), &json!({ "kind": "ready" }));
     assert_eq!(verdict(&ready), "would-fit");
     let page = page(&ready);
-    assert!(is_within(&page, 100) && page.lines().count() <= LINES && words(&page) <= WORDS, "{page}");
+    assert_fits("serving", &page, 100);
     golden("serving-ready", &page);
 }
 

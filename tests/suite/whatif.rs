@@ -107,34 +107,6 @@ fn each_device_has_its_rows() {
 }
 
 #[test]
-fn scripts_find_the_documented_keys_and_the_same_bytes() {
-    let args = ["whatif", "--format", "json", "fixtures/2.15.0-holes-at-oom.pickle.gz"];
-    let text = result_of(&args);
-    assert_eq!(text, result_of(&args));
-    let report: Value = serde_json::from_str(&text).unwrap();
-    assert_eq!(report["schema"], "oomscope/whatif/1");
-    for key in ["path", "capacity_bytes", "rows", "lower_bound_bytes"] {
-        assert!(report.get(key).is_some(), "{key}");
-    }
-    for row in report["rows"].as_array().unwrap() {
-        for key in [
-            "settings",
-            "device",
-            "ooms",
-            "first_oom_event",
-            "peak_reserved_bytes",
-            "peak_allocated_bytes",
-            "device_allocs",
-            "device_frees",
-            "retries",
-            "smallest_capacity_bytes",
-        ] {
-            assert!(row.get(key).is_some(), "{key}");
-        }
-    }
-}
-
-#[test]
 fn an_impossible_replay_is_refused_in_one_sentence() {
     let holes = "fixtures/2.15.0-holes.pickle.gz";
     let said = refusal(&["whatif", "--set", "max_split_size:64", holes]);

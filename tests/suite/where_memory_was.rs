@@ -1,282 +1,11 @@
-//! Where the memory was: held against what the recorded programs knew of it (`tests/oracle/categories.py`).
+//! Who held the memory: tables of holders, categories of one's own, and lines that keep more with every step.
 
-use crate::support::{fixtures, program};
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
 
-use crate::support::program::{analyze_in, result_of, text};
-use oomscope::snapshot::{Action, Device};
-use oomscope::stacks::phases::Phase;
-use oomscope::study::attribution::{Category, Confidence, categorized_blocks};
-use oomscope::study::lifetimes::MemoryLifetimes;
-use oomscope::study::{Scope, Study};
+use crate::category_truth::runs;
+use crate::support::fixtures;
+use crate::support::program::{analyze, analyze_in, file, read_with_details, result_of, text};
 use serde_json::{Value, json};
-
-/// What a program knew at one moment: what each address was for.
-struct Moment {
-    run: String,
-    name: String,
-    entry: usize,
-    truth: BTreeMap<u64, (Category, u64)>,
-}
-
-fn runs() -> Vec<String> {
-    let mut runs: Vec<String> = std::fs::read_dir(fixtures::directory().join("where"))
-        .unwrap()
-        .filter_map(|entry| {
-            let name = entry.unwrap().file_name().into_string().unwrap();
-            name.strip_suffix(".pickle.gz").map(|name| format!("where/{name}"))
-        })
-        .collect();
-    runs.sort();
-    assert!(runs.len() >= 15, "only {} runs found", runs.len());
-    runs
-}
-
-fn moments(run: &str) -> Vec<Moment> {
-    let path = fixtures::directory().join(format!("{run}.truth.json"));
-    let told: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
-    let moment = |told: &Value| Moment {
-        run: run.to_owned(),
-        name: told["name"].as_str().unwrap().to_owned(),
-        entry: told["entry"].as_u64().unwrap() as usize,
-        truth: [
-            ("parameters", Category::Parameters),
-            ("gradients", Category::Gradients),
-            ("optimizer_state", Category::OptimizerState),
-            ("inputs", Category::Inputs),
-            ("activations", Category::Activations),
-            ("communication", Category::Communication),
-            ("other", Category::Other),
-        ]
-        .iter()
-        .flat_map(|(key, category)| {
-            let places = told[key].as_array().into_iter().flatten();
-            places.map(|at| (at[0].as_u64().unwrap(), (*category, at[1].as_u64().unwrap())))
-        })
-        .collect(),
-    };
-    told.as_array().unwrap().iter().map(moment).collect()
-}
-
-/// Bytes: said to be of a category, really of it, and both.
-#[derive(Default, Clone, Copy)]
-struct Score {
-    said: u64,
-    is: u64,
-    right: u64,
-}
-
-impl Score {
-    fn precision(self) -> f64 {
-        self.right as f64 / self.said as f64
-    }
-
-    fn recall(self) -> f64 {
-        self.right as f64 / self.is as f64
-    }
-}
-
-type Scores = BTreeMap<Category, Score>;
-
-/// What was for different things at moments between which the trace has nothing but that a snapshot was taken, by
-/// number of the moment and address: no reader can tell those apart.
-fn contradicted(moments: &[Moment], device: Device<'_>) -> BTreeSet<(usize, u64)> {
-    let is_told = |entry: &usize| device.action(*entry) != Some(Action::Snapshot);
-    let last = |moment: &Moment| (0..=moment.entry.min(device.len() - 1)).rev().find(is_told);
-    let mut alike: BTreeMap<Option<usize>, Vec<usize>> = BTreeMap::new();
-    for (number, moment) in moments.iter().enumerate() {
-        alike.entry(last(moment)).or_default().push(number);
-    }
-    let mut found = BTreeSet::new();
-    for group in alike.values() {
-        let truth = |number: &usize, address| moments[*number].truth.get(address).map(|(is, _)| *is);
-        for address in group.iter().flat_map(|number| moments[*number].truth.keys()) {
-            if group.iter().any(|number| truth(number, address) != truth(&group[0], address)) {
-                found.extend(group.iter().map(|number| (*number, *address)));
-            }
-        }
-    }
-    found
-}
-
-/// Judges every moment of the runs that `keep`, counting what is said with `least` confidence.
-fn judge(keep: impl Fn(&Moment) -> bool, least: Confidence) -> Scores {
-    let mut scores = Scores::new();
-    for run in runs() {
-        let kept: Vec<Moment> = moments(&run).into_iter().filter(&keep).collect();
-        if kept.is_empty() {
-            continue;
-        }
-        let snapshot = fixtures::snapshot(&run);
-        let study = Study::new(&snapshot, Scope::default());
-        let contradicted = contradicted(&kept, snapshot.device(0));
-        for (number, moment) in kept.into_iter().enumerate() {
-            let mut truth = moment.truth;
-            for block in categorized_blocks(study.device(0).unwrap(), moment.entry) {
-                if contradicted.contains(&(number, block.address)) {
-                    truth.remove(&block.address);
-                    continue;
-                }
-                let is = truth.remove(&block.address).map(|(category, bytes)| {
-                    assert!(bytes <= block.bytes, "{run} {}: {block:?}", moment.name);
-                    category
-                });
-                if let Some(is) = is {
-                    scores.entry(is).or_default().is += block.bytes;
-                }
-                // A program does not know every buffer of the collectives.
-                let is_known = block.category != Category::Communication || is.is_some();
-                if block.confidence <= least && is_known {
-                    let score = scores.entry(block.category).or_default();
-                    score.said += block.bytes;
-                    // What is temporary is in none of the program's lists.
-                    let told = block.category != Category::Temporaries;
-                    let is_right = is == told.then_some(block.category);
-                    score.right += if is_right { block.bytes } else { 0 };
-                }
-            }
-            assert!(truth.is_empty(), "{run} {}: not held: {truth:?}", moment.name);
-        }
-    }
-    for (category, score) in &scores {
-        let (precision, recall) = (score.precision(), score.recall());
-        println!("{:>15} precision {precision:.4} recall {recall:.4}", category.word());
-    }
-    scores
-}
-
-fn held_to(scores: &Scores, bounds: &[(Category, f64, f64)]) {
-    for (category, precision, recall) in bounds {
-        let score = scores[category];
-        assert!(score.is > 0 && score.said > 0, "nothing to judge {category:?} by");
-        assert!(score.precision() >= *precision, "{category:?} precision {}", score.precision());
-        assert!(score.recall() >= *recall, "{category:?} recall {}", score.recall());
-    }
-}
-
-/// All runs, the misleading ones too. What is wrong: two models in turn confuse what a forward pass leaves,
-/// and a block in a backward pass that ends the recording may happen to have the size of a parameter.
-#[test]
-fn categories_are_what_the_programs_used_memory_for() {
-    let scores = judge(|_| true, Confidence::Low);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.999, 0.999),
-            (Category::Gradients, 0.96, 0.999),
-            (Category::OptimizerState, 0.98, 0.999),
-            (Category::Activations, 0.99, 0.96),
-            // A noise that serves every pass is an input; the program knows it as saved for the backward pass.
-            (Category::Inputs, 0.96, 0.9),
-            (Category::Communication, 0.999, 0.8),
-        ],
-    );
-}
-
-fn is_one_of(moment: &Moment, runs: &[&str]) -> bool {
-    runs.iter().any(|run| moment.run.ends_with(run))
-}
-
-/// Shards and what is gathered of them (with the rows that make them equal), what gradients are reduced from and into,
-/// buckets. Buckets that are the gradients are so until these are given up; not in passes that send nothing, and not
-/// before the end of one that sends all of them then.
-#[test]
-fn sharded_and_replicated_training_is_classified_like_any_other() {
-    let sharded = ["fsdp1_mixed", "fsdp2_mixed", "fsdp2_mixed_wide", "tp_fsdp2", "ddp_small_buckets", "zero1_view"];
-    let whole = (0.999, 0.999);
-    let bounds = |gradients: (f64, f64)| {
-        [
-            (Category::Parameters, whole.0, whole.1),
-            (Category::Gradients, gradients.0, gradients.1),
-            (Category::OptimizerState, whole.0, whole.1),
-        ]
-    };
-    held_to(&judge(|moment| is_one_of(moment, &sharded), Confidence::Low), &bounds((0.98, 0.98)));
-    let views = ["ddp_view", "ddp_view_static", "ddp_view_micro"];
-    let views = judge(|moment| is_one_of(moment, &views), Confidence::Low);
-    held_to(&views, &bounds((0.97, 0.999)));
-}
-
-/// State made before any step, in no file of optimizers, or of no class of PyTorch's; weights kept twice, averages
-/// of them, copies of gradients; batches that wait for their turn.
-#[test]
-fn memory_in_the_sizes_of_the_parameters_is_told_apart() {
-    let own = ["lion_master", "sophia", "masters", "averages", "ahead"];
-    let scores = judge(|moment| is_one_of(moment, &own), Confidence::Low);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.999, 0.999),
-            (Category::Gradients, 0.999, 0.999),
-            (Category::OptimizerState, 0.999, 0.999),
-            (Category::Inputs, 0.999, 0.999),
-        ],
-    );
-}
-
-/// Buckets that are the gradients are so with medium confidence at most.
-#[test]
-fn high_confidence_is_deserved() {
-    let scores = judge(|_| true, Confidence::High);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.9999, 0.7),
-            (Category::Gradients, 0.9999, 0.6),
-            // State of optimizers that are not PyTorch's is never sure.
-            (Category::OptimizerState, 0.9999, 0.65),
-            (Category::Activations, 0.9999, 0.35),
-        ],
-    );
-    let precision = scores[&Category::Temporaries].precision();
-    assert!(precision > 0.9999, "temporaries precision {precision}");
-}
-
-/// Nothing tells what a server keeps: neither gradients nor activations, and at most a guess.
-#[test]
-fn nothing_is_asserted_of_inference_but_parameters_and_what_is_gone() {
-    let told = judge(|moment| moment.run.contains("-decode"), Confidence::Medium);
-    for (category, score) in told {
-        let may = matches!(category, Category::Parameters | Category::Temporaries);
-        assert!(may || score.said == 0, "{} bytes of {category:?}", score.said);
-    }
-}
-
-/// Where a program fails, nothing tells what would have become of its blocks.
-#[test]
-fn a_recording_that_ends_there_shows_nearly_as_much() {
-    let scores = judge(|moment| moment.run.contains("cut"), Confidence::Low);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.9999, 0.9999),
-            (Category::Gradients, 0.75, 0.9999),
-            (Category::OptimizerState, 0.9999, 0.9999),
-            (Category::Activations, 0.9999, 0.9999),
-        ],
-    );
-}
-
-/// Parameters and optimizer state are older than the recording: told by size alone.
-/// State of optimizers of one's own (also in the making), a data set, outputs and caches: programs that no rule was made
-/// with (`tests/oracle/kept_again.py`), and some of those that rules were made with.
-#[test]
-fn memory_that_programs_keep_is_recognized() {
-    let kept =
-        ["kronecker", "ours_cut", "write_words", "sam", "bytes_in_a_class", "kept_outputs", "kept_graphs", "resumed"];
-    let scores = judge(|moment| is_one_of(moment, &kept), Confidence::Low);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.999, 0.999),
-            (Category::Gradients, 0.999, 0.999),
-            (Category::OptimizerState, 0.99, 0.999),
-            (Category::Activations, 0.99, 0.99),
-            (Category::Inputs, 0.99, 0.9),
-        ],
-    );
-}
 
 /// Validation without `no_grad` is named with the line that runs the model, also if nothing fails.
 #[test]
@@ -287,25 +16,9 @@ fn graphs_that_no_backward_pass_uses_are_named() {
     assert!(devices("where/2.15.0-adam", &[])[0]["at_peak"]["unused_graphs"].is_null());
 }
 
-#[test]
-fn a_late_recording_is_guessed_well() {
-    let scores = judge(|moment| moment.run.contains("-late"), Confidence::Low);
-    held_to(
-        &scores,
-        &[
-            (Category::Parameters, 0.99, 0.99),
-            (Category::Gradients, 0.9999, 0.9999),
-            (Category::OptimizerState, 0.99, 0.99),
-            (Category::Activations, 0.9999, 0.9999),
-        ],
-    );
-}
-
 fn devices(name: &str, more: &[&str]) -> Vec<Value> {
     let path = format!("fixtures/{name}.pickle.gz");
-    let args = [&["analyze", "--format", "json"], more, &[path.as_str()]].concat();
-    let report: Value = crate::support::program::read_with_details(&result_of(&args));
-    report["snapshots"][0]["devices"].as_array().unwrap().clone()
+    analyze(&[more, &[path.as_str()]].concat())["snapshots"][0]["devices"].as_array().unwrap().clone()
 }
 
 fn sum(rows: &Value, key: &str) -> u64 {
@@ -384,19 +97,13 @@ fn memory_without_a_stack_is_not_all_from_before_the_recording() {
     let trace = [entry("alloc", 2), entry("free_requested", 2), entry("free_completed", 2), entry("alloc", 2)];
     let snapshot = json!({ "segments": [segment], "device_traces": [trace] });
     let directory = tempfile::TempDir::new().unwrap();
-    let path = directory.path().join("snapshot.json");
-    std::fs::write(&path, snapshot.to_string()).unwrap();
-    let path = path.to_str().unwrap();
-    let report: Value = crate::support::program::read_with_details(&result_of(&["analyze", "--format", "json", path]));
-    let rows = report["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
+    let path = file(&directory, "snapshot.json", snapshot.to_string().as_bytes());
+    let rows =
+        analyze(&[&path])["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
     let mut rows: Vec<(u64, bool)> =
         rows.iter().map(|row| (row["bytes"].as_u64().unwrap(), row["before_recording"] == true)).collect();
     rows.sort_unstable();
     assert_eq!(rows, [(MIB, false), (MIB, true)]);
-    let page = result_of(&["analyze", path]);
-    for holder in ["allocated before the recording", "no stack recorded"] {
-        assert!(page.lines().any(|line| line.contains(holder) && line.contains("1 MiB")), "{page}");
-    }
 }
 
 /// Every recording's devices, with two rows a table.
@@ -432,25 +139,6 @@ fn a_part_of_the_trace_has_its_own_peak() {
     adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], "window");
 }
 
-/// What PyTorch's optimizer computes with has the sizes of the parameters as well, and is no state of it.
-#[test]
-fn a_step_that_ends_the_recording_has_its_state_and_its_scratch() {
-    let scores = judge(|moment| moment.run.ends_with("cut_step"), Confidence::Low);
-    let (state, scratch) = (scores[&Category::OptimizerState], scores[&Category::Temporaries]);
-    assert!(state.precision() > 0.999 && state.recall() > 0.999);
-    assert!(scratch.said > 0 && scratch.precision() > 0.999);
-}
-
-/// Older than the recording and without a stack: a guess, and the only one there is.
-#[test]
-fn a_model_that_only_runs_is_guessed() {
-    let is_late = |moment: &Moment| moment.run.ends_with("late_inference");
-    let guessed = judge(is_late, Confidence::Low)[&Category::Parameters];
-    assert!(guessed.precision() > 0.999 && guessed.recall() > 0.999);
-    let told = judge(is_late, Confidence::Medium);
-    assert!(told.get(&Category::Parameters).is_none_or(|score| score.said == 0));
-}
-
 /// A configuration above the working directory counts within a repository only: anybody may write to `/tmp`.
 #[test]
 fn a_configuration_above_counts_within_a_repository() {
@@ -476,8 +164,7 @@ fn categories_of_ones_own_are_beside_the_others() {
         [[category]]\nname = 'optimizer'\nfunction = '_init_group'\n";
     std::fs::write(&config, rules).unwrap();
     let file = text(&fixtures::path("where/2.15.0-adam"));
-    let report: Value =
-        crate::support::program::read_with_details(&analyze_in(place.path(), &["--format", "json", &file]));
+    let report = read_with_details(&analyze_in(place.path(), &["--format", "json", &file]));
     let device = &report["snapshots"][0]["devices"][0];
     let held = &device["at_peak"];
     assert_eq!(sum(&held["by_rule"], "bytes"), held["allocated_bytes"].as_u64().unwrap());
@@ -489,8 +176,6 @@ fn categories_of_ones_own_are_beside_the_others() {
     assert!(blocks > 0 && blocks <= of("by_phase", "name", &"forward".into()), "{held}");
     assert_eq!(optimizer, of("by_category", "category", &"optimizer-state".into()));
     assert!(of("by_rule", "name", &Value::Null) > 0, "parameters are of none");
-    let page = analyze_in(place.path(), &["--full", &file]);
-    assert!(page.contains("by rule") && page.contains("no rule"), "{page}");
     let plain = &devices("where/2.15.0-adam", &[])[0];
     assert!(plain["at_peak"]["by_rule"].is_null());
 }
@@ -528,9 +213,6 @@ fn growth_with_every_third_step_is_found() {
     assert_eq!(found[0]["frame"]["name"], "each");
     // After steps 2, 5, 8, 11 and 14, which is when the next one has begun.
     assert_eq!(told, [300 * 1024 * 4 / 3, 3, 5, 3, 5]);
-    let page = result_of(&["analyze", "fixtures/where/2.15.0-leak_third.pickle.gz"]);
-    let row = page.split_once("grows at").unwrap().1.lines().nth(1).unwrap();
-    assert!(row.contains("categories.py") && row.contains("400 KiB"), "{page}");
 }
 
 /// Optimizers that step in the midst of a backward pass end one step, not one each.
@@ -579,15 +261,6 @@ fn the_steps_left_follow_from_the_capacity() {
     assert!(left < 1 << 30);
 }
 
-#[test]
-fn the_page_shows_where_the_memory_was() {
-    let page = result_of(&["analyze", "--full", "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz"]);
-    assert!(page.contains("Where the memory was at the failure (step 24, forward)"));
-    let page = result_of(&["analyze", "--full", "fixtures/where/2.15.0-leak_cache.pickle.gz"]);
-    assert!(page.contains("Where the memory was at its peak"), "{page}");
-    assert_eq!(page.split_once("grows at").unwrap().1.lines().skip(1).take_while(|line| !line.is_empty()).count(), 2);
-}
-
 /// What it was for cannot be told of a program that trains nothing, but who held it can.
 #[test]
 fn without_phases_the_page_shows_who_held_the_memory() {
@@ -614,37 +287,9 @@ fn without_phases_the_page_shows_who_held_the_memory() {
     ];
     let snapshot = json!({"segments": [], "device_traces": [trace]});
     let directory = tempfile::TempDir::new().unwrap();
-    let path = program::file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
+    let path = file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("512 B at the peak") && !page.contains("Where the memory was"), "{page}");
-}
-
-/// Allocated and freed before a forward pass: temporary, and that is certain.
-#[test]
-fn memory_that_the_data_phase_frees_is_temporary() {
-    let mut seen = 0;
-    for name in fixtures::names().into_iter().chain(runs()) {
-        for device in fixtures::study(&name).devices() {
-            let runs = device.phases().runs();
-            let run_of = |entries: u32| runs.partition_point(|run| run.start < entries);
-            for one in MemoryLifetimes::from_device(device).allocations {
-                let Some(freed) = one.freed_at.filter(|_| one.phase == Some(Phase::Data) && one.start > 0) else {
-                    continue;
-                };
-                let is_known =
-                    device.phases().stack_traits(device.device().entry(one.start as usize - 1).stack).purpose.is_some();
-                if run_of(one.start) == run_of(freed) && !is_known {
-                    assert_eq!(
-                        (one.category, one.confidence),
-                        (Category::Temporaries, Confidence::High),
-                        "{name}: {one:?}"
-                    );
-                    seen += 1;
-                }
-            }
-        }
-    }
-    assert!(seen > 10, "{seen}");
 }
 
 /// Each step needs its peak again, so only a whole step without it shows that the cache is idle.

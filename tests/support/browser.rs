@@ -180,6 +180,25 @@ impl Browser {
         answer["result"]["value"].take()
     }
 
+    /// Does what an expression says, and waits until it is drawn.
+    pub fn apply(&mut self, expression: &str) -> Value {
+        let value = self.value(expression);
+        self.settle();
+        value
+    }
+
+    /// The text of an element as it is shown, on one line.
+    pub fn text(&mut self, selector: &str) -> String {
+        let shown = self.value(&format!("document.querySelector('{selector}').innerText"));
+        shown.as_str().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+    }
+
+    /// The text in the element `id`, once it is drawn.
+    pub fn content(&mut self, id: &str) -> String {
+        self.settle();
+        self.value(&format!("document.getElementById('{id}').textContent")).as_str().unwrap().to_owned()
+    }
+
     /// Opens a file, at `hash`, and waits until the page has drawn itself.
     pub fn open(&mut self, path: &Path, hash: &str) {
         self.call("Page.navigate", json!({ "url": "about:blank" }));
