@@ -11,6 +11,7 @@ use clap::Args;
 use super::args::OutputArgs;
 use super::exit::{Exit, print_stderr};
 use super::inputs;
+use crate::analysis::rank_in_path;
 use crate::base::input::{Source, decompress_reader, with_size_limit};
 use crate::explain::explain;
 use crate::explain::message::{Log, read};
@@ -27,7 +28,7 @@ Examples:
   oomscope explain train.log                   every out-of-memory message in a log, of all ranks
   srun -l python train.py 2>&1 | oomscope explain
   oomscope explain                             paste the message, then Ctrl-D
-  cat logs/*.log | oomscope explain            the logs of a job, one for each rank
+  oomscope explain logs/                       the logs of a job, one for each rank
   oomscope explain --format json train.log.gz  for a script; keys are stable
 
 Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages of \
@@ -37,7 +38,8 @@ can show. Nothing in the log is executed.
 
 Exit codes: 0 a message was explained; 2 none was found, wrong usage or an unreadable file.")]
 pub(super) struct Explain {
-    /// Log file (plain, .gz or .zst), - for standard input, or a quoted message [default: -]
+    /// Log file (plain, .gz or .zst), directory with the logs of a job, - for standard input, or a quoted message
+    /// [default: -]
     #[arg(value_name = "FILE", default_value = "-", hide_default_value = true)]
     file: PathBuf,
 
@@ -51,7 +53,8 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
         inputs::refuse_output_over_input(&args.file, written)?;
     }
     let output = args.output.open()?;
-    let log = read_log(&args.file).with_context(|| path.clone())?;
+    let log = if args.file.is_dir() { read_directory(&args.file) } else { read_log(&args.file) };
+    let log = log.with_context(|| path.clone())?;
     let Some(report) = explain(&log, &path) else {
         let name = if path == "-" { "standard input" } else { &path };
         if is_pickle(&args.file) {
@@ -75,10 +78,64 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
+/// Reads all logs in `directory` as those of one job.
+fn read_directory(directory: &Path) -> anyhow::Result<Log> {
+    let mut paths = Vec::new();
+    find_logs(directory, &mut paths)?;
+    if paths.is_empty() {
+        bail!("no log in this directory: oomscope reads names that end in {}", LOG_ENDS.join(", "));
+    }
+    let mut job = Log::default();
+    for path in paths {
+        let name = inputs::with_slashes(path.strip_prefix(directory).unwrap_or(&path));
+        match read_log(&path) {
+            Ok(log) => job.add_file(&name, rank_of_log(&name), log),
+            Err(error) => print_stderr(&format!("{name}: skipped: {error:#}")),
+        }
+    }
+    Ok(job)
+}
+
 /// Whether `arg` is the text of a message and no path.
 pub(super) fn is_message(arg: &OsStr) -> bool {
     let is_text = arg.to_str().is_some_and(|arg| arg.trim().contains([' ', '\n']));
     is_text && !Path::new(arg).exists() && read(arg.as_encoded_bytes()).is_ok_and(|log| explain(&log, "-").is_some())
+}
+
+/// Whether `directory` has logs, and no snapshot.
+pub(super) fn has_only_logs(directory: &Path) -> bool {
+    let mut logs = Vec::new();
+    directory.is_dir()
+        && inputs::expand_paths(&[directory.to_owned()]).is_err()
+        && find_logs(directory, &mut logs).is_ok()
+        && !logs.is_empty()
+}
+
+/// Names of logs end so, before `.gz` or `.zst`.
+const LOG_ENDS: [&str; 6] = [".log", ".out", ".err", ".txt", "stdout", "stderr"];
+
+fn find_logs(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
+    let mut inside: Vec<PathBuf> =
+        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
+    inside.sort();
+    for path in inside {
+        let name = path.to_string_lossy().to_lowercase();
+        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+        // Links to directories may form cycles.
+        if path.is_dir() && !path.is_symlink() {
+            find_logs(&path, paths)?;
+        } else if path.is_file() && LOG_ENDS.iter().any(|end| name.ends_with(end)) {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// The rank in the name of a log, or its directory below torchrun's `attempt_0`.
+fn rank_of_log(name: &str) -> Option<u32> {
+    let (directories, _) = name.rsplit_once('/').unwrap_or(("", name));
+    let of_torchrun = directories.rsplit_once('/').filter(|(above, _)| above.contains("attempt_"));
+    rank_in_path(name).or_else(|| of_torchrun?.1.parse().ok())
 }
 
 /// True if the user probably meant `oomscope analyze`.
@@ -95,9 +152,6 @@ fn read_log(path: &Path) -> anyhow::Result<Log> {
             print_stderr("reading standard input: paste the message, then press Ctrl-D");
         }
         return Ok(read(decompress_reader(with_size_limit(io::stdin().lock()))?)?);
-    }
-    if path.is_dir() {
-        bail!("is a directory; join its logs: cat {}/*.log | oomscope explain", path.display());
     }
     let file = File::open(path).context("cannot be read")?;
     if !file.metadata()?.is_file() {

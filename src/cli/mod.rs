@@ -206,8 +206,8 @@ fn missing_file(error: &clap::Error) -> Option<&str> {
     name.contains(['.', '/', '\\']).then_some(name)
 }
 
-/// The command that reads `arg`: a snapshot, a directory of them, a log, a page of `memory_viz`, standard input, or the
-/// text of a message.
+/// The command that reads `arg`: a snapshot, a log, directories of them, a page of `memory_viz`, standard input, or
+/// the text of a message.
 fn command_for(arg: &OsString) -> Option<&'static str> {
     let path = Path::new(arg);
     let mut start = Vec::new();
@@ -224,7 +224,7 @@ fn command_for(arg: &OsString) -> Option<&'static str> {
         Some(extension) if extension == "py" => None,
         // `python train.py` where there is a directory `python`.
         _ if path.is_dir() && guess::is_on_path(arg) && inputs::expand_paths(&[path.to_owned()]).is_err() => None,
-        _ if looks_like_log(&start) && !is_page => Some("explain"),
+        _ if looks_like_log(&start) && !is_page || explain::has_only_logs(path) => Some("explain"),
         _ => Some("analyze"),
     }
 }

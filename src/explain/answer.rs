@@ -26,6 +26,8 @@ pub struct ExplainReport {
 /// One message and its explanation. Values that the message does not have are null.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ExplainedFailure {
+    /// Path of the log with the message, within the directory of a job's logs.
+    pub file: Option<String>,
     /// Line of the log with the first occurrence, from 1.
     pub line: u64,
     /// Number of occurrences in the log.
@@ -36,6 +38,9 @@ pub struct ExplainedFailure {
     pub source: Option<String>,
     /// Line of the log with the same failure of another rank: same request, source line and verdict.
     pub same_as: Option<u64>,
+    /// The `file` of that line.
+    #[serde(skip)]
+    pub same_file: Option<String>,
     /// Kind of memory that ran out: `allocator` (PyTorch's allocator of device memory), `cuda-runtime`, `hip-runtime`,
     /// `xpu-runtime`, `npu-runtime`, `cuda-driver`, `nccl`, `library`, `serving` (a server's share of the device),
     /// `framework` (another framework's allocator), `kernel-shared-memory`, `address-space`, `host` or `unknown`. The

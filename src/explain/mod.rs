@@ -120,10 +120,12 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     let bytes = |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| Some(amount(numbers?)?.bytes);
     let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);
     ExplainedFailure {
+        file: message.file.clone(),
         line: message.line,
         times: message.times,
         rank: message.source.rank,
         same_as: None,
+        same_file: None,
         source: message.source.label.as_deref().map(escape_text),
         system: system.map(|system| system.name.as_str()),
         title: system.map(|system| system.title.as_str()),

@@ -7,6 +7,7 @@ use crate::base::intern::SeededMap;
 struct Reporter {
     rank: Option<u32>,
     source: Option<String>,
+    file: Option<String>,
     line: u64,
 }
 
@@ -14,8 +15,8 @@ struct Reporter {
 pub(super) fn link_same_failures(mut failures: Vec<ExplainedFailure>) -> Vec<ExplainedFailure> {
     let mut known: SeededMap<String, Vec<Reporter>> = SeededMap::default();
     for failure in &mut failures {
-        let (rank, source) = (failure.rank, failure.source.clone());
-        if rank.is_none() && source.is_none() {
+        let (rank, source, file) = (failure.rank, failure.source.clone(), failure.file.clone());
+        if rank.is_none() && source.is_none() && file.is_none() {
             continue;
         }
         let location = failure.culprit.as_ref().map(|frame| (&frame.file, frame.line));
@@ -23,10 +24,11 @@ pub(super) fn link_same_failures(mut failures: Vec<ExplainedFailure>) -> Vec<Exp
         let request = (failure.verdict, failure.requested_bytes);
         let reporters = known.entry(format!("{system:?} {request:?} {location:?}")).or_default();
         // A rank that fails twice has two failures.
-        let is_other = |one: &Reporter| (one.rank, &one.source) != (rank, &source);
+        let is_other = |one: &Reporter| (one.rank, &one.source, &one.file) != (rank, &source, &file);
         if reporters.iter().all(is_other) {
             failure.same_as = reporters.first().map(|first| first.line);
-            reporters.push(Reporter { rank, source, line: failure.line });
+            failure.same_file = reporters.first().and_then(|first| first.file.clone());
+            reporters.push(Reporter { rank, source, file, line: failure.line });
         }
     }
     failures

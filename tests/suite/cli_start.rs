@@ -201,10 +201,13 @@ fn a_file_is_taken_for_what_it_is() {
         assert!(!ran(&["-"]).is_empty());
         assert_eq!(ran(&["-"]), ran(&[command_name, "-"]), "{file}");
     }
-    // A message.
+    // A message, and a directory of logs.
     let message = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.";
     assert!(result_of(&[message]).starts_with("out of memory"));
     assert_eq!(result_of(&[message]), result_of(&["explain", message]));
+    std::fs::create_dir(path("logs")).unwrap();
+    std::fs::copy(Path::new(env!("CARGO_MANIFEST_DIR")).join(LOG), path("logs/rank0.log")).unwrap();
+    assert_eq!(result_of(&[&path("logs")]), result_of(&["explain", &path("logs")]));
     // Two files are ranks, or what `diff` compares.
     let ran = run(&[FAILED, OTHER]);
     assert_eq!(ran.code, 0);

@@ -26,6 +26,37 @@ fn a_log_comes_from_a_file_a_pipe_or_compressed() {
 }
 
 #[test]
+fn the_logs_of_a_job_are_read_together() {
+    let directory = TempDir::new().unwrap();
+    let message = worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.90 GiB", "0 bytes");
+    for (name, text) in [
+        ("attempt_0/0/stderr.log", format!("step 1\n{message}\n")),
+        ("attempt_0/1/stderr.log", format!("{message}\n")),
+        ("attempt_0/1/stdout.log", "step 1\n".to_owned()),
+        ("rank_7.out", "Killed\n".to_owned()),
+        ("notes.md", "torch.OutOfMemoryError: CUDA out of memory.\n".to_owned()),
+    ] {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    let job = directory.path().to_str().unwrap();
+    let report: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", job])).unwrap();
+    let failures = report["failures"].as_array().unwrap();
+    let rows: Vec<_> =
+        failures.iter().map(|f| (f["file"].as_str().unwrap(), f["rank"].as_u64(), f["line"].as_u64())).collect();
+    let expected = [
+        ("attempt_0/0/stderr.log", Some(0), Some(2)),
+        ("attempt_0/1/stderr.log", Some(1), Some(1)),
+        ("rank_7.out", Some(7), Some(1)),
+    ];
+    assert_eq!(rows, expected);
+    let page = result_of(&["explain", job]);
+    assert!(page.contains("ranks 0-1, attempt_0/0/stderr.log, line 2"), "{page}");
+    assert!(page.contains("rank_7.out line 1"), "{page}");
+}
+
+#[test]
 fn a_cut_message_draws_what_it_has() {
     let directory = TempDir::new().unwrap();
     let text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of \
@@ -46,7 +77,7 @@ fn finding_nothing_takes_one_sentence() {
     let said = refusal(&["explain", &file(&directory, "other.log", text)]);
     assert!(said.contains("no out-of-memory message found; line 2 reports another failure: a kernel used"), "{said}");
     assert!(refusal(&["explain", "no-such.log"]).contains("no-such.log"));
-    assert!(refusal(&["explain", "src/explain"]).contains("is a directory; join its logs"));
+    assert!(refusal(&["explain", "src/explain"]).contains("no log in this directory"));
     let unknown = file(&directory, "unknown.log", b"step 1\nfoobar says: out of memory\n");
     let said = refusal(&["explain", &unknown]);
     assert!(said.contains("line 2") && said.contains("foobar says: out of memory"), "{said}");

@@ -37,6 +37,8 @@ pub struct Message {
     pub line: u64,
     /// Number of occurrences: logs repeat a message when it is logged and raised, and in chains of exceptions.
     pub times: u64,
+    /// The log of a job that has the message, if the job has several.
+    pub file: Option<String>,
     /// The rank or process that the log names for this line.
     pub source: LineSource,
     /// The traceback before the message, innermost frame first.
@@ -163,5 +165,22 @@ impl LogBuilder {
         log.messages.sort_by_key(|message| message.line);
         Self::merge_notes(&mut log.messages, self.context);
         log
+    }
+}
+
+impl Log {
+    /// Adds the log `other` of the same job, from the file `name`.
+    pub fn add_file(&mut self, name: &str, rank: Option<u32>, other: Self) {
+        let messages = other.messages.into_iter().map(|mut message| {
+            message.source.rank = message.source.rank.or(rank);
+            Message { file: Some(name.to_owned()), ..message }
+        });
+        self.messages.extend(messages.take(MAX_MESSAGES.saturating_sub(self.messages.len())));
+        self.lines += other.lines;
+        self.message_count += other.message_count;
+        self.place = self.place.or(other.place);
+        self.other_error = self.other_error.or(other.other_error);
+        self.unknown = self.unknown.take().or(other.unknown);
+        self.settings.extend(other.settings);
     }
 }

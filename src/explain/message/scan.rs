@@ -329,6 +329,7 @@ fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text
     Message {
         line,
         times: 1,
+        file: None,
         source: source.clone(),
         frames,
         text,

@@ -42,7 +42,10 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
 /// The screen of the message that ended the program.
 fn first_message(document: &mut Document, report: &ExplainReport, group: &FailureGroup) {
     let failure = group.first;
-    let lines = format!("line {} of {}", count(failure.line), count(report.lines));
+    let lines = match &failure.file {
+        Some(file) => format!("{file}, line {}", count(failure.line)),
+        None => format!("line {} of {}", count(failure.line), count(report.lines)),
+    };
     let who = Some(group.source_label()).filter(|who| !who.is_empty());
     let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
     let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
@@ -106,7 +109,8 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
         let failure = group.first;
         let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
         let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
-        let line = faint(format!("  line {}", count(failure.line)));
+        let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
+        let line = faint(format!("  {file}line {}", count(failure.line)));
         Text::from(what).and(at).and(line)
     };
     let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
@@ -172,7 +176,9 @@ pub(super) struct FailureGroup<'a> {
 pub(super) fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
     let mut groups: Vec<FailureGroup> = Vec::new();
     for failure in failures {
-        let is_same = |group: &&mut FailureGroup| Some(group.first.line) == failure.same_as;
+        let is_same = |group: &&mut FailureGroup| {
+            Some(group.first.line) == failure.same_as && group.first.file == failure.same_file
+        };
         match groups.iter_mut().find(is_same) {
             Some(group) => group.others.push(failure),
             None => groups.push(FailureGroup { first: failure, others: Vec::new() }),
