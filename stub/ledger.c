@@ -61,19 +61,10 @@ static void read_back(void *destination, const void *source, size_t size) {
   is_recording = 0;
 }
 
-/* ---- work after a failed request: the recorder looks whether the program tries again with a smaller size ---- */
-static void (*on_work)(void) = NULL;
-EXPORT void stub_on_work(void (*callback)(void)) { on_work = callback; }
 /* The program gives the device something to do. */
 static void submit_work(void) {
-  static __thread int is_noting = 0;
-  void (*callback)(void) = on_work;
   ticks++;
   write_by_work();
-  if (!callback || is_noting) return;
-  is_noting = 1;
-  callback();
-  is_noting = 0;
 }
 
 /* ---- the exit code, which Python's own exit does not show ---- */

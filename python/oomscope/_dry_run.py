@@ -11,6 +11,7 @@ The ledger has:
 - large host tensors that were not filled.
 """
 
+import ast
 import ctypes
 import functools
 import glob
@@ -33,7 +34,6 @@ import _oomscope_observed as observed
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
 import _oomscope_ray as ray
-import _oomscope_retries as retries
 import _oomscope_serving as serving
 import _oomscope_sglang as sglang
 import _oomscope_stub as stub
@@ -93,7 +93,6 @@ TRITON_LAUNCHERS = (
 )
 
 READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
-WORK_CALLBACK = ctypes.CFUNCTYPE(None)
 
 
 class DryRun:
@@ -130,8 +129,6 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
-        self.retries = retries.Retries(objects.is_users_file, self.call_on_work)
-        self.work_callback = WORK_CALLBACK(self.retries.on_work)
         self.ending = ending.Ending()
         children.watch(control)
         try:
@@ -190,7 +187,6 @@ class DryRun:
         import atexit
 
         atexit.register(self.library.stub_on_read, None)
-        atexit.register(self.library.stub_on_work, None)
 
     def after_torch(self, torch):
         self.observed.start()
@@ -198,8 +194,7 @@ class DryRun:
         self.note_memory_queries(torch)
         if not os.environ.get("OOMSCOPE_NO_VALUES"):  # set by tests
             self.compute_values(torch)
-        # It reads whether the parameters are valid, which zeros are not.
-        torch.distributions.Distribution.set_default_validate_args(False)
+        validate_no_parameters(torch.distributions.Distribution)
         if self.overlay:
             self.overlay.after_torch(torch)
         ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
@@ -268,7 +263,7 @@ class DryRun:
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
-        self.ending.on_cuda(recorder, self.retries, self.options["program"])
+        self.ending.on_cuda(recorder, self.options["program"])
 
     def is_told_to_end(self, request):
         """Whether `request` is of the driver of Ray, which kills this process next: it has come to its end."""
@@ -279,10 +274,6 @@ class DryRun:
 
     def actor(self):
         return ray.actor()
-
-    def call_on_work(self, function):
-        """Calls `retries.on_work` whenever the device gets work, or no longer if `function` is None."""
-        self.library.stub_on_work(None if function is None else self.work_callback)
 
     def on_snapshot_at_exit(self, path, state):
         """The snapshot `path` says how this process ends. If it ends otherwise, the stub writes that to `state`."""
@@ -316,14 +307,14 @@ class DryRun:
                     return
             else:
                 known = None
-                self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost))
+                self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost), places)
             key = (name, tuple(frames), known[1] if known else None)
             read = self.reads.get(key)
             if read is None:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                if innermost is not None and usage.is_surely_zero(innermost):
+                if innermost is not None and (usage.is_surely_zero(innermost) or selects_an_element(innermost)):
                     places = []
                 read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
             read[0] += 1
@@ -344,7 +335,8 @@ class DryRun:
     def write_value(self, operators, size, destination, frames, innermost):
         """Writes the value of a read, if it is not zero. Returns it as text."""
         text = self.set_values.at(frames)
-        is_true = size == 1 and is_true_for_zeros(operators, innermost)
+        asserted = asserted_truth(innermost) if size == 1 else None
+        is_true = size == 1 and is_true_for_zeros(operators, innermost) if asserted is None else asserted
         if text == values.ANOTHER:
             is_number = size > 1 and values.SIZE_OPERATORS.isdisjoint(operators.split())
             text = str(values.OTHER_NUMBER if is_number else not is_true) if is_number or size == 1 else None
@@ -528,6 +520,34 @@ def is_true_for_zeros(operators, innermost):
     return is_true or bool(innermost is not None and values.compare(innermost))
 
 
+def asserted_truth(frame):
+    """What `frame` asserts of the value that it reads, or None: if that fails, the program takes no more memory."""
+    source = frame and usage.Source.of(frame.f_code.co_filename)
+    nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno) if source else ()
+    if len(nodes) != 1:
+        return None
+    node, truth = nodes[0], True
+    while isinstance(source.parents.get(node), (ast.UnaryOp, ast.BoolOp)):
+        node = source.parents[node]
+        truth ^= isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
+    parent = source.parents.get(node)
+    return truth if isinstance(parent, ast.Assert) and node is parent.test else None
+
+
+def selects_an_element(frame):
+    """Whether `frame` reads an index of a tensor, as in `boxes[first, :2]`: its result has the same size for each."""
+    nodes = usage.Source.of(frame.f_code.co_filename).at(frame.f_code, frame.f_lasti, frame.f_lineno)
+    if len(nodes) != 1 or not isinstance(nodes[0], ast.Subscript):
+        return False
+    slices = [part for part in ast.walk(nodes[0].slice) if isinstance(part, ast.Slice)]
+    bounds = [bound for part in slices for bound in (part.lower, part.upper, part.step) if bound is not None]
+    local_variables = objects.Locals()
+    indexed = {**frame.f_globals, **dict(local_variables.of(frame))}.get(getattr(nodes[0].value, "id", None))
+    local_variables.forget()
+    is_tensor = isinstance(indexed, sys.modules["torch"].Tensor)
+    return is_tensor and all(isinstance(bound, (ast.Constant, ast.UnaryOp)) for bound in bounds)
+
+
 def is_mask(operators):
     """Whether these operators, innermost first, read how many elements of a mask are set: `_operators` knows."""
     return operators.split(" ")[0] == "nonzero"
@@ -553,6 +573,18 @@ def provide_toolkit(torch_directory):
     compilers = sorted(glob.glob(os.path.join(site, "nvidia", "*", "bin", "nvcc")))
     if compilers and not has_own and not os.path.exists("/usr/local/cuda"):
         os.environ["CUDA_HOME"] = os.path.dirname(os.path.dirname(compilers[-1]))
+
+
+def validate_no_parameters(distribution):
+    """Keeps distributions from reading whether their parameters are valid, which zeros are not."""
+    original = distribution.__init__
+
+    @functools.wraps(original)
+    def __init__(self, *args, validate_args=None, **kwargs):
+        original(self, *args[:2], validate_args=False, **kwargs)
+
+    distribution.__init__ = __init__
+    distribution.set_default_validate_args(False)
 
 
 def step_by_parameter():

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 
-import _oomscope_objects as objects
+import _oomscope_usage as usage
 
 # Seconds that other threads get to end after the main one.
 MAX_WAIT = 3
@@ -35,9 +35,8 @@ class Ending:
         self.end = {"kind": "running"}
         self.failures = []
         self.failure_count = 0
-        # Writes the last snapshot, and notes how a program tries again; set when CUDA starts.
+        # Writes the last snapshot; set when CUDA starts.
         self.recorder = None
-        self.retries = None
         self.program = None
         self.pid = os.getpid()
         sys.exit = self.wrap_exit(sys.exit)
@@ -46,9 +45,9 @@ class Ending:
             quitter.__call__ = self.wrap_exit(quitter.__call__)
         os._exit = self.wrap_immediate_exit(os._exit)
 
-    def on_cuda(self, recorder, retries, program):
+    def on_cuda(self, recorder, program):
         """CUDA starts in this process; `recorder` writes the last snapshot, and `program` is oomscope."""
-        self.pid, self.recorder, self.retries, self.program = os.getpid(), recorder, retries, program
+        self.pid, self.recorder, self.program = os.getpid(), recorder, program
         sys.excepthook = self.wrap_hook(sys.excepthook)
         for name in SIGNALS:
             number = getattr(signal, name, None)
@@ -152,23 +151,17 @@ class Ending:
             main = threading.main_thread().ident
             if not frames and threading.get_ident() != main:  # the main thread waits for a backward pass
                 frames = stack(sys._current_frames().get(main))
-            self.failures.append({"device": int(device), "bytes": int(requested), "frames": frames})
-            if self.retries is not None:
-                self.retries.on_failure(self.failures[-1], sys._getframe(1))
+            self.failures.append({"bytes": int(requested), "frames": frames})
 
     def describe(self, last_read):
         """For the snapshot: how the process ended so far, and its failed requests.
 
-        `last_read` is the last read of a value, as (operators, frames, value). An error of the same function comes of
-        it, also in code of a library that this function calls.
+        `last_read` is the last read of a value, as (operators, frames, value, places): see `_usage.find`.
         """
         end = dict(self.end, final=EXIT_CODE)
-        frames = [(frame["filename"], frame["name"]) for frame in end.get("frames", ())]
-        user = next((at for at, (file, _) in enumerate(frames) if objects.is_users_file(file)), 0)
-        raised_in = frames[: user + 1]
         if end["kind"] == "exception" and last_read is not None:
-            operators, frames, value = last_read
-            if any((file, name) in raised_in for file, _, name in frames):
+            operators, frames, value, places = last_read
+            if usage.reaches(places, [(frame["filename"], frame["line"]) for frame in end["frames"]]):
                 end["read"] = {
                     "operator": operators,
                     "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames],

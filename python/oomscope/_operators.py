@@ -393,6 +393,7 @@ def install(torch, library, set_values):
     shared.register("aten")
     shared.register("prims")  # decompositions on the meta device use them
     shared.pass_by = functools.partial(pass_by, torch, shared)
+    leave_to_python(torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
     count_distinct_indices(torch, shared, kernel_of)
     if set_values.values:
         note_types(torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
@@ -454,6 +455,16 @@ def pass_by(torch, shared, _=None):
         else:
             waiting.append((full, library))
     shared.not_intercepted = waiting
+
+
+def leave_to_python(torch, shared, kernel_of, below):
+    """Lets fake tensors have their own `_to_copy`. The general kernel, which would precede it, calls `copy_`, which for
+    fake tensors calls `_to_copy`.
+    """
+    copy = torch._C._dispatch_find_schema_or_throw("aten::_to_copy", "").redispatch_boxed
+    library = torch.library.Library("aten", "IMPL")
+    shared.libraries.append(library)
+    library.m.impl("_to_copy", KEY, kernel_of((copy, below, lambda *_, **__: None, None)), True)
 
 
 def count_distinct_indices(torch, shared, kernel_of):

@@ -141,6 +141,34 @@ def find(places, truths=frozenset(), operators="", files=(), seen=None):
     return flow.result, flow.place
 
 
+def reaches(places, lines):
+    """Whether a value that was read reaches one of these statements, each a (file, line), or decides if it runs."""
+    flow = Flow(places, frozenset(), users_files())
+    try:
+        flow.start(0)
+    except RecursionError:
+        return False
+    followed = {node for node, *_ in flow.seen}
+    for filename, line in lines:
+        source = Source.of(filename)
+        for statement in ast.walk(source.tree):
+            if isinstance(statement, ast.stmt) and statement.lineno <= line <= statement.end_lineno:
+                heads = [getattr(statement, name, None) for name in ("test", "iter")]
+                heads = heads if hasattr(statement, "body") else [statement, *exits_before(source, statement)]
+                if any(node in followed for head in heads if head for node in ast.walk(head)):
+                    return True
+    return False
+
+
+def exits_before(source, statement):
+    """The conditions under which the function of `statement` ends before it."""
+    function = source.enclosing(statement, FUNCTIONS)
+    for node in ast.walk(function) if function is not None else ():
+        is_before = isinstance(node, ast.If) and node.lineno < statement.lineno
+        if is_before and any(isinstance(inner, (ast.Return, ast.Raise)) for inner in [*node.body, *node.orelse]):
+            yield node.test
+
+
 def is_harmless_code(code):
     path = code.co_filename.replace("\\", "/")
     return any(part in path and (not names or code.co_name in names) for part, names in HARMLESS_CODE)
@@ -406,6 +434,8 @@ class Flow:
             return  # as in `loss is None`
         elif isinstance(parent, ast.Return):
             self.follow_return(source, parent, depth)
+        elif isinstance(parent, ast.Lambda) and depth is not None:
+            self.start(depth + 1)
         elif isinstance(parent, ast.expr):
             self.follow(source, parent, depth)
         else:

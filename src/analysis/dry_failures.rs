@@ -31,7 +31,7 @@ impl Failures {
         let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
         let traced = traced.map(|(device, entry)| {
             let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
-            (stack, bytes, has_recovered.then(|| retry(device, entry, dry_run)))
+            (stack, bytes, has_recovered.then(|| retry(device, entry)))
         });
         let recorded = dry_run.failures.last();
         let last =
@@ -95,7 +95,7 @@ impl DeviceFailures {
 }
 
 /// The program after the failure at `failed_entry`, which is the last on `device`.
-fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize, dry_run: &DryRun) -> Retry {
+fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize) -> Retry {
     let (mut allocated, mut reserved) = (0, 0);
     let mut is_after = false;
     device.replay(Tracking::Totals, |step| {
@@ -105,8 +105,5 @@ fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize, dry_run: &DryRun) -> 
             (allocated, reserved) = (totals.allocated.max(allocated), totals.reserved.max(reserved));
         }
     });
-    let failures = dry_run.failures.iter().rev();
-    let mut on_device = failures.filter(|failure| failure.device == device.id());
-    let change = on_device.next().and_then(|failure| failure.change.clone());
-    Retry { change, allocated_bytes: allocated, reserved_bytes: reserved }
+    Retry { allocated_bytes: allocated, reserved_bytes: reserved }
 }

@@ -2,7 +2,7 @@
 
 use super::dry_reads::ReadReport;
 use crate::base::warning::words;
-use crate::snapshot::{ReadValue, SizeChange};
+use crate::snapshot::ReadValue;
 use crate::stacks::frames::CodeLocation;
 
 words! {
@@ -74,8 +74,6 @@ pub struct FailedRequest {
 /// A program after its last failed request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Retry {
-    /// The size with which it tried again, if the recorder could tell it.
-    pub change: Option<SizeChange>,
     /// Peak of allocated bytes after the failure.
     pub allocated_bytes: u64,
     /// Peak of reserved bytes after the failure.

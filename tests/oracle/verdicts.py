@@ -170,7 +170,7 @@ while True:
     except torch.OutOfMemoryError:
         batch //= 2
 """
-job("retries-smaller", "would-fit", RETRY, "after its own retry with batch 64", quick=True)
+job("retries-smaller", "would-fit", RETRY, "after its own retry with less", quick=True)
 job("retries-then-error", "would-not-fit", RETRY + "raise RuntimeError('later')")
 job(
     "accelerate-batch-size",
@@ -182,7 +182,7 @@ from accelerate.utils import find_executable_batch_size
 def train(batch_size):
     return step(batch_size)
 train()""",
-    "after its own retry with batch",
+    "after its own retry with less",
     needs=["accelerate"],
     kind="accelerate",
 )
@@ -299,9 +299,8 @@ job(
 )
 job(
     "assert-of-values",
-    "did-not-finish",
+    "would-fit",
     "import torch\nx = torch.ones(64, 64, device='cuda') @ torch.ones(64, 64, device='cuda')\nassert (x > 0).all()",
-    "--value",
 )
 job(
     "zero-in-a-library",
@@ -310,7 +309,27 @@ job(
     "n = x.max().item()\nprint(statistics.fmean([1.0] * int(n)))",
     "after item read 0 at",
 )
-job("assert-of-values-set", "would-fit", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=True"])
+INDEX = """
+import torch
+x = torch.randn(64, 4, device="cuda") @ torch.randn(4, 4, device="cuda")
+i = x[:, 0].argmax()
+def work(y):
+    return torch.zeros(1 << 20, device="cuda") + y.sum()
+"""
+job("index-of-a-tensor", "would-fit", INDEX + "work(x[i, :2])")
+job("index-of-a-list", "may-fit", INDEX + "sizes = [1, 1 << 30] * 32\ntorch.zeros(sizes[i], device='cuda')")
+job(
+    "compiled-copy-to-another-type",
+    "would-fit",
+    """\
+import torch
+@torch.compile
+def update(p, g):
+    p.copy_(p.float() + g.float())
+p = torch.zeros(64, 64, device="cuda", dtype=torch.bfloat16)
+update(p, p.clone())""",
+)
+job("assert-of-values-set", "did-not-finish", JOBS["assert-of-values"]["source"], options=["--value", "job.py:3=False"])
 job(
     "itself",
     "would-fit",

@@ -326,3 +326,28 @@ def test_copies_of_the_autotuner_come_back_to_the_device():
     )
     assert _usage.find([(kernel, 0, 1), (other, 0, 1)])[0] == "report"
     assert _usage.find([(other, 0, 1)])[0] != "report"
+
+
+REACHED = [
+    (True, "n = loss.item()\nif n == 0:\n    raise ValueError('empty')"),
+    (True, "n = loss.item()\nx = 1 / n"),
+    (True, "n = loss.item()\nfor _ in range(1):\n    assert n, 'empty'"),
+    (True, "def check():\n    if loss:\n        return\n    work()\n    raise ValueError('0')\ncheck()"),
+    (True, "def count():\n    return loss.item()\nif not count():\n    raise ValueError"),
+    (False, "print(loss.item())\nimport no_such_module"),
+    (False, "def f():\n    print(loss.item())\ndef run():\n    f()\n    import no_such_module\nrun()"),
+]
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="without columns, the expression is not known")
+@pytest.mark.parametrize("expected, source", REACHED, ids=[source[:40] for _, source in REACHED])
+def test_an_error_comes_of_a_value_that_reaches_its_line(expected, source, tmp_path):
+    lines = []
+    try:
+        run(source + "\n", tmp_path)
+    except (ValueError, ZeroDivisionError, AssertionError, ImportError) as error:
+        traceback = error.__traceback__
+        while traceback is not None:
+            lines.append((traceback.tb_frame.f_code.co_filename, traceback.tb_lineno))
+            traceback = traceback.tb_next
+    assert _usage.reaches(Value.reads[-1][0], lines) == expected

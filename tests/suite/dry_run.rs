@@ -196,22 +196,6 @@ fn values_that_decide_sizes_and_closed_libraries_make_a_bound() {
     assert!(page.contains("only cuDNN knows the sizes of its workspaces (5 calls)"), "{page}");
 }
 
-#[test]
-fn a_retry_is_named_by_its_size() {
-    let mut retried = recording(&json!([]), 0, true);
-    let trace = retried["device_traces"][0].as_array_mut().unwrap();
-    let oom = trace.pop().unwrap();
-    trace.insert(0, oom);
-    let dry_run = &mut retried["oomscope"]["dry_run"];
-    dry_run["failure_count"] = json!(1);
-    dry_run["failures"] = json!([{ "device": 0, "bytes": 200 * MIB, "frames": [],
-                                   "change": { "name": "batch_size", "failed": "32", "retried": "16" } }]);
-    let (_, page) = report_and_page(&retried);
-    let sentence = "would fit on NVIDIA A10 (dry run) after its own retry with batch_size 16 (peak afterwards 100 MiB \
-                    allocated, 100 MiB reserved); 32 did not: a request for 200 MiB failed at app/train.py:7 in main";
-    assert!(page.contains(sentence), "{page}");
-}
-
 /// A failed request beside 100 MiB in use.
 fn failed_recording() -> Value {
     let mut failed = recording(&json!([]), 0, true);

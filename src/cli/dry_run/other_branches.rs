@@ -58,7 +58,11 @@ pub(super) fn run(
         // Beside the snapshots of the first run they would count as its processes.
         let _ = fs::remove_dir_all(&directory);
         let other = other?;
-        let is_served = other.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldFit);
+        // A program that ends with an error because of the value takes no more memory.
+        let is_served = other.job.dry_run.as_ref().is_some_and(|job| match &job.reason {
+            DryRunReason::Error(error) => error.after_read.is_some(),
+            _ => job.verdict == DryRunVerdict::WouldFit,
+        });
         let (peak, other_peak) = (most_reserved(&first), most_reserved(&other));
         let is_same = peak.abs_diff(other_peak) <= peak / SAME_PEAK;
         if !is_served || !is_same && peak.max(other_peak).saturating_mul(AMPLE) > usable_bytes(&first) {

@@ -14,7 +14,6 @@ pub(super) const FILES: &[(&str, &str)] = &[
     ("_oomscope_operators.py", include_str!("../../../python/oomscope/_operators.py")),
     ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
     ("_oomscope_ray.py", include_str!("../../../python/oomscope/_ray.py")),
-    ("_oomscope_retries.py", include_str!("../../../python/oomscope/_retries.py")),
     ("_oomscope_serving.py", include_str!("../../../python/oomscope/_serving.py")),
     ("_oomscope_sglang.py", include_str!("../../../python/oomscope/_sglang.py")),
     ("_oomscope_shadow.py", include_str!("../../../python/oomscope/_shadow.py")),

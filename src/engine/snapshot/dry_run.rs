@@ -118,25 +118,10 @@ pub struct ProcessError {
 /// A failed request, as the allocator reported it to the recorder.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RecordedFailure {
-    /// Device index.
-    pub device: u64,
     /// Size of the request.
     pub bytes: u64,
     /// The Python stack.
     pub stack: Option<StackId>,
-    /// The size with which the program tried again.
-    pub change: Option<SizeChange>,
-}
-
-/// A number, or the shape of a tensor, that a program made smaller after a failed request.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SizeChange {
-    /// The variable, such as `batch_size` or `self.chunk`.
-    pub name: String,
-    /// Its value at the failure: `32`, or `32x1024` for a shape.
-    pub failed: String,
-    /// Its value when the line ran again.
-    pub retried: String,
 }
 
 /// Reads of device values by one stack.

@@ -38,8 +38,8 @@ pub use column::Column;
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{
-    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange, TextLength, UnsizedWork,
-    ValueRead, Workspace,
+    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, TextLength, UnsizedWork, ValueRead,
+    Workspace,
 };
 pub use dry_run::{EXIT_CODE, OTHER_BRANCHES};
 pub use error::SnapshotError;

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, RangeReport, ReadReport};
+use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, ReadReport};
 use crate::base::units::{count, counted, size};
 use crate::snapshot::{ReadValue, Serving, TextLength};
 
@@ -38,13 +38,7 @@ impl fmt::Display for DryRunWarning<'_> {
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
             Self::Substitutes(report, value) => f.write_str(&describe_substitutes(report, value)),
-            Self::Workspaces(report) => {
-                if let Some(sentence) = describe_attention(report) {
-                    return f.write_str(&sentence);
-                }
-                write_workspaces(f, report)?;
-                f.write_str(&describe_estimates(report))
-            }
+            Self::Workspaces(report) => f.write_str(&describe_workspaces(report)),
             Self::Generated(TextLength::Maximum) => f.write_str(
                 "generated texts are assumed to have the maximum length, the most memory (--generate min: one token)",
             ),
@@ -93,67 +87,29 @@ fn describe_uncounted(serving: &Serving) -> String {
     )
 }
 
-fn write_workspaces(f: &mut fmt::Formatter<'_>, report: &DryRunReport) -> fmt::Result {
+/// Describes the workspaces of libraries, and the effect of those that have an estimate.
+fn describe_workspaces(report: &DryRunReport) -> String {
     let libraries: Vec<&str> = report.unknown_sizes.libraries().map(|(library, _)| library).collect();
     let (know, their) = if libraries.len() == 1 { ("knows", "its") } else { ("know", "their") };
-    write!(
-        f,
-        "only {} {know} the sizes of {their} workspaces ({}): they are not in these figures, a GPU needs more",
-        libraries.join(" and "),
-        counted(report.unknown_sizes.calls(), "call")
-    )
-}
-
-/// Describes workspaces of attention, if there are no others and every request succeeds with them.
-fn describe_attention(report: &DryRunReport) -> Option<String> {
-    let calls = report.unknown_sizes.attention;
-    let ranges = || report.ranges.iter().filter_map(|range| Some((range, range.with_workspaces.as_ref()?)));
-    let is_short = calls == report.unknown_sizes.calls() && calls == report.sized_workspaces();
-    if !is_short || ranges().any(|(_, with)| with.failing_placements > 0) {
-        return None;
-    }
-    let (range, with) = ranges().max_by_key(|(_, with)| with.reserved_bytes.maximum)?;
-    let effect = if with.reserved_bytes == range.reserved_bytes {
-        "estimates do not change reserved memory".to_owned()
-    } else {
-        format!("with estimates {} are reserved", describe_range(with.reserved_bytes))
-    };
-    Some(format!("workspaces of cuDNN's attention ({}) are unknown; {effect}", counted(calls, "call")))
-}
-
-/// Describes the workspaces that have an estimate, and those that have none.
-fn describe_estimates(report: &DryRunReport) -> String {
     let (calls, sized) = (report.unknown_sizes.calls(), report.sized_workspaces());
-    let estimates: String = report.ranges.iter().filter_map(describe_workspaces).collect();
-    if sized == 0 {
-        return estimates;
-    }
-    let others = if calls > sized {
+    let estimates = report.ranges.iter().filter_map(|range| {
+        let with = range.with_workspaces.as_ref()?;
+        let (reserved, failing) = (describe_range(with.reserved_bytes), with.failing_placements);
+        let result = describe_failing(failing, range.placements);
+        Some(format!("; with estimates GPU {} peaks at {reserved} reserved, and {result}", range.device))
+    });
+    let estimates: String = estimates.collect();
+    let others = if (1..calls).contains(&sized) {
         format!("; the workspaces of the other {} are unknown", counted(calls - sized, "call"))
     } else {
         String::new()
     };
-    let other_plan = if report.unknown_sizes.cudnn > 0 {
-        "; if the workspace of a convolution cannot be allocated, PyTorch tries another plan"
-    } else {
-        ""
-    };
-    format!("{estimates}{others}; there is no upper bound{other_plan}")
-}
-
-/// Describes the effect of the workspaces of libraries; `None` if there are none.
-fn describe_workspaces(range: &RangeReport) -> Option<String> {
-    let with = range.with_workspaces.as_ref()?;
-    Some(format!(
-        "; with {} of the sizes that tensors and documented algorithms suggest (the largest {}) GPU {} peaks at {} \
-         allocated, {} reserved, and {}",
-        counted(with.calls, "workspace"),
-        size(with.largest_bytes),
-        range.device,
-        size(with.allocated_bytes),
-        describe_range(with.reserved_bytes),
-        describe_failing(with.failing_placements, range.placements)
-    ))
+    format!(
+        "only {} {know} the sizes of {their} workspaces ({}): they are not in these figures, a GPU needs \
+         more{estimates}{others}",
+        libraries.join(" and "),
+        counted(calls, "call")
+    )
 }
 
 fn describe_range(range: ByteRange) -> String {
@@ -163,11 +119,11 @@ fn describe_range(range: ByteRange) -> String {
     format!("between {} and {}", size(range.minimum), size(range.maximum))
 }
 
-/// Describes that requests fail in `failing` of `placements`.
 fn describe_nccl(bytes: u64) -> String {
     if bytes == 0 { String::new() } else { format!(", and NCCL an estimated {} or more", size(bytes)) }
 }
 
+/// Describes that requests fail in `failing` of `placements`.
 fn describe_failing(failing: u64, placements: u64) -> String {
     match failing {
         0 => "every request succeeds".to_owned(),
@@ -230,35 +186,23 @@ fn describe_reads(report: &DryRunReport) -> String {
             ),
         };
     }
-    if report.omitted_reads == 0 && !reads.iter().any(|read| read.is_deciding()) {
-        let lines = describe_lines(&reads);
-        return format!("values of the GPU were read back, all zero here: {lines}; the program only reports them");
-    }
     let deciding: Vec<&ReadReport> = reads.iter().copied().filter(|read| read.decides_a_size).collect();
-    let before: Vec<&ReadReport> = reads.iter().copied().filter(|read| read.is_before_peak).collect();
-    if deciding.is_empty() && before.is_empty() && report.omitted_reads == 0 {
-        return "values of the GPU were read back only after the peak, all zero here: with other values the program \
-                may continue differently"
-            .to_owned();
+    if !deciding.is_empty() {
+        return format!(
+            "values of the GPU were read back, all zero here, and determine a size at {}: with zeros the result is empty, \
+             so a GPU may need more",
+            describe_lines(&deciding)
+        );
     }
-    let listed = if deciding.is_empty() { &before } else { &deciding };
-    let lines = describe_lines(listed);
-    if deciding.is_empty() {
-        format!(
-            "values of the GPU were read back before the peak, all zero here: {lines}; none determines a size \
-             directly, but the program may behave differently with other values"
-        )
-    } else {
-        format!(
-            "values of the GPU were read back, all zero here, and determine a size at {lines}: with zeros the \
-             result is empty, so a GPU may need more"
-        )
-    }
+    let is_reported = report.omitted_reads == 0 && !reads.iter().any(|read| read.is_deciding());
+    let effect = if is_reported { "the program only reports them" } else { "with others it may continue differently" };
+    format!("values of the GPU were read back, all zero here: {}; {effect}", describe_lines(&reads))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::RangeReport;
     use crate::base::units::MIB;
 
     #[test]

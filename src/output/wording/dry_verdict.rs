@@ -8,7 +8,7 @@ use crate::analysis::{
     ReadReport, ServingPlanReport, SharedDevice,
 };
 use crate::base::units::{count, counted, size};
-use crate::snapshot::{ReadUsage, ReadValue, Serving, SizeChange};
+use crate::snapshot::{ReadUsage, ReadValue, Serving};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::FrameReport;
 
@@ -111,15 +111,7 @@ fn describe_retry(failed: &FailedRequest) -> String {
     };
     let peak =
         format!("peak afterwards {} allocated, {} reserved", size(retry.allocated_bytes), size(retry.reserved_bytes));
-    match &retry.change {
-        Some(SizeChange { name, failed, retried }) => format!(
-            "after its own retry with {name} {retried} ({peak}); {failed} did not: a request for {requested} failed at \
-             {location}"
-        ),
-        None => {
-            format!("after its own retry with less ({peak}); before, a request for {requested} failed at {location}")
-        }
-    }
+    format!("after its own retry with less ({peak}); before, a request for {requested} failed at {location}")
 }
 
 fn describe_value(read: &ReadReport) -> String {

@@ -1,8 +1,8 @@
 //! Reading `oomscope.dry_run`, which `oomscope dry-run` writes. As untrusted as the rest of the file.
 
 use super::super::{
-    DryRun, EXIT_CODE, OTHER_BRANCHES, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, SizeChange,
-    TextLength, UnsizedWork, ValueRead, Workspace,
+    DryRun, EXIT_CODE, OTHER_BRANCHES, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, TextLength,
+    UnsizedWork, ValueRead, Workspace,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -51,16 +51,7 @@ impl Decoder {
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0, minimum_bytes })
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
-        let failure = |item: Value| RecordedFailure {
-            device: number(item, "device"),
-            bytes: number(item, "bytes"),
-            stack: self.stack(item, "frames"),
-            change: self.find(item, "change").map(|change| SizeChange {
-                name: text(change, "name"),
-                failed: text(change, "failed"),
-                retried: text(change, "retried"),
-            }),
-        };
+        let failure = |item: Value| RecordedFailure { bytes: number(item, "bytes"), stack: self.stack(item, "frames") };
         let missing = items("missing").into_iter().take(MAX_ITEMS);
         let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
         let is_short = |name: &String| name.len() <= MAX_TEXT;
