@@ -22,19 +22,6 @@ impl SizedRecordings {
         self.read.len()
     }
 
-    /// The largest size; 0 without recordings.
-    pub(super) fn largest(&self) -> u64 {
-        self.read.iter().map(|(size, ..)| *size).fold(0, u64::max)
-    }
-
-    /// Adds a recording in place of the one with the smallest size.
-    pub(super) fn replace_smallest(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
-        self.add(size, path)?;
-        self.read.sort_by_key(|(size, ..)| *size);
-        self.read.remove(0);
-        Ok(())
-    }
-
     /// Passes the recordings to `predict`, each studied in `scope`. All need a trace.
     pub(super) fn study<T>(&self, scope: Scope, predict: impl FnOnce(&[FitInput<'_, '_>]) -> T) -> anyhow::Result<T> {
         let studies: Vec<Study<'_>> = self.read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();

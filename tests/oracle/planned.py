@@ -3,9 +3,9 @@
 python3 tests/oracle/planned.py OOMSCOPE PYTHON [--gpus t4,a100] [--keep JSON] [--markdown FILE] [MODEL..]
 
 PYTHON has a PyTorch built for CUDA; `llama` and `lora` need transformers. Every run is a dry run on the cell's GPU with
-the change of the cell: the allocator setting, the program's own --checkpoint, or one rank of N with
-ZeroRedundancyOptimizer. If the planned size fails or the next one fits, the largest one is searched. --keep adds to
-the results of earlier runs, and reuses their dry runs but not their plans.
+the change of the cell: the allocator setting, or the program's own --checkpoint. If the planned size fails or the next
+one fits, the largest one is searched. --keep adds to the results of earlier runs, and reuses their dry runs but not
+their plans.
 """
 
 import argparse
@@ -23,11 +23,9 @@ EXPANDABLE = "expandable_segments:True"
 
 def fits(args, model, gpu, size, cell, done):
     """Whether a dry run at this size comes to its end."""
-    key = f"{model} {gpu} {size} {cell['change']} {cell['ranks']}"
+    key = f"{model} {gpu} {size} {cell['change']}"
     if key not in done:
         command = [args.oomscope, "dry-run", "--gpu", gpu, "--exit-code", "verdict"]
-        if cell["ranks"]:
-            command += ["--rank", "0/%s" % cell["ranks"]]
         with tempfile.TemporaryDirectory() as out:
             command += ["-o", os.path.join(out, "run"), "--", args.python, PROGRAM, model, "--batch", str(size)]
             command += ["--checkpoint"] if cell["change"] == "checkpoint" else []
@@ -61,7 +59,7 @@ def largest(args, model, gpu, cell, done):
 
 def is_about(cell):
     """Whether the table says `~`."""
-    return cell["sure"] != "exact" or cell["certainty"] not in ("confirmed", "checked")
+    return cell["sure"] != "checked" or cell["certainty"] not in ("confirmed", "checked")
 
 
 def try_model(args, model, gpus, done):
@@ -81,7 +79,7 @@ def try_model(args, model, gpus, done):
             cell["really"] = largest(args, model, gpu["gpu"], cell, done)
             cell["gpu"] = gpu["gpu"]
             result["cells"].append(cell)
-            print(gpu["gpu"], cell["change"], cell["ranks"], cell["size"], cell["really"], is_about(cell), flush=True)
+            print(gpu["gpu"], cell["change"], cell["size"], cell["really"], is_about(cell), flush=True)
     return result
 
 
@@ -101,14 +99,12 @@ def markdown(results):
     lines += ["", "| model | GPU | change | table says | certainty | really | off |", "|---|---|---|---|---|---|---|"]
     for result in results:
         for cell in result["cells"]:
-            change = cell["change"] + (f"/{cell['ranks']}" if cell["ranks"] else "")
             says = f"~{cell['size']}" if is_about(cell) else str(cell["size"])
-            certainty = cell["certainty"] if cell["sure"] == "exact" else f"{cell['certainty']}, {cell['sure']}"
+            certainty = cell["certainty"] if cell["sure"] == "checked" else f"{cell['certainty']}, {cell['sure']}"
             off = cell["size"] - cell["really"]
             off = f"{off / max(1, cell['really']):+.1%}" if off else ""
-            lines.append(
-                f"| {result['model']} | {cell['gpu']} | {change} | {says} | {certainty} | {cell['really']} | {off} |"
-            )
+            row = (result["model"], cell["gpu"], cell["change"], says, certainty, cell["really"], off)
+            lines.append(f"| {' | '.join(map(str, row))} |")
     return "\n".join(lines) + "\n"
 
 

@@ -1,11 +1,9 @@
 """A training job with a batch size: `planned_models.py MODEL --batch N [--checkpoint]`, for planned.py.
 
---checkpoint: activation checkpointing of the repeated module. As one rank of several (WORLD_SIZE), it shards the
-optimizer's state by ZeroRedundancyOptimizer.
+--checkpoint: activation checkpointing of the repeated module.
 """
 
 import argparse
-import os
 
 import torch
 from torch import nn
@@ -250,13 +248,7 @@ class Lora(nn.Module):
 MODELS = {"gpt": Gpt, "resnet50": ResNet50, "vit": Vit, "unet": UNet, "llama": Llama, "lora": lambda: Llama(lora=True)}
 model = MODELS[args.model]().cuda().train()
 parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-if int(os.environ.get("WORLD_SIZE", 1)) > 1:
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-
-    torch.distributed.init_process_group("nccl")
-    optimizer = ZeroRedundancyOptimizer(parameters, optimizer_class=torch.optim.AdamW, lr=1e-4)
-else:
-    optimizer = torch.optim.AdamW(parameters, lr=1e-4)
+optimizer = torch.optim.AdamW(parameters, lr=1e-4)
 for _ in range(args.steps):
     model.loss(args.batch).backward()
     optimizer.step()

@@ -99,7 +99,11 @@ fn data_of_many_lengths_make_the_answer_an_estimate() {
     let of_truth = said / truth("vary_data", 13, "peak_allocated") as f64;
     assert!((0.8..1.25).contains(&of_truth), "{of_truth}");
     assert_eq!(device["largest"]["certainty"], "estimate");
-    assert!(report["summary"]["answer"].as_str().unwrap().ends_with("(estimate)"), "{}", report["summary"]);
+    let answer = report["summary"]["answer"].as_str().unwrap();
+    let [fewest, most] = [0, 1].map(|end| device["by_data"][end].as_u64().unwrap());
+    assert!(fewest < most && device["largest"]["size"].as_u64() == Some(most), "{answer}");
+    let range = format!("(estimate); its data decide about shapes: with others {fewest} to {most}");
+    assert!(answer.ends_with(&range), "{answer}");
 }
 
 /// Of 407 things each against each at one size and 807 at the other.
@@ -108,7 +112,7 @@ fn almost_quadratic_growth_is_fitted_as_a_guess() {
     let report = fit("pairs", &[4, 8], &["--sizes", "29"]);
     let said = report["devices"][0]["sizes"][0]["peak_allocated_bytes"].as_u64().unwrap();
     let true_bytes = truth("pairs", 29, "peak_allocated");
-    assert!(said.abs_diff(true_bytes) * 1000 < true_bytes, "{said} for {true_bytes}");
+    assert!(said.abs_diff(true_bytes) * 50 < true_bytes, "{said} for {true_bytes}");
     assert_eq!(codes(&report), ["guessed-growth"]);
 }
 
@@ -204,7 +208,7 @@ fn impossible_answers_are_refused_and_far_ones_flagged() {
         (words, far["summary"]["action"].as_str().unwrap().to_owned())
     };
     let nearer = "record at 374 too: the answer is far from the recordings".to_owned();
-    assert_eq!(trust(&[4, 8]), ("recorded up to 8, likely up to 63".to_owned(), nearer.clone()));
+    assert_eq!(trust(&[4, 8]), ("recorded up to 8, likely up to 39".to_owned(), nearer.clone()));
     assert_eq!(trust(&[4, 8, 13]), ("checked up to 25, likely up to 103".to_owned(), nearer));
     let asked = fit("dense", &[4, 8], &["--capacity", "316MiB", "--sizes", "6"]);
     let sizes = asked["devices"][0]["sizes"].as_array().unwrap().iter().map(|row| &row["size"]);
@@ -265,4 +269,18 @@ fn on_another_gpu_buffers_and_workspaces_are_those_of_that_gpu() {
         let predicted = ["peak_allocated_bytes", "peak_reserved_bytes"].map(|key| row[key].as_u64().unwrap());
         assert_eq!((device["launched_on"].as_str(), predicted), (Some(product), peaks));
     }
+}
+
+/// What was freed before, and an earlier peak, are not in it.
+#[test]
+fn a_recording_that_starts_late_makes_the_answer_an_estimate() {
+    let directory = tempfile::tempdir().unwrap();
+    let files = [4, 8].map(|size| {
+        let path = directory.path().join(format!("{size}.pickle.gz"));
+        std::fs::copy("fixtures/2.15.0-gpt_varlen-late.pickle.gz", &path).unwrap();
+        format!("{size}={}", path.display())
+    });
+    let page = result_of(&["fit", &files[0], &files[1], "--capacity", "4GiB"]);
+    assert!(page.starts_with("every size fits on 4 GiB (estimate): "), "{page}");
+    assert!(page.contains("starts late, and an earlier peak is unknown"), "{page}");
 }

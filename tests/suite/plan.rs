@@ -20,9 +20,9 @@ fn plan(more: &[&str]) -> Value {
     json_of(&arguments)
 }
 
-fn cell<'v>(gpu: &'v Value, change: &str, ranks: &Value) -> &'v Value {
+fn cell<'v>(gpu: &'v Value, change: &str) -> &'v Value {
     let cells = gpu["cells"].as_array().unwrap();
-    cells.iter().find(|cell| cell["change"] == change && cell["ranks"] == *ranks).unwrap()
+    cells.iter().find(|cell| cell["change"] == change).unwrap()
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn the_sizes_are_those_of_fit() {
             let arguments = ["fit", "--format", "json", "--capacity", &capacity];
             let arguments = arguments.into_iter().chain(files.iter().map(String::as_str)).chain(set);
             let fit = json_of(&arguments.collect::<Vec<_>>());
-            let cell = cell(gpu, change, &Value::Null);
+            let cell = cell(gpu, change);
             assert_eq!(cell["size"], fit["devices"][0]["largest"]["size"], "{gpu}");
             let headroom = &fit["devices"][0]["largest"]["unreserved_bytes"];
             assert_eq!(&cell["unreserved_bytes"], headroom, "{gpu}");
@@ -48,10 +48,8 @@ fn the_sizes_are_those_of_fit() {
     }
     let text = result_of(&["plan", &dense(4), &dense(8), &dense(13), "--gpus", "t4"]);
     assert!(text.contains("the largest size as it is: about 1,36"), "far from the recorded sizes: {text}");
-    let size = |gpu, change, ranks| cell(gpu, change, &ranks)["size"].as_u64().unwrap();
-    let as_is = size(t4, "as-is", Value::Null);
-    assert!(size(t4, "checkpoint", Value::Null) > as_is * 3 / 2);
-    assert!(size(t4, "state-sharded", json!(8)) >= as_is);
+    let size = |change| cell(t4, change)["size"].as_u64().unwrap();
+    assert!(size("checkpoint") > size("as-is") * 3 / 2);
 }
 
 #[test]
@@ -99,7 +97,7 @@ fn runs_confirm_and_correct_what_was_predicted() {
     let t4 = |runs: &[(&str, u64, bool)]| {
         let report = plan_of_runs(runs);
         assert_eq!(report["name"], "N");
-        let cell = cell(&report["gpus"][0], "as-is", &Value::Null);
+        let cell = cell(&report["gpus"][0], "as-is");
         (cell["size"].as_u64().unwrap(), cell["certainty"].as_str().unwrap().to_owned())
     };
     let (predicted, certainty) = t4(&[]);
@@ -111,6 +109,20 @@ fn runs_confirm_and_correct_what_was_predicted() {
     assert!(size < predicted && size > predicted * 9 / 10, "{size}");
     let twice = t4(&[("t4", predicted, false), ("t4", size, true)]);
     assert_eq!(twice, (size, "confirmed".to_owned()));
+}
+
+/// Of programs that make more requests at larger sizes, and of recordings that have too little in common.
+#[test]
+fn a_plan_of_unpredictable_requests_follows_the_peaks() {
+    let file = |program: &str, size: u64| format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz");
+    for (first, last) in [("rnn_steps", "rnn_steps"), ("gan", "dense")] {
+        let report = json_of(&["plan", "--format", "json", "--gpus", "t4,h100", &file(first, 4), &file(last, 13)]);
+        let sizes = [0, 1].map(|gpu| cell(&report["gpus"][gpu], "as-is")["size"].as_u64().unwrap());
+        assert!(13 < sizes[0] && sizes[0] < sizes[1], "{sizes:?}");
+        assert_eq!(cell(&report["gpus"][0], "as-is")["certainty"], "estimate");
+        let warnings = report["warnings"].as_array().unwrap();
+        assert!(warnings.iter().any(|warning| warning["code"] == "unpaired"), "{warnings:?}");
+    }
 }
 
 #[test]

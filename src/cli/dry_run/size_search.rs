@@ -15,7 +15,7 @@ use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
 use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
-use crate::whatif::fit::{Bracket, FitOptions, FitReport, Largest, SizeChooser, fit};
+use crate::whatif::fit::{Bracket, FitOptions, FitReport, SizeChooser, fit, size_on_line};
 
 /// If memory does not grow, this multiple of the largest size is run before the answer is that every size fits.
 const FAR: u64 = 1024;
@@ -183,7 +183,7 @@ impl<'r> SizeSearch<'r> {
                 break;
             }
         }
-        let by_data = self.fit_runs().ok().and_then(|report| by_data(&report));
+        let by_data = self.fit_runs().ok().and_then(|report| report.limiting_device()?.by_data);
         let report = self.report();
         SizeSearchReport { by_data, is_exact: report.is_exact && by_data.is_none(), ..report }
     }
@@ -220,12 +220,9 @@ impl<'r> SizeSearch<'r> {
 
     /// The largest size that fits if memory grows as between the two largest that do.
     fn extrapolate(&self) -> Option<u64> {
-        let mut fitting = self.done.iter().rev().filter(|(_, ran)| !ran.failed());
-        let ((last, ran), (before, ran_before)) = (fitting.next()?, fitting.next()?);
-        let grown = ran.reserved().checked_sub(ran_before.reserved()).filter(|grown| *grown > 0)?;
-        let room = self.options.assumed_gpu().usable_bytes().saturating_sub(ran.reserved());
-        let more = u128::from(room) * u128::from(last - before) / u128::from(grown);
-        Some(last.saturating_add(u64::try_from(more).ok()?))
+        let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
+        let points: Vec<(u64, u64)> = fitting.map(|(size, ran)| (*size, ran.reserved())).collect();
+        size_on_line(&points, self.options.assumed_gpu().usable_bytes())
     }
 
     /// The prediction from the runs that fit.
@@ -256,19 +253,4 @@ impl<'r> SizeSearch<'r> {
         let largest = largest.collect::<anyhow::Result<Vec<Option<u64>>>>()?;
         Ok(largest.into_iter().flatten().min())
     }
-}
-
-/// The smallest and the largest answer of `report`, if data decide about the shapes of a program: by the error with which
-/// its recordings are predicted from each other.
-fn by_data(report: &FitReport) -> Option<[u64; 2]> {
-    let device = report.devices.iter().find(|device| device.varies())?;
-    let error = device.checked.iter().map(|check| check.reserved_error_ratio.abs()).fold(0.0, f64::max);
-    let size = |largest: &Option<Largest>| largest.as_ref().and_then(|largest| largest.size);
-    let [minimum, maximum] = [size(&device.largest_safe)?, size(&device.largest)?];
-    Some([scale(minimum, 1.0 / (1.0 + error)), scale(maximum.max(minimum), 1.0 + error)])
-}
-
-#[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "an estimate")]
-fn scale(size: u64, ratio: f64) -> u64 {
-    (size as f64 * ratio) as u64
 }

@@ -23,7 +23,7 @@ Examples:
 The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \
 braces. The first runs are small and on the GPU with most memory; other sizes follow from them by replay. Then the \
 largest size of each GPU, as it is and with expandable_segments:True, is run on that GPU (* in the table). Activation \
-checkpointing and a sharded optimizer state are predicted from the recorded calls. Runs are kept: the same command \
+checkpointing is predicted from the recorded calls. Runs are kept: the same command \
 continues where it was interrupted.
 
 Exit codes: 0 success, even if no size fits; 2 wrong usage, a job that fails otherwise, or no dry run was possible.")]

@@ -26,8 +26,6 @@ use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, plan};
 
 /// Most recordings at larger sizes than those of `--sizes`.
 const MAX_FURTHER_RECORDINGS: usize = 2;
-/// How often to go on to twice the largest size if nothing can be predicted from the recordings.
-const MAX_DOUBLINGS: usize = 3;
 
 fn plan_from(recordings: &SizedRecordings, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
     recordings.study(Scope::default(), |inputs| plan(inputs, options))?.map_err(|error| anyhow!(error))
@@ -86,23 +84,10 @@ fn make_runs(
             reference.name
         );
     }
-    let (mut further, mut doublings) = (0, 0);
+    let mut further = 0;
     loop {
         let made = runs.made().to_vec();
-        let report = match plan_from(recordings, &args.options(name, gpus, &made)) {
-            Ok(report) => report,
-            // Small sizes may take other paths than larger ones.
-            Err(error) if doublings < MAX_DOUBLINGS => {
-                doublings += 1;
-                let size = recordings.largest().saturating_mul(2);
-                match runs.make(reference.name, size, false)? {
-                    Some(run) if run.fits => recordings.replace_smallest(size, Path::new(&run.snapshot))?,
-                    _ => return Err(error),
-                }
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
+        let report = plan_from(recordings, &args.options(name, gpus, &made))?;
         let next = report.next_recording().filter(|_| further < MAX_FURTHER_RECORDINGS);
         if let Some(size) = next {
             further += 1;

@@ -139,7 +139,6 @@ fn describe_law(law: LawKind) -> &'static str {
         LawKind::Cubic => "cubic",
         LawKind::Quartic => "fourth power",
         LawKind::Line => "linear, with a fixed part",
-        LawKind::Parabola => "quadratic, with other parts",
         LawKind::Near => "roughly linear",
     }
 }

@@ -36,18 +36,12 @@ pub fn plan(report: &PlanReport) -> Document {
 
 /// The largest size of each GPU, with each change.
 fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
-    let mut columns: Vec<(PlanChange, Option<u64>)> = Vec::new();
-    for cell in report.gpus.iter().flat_map(|gpu| &gpu.cells) {
-        if !columns.contains(&(cell.change, cell.ranks)) {
-            columns.push((cell.change, cell.ranks));
-        }
-    }
-    let title = |change: PlanChange, ranks: Option<u64>| match change {
-        PlanChange::ExpandableSegments => "expandable".to_owned(),
-        PlanChange::Checkpoint => "checkpoint".to_owned(),
-        PlanChange::StateSharded => format!("state/{}", ranks.unwrap_or(1)),
-        PlanChange::AsIs => "as it is".to_owned(),
-    };
+    let columns = [
+        (PlanChange::AsIs, "as it is"),
+        (PlanChange::ExpandableSegments, "expandable"),
+        (PlanChange::Checkpoint, "checkpoint"),
+    ];
+    let is_used = |change: PlanChange| report.gpus.iter().any(|gpu| gpu.cell(change).is_some());
     let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
     let name = |gpu: &&PlanGpu| match report.wanted_size {
         None => Cell::from(gpu.gpu),
@@ -55,8 +49,8 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
         Some(_) if gpu.cells.iter().any(serves) => Cell::Marked(Judgement::Perhaps, gpu.gpu.into()),
         Some(_) => Cell::Marked(Judgement::Bad, gpu.gpu.into()),
     };
-    let label = |gpu: &PlanGpu, change: PlanChange, ranks: Option<u64>| -> Cell {
-        match gpu.cells.iter().find(|cell| (cell.change, cell.ranks) == (change, ranks)) {
+    let label = |gpu: &PlanGpu, change: PlanChange| -> Cell {
+        match gpu.cell(change) {
             Some(cell) if !serves(cell) => alarm(cell.short_label()).into(),
             Some(cell) => cell.short_label().into(),
             None => "".into(),
@@ -66,11 +60,8 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
         .text(format!("largest {} on", report.name), name)
         .number("memory", |gpu| amount(gpu.usable_bytes))
         .optional();
-    let table = columns.into_iter().fold(table, |table, (change, ranks)| {
-        let table = table.number(title(change, ranks), |gpu| label(gpu, change, ranks));
-        if change == PlanChange::StateSharded { table.optional() } else { table }
-    });
-    table.wide()
+    let columns = columns.into_iter().filter(|(change, _)| is_used(*change));
+    columns.fold(table, |table, (change, title)| table.number(title, move |gpu| label(gpu, change))).wide()
 }
 
 /// The signs of the table: `* was run on this GPU · ~ about`.
@@ -79,7 +70,6 @@ fn legend(report: &PlanReport) -> Option<String> {
     let signs = [
         (has(|cell| cell.certainty == Sureness::Confirmed), "* a dry run on this GPU ended"),
         (has(|cell| cell.short_label().starts_with('~')), "~ about"),
-        (has(|cell| cell.change == PlanChange::StateSharded), "state/N: optimizer state over N ranks"),
     ];
     let signs: Vec<&str> = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).collect();
     (!signs.is_empty()).then(|| signs.join(" · "))

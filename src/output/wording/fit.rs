@@ -88,7 +88,10 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
     let of = if report.devices.len() > 1 { format!(" of GPU {}", device.device) } else { String::new() };
     let on = format!("on {}{of}", size(capacity));
     match largest.size {
-        None => format!("every size fits {on}: the peak does not grow"),
+        None => {
+            let estimate = if largest.certainty == Sureness::Estimate { " (estimate)" } else { "" };
+            format!("every size fits {on}{estimate}: the peak does not grow")
+        }
         Some(0) => {
             let what =
                 if report.multiple > 1 { format!("multiple of {}", count(report.multiple)) } else { "size".into() };
@@ -97,13 +100,16 @@ fn describe_answer(device: &FitDevice, report: &FitReport) -> String {
         }
         Some(at) => {
             let should = largest.certainty == Sureness::Should;
-            format!(
-                "largest size {on}: {} ({})",
-                count(at),
-                if should { "should fit" } else { largest.certainty.word() }
-            )
+            let by_data = device.by_data.map_or_else(String::new, describe_range_by_data);
+            let word = if should { "should fit" } else { largest.certainty.word() };
+            format!("largest size {on}: {} ({word}){by_data}", count(at))
         }
     }
+}
+
+/// The answers of the recordings, if data decides about shapes.
+pub(super) fn describe_range_by_data([minimum, maximum]: [u64; 2]) -> String {
+    format!("; its data decide about shapes: with others {} to {}", count(minimum), count(maximum))
 }
 
 fn describe_fit(largest: &Largest) -> &'static str {

@@ -1,6 +1,7 @@
 //! The summary of a plan, and the words of its cells.
 
 use super::Summary;
+use super::fit::describe_range_by_data;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, size};
 use crate::snapshot::Serving;
@@ -92,26 +93,24 @@ impl PlanCell {
 
     /// The change: `activation checkpointing at model.py:12`.
     pub fn describe_change(&self) -> String {
-        let what = self.change.title(self.ranks);
+        let what = self.change.title();
         let line = self.location.as_ref().filter(|_| self.change == PlanChange::Checkpoint);
         let others = match self.other_locations.len() as u64 {
             0 => String::new(),
             1 => " and 1 other line".to_owned(),
             n => format!(" and {n} other lines"),
         };
-        line.map_or_else(|| what.clone(), |line| format!("{what} of {}{others}", CodeLocation::label(line)))
+        line.map_or_else(|| what.to_owned(), |line| format!("{what} of {}{others}", CodeLocation::label(line)))
     }
 }
 
 impl PlanChange {
-    /// The change in words, with the number of ranks.
-    pub fn title(self, ranks: Option<u64>) -> String {
-        match (self, ranks) {
-            (Self::AsIs, _) => "as it is".to_owned(),
-            (Self::ExpandableSegments, _) => "expandable_segments:True".to_owned(),
-            (Self::Checkpoint, _) => "activation checkpointing".to_owned(),
-            (Self::StateSharded, Some(ranks)) => format!("optimizer state over {ranks} ranks"),
-            (Self::StateSharded, None) => "sharded optimizer state".to_owned(),
+    /// The change in words.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::AsIs => "as it is",
+            Self::ExpandableSegments => "expandable_segments:True",
+            Self::Checkpoint => "activation checkpointing",
         }
     }
 }
@@ -234,9 +233,7 @@ impl SizeSearchReport {
                 None => "; none above was run".to_owned(),
             },
         };
-        let by_data = self.by_data.map_or_else(String::new, |[minimum, maximum]| {
-            format!("; its data decide about shapes: with others {} to {}", count(minimum), count(maximum))
-        });
+        let by_data = self.by_data.map_or_else(String::new, describe_range_by_data);
         format!("{adjective} {name}{kind} on {gpu} (dry run): {answer}{unknown}{by_data}")
     }
 }

@@ -61,6 +61,9 @@ pub struct FitDevice {
     pub largest_safe: Option<Largest>,
     /// The largest safe size under any setting tried, if that is larger than `largest`; otherwise null.
     pub best: Option<Largest>,
+    /// The smallest and the largest answer of the recordings, each by the data of its own steps; null if data does not
+    /// decide about shapes.
+    pub by_data: Option<[u64; 2]>,
     /// The size of `growth`: the largest that fits, or the largest recorded one.
     pub growth_at: u64,
     /// The source lines that hold memory at the peak, those that grow most first.
@@ -110,7 +113,7 @@ impl FitDevice {
             self.sizes.iter().filter(|prediction| prediction.failed.is_none()).map(|prediction| prediction.size);
         let farthest = fits.chain(predicted).max()?;
         let times = farthest / self.largest_recorded.max(1);
-        (times >= FAR_FACTOR).then_some((farthest, times))
+        (times >= self.far_factor()).then_some((farthest, times))
     }
 
     /// Whether requests at the peak change their size from step to step.
@@ -154,17 +157,21 @@ impl FitDevice {
         let times = size.map(|size| size / self.largest_recorded.max(1));
         match times {
             _ if self.has_doubtful_recordings() => Sureness::Estimate,
-            Some(times) if times >= FAR_FACTOR => Sureness::Estimate,
+            Some(times) if times >= self.far_factor() => Sureness::Estimate,
             Some(times) if times < CHECKED_FACTOR && self.is_exact() => Sureness::Checked,
             _ => Sureness::Should,
         }
+    }
+
+    fn far_factor(&self) -> u64 {
+        if self.checked.is_empty() { UNCHECKED_FAR_FACTOR } else { FAR_FACTOR }
     }
 
     /// The largest size that is checked, and the largest that should be predicted well.
     pub(super) fn trusted_sizes(&self) -> [u64; 2] {
         let largest = self.largest_recorded;
         let below = |factor: u64| largest.saturating_mul(factor).saturating_sub(1);
-        [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(FAR_FACTOR)]
+        [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(self.far_factor())]
     }
 }
 
@@ -174,6 +181,8 @@ const CHECKED_FACTOR: u64 = 2;
 /// From this ratio on, an answer is an estimate: other kernels may be used at small sizes,
 /// and a nearer recording is cheap to make.
 const FAR_FACTOR: u64 = 8;
+/// The same if no third recording checks the others.
+const UNCHECKED_FAR_FACTOR: u64 = 5;
 
 impl DeviceRecordings<'_, '_> {
     /// # Errors
@@ -207,8 +216,12 @@ impl DeviceRecordings<'_, '_> {
             && self.recordings.windows(2).any(|two| makes_more_requests(&two[0], &two[1]));
         let search = FitSearch { fitted: &fitted, multiple: options.multiple };
         let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
+        // A size that makes more requests, as a number of steps does, may keep more after the recorded peak.
+        let repeats = self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
+        let found = found.filter(|found| found.safe != LargestSize::Everything || !repeats);
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
         let answer = search.answer(found, varies, &overrides, options);
+        let by_data = if varies { self.answers_by_data(&fitted_sizes, &overrides, options.multiple) } else { None };
         let fits = answer.largest_safe.as_ref().and_then(|largest| largest.size).filter(|size| *size > 0);
         let growth_at = fits.unwrap_or(largest_recorded);
         let sizes = self
@@ -235,6 +248,7 @@ impl DeviceRecordings<'_, '_> {
             largest,
             largest_safe,
             best,
+            by_data,
             growth_at,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
@@ -250,6 +264,22 @@ impl DeviceRecordings<'_, '_> {
         let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
+    }
+
+    /// The smallest and the largest answer of the recordings, each fitted alone to its own data.
+    fn answers_by_data(
+        &self,
+        fitted_sizes: &FittedSizes<'_, '_, '_>,
+        overrides: &Overrides,
+        multiple: u64,
+    ) -> Option<[u64; 2]> {
+        let answers = self.recordings.iter().filter(|recording| !recording.ends_in_failure()).map(|recording| {
+            let own = |_: u64| fitted_sizes.at(recording.size);
+            let search = FitSearch { fitted: &own, multiple };
+            search.search(overrides, recording.size)?.safe.to_option()
+        });
+        let answers: Vec<u64> = answers.collect::<Option<_>>()?;
+        Some([*answers.iter().min()?, *answers.iter().max()?])
     }
 
     pub(super) fn largest_recorded(&self) -> u64 {

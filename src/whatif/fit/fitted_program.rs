@@ -90,7 +90,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
                 return (own_law, false);
             }
-            (points(request.bytes, index, &request_bytes).map(|points| Law::near_power(&points)), true)
+            let own = (base.size, request.bytes);
+            (points(request.bytes, index, &request_bytes).map(|points| Law::near_power(&points, own)), true)
         });
         let (mut request_laws, varies): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
         let reductions = Reductions::find(base, &others);

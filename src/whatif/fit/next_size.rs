@@ -15,6 +15,16 @@ pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
     failed.div_ceil(STEP_DOWN).saturating_mul(1 << failures.saturating_sub(1).min(6))
 }
 
+/// The size at which a program reserves `bytes`, on the line through the last two of `points`: each is a size and the bytes
+/// reserved there, in ascending order. `None` if they do not grow.
+pub(crate) fn size_on_line(points: &[(u64, u64)], bytes: u64) -> Option<u64> {
+    let [.., (size_before, bytes_before), (size, reserved)] = points else { return None };
+    let grown = reserved.checked_sub(*bytes_before).filter(|grown| *grown > 0)?;
+    let room = i128::from(bytes) - i128::from(*reserved);
+    let more = room * i128::from(size - size_before) / i128::from(grown);
+    u64::try_from((i128::from(*size) + more).max(0)).ok()
+}
+
 /// The sizes between which the answer is, numbered from 1: all, or the multiples of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bracket {

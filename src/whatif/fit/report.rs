@@ -40,6 +40,23 @@ pub struct RecordingReport {
     pub path: String,
 }
 
+impl RecordingReport {
+    pub(in crate::whatif) fn from_input(input: &FitInput<'_, '_>) -> Self {
+        Self { size: input.size, path: input.path.to_owned() }
+    }
+}
+
+/// The PyTorch releases whose rules a replay of the last of `recordings` follows.
+pub(in crate::whatif) fn torch_version(recordings: &[FitInput<'_, '_>]) -> String {
+    recordings.last().map_or_else(String::new, |largest| {
+        let releases = &largest.study.inference().releases;
+        match (*releases.start(), *releases.end()) {
+            (first, last) if first == last => format!("2.{first}"),
+            (first, last) => format!("2.{first}-2.{last}"),
+        }
+    })
+}
+
 /// Predicts what the recorded program needs at other sizes.
 ///
 /// # Errors
@@ -72,17 +89,9 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
         let sentence = "no device has a trace in all of these recordings: record each with the same devices";
         return Err(FitRefusal::new(RefusalCode::NoCommonDevice, sentence));
     }
-    let largest = recordings.last().map(|input| input.study.inference());
-    let releases = largest.map(|inference| inference.releases.clone());
     Ok(FitReport {
-        recordings: recordings
-            .iter()
-            .map(|input| RecordingReport { size: input.size, path: input.path.to_owned() })
-            .collect(),
-        torch_version: releases.map_or_else(String::new, |releases| match (*releases.start(), *releases.end()) {
-            (first, last) if first == last => format!("2.{first}"),
-            (first, last) => format!("2.{first}-2.{last}"),
-        }),
+        recordings: recordings.iter().map(RecordingReport::from_input).collect(),
+        torch_version: torch_version(&recordings),
         devices,
         settings_string: recordings
             .last()

@@ -31,6 +31,17 @@ pub(in crate::whatif) enum LargestSize {
     Size(u64),
 }
 
+impl LargestSize {
+    /// The size: 0 for nothing, `None` for everything.
+    pub(in crate::whatif) fn to_option(self) -> Option<u64> {
+        match self {
+            Self::Nothing => Some(0),
+            Self::Everything => None,
+            Self::Size(size) => Some(size),
+        }
+    }
+}
+
 /// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::whatif) struct FoundSizes {

@@ -8,12 +8,11 @@ use crate::base::units::{count, percent};
 use crate::base::warning::{Code, Warnings};
 use crate::study::LostHistory;
 
-/// Warns about the recordings. Returns whether the warnings make every figure an estimate: a recording that starts late
-/// does not, because its figures may still be exact.
+/// Warns about the recordings. Returns whether there is a warning: it makes every figure an estimate.
 pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warnings) -> bool {
     let mut has_warnings = false;
     let mut warn = |code, message: String| {
-        has_warnings |= code != Code::Truncated;
+        has_warnings = true;
         warnings.add(code, message);
     };
     let identity = |recording: &SizedRecording<'_, '_>| (count(recording.size), recording.device.id());
@@ -34,8 +33,10 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         let reserved_before = recording.device.reserved_before();
         if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
             warn(
-                Code::Truncated,
-                format!("GPU {id}: the recording at {size} starts late: memory freed before is unknown"),
+                Code::StartsLater,
+                format!(
+                    "GPU {id}: the recording at {size} starts late, and an earlier peak is unknown: record from the start"
+                ),
             );
         }
     }

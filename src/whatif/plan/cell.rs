@@ -17,8 +17,6 @@ words! {
         ExpandableSegments = "expandable-segments",
         /// Activation checkpointing of all repeated modules, or of the one that holds most if that saves more
         Checkpoint = "checkpoint",
-        /// The optimizer's state is sharded across ranks
-        StateSharded = "state-sharded",
     }
 }
 
@@ -27,8 +25,6 @@ words! {
 pub struct PlanCell {
     /// The change.
     pub change: PlanChange,
-    /// Number of ranks that share the optimizer's state; null for other changes.
-    pub ranks: Option<u64>,
     /// The largest size below which all fit; 0 if none fits, null if every size does.
     pub size: Option<u64>,
     /// How certain that size is: `confirmed` if a dry run at it ended on this GPU.

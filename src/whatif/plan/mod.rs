@@ -8,7 +8,8 @@
 //! that would confirm most.
 
 mod cell;
-mod changed_sizes;
+mod checkpointed_sizes;
+mod own_runs;
 mod report;
 mod settings_sizes;
 

@@ -1,21 +1,21 @@
 //! The JSON of `oomscope plan`, and what it is made from.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::cell::{PlanCell, PlanChange, PlanRun};
-use super::changed_sizes::ChangedSizes;
-use super::settings_sizes::SettingsSizes;
+use super::checkpointed_sizes::CheckpointedSizes;
+use super::settings_sizes::{SettingsSizes, extrapolated_cell};
 use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
-use crate::base::warning::Warning;
-use crate::whatif::fit::{DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, fit};
-use crate::whatif::{Overrides, Sureness, apply_option};
-
-/// Number of ranks to shard the optimizer's state across.
-const RANKS: [u64; 3] = [2, 4, 8];
+use crate::base::warning::{Code, Warning};
+use crate::whatif::fit::{
+    DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, RefusalCode, fit, torch_version,
+};
+use crate::whatif::{Overrides, apply_option};
 
 /// The GPUs, the runs and the size of a plan.
 #[derive(Debug, Clone)]
@@ -71,7 +71,7 @@ pub struct PlanGpu {
 }
 
 impl PlanGpu {
-    /// The cell of `change`, which is not [`PlanChange::StateSharded`].
+    /// The cell of `change`.
     pub fn cell(&self, change: PlanChange) -> Option<&PlanCell> {
         self.cells.iter().find(|cell| cell.change == change)
     }
@@ -92,14 +92,21 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         settings: None,
         multiple: 1,
     };
-    let report = fit(recordings, &fit_options).map_err(|refusal| refusal.sentence)?;
+    let report = match fit(recordings, &fit_options) {
+        Ok(report) => report,
+        Err(refusal) if refusal.code == RefusalCode::DifferentPrograms => {
+            let warning = Warning { code: Code::Unpaired, message: refusal.sentence };
+            return extrapolate(recordings, &gpus, options, vec![warning]);
+        }
+        Err(refusal) => return Err(refusal.sentence),
+    };
     // The device with the highest peak decides.
     let peak_of = |device: &FitDevice| device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
     let Some(device) = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device))) else {
         return Err("the recordings have no device in common".to_owned());
     };
     if device.largest_safe.is_none() {
-        return Err(report.summary().answer);
+        return extrapolate(recordings, &gpus, options, report.warnings);
     }
     let device_recordings = DeviceRecordings::from_inputs(recordings, device.device);
     let fitted = FittedSizes::new(&device_recordings);
@@ -108,7 +115,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         apply_option(base.base.device.snapshot(), &base.base.device.inferred().hypothesis, EXPANDABLE_SEGMENTS)?;
     let has_expandable = base.base.device.inferred().hypothesis.last_settings().expandable_segments;
     let settings_sizes = SettingsSizes { fitted: &fitted, device, runs: options.runs };
-    let changed = if options.changes { changed_programs(&fitted, device.largest_recorded) } else { Vec::new() };
+    let checkpointed = if options.changes { CheckpointedSizes::new(base) } else { None };
     let gpus = gpus.par_iter().map(|gpu| {
         let capacity = Some(gpu.usable_bytes());
         let as_recorded = Overrides { capacity, gpu: Some(*gpu), ..Overrides::default() };
@@ -119,31 +126,55 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
             cells.push(settings_sizes.cell(gpu, PlanChange::ExpandableSegments, &overrides));
         }
         let start = cells[0].size.unwrap_or(device.largest_recorded).max(1);
-        cells
-            .extend(changed.par_iter().filter_map(|sizes| sizes.cell(device, &as_recorded, start)).collect::<Vec<_>>());
+        cells.extend(checkpointed.as_ref().and_then(|sizes| sizes.cell(device, &as_recorded, start)));
         PlanGpu { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells }
     });
-    let gpus = gpus.collect();
-    Ok(PlanReport {
-        name: options.name.to_owned(),
-        command: options.command.clone(),
-        recordings: report.recordings,
-        torch_version: report.torch_version,
-        wanted_size: options.wanted_size,
-        gpus,
-        runs: options.runs.to_vec(),
-        warnings: report.warnings,
-    })
+    Ok(PlanReport::new(recordings, gpus.collect(), options, report.warnings))
 }
 
-/// The changes of the program that its recording suggests.
-fn changed_programs<'f, 's, 'a>(
-    fitted: &'f FittedSizes<'f, 's, 'a>,
-    largest_recorded: u64,
-) -> Vec<ChangedSizes<'f, 's, 'a>> {
-    let fitted = fitted.at(largest_recorded);
-    let sharded = RANKS.into_iter().filter_map(|ranks| ChangedSizes::sharded(fitted, ranks));
-    ChangedSizes::checkpointed(fitted).into_iter().chain(sharded).collect()
+/// The plan of a program whose requests cannot be predicted: by the reserved bytes of its recordings.
+fn extrapolate(
+    recordings: &[FitInput<'_, '_>],
+    gpus: &[&'static GpuModel],
+    options: &PlanOptions<'_>,
+    warnings: Vec<Warning>,
+) -> Result<PlanReport, String> {
+    let peak = |input: &FitInput<'_, '_>| input.study.devices().map(|device| device.peak().reserved_bytes).max();
+    let points = recordings.iter().filter_map(|input| Some((input.size, peak(input)?)));
+    let points: Vec<(u64, u64)> = points.collect::<BTreeMap<_, _>>().into_iter().collect();
+    let row = |gpu: &&'static GpuModel| {
+        let cell = extrapolated_cell(gpu, options.runs, &points)?;
+        Some(PlanGpu { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells: vec![cell] })
+    };
+    let rows: Option<Vec<PlanGpu>> = gpus.iter().map(row).collect();
+    let Some(rows) = rows else {
+        return Err(
+            "the recordings have too little in common for a prediction, and their memory does not grow".to_owned()
+        );
+    };
+    Ok(PlanReport::new(recordings, rows, options, warnings))
+}
+
+impl PlanReport {
+    fn new(
+        recordings: &[FitInput<'_, '_>],
+        gpus: Vec<PlanGpu>,
+        options: &PlanOptions<'_>,
+        warnings: Vec<Warning>,
+    ) -> Self {
+        let mut recordings = recordings.to_vec();
+        recordings.sort_by_key(|input| input.size);
+        Self {
+            name: options.name.to_owned(),
+            command: options.command.clone(),
+            torch_version: torch_version(&recordings),
+            recordings: recordings.iter().map(RecordingReport::from_input).collect(),
+            wanted_size: options.wanted_size,
+            gpus,
+            runs: options.runs.to_vec(),
+            warnings,
+        }
+    }
 }
 
 /// Maximum number of runs for a GPU: one prediction, then corrections.
@@ -194,11 +225,16 @@ impl PlanReport {
         let is_recording = |run: &&PlanRun| {
             recorded().any(|size| size == run.size) || recorded().min().is_some_and(|size| run.size < size)
         };
-        let runs = self.runs.iter().filter(is_own);
-        let cell = gpu.cell(change)?;
-        let size = cell.size.filter(|size| *size > 0 && cell.certainty != Sureness::Confirmed)?;
-        let is_made = runs.clone().any(|run| run.size == size);
-        let made = runs.filter(|run| !is_recording(run)).count();
-        (!is_made && made < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
+        let runs = || self.runs.iter().filter(is_own);
+        let made = runs().filter(|run| !is_recording(run)).count();
+        let answer = gpu.cell(change)?.size.filter(|size| *size > 0)?;
+        let size = if runs().any(|run| run.size == answer) {
+            // Between it and the smallest that fails.
+            let fails = runs().filter(|run| !run.fits && run.size > answer).map(|run| run.size).min()?;
+            Some(answer + (fails - answer) / 2).filter(|size| *size > answer)?
+        } else {
+            answer
+        };
+        (made < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
     }
 }

@@ -33,7 +33,6 @@ pub use self::find_changes::find_program_changes;
 pub(super) use self::find_changes::{analyze_device, is_tried_by_default};
 pub(crate) use self::find_changes::{best_optimizer_change, find_best_changes};
 pub(crate) use self::freed_calls::{GroupReplay, replay_without_group};
-pub(super) use self::optimizer::shard_state;
 pub(super) use self::recorded_program::RecordedProgram;
 pub(super) use self::report::ChangedProgram;
 pub use self::report::ProgramChange;

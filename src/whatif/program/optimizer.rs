@@ -49,7 +49,7 @@ pub(super) fn shrink_state(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedPr
 }
 
 /// Shards the optimizer's state across `ranks`, unless it is sharded already.
-pub(in crate::whatif) fn shard_state(recording: &RecordedProgram<'_, '_>, ranks: u64) -> Option<ChangedProgram> {
+fn shard_state(recording: &RecordedProgram<'_, '_>, ranks: u64) -> Option<ChangedProgram> {
     if is_sharded(recording) {
         return None;
     }

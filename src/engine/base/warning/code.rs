@@ -65,7 +65,7 @@ words! {
         SmallCapacity = "small-capacity",
         /// Blocks from before the recording lie outside every segment, or overlap
         StartInconsistent = "start-inconsistent",
-        /// Only one of two recordings starts late, so training steps are not aligned
+        /// A recording starts late: memory from before is unknown, and training steps of two are not aligned
         StartsLater = "starts-later",
         /// Entries have earlier times than the entry before
         TimeReversed = "time-reversed",
