@@ -56,7 +56,7 @@ impl<T: Copy + PartialEq> Column<T> {
 
 /// Numbers that take 32 bits each, as multiples of 2^`SHIFT`, until one is too far from the first.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Numbers<const SHIFT: u32> {
+pub struct Numbers<const SHIFT: u32> {
     base: u64,
     narrow: Vec<u32>,
     /// All numbers once one does not fit; empty before.
@@ -71,7 +71,7 @@ impl<const SHIFT: u32> Numbers<SHIFT> {
 
     /// Appends a row.
     #[inline]
-    pub(super) fn push(&mut self, value: u64) {
+    pub fn push(&mut self, value: u64) {
         if self.wide.is_empty() {
             if self.narrow.is_empty() {
                 self.base = value.saturating_sub(1 << (31 + SHIFT));
@@ -94,7 +94,7 @@ impl<const SHIFT: u32> Numbers<SHIFT> {
 
     /// The number in `row`, if there is one.
     #[inline]
-    pub(super) fn get(&self, row: usize) -> Option<u64> {
+    pub fn get(&self, row: usize) -> Option<u64> {
         match self.narrow.get(row) {
             Some(narrow) => Some(self.base.wrapping_add(u64::from(*narrow) << SHIFT)),
             None => self.wide.get(row).copied(),

@@ -84,6 +84,12 @@ impl Pools {
             _ => [0, 0],
         }
     }
+
+    /// The same as text.
+    pub fn label(&self, pool: PoolId) -> String {
+        let [first, second] = self.get(pool);
+        format!("{first}:{second}")
+    }
 }
 
 impl Snapshot {

@@ -34,7 +34,7 @@ mod torch_range;
 mod trace;
 
 use crate::base::input::looks_like_log;
-pub use column::Column;
+pub use column::{Column, Numbers};
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use crate::analysis::rank_in_path;
 use crate::base::ids::to_u32;
-use crate::replay::literal::Totals;
+use crate::snapshot::Numbers;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
 use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
 
@@ -25,22 +25,14 @@ pub(super) struct DeviceRecording<'s, 'a> {
     /// The entries to export.
     pub(super) window: Range<usize>,
     pub(super) lives: MemoryLifetimes,
-    /// Before the first entry of the trace.
-    pub(super) initial: MemoryTotals,
-    /// After each entry of the trace.
-    pub(super) totals: Vec<MemoryTotals>,
+    /// Allocated and reserved bytes before the first entry of the trace, and after each.
+    totals: [Numbers<9>; 2],
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MemoryTotals {
     pub(super) allocated: u64,
     pub(super) reserved: u64,
-}
-
-impl From<Totals> for MemoryTotals {
-    fn from(totals: Totals) -> Self {
-        Self { allocated: totals.allocated, reserved: totals.reserved }
-    }
 }
 
 impl<'s, 'a> Recording<'s, 'a> {
@@ -75,20 +67,21 @@ impl<'s, 'a> Recording<'s, 'a> {
 
 impl<'s, 'a> DeviceRecording<'s, 'a> {
     fn new(device: DeviceStudy<'s, 'a>) -> Self {
-        let mut totals = Vec::with_capacity(device.device().len());
-        let mut initial = MemoryTotals::default();
-        let lives = MemoryLifetimes::observe_device(device, |step| match step.entry {
-            None => {
-                totals.clear(); // a replay may start over
-                initial = step.tiling.totals().into();
+        let mut totals: [Numbers<9>; 2] = Default::default();
+        let lives = MemoryLifetimes::observe_device(device, |step| {
+            if step.entry.is_none() {
+                totals = Default::default(); // a replay may start over
             }
-            Some(_) => totals.push(step.tiling.totals().into()),
+            let now = step.tiling.totals();
+            totals[0].push(now.allocated);
+            totals[1].push(now.reserved);
         });
         if device.device().is_empty() {
             let memory = device.memory();
-            initial = MemoryTotals { allocated: memory.allocated_bytes, reserved: memory.reserved_bytes };
+            totals[0].push(memory.allocated_bytes);
+            totals[1].push(memory.reserved_bytes);
         }
-        Self { device, window: device.window(), lives, initial, totals }
+        Self { device, window: device.window(), lives, totals }
     }
 
     /// The number of entries applied at the position of `selector`.
@@ -99,7 +92,7 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
         match self.device.position(selector)? {
             TracePosition::Start => Some(0),
             TracePosition::Entry { event } => EntryCount::try_from(event + 1).ok(),
-            TracePosition::Snapshot => EntryCount::try_from(self.totals.len()).ok(),
+            TracePosition::Snapshot => EntryCount::try_from(self.device.device().len()).ok(),
         }
     }
 
@@ -118,7 +111,8 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
 
     /// Allocated and reserved bytes after `applied` entries.
     pub(super) fn totals_at(&self, applied: usize) -> MemoryTotals {
-        applied.checked_sub(1).and_then(|entry| self.totals.get(entry)).copied().unwrap_or(self.initial)
+        let [allocated, reserved] = self.totals.each_ref().map(|totals| totals.get(applied).unwrap_or_default());
+        MemoryTotals { allocated, reserved }
     }
 
     /// The allocations that were live at some time within the window.
@@ -141,8 +135,7 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
     /// The two numbers of a pool's id, as text.
     pub(super) fn pool_label(&self, place: u32) -> String {
         let pool = self.lives.places.get(place as usize).map(|place| place.pool).unwrap_or_default();
-        let [first, second] = self.device.snapshot().pools.get(pool);
-        format!("{first}:{second}")
+        self.device.snapshot().pools.label(pool)
     }
 
     pub(super) fn stream(&self, place: u32) -> u64 {

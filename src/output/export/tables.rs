@@ -1,7 +1,8 @@
 //! The tables of a recording, row by row.
 
-use std::collections::BTreeMap;
 use std::io;
+
+use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, is_live, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
@@ -155,7 +156,7 @@ impl<S: TableSink + Send> TableSet<S> {
     /// Any error from the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let stacks = recording.study.stacks();
-        let used = || UsedStacks { reader: stacks, lines: BTreeMap::new() };
+        let used = || UsedStacks { reader: stacks, lines: FxHashMap::default() };
         let (mut used, mut used_by_events) = (used(), used());
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
@@ -165,8 +166,10 @@ impl<S: TableSink + Send> TableSet<S> {
             rows.segments(&mut self.segments, &mut used)?;
             rows.run(&mut self.run)?;
         }
-        used.lines.append(&mut used_by_events.lines);
-        for (stack, line) in used.lines {
+        used.lines.extend(used_by_events.lines);
+        let mut lines: Vec<(StackId, String)> = used.lines.into_iter().collect();
+        lines.sort_unstable();
+        for (stack, line) in lines {
             let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
             let frames: Vec<_> = frames.collect();
             let cells =
@@ -189,7 +192,7 @@ impl<S: TableSink + Send> TableSet<S> {
 /// The stacks that rows refer to, with the source line of each.
 struct UsedStacks<'r> {
     reader: &'r StackReader<'r>,
-    lines: BTreeMap<StackId, String>,
+    lines: FxHashMap<StackId, String>,
 }
 
 impl UsedStacks<'_> {
@@ -282,15 +285,16 @@ impl DeviceRows<'_, '_, '_> {
 
     fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         let phases = self.device.device.phases();
+        let (mut last_pool, mut pool_label) = (None, None);
         for index in self.device.window.clone() {
             let entry = self.device.device.device().entry(index);
             used.line(entry.extended_stack);
             let is_failure = entry.action == Action::Oom;
             let (address, free) = if is_failure { (None, Some(entry.addr)) } else { (Some(entry.addr), None) };
-            let pool = entry.pool.map(|pool| {
-                let [first, second] = self.snapshot().pools.get(pool);
-                format!("{first}:{second}")
-            });
+            if last_pool != entry.pool {
+                last_pool = entry.pool;
+                pool_label = entry.pool.map(|pool| self.snapshot().pools.label(pool));
+            }
             let attached = self.metadata(entry.user_metadata);
             let totals = self.device.totals_at(index + 1);
             let [path, rank, device_id] = self.key();
@@ -305,7 +309,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_u64(entry.size),
                 Cell::from_option(free),
                 Cell::from_u64(entry.stream),
-                text_cell(pool.as_deref()),
+                text_cell(pool_label.as_deref()),
                 Cell::from_u64(entry.extended_stack.0.into()),
                 text_cell(attached.as_deref()),
                 Cell::from_u64(totals.allocated),

@@ -33,19 +33,19 @@ pub(super) struct Leaf {
 pub(super) enum Values {
     Integers(Vec<i64>),
     Flags(Vec<bool>),
-    Texts(Texts),
+    Texts(Dictionary<String>),
 }
 
-/// Texts by their index in a dictionary.
+/// Values by their index in a dictionary.
 #[derive(Debug, Default)]
-pub(super) struct Texts {
+pub(super) struct Dictionary<V> {
     indexes: Vec<u32>,
-    known: SeededMap<String, u32>,
-    /// The dictionary: each text after its length.
-    dictionary: Vec<u8>,
+    known: SeededMap<V, u32>,
+    /// The distinct values, encoded.
+    content: Vec<u8>,
 }
 
-impl Texts {
+impl Dictionary<String> {
     pub(super) fn push(&mut self, text: &str) {
         if let Some(index) = self.known.get(text) {
             self.indexes.push(*index);
@@ -53,9 +53,36 @@ impl Texts {
         }
         let index = to_u32(self.known.len());
         self.known.insert(text.to_owned(), index);
-        self.dictionary.extend(to_u32(text.len()).to_le_bytes());
-        self.dictionary.extend_from_slice(text.as_bytes());
+        self.content.extend(to_u32(text.len()).to_le_bytes());
+        self.content.extend_from_slice(text.as_bytes());
         self.indexes.push(index);
+    }
+}
+
+impl Dictionary<i64> {
+    /// `None` if values repeat too seldom.
+    fn from_integers(values: &[i64]) -> Option<Self> {
+        const MIN_REPEATS: usize = 4;
+        let mut all = Self::default();
+        for value in values {
+            let next = to_u32(all.known.len());
+            let index = *all.known.entry(*value).or_insert(next);
+            if index == next {
+                if all.known.len() * MIN_REPEATS > values.len() {
+                    return None;
+                }
+                all.content.extend(value.to_le_bytes());
+            }
+            all.indexes.push(index);
+        }
+        Some(all)
+    }
+}
+
+impl<V> Dictionary<V> {
+    /// The index of each value.
+    fn encoded(&self) -> Vec<u8> {
+        packed_indexes(&self.indexes, bits_of_largest(&[self.known.len().saturating_sub(1) as u64]).max(1))
     }
 }
 
@@ -75,7 +102,7 @@ impl Leaf {
     pub(super) fn new(value_type: i32) -> Self {
         let values = match value_type {
             TYPE_BOOLEAN => Values::Flags(Vec::new()),
-            TYPE_BYTE_ARRAY => Values::Texts(Texts::default()),
+            TYPE_BYTE_ARRAY => Values::Texts(Dictionary::default()),
             _ => Values::Integers(Vec::new()),
         };
         Self { values, defined: Vec::new(), repeated: Vec::new() }
@@ -86,20 +113,23 @@ impl Leaf {
         let leaf = std::mem::replace(self, Self::new(self.value_type()));
         match &leaf.values {
             Values::Integers(values) => {
-                let packed = leaf.encode(values.len(), ENCODING_DELTA, None, &delta_packed(values))?;
-                let Some((entries, dictionary, indexes)) = integer_dictionary(values) else { return Ok(packed) };
-                let indexed = leaf.encode_indexes(entries, &dictionary, &indexes)?;
-                Ok(if indexed.pages.len() < packed.pages.len() { indexed } else { packed })
+                let packed = delta_packed(values);
+                match Dictionary::from_integers(values) {
+                    // To compress both and keep the shorter one takes much longer and saves nothing.
+                    Some(found) if found.content.len() + found.encoded().len() < packed.len() => {
+                        leaf.encode_indexes(&found)
+                    }
+                    _ => leaf.encode(values.len(), ENCODING_DELTA, None, &packed),
+                }
             }
             Values::Flags(values) => leaf.encode(values.len(), ENCODING_PLAIN, None, &packed_flags(values)),
-            Values::Texts(texts) => leaf.encode_indexes(texts.known.len(), &texts.dictionary, &texts.indexes),
+            Values::Texts(texts) => leaf.encode_indexes(texts),
         }
     }
 
-    fn encode_indexes(&self, entries: usize, dictionary: &[u8], indexes: &[u32]) -> io::Result<Chunk> {
-        let width = bits_of_largest(&[entries.saturating_sub(1) as u64]).max(1);
-        let encoded = packed_indexes(indexes, width);
-        self.encode(indexes.len(), ENCODING_DICTIONARY, Some((entries, dictionary)), &encoded)
+    fn encode_indexes<V>(&self, values: &Dictionary<V>) -> io::Result<Chunk> {
+        let dictionary = Some((values.known.len(), &*values.content));
+        self.encode(values.indexes.len(), ENCODING_DICTIONARY, dictionary, &values.encoded())
     }
 
     /// The pages of `values` encoded values.
@@ -138,29 +168,10 @@ impl Leaf {
     }
 }
 
-/// A dictionary of numbers: its length, its content and the index of each value. `None` if values repeat too seldom.
-fn integer_dictionary(values: &[i64]) -> Option<(usize, Vec<u8>, Vec<u32>)> {
-    const MIN_REPEATS: usize = 4;
-    let mut known: SeededMap<i64, u32> = SeededMap::default();
-    let (mut dictionary, mut indexes) = (Vec::new(), Vec::with_capacity(values.len()));
-    for value in values {
-        let next = to_u32(known.len());
-        let index = *known.entry(*value).or_insert(next);
-        if index == next {
-            if known.len() * MIN_REPEATS > values.len() {
-                return None;
-            }
-            dictionary.extend(value.to_le_bytes());
-        }
-        indexes.push(index);
-    }
-    Some((known.len(), dictionary, indexes))
-}
-
 impl Chunk {
     /// Compresses and appends a page; its own header is field `field` of the page's.
     fn push_page(&mut self, page_type: i32, body: &[u8], (field, header): (u8, Struct)) -> io::Result<()> {
-        let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::default());
+        let mut gzip = GzBuilder::new().mtime(0).write(Vec::new(), Compression::fast());
         gzip.write_all(body)?;
         let compressed = gzip.finish()?;
         let page = Struct::new().i32(1, page_type).i32(2, i32_of(body.len())).i32(3, i32_of(compressed.len()));
