@@ -26,7 +26,12 @@ pub fn device_frees(device: Device<'_>, reserved: u64) -> impl Iterator<Item = D
         let shrinking = entries.clone().map(|index| device.entry(index));
         shrinking.filter(|e| e.action.is_shrink()).fold(0, |sum, e| e.size.saturating_add(sum))
     };
-    TraceOps::new(device, reserved).filter_map(move |op| {
+    let mut ops = TraceOps::new(device, reserved);
+    let changing_ops = std::iter::from_fn(move || {
+        ops.skip_simple_ops();
+        ops.next()
+    });
+    changing_ops.filter_map(move |op| {
         let (entries, is_for_request) = match op {
             TraceOp::Alloc { entries, boundary, .. } if entries.len() > 1 => {
                 (entries, !boundary.is_some_and(|boundary| boundary.is_likely))

@@ -56,6 +56,17 @@ impl<'a> TraceOps<'a> {
         self.next_entry
     }
 
+    /// Passes operations for which the allocator did no other work.
+    pub(super) fn skip_simple_ops(&mut self) {
+        loop {
+            self.next_entry += match self.action(self.next_entry) {
+                Some(Action::Alloc | Action::Oom | Action::Snapshot | Action::Other) => 1,
+                Some(Action::FreeRequested) => 1 + usize::from(is_completed_at_once(self.device, self.next_entry)),
+                _ => return,
+            };
+        }
+    }
+
     fn action(&self, index: usize) -> Option<Action> {
         self.device.action(index)
     }
