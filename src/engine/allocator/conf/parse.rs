@@ -314,7 +314,7 @@ impl Reader {
             Some(amount) => (amount, true),
             None => (token, false),
         };
-        let amount = number::parse_decimal(amount).filter(|n| *n > 0.0 && n.is_finite());
+        let amount = amount.trim_start().parse().ok().filter(|n: &f64| *n > 0.0 && n.is_finite());
         if amount.is_none() {
             self.warnings.push(format!(
                 "Ignoring invalid expandable-segment reserve value '{token}' in \
