@@ -14,7 +14,7 @@ use sha2::{Digest as _, Sha256};
 
 use crate::support::page::{Page, Recording, State};
 use crate::support::program::{analyze, file, job, result_of, run};
-use crate::support::{fixtures, garbage, page, window};
+use crate::support::{fixtures, garbage, generator, page, window};
 
 /// Fixtures of other kinds than those of [`fixtures::names`].
 const MORE: [&str; 6] = [
@@ -74,7 +74,10 @@ fn moments(recording: &Recording) -> Vec<u64> {
 }
 
 fn compare(name: &str, page: &Page) {
-    let study = fixtures::study(name);
+    compare_with(fixtures::study(name), name, page);
+}
+
+fn compare_with(study: &Study<'_>, name: &str, page: &Page) {
     for (row, recording) in page.rows.iter().zip(&page.devices) {
         let device = study.device(row["device"].as_u64().unwrap()).unwrap();
         let first = recording.number("first_event");
@@ -97,6 +100,21 @@ fn every_moment_adds_up() {
     for name in MORE {
         compare(name, &report(&[&relative(name)]));
     }
+}
+
+#[test]
+fn columns_of_more_than_a_mebibyte_add_up() {
+    let mut bytes = Vec::new();
+    let options = generator::Options { seed: 5, target_bytes: 16_000_000, depth: 8, ..generator::Options::default() };
+    generator::write_snapshot(&mut bytes, &options).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let page = report(&[&file(&directory, "long.pickle", &bytes)]);
+    let columns = page.devices[0].header["columns"].as_array().unwrap();
+    let in_columns: u64 = columns.iter().map(|column| column[1].as_u64().unwrap()).sum();
+    assert!(in_columns > 1 << 20, "{in_columns}");
+    assert!(page.devices[0].header["undrawn"].is_null());
+    let snapshot = Snapshot::read(&bytes, &|_| ()).unwrap();
+    compare_with(&Study::new(&snapshot, Scope::default()), "long.pickle", &page);
 }
 
 #[test]
