@@ -150,10 +150,7 @@ struct Job<'j> {
 
 impl Job<'_> {
     /// Calls `add` with each recording. `None` if no file could be read.
-    fn each(
-        &self,
-        mut add: impl FnMut(&Recording<'_, '_>) -> anyhow::Result<()> + Send,
-    ) -> anyhow::Result<Option<Exit>> {
+    fn each(&self, mut add: impl FnMut(&Recording<'_, '_>) -> anyhow::Result<()>) -> anyhow::Result<Option<Exit>> {
         let (mut read, mut with_devices, mut outside) = (Vec::new(), 0, 0);
         let unreadable = inputs::read_in_turn(self.inputs, |snapshot, path| {
             let study = Study::new(snapshot, self.scope);
@@ -184,7 +181,7 @@ impl Job<'_> {
     /// Like [`Self::each`] for a writer of one position. Names the snapshots that do not have it; fails if none does.
     fn add_positions(
         &self,
-        mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), PositionSelector> + Send,
+        mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), PositionSelector>,
     ) -> anyhow::Result<Option<Exit>> {
         let (mut without, mut missing, mut added) = (Vec::new(), None, 0);
         let exit = self.each(|recording| {

@@ -258,38 +258,27 @@ pub(super) fn read_each<T: Send>(
     }
 }
 
-/// Reads the inputs one after the other and calls `process` with each snapshot and its path, while the next one is read.
-/// Returns the unreadable files, in the order of the inputs; JSON files that are named like a rank come last.
+/// Reads the inputs one after the other and calls `process` with each snapshot and its path. Returns the unreadable files,
+/// in the order of the inputs; JSON files that are named like a rank come last.
 ///
 /// # Errors
 /// The first error of `process`, which ends the work.
 pub(super) fn read_in_turn(
     inputs: &[Input],
-    mut process: impl FnMut(&Snapshot, &str) -> anyhow::Result<()> + Send,
+    mut process: impl FnMut(&Snapshot, &str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Unreadable>> {
     let total = inputs.iter().filter_map(|input| input.path.metadata().ok()).map(|m| m.len()).sum();
     let progress = Progress::new(total, inputs.len());
     let (mut unreadable, mut skipped, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
-    let mut next = inputs.first().map(|input| load(input, &progress));
-    for (index, input) in inputs.iter().enumerate() {
-        let read_next = || inputs.get(index + 1).map(|input| load(input, &progress));
-        let (processed, read) = match next.take() {
-            Some(ReadOutcome::Read(loaded)) => {
+    for input in inputs {
+        match load(input, &progress) {
+            ReadOutcome::Read(loaded) => {
                 snapshots.push(&*input.path);
-                rayon::join(|| process(&loaded.snapshot, &loaded.path), read_next)
+                process(&loaded.snapshot, &loaded.path)?;
             }
-            Some(ReadOutcome::Unreadable(error)) => {
-                unreadable.push(error);
-                (Ok(()), read_next())
-            }
-            Some(ReadOutcome::Skipped) => {
-                skipped.push(input);
-                (Ok(()), read_next())
-            }
-            None => break, // only after the last input
-        };
-        processed?;
-        next = read;
+            ReadOutcome::Unreadable(error) => unreadable.push(error),
+            ReadOutcome::Skipped => skipped.push(input),
+        }
     }
     drop(progress);
     unreadable.extend(unreadable_ranks(skipped, snapshots));
@@ -338,14 +327,9 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     }
     let total = path.metadata().map_or(0, |m| m.len());
     let progress = Progress::new(total, 1);
-    read_with(path, &|offset| progress.set_bytes(offset.min(total)))
-}
-
-/// The snapshot at `path`, without a progress bar: `report` receives the offsets that were read.
-pub(super) fn read_with(path: &Path, report: &dyn Fn(u64)) -> anyhow::Result<Snapshot> {
     // The error already has its cause, which a context would repeat.
     let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let snapshot = Snapshot::read(&source, report);
+    let snapshot = Snapshot::read(&source, &|offset| progress.set_bytes(offset.min(total)));
     source.check_unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
     snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
 }

@@ -44,9 +44,8 @@ const LETTERS: &[u8; 28] = b"PGOAKCITXabcdefghijklmnopqrs";
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
 /// Characters for terminals without Unicode, in place of others.
-const ASCII: [(&str, &str); 16] = [
+const ASCII: [(&str, &str); 15] = [
     ("✗", "x"),
-    ("✓", "+"),
     ("▲", "^"),
     ("▼", "v"),
     ("─", "-"),

@@ -38,13 +38,10 @@ pub struct SideWarning {
 #[serde(remote = "Self")]
 pub struct DiffReport {
     /// Path of the snapshot before, as given.
-    #[serde(skip_serializing)]
     pub before: String,
     /// Path of the snapshot after, as given.
-    #[serde(skip_serializing)]
     pub after: String,
     /// The requested position.
-    #[serde(skip_serializing)]
     pub at: ComparedMoment,
     /// The release and the settings that differ. A recorded setting counts if both snapshots have it.
     pub settings_changed: Vec<SettingChange>,

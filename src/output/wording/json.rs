@@ -6,7 +6,7 @@ use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
 use crate::analysis::timeline::TimelineReport;
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
-use crate::compare::diff::{ComparedMoment, DiffReport};
+use crate::compare::diff::DiffReport;
 use crate::compare::fleet::FleetWhatIfReport;
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
@@ -15,9 +15,9 @@ use crate::whatif::plan::PlanReport;
 use crate::whatif::program::ProgramReport;
 use crate::whatif::{ReplayReport, WhatIfReport};
 
-/// Serializes each report with its schema and summary before its own keys, those in braces aside.
+/// Serializes each report with its schema and summary before its own keys.
 macro_rules! reports {
-    ($($Report:ident $({ $($first:ident: $Type:ty),* })? = $schema:literal),* $(,)?) => {$(
+    ($($Report:ident = $schema:literal),* $(,)?) => {$(
         impl Serialize for $Report {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 struct Keys<'a>(&'a $Report);
@@ -29,13 +29,12 @@ macro_rules! reports {
                 #[derive(Serialize)]
                 struct Answer<'a> {
                     schema: &'static str,
-                    $($($first: &'a $Type,)*)?
                     summary: Summary,
                     #[serde(flatten)]
                     report: Keys<'a>,
                 }
                 let (schema, summary, report) = ($schema, self.summary(), Keys(self));
-                Answer { schema, $($($first: &self.$first,)*)? summary, report }.serialize(serializer)
+                Answer { schema, summary, report }.serialize(serializer)
             }
         }
     )*};
@@ -44,7 +43,7 @@ macro_rules! reports {
 reports! {
     AnalyzeReport = "oomscope/analyze/1",
     CheckReport = "oomscope/check/1",
-    DiffReport { before: str, after: str, at: ComparedMoment } = "oomscope/diff/1",
+    DiffReport = "oomscope/diff/1",
     ExplainReport = "oomscope/explain/1",
     FitRefusal = "oomscope/fit-refused/1",
     FitReport = "oomscope/fit/1",
