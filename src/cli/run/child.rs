@@ -94,15 +94,16 @@ pub(super) fn run(
         }
     }
     let signals = signals::SignalForwarder::new()?;
-    match command.spawn() {
+    // From before the start: a signal that comes before it is forwarded ends nothing.
+    handled_by(|| match command.spawn() {
         Ok(mut child) => {
             let forwarding = signals.forward_to(child.id());
-            let status = handled_by(|| child.wait());
+            let status = child.wait();
             drop(forwarding);
             Ok(CommandEnd::from_status(status?))
         }
         Err(error) => Ok(not_run(program, &error)),
-    }
+    })
 }
 
 fn not_run(program: &OsStr, error: &io::Error) -> CommandEnd {
