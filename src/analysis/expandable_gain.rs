@@ -25,8 +25,7 @@ impl ExpandableGain {
     /// Replays `device` with expandable segments. `None` if little memory is stranded, if segments are expandable
     /// already, if the model does not reproduce the recording, or if little would be gained.
     pub(super) fn from_replay(device: DeviceStudy<'_, '_>, memory: &MemoryReport) -> Option<Self> {
-        let private = memory.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-        let private = private.map(|pool| pool.bytes.inactive_bytes).fold(0, u64::saturating_add);
+        let private = memory.private_pools().inactive_bytes;
         let stranded_bytes = memory.fragmentation.stranded_bytes.saturating_sub(private);
         let is_stranded = ratio(stranded_bytes, memory.reserved_bytes) >= MIN_STRANDED_RATIO;
         if !is_stranded || memory.segments.expandable.count > 0 || !device.inferred().verification.is_exact() {

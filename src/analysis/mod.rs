@@ -69,5 +69,5 @@ pub use rank_row::RankRow;
 pub use ranks::{FailureGroup, Ranks};
 pub use serving_plan::{ServingPlanReport, ServingPlanRow};
 pub use shape_cure::ShapeCure;
-pub use snapshot::{HostReport, SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
+pub use snapshot::{SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
 pub use trials::{RefusedSize, SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};

@@ -18,13 +18,6 @@ use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
 use crate::whatif::{ineffective_options, inferred_options, settings_warning};
 
-/// Pinned host memory.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct HostReport {
-    /// Number and bytes of the host segments.
-    pub segments: SizedCount,
-}
-
 /// One snapshot.
 #[derive(Debug, Clone, Serialize)]
 #[serde(remote = "Self")]
@@ -54,9 +47,9 @@ pub struct SnapshotReport {
     pub truncated: bool,
     /// Warnings about the file and its traces.
     pub warnings: Vec<Warning>,
-    /// Pinned host memory; absent if none was recorded.
+    /// Segments of pinned host memory; absent if none was recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host: Option<HostReport>,
+    pub host: Option<SizedCount>,
     /// Facts that `oomscope run` recorded; absent in other recordings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recorder: Option<RecorderInfo>,
@@ -95,10 +88,8 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         }
     }
     let raw = snapshot.settings.clone();
-    let host = snapshot.host_segments.iter().fold(SizedCount::default(), |sum, bytes| SizedCount {
-        count: sum.count + 1,
-        bytes: sum.bytes.saturating_add(*bytes),
-    });
+    let mut host = SizedCount::default();
+    snapshot.host_segments.iter().for_each(|bytes| host.add(*bytes));
     SnapshotReport {
         path: path.to_owned(),
         size_bytes,
@@ -111,7 +102,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         found_settings: inferred_options(snapshot, study.settings()),
         truncated: devices.iter().any(|d| d.truncated),
         warnings: warnings.to_vec(),
-        host: (host.count > 0).then_some(HostReport { segments: host }),
+        host: (host.count > 0).then_some(host),
         recorder: snapshot.recorder_info.clone(),
         dry_run,
         devices,

@@ -23,7 +23,6 @@ ROWS = {
     "sharded": "state-sharded",
     "offload": "state-offloaded",
     "half": "half-precision",
-    "unset": "gradients-gone",
     "dropped": "left-behind",
     "halves": "half-batch",
 }
@@ -41,7 +40,7 @@ PROGRAMS = {
     "pixels": ("checkpoint", "halves", "half", "loop"),
     "levels": ("checkpoint",),
     "translate": ("checkpoint", "halves", "half", "loop", "bits8", "offload"),
-    "zeros": ("unset", "half", "loop", "offload"),
+    "zeros": ("half", "loop", "offload"),
     "kept": ("dropped",),
 }
 

@@ -234,53 +234,6 @@ fn lines_in_another_file_are_new_and_gone() {
     assert_eq!(changes(only(&report)), [(Status::Grown, 8, 9)]);
 }
 
-/// A cell that was edited has another file, and the process another directory: what moved is no change.
-#[test]
-fn edited_notebook_cells_are_the_same_cells() {
-    let stack = |process: u32, cell: &str, line: u32| {
-        frames(&[
-            ("/venv/site-packages/torch/nn/functional.py", 20, "relu"),
-            (&format!("/tmp/ipykernel_{process}/{cell}.py"), line, "<module>"),
-        ])
-    };
-    let before = [stack(7, "111", 3), stack(7, "222", 92), stack(7, "333", 5)];
-    let after = [stack(9, "111", 3), stack(9, "777", 86), stack(9, "333", 5), stack(9, "333", 9)];
-    let sizes = |stacks: &[Value]| -> Vec<_> {
-        stacks.iter().zip([16, 1000, 8, 22]).map(|(stack, mib)| (0, mib, stack.clone())).collect()
-    };
-    let report = in_memory(&snapshot(&sizes(&before)), &snapshot(&sizes(&after)));
-    let device = only(&report);
-    assert_eq!(changes(device), [(Status::New, 0, 22)]);
-    assert!(device.summary.contains("all of it from"), "{}", device.summary);
-    assert!(device.summary.contains("333.py:9"), "{}", device.summary);
-}
-
-/// Another launcher makes all stacks others; the function, the operation and the bytes are the same.
-#[test]
-fn a_stack_of_other_callers_with_equal_bytes_is_the_same() {
-    let torch = ("/venv/site-packages/torch/nn/functional.py", 20, "relu");
-    let before = snapshot(&[(0, 40, frames(&[torch, ("/p/model.py", 92, "forward"), ("/p/run.py", 1, "main")]))]);
-    let after = snapshot(&[
-        (
-            0,
-            40,
-            frames(&[torch, ("/p/model.py", 86, "forward"), ("/p/launch.py", 1, "start"), ("/p/run.py", 1, "main")]),
-        ),
-        (
-            0,
-            3,
-            frames(&[torch, ("/p/model.py", 85, "forward"), ("/p/launch.py", 1, "start"), ("/p/run.py", 1, "main")]),
-        ),
-    ]);
-    let report = in_memory(&before, &after);
-    let device = only(&report);
-    assert_eq!(changes(device), [(Status::New, 0, 3)]);
-    assert_eq!(device.stack_counts.moved, 1);
-    assert_eq!(device.lines[0].location.frame.as_ref().unwrap().line, 85);
-    let all = &report.devices[0].other_stacks;
-    assert_eq!((all.count, all.held.delta_bytes), (1, 0));
-}
-
 /// Lines that cancel each other are both named: the net change is the difference.
 #[test]
 fn changes_larger_than_the_net_change_are_named_with_what_offsets_them() {

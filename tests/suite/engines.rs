@@ -44,7 +44,7 @@ fn each_sleep_shows_what_the_device_holds() {
     }
     for change in changes.iter().filter(|change| change["call"] == "wake-up") {
         assert_eq!(change["asleep_bytes"], 0);
-        assert_eq!(change["allocated"][0]["engine"], "vLLM");
+        assert_eq!(change["allocated"][0][0], "vLLM");
     }
 }
 
@@ -85,9 +85,6 @@ fn stacks_alone_give_categories_without_a_trace() {
     let is_weight = |row: &&(Option<String>, String, f64)| row.0.as_deref() == Some("vLLM") && row.1 == "parameters";
     let weights = rows.iter().find(is_weight).unwrap().2 * 1024.0;
     assert!((weights - 74.0).abs() < 0.5, "{weights}");
-    let pools = device["at_moment"]["by_pool"].as_array().unwrap();
-    let purposes: Vec<&str> = pools.iter().map(|pool| pool["category"].as_str().unwrap()).collect();
-    assert_eq!(purposes, ["kv-cache", "other", "other"]);
     let page = run(&["analyze", &path("no-history")]).out;
     assert!(page.contains("keep 47.0 GiB for KV cache;"), "{page}");
 }

@@ -94,7 +94,6 @@ fn other_changes_need_as_much_as_in_the_allocator() {
         ("small", "state-offloaded", "offload", 0),
         ("after", "state-offloaded", "offload", 0),
         ("zeros", "state-offloaded", "offload", 0),
-        ("zeros", "gradients-gone", "unset", 0),
         ("kept", "left-behind", "dropped", 0),
     ] {
         let device = recorded(program);
@@ -115,7 +114,6 @@ fn memory_that_a_step_leaves_behind_is_reserved() {
 #[test]
 fn no_row_is_given_without_a_reason() {
     let has = |program: &str, change: &str| row(&recorded(program), change).is_some();
-    assert!(!has("dense", "gradients-gone"), "they are gone");
     assert!(!has("dense", "left-behind"), "nothing is left");
     assert!(!has("zeros", "left-behind"), "gradients are not left behind");
     assert!(!has("amp", "half-precision"), "numbers are of half precision already");

@@ -24,5 +24,5 @@ pub use outlook::{Filling, Growth, NextStep, UnusualInput};
 pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};
 pub use remedies::{Continued, RecordedReplay, Remedy};
 pub(crate) use request::request;
-pub use request::{Assumption, RequestOutcome, RequestReport, ServedRequest};
+pub use request::{Assumption, RequestOutcome, RequestReport};
 pub use source_excerpt::SourceExcerpt;

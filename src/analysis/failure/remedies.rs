@@ -10,7 +10,6 @@ use super::failed::FailureFacts;
 use crate::allocator::conf::{ConfChange, Settings};
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
-use crate::replay::ops::{Operation, OperationKind};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{
@@ -43,10 +42,6 @@ pub struct Remedy {
     /// The replay of the rest of the failed iteration and of one more; absent if these are unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub next_step: Option<Continued>,
-    /// Whether all recorded requests after this one succeed too, but for those that failed as recorded; absent if none is
-    /// recorded, or if this one fails.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub serves_later: Option<bool>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
 }
@@ -157,8 +152,6 @@ struct SettingTrials<'f, 'a> {
     tried: Vec<(Candidate, Vec<TriedSimulation>)>,
     /// Allocated bytes plus the request, by the entry of each failure.
     needed: BTreeMap<usize, u64>,
-    /// The entry of the last recorded request.
-    last_request: usize,
     /// Maximum bytes that the process could reserve.
     reach: u64,
     reserved_before: u64,
@@ -194,8 +187,6 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
                 (candidate, simulate_each(&hypothesis_with(device, &overrides)))
             })
             .collect();
-        let operations = device.program().operations.iter();
-        let is_request = |operation: &&Operation| matches!(operation.kind, OperationKind::Alloc { .. });
         let divisions = as_recorded.settings.roundup_power2_divisions;
         Self {
             forecast,
@@ -203,7 +194,6 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             tried,
             // No setting rounds to less than the default settings do.
             needed: device.program().bytes_needed_by_failed(&Settings::default()).into_iter().collect(),
-            last_request: operations.rev().find(is_request).map_or(0, |operation| operation.entry_index as usize),
             reach: [as_recorded.capacity, limit].into_iter().flatten().min().unwrap_or(UNBOUNDED),
             reserved_before: device.reserved_before(),
             // Only the rounded size of a failed request is recorded; other settings may round it to less.
@@ -300,8 +290,6 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             device_frees: figures.device_frees,
             spare_bytes: done.headroom.get(&held_at).copied().filter(|_| avoids_oom),
             next_step,
-            serves_later: (avoids_oom && self.last_request > event)
-                .then(|| done.ooms.iter().all(|(at, _)| *at <= event || failed.contains(at))),
             then: then.clone(),
         }
     }

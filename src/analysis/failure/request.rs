@@ -37,19 +37,9 @@ pub struct RequestReport {
 #[serde(untagged)]
 pub enum RequestOutcome {
     /// The request would succeed.
-    Served(Box<ServedRequest>),
+    Served(Box<JudgedRequest>),
     /// The request would fail.
     Failed(Box<OomReport>),
-}
-
-/// A tried request that would succeed. Its figures are those of a failed request, where they apply.
-#[derive(Debug, Clone, Serialize)]
-pub struct ServedRequest {
-    /// The request, the memory and the verdict.
-    #[serde(flatten)]
-    pub request: JudgedRequest,
-    /// Always empty.
-    pub remedies: Vec<()>,
 }
 
 /// An assumption about what the file does not record.
@@ -116,8 +106,7 @@ pub(crate) fn request(
     let facts = FailureFacts::tried(device, request, &answer.tiling);
     let outcome = if let Some(served) = served_from {
         let judgement = Judgement::served(&facts, (served, answer.released_bytes), device.settings());
-        let request = JudgedRequest::new(device, facts, &judgement);
-        RequestOutcome::Served(Box::new(ServedRequest { request, remedies: Vec::new() }))
+        RequestOutcome::Served(Box::new(JudgedRequest::new(device, facts, &judgement)))
     } else {
         let mut failed = OomReport::new(device, facts, FailureContext::default());
         if matches!(assumption, Assumption::FullDevice) {

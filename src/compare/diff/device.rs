@@ -6,7 +6,7 @@ use super::figures::Figures;
 use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts};
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
-use super::steps::{CommonSteps, ComparedMoment, ComparedPart, DiffOptions, PhaseChange, StepChange};
+use super::steps::{CommonSteps, ComparedMoment, ComparedPart, DiffOptions, PeakChange};
 use super::variables::VariablesDiff;
 use crate::base::units::{counted, percent, ratio, signed_difference, signed_size, size};
 use crate::stacks::frames::StackReader;
@@ -40,10 +40,10 @@ pub struct DeviceDiff {
     pub steps: Option<CommonSteps>,
     /// The peak of each phase; absent if there are no phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_phase: Vec<PhaseChange>,
+    pub by_phase: Vec<PeakChange>,
     /// The peak of each compared step; absent if there are no steps.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_step: Vec<StepChange>,
+    pub by_step: Vec<PeakChange>,
     /// The lines of user code whose live memory changed, largest change first, `--top` of them.
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
@@ -87,8 +87,6 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let stacks = memories.each_ref().map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
     let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
     let holders = DeviceHolders { readers: both.readers, words: both.words, sides: memories.each_ref(), pairs: &pairs };
-    let pairs = holders.with_moved_pairs();
-    let holders = DeviceHolders { pairs: &pairs, ..holders };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
     let summary = summarize(&moment, &figures, &lines);

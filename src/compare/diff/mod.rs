@@ -21,5 +21,5 @@ pub use figures::Figures;
 pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, Status};
 pub use lines::LineChange;
 pub use report::{DiffReport, File, SettingChange, SideWarning, diff};
-pub use steps::{CommonSteps, ComparedMoment, DiffOptions, PeakChange, PhaseChange, StepChange};
+pub use steps::{CommonSteps, ComparedMoment, DiffOptions, PeakChange};
 pub use variables::{VariableChange, VariablesDiff};

@@ -29,9 +29,15 @@ pub struct CommonSteps {
     pub after_until: Option<u64>,
 }
 
-/// A peak before and after.
+/// The peak of allocated memory in a phase or in a training step, before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PeakChange {
+    /// The phase; absent if this is about a step.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<Phase>,
+    /// The step, counted from 0; absent if this is about a phase.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     /// Peak of allocated bytes before.
     pub before_peak_allocated_bytes: u64,
     /// Peak of allocated bytes after.
@@ -44,31 +50,13 @@ impl PeakChange {
     fn new<K: Ord>([before, after]: [&BTreeMap<K, u64>; 2], key: &K) -> Self {
         let [before, after] = [before, after].map(|side| side.get(key).copied().unwrap_or(0)); // 0 if a side lacks it
         Self {
+            phase: None,
+            step: None,
             before_peak_allocated_bytes: before,
             after_peak_allocated_bytes: after,
             delta_peak_allocated_bytes: signed_difference(before, after),
         }
     }
-}
-
-/// The peak of allocated memory in a phase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct PhaseChange {
-    /// The phase.
-    pub phase: Phase,
-    #[serde(flatten)]
-    /// Its peak in both.
-    pub peak: PeakChange,
-}
-
-/// The peak of allocated memory in a training step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct StepChange {
-    /// The step, counted from 0.
-    pub step: u64,
-    #[serde(flatten)]
-    /// Its peak in both.
-    pub peak: PeakChange,
 }
 
 /// Number of steps that started: the completed ones, and the next one if it allocates.
@@ -199,7 +187,7 @@ impl ComparedPart {
     }
 
     /// The phases of both recordings; empty without phases.
-    pub(super) fn by_phase(&self) -> Vec<PhaseChange> {
+    pub(super) fn by_phase(&self) -> Vec<PeakChange> {
         let sides = self.maxima.each_ref().map(|maxima| &maxima.by_phase);
         let mut phases: Vec<Phase> = sides[0].keys().chain(sides[1].keys()).copied().collect();
         phases.sort_unstable();
@@ -207,14 +195,16 @@ impl ComparedPart {
         if phases == [Phase::Other] {
             return Vec::new();
         }
-        phases.into_iter().map(|phase| PhaseChange { phase, peak: PeakChange::new(sides, &phase) }).collect()
+        let row = |phase| PeakChange { phase: Some(phase), ..PeakChange::new(sides, &phase) };
+        phases.into_iter().map(row).collect()
     }
 
     /// All compared steps, in order.
-    pub(super) fn by_step(&self) -> Vec<StepChange> {
+    pub(super) fn by_step(&self) -> Vec<PeakChange> {
         let Some(steps) = self.steps else { return Vec::new() }; // the steps cannot be aligned
         let sides = self.maxima.each_ref().map(|maxima| &maxima.by_step);
-        (0..steps.compared_steps).map(|step| StepChange { step, peak: PeakChange::new(sides, &step) }).collect()
+        let row = |step| PeakChange { step: Some(step), ..PeakChange::new(sides, &step) };
+        (0..steps.compared_steps).map(row).collect()
     }
 }
 

@@ -3,8 +3,6 @@
 use std::ops::{Range, RangeInclusive};
 use std::sync::OnceLock;
 
-use serde::Serialize;
-
 use super::block_sizes::BlockSizes;
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
 use super::lost_history::{self, LostHistory};
@@ -361,10 +359,8 @@ impl DeviceStudy<'_, '_> {
 
 /// Peaks of one device, replayed from an empty pool on a device of unlimited size. Blocks that were live when the
 /// recording started count; what the pool had cached then does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeaksFromEmpty {
-    /// Device index.
-    pub device: u64,
     /// Peak allocated bytes.
     pub peak_allocated_bytes: u64,
     /// Peak reserved bytes.
@@ -377,7 +373,6 @@ pub(super) fn replay_from_empty(device: Device<'_>, hypothesis: &Hypothesis) -> 
     let outcome = simulate(&program, &unbounded, None);
     let statistics = outcome.allocator.statistics();
     PeaksFromEmpty {
-        device: device.id(),
         peak_allocated_bytes: statistics.allocated_bytes.all.peak,
         peak_reserved_bytes: statistics.reserved_bytes.all.peak,
     }

@@ -36,45 +36,25 @@ pub struct SleepSwitch {
     /// Microseconds since the epoch.
     pub time_us: u64,
     /// Bytes asleep, by the engine's tag, such as `weights` and `kv_cache`.
-    pub asleep: Vec<AsleepByTag>,
+    pub asleep: BTreeMap<String, u64>,
     /// All bytes asleep.
     pub asleep_bytes: u64,
     /// Bytes of PyTorch's segments that are on the device: reserved, less those asleep.
     pub on_device_bytes: u64,
-    /// Live bytes by the engine that allocated them, including those asleep, most first.
-    pub allocated: Vec<EngineMemory>,
-}
-
-/// Memory asleep with one tag.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct AsleepByTag {
-    /// The tag.
-    pub tag: String,
-    /// Bytes.
-    pub bytes: u64,
-}
-
-/// Live memory that one engine allocated.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct EngineMemory {
-    /// `vLLM` or `SGLang`; null for all other code.
-    pub engine: Option<&'static Engine>,
-    /// Bytes.
-    pub bytes: u64,
+    /// Live bytes by the engine that allocated them (null for all other code), including those asleep, most first.
+    pub allocated: Vec<(Option<&'static Engine>, u64)>,
 }
 
 impl SleepReport {
     fn add(&mut self, change: &SleepChange, entry: Option<usize>, memory: &LiveMemory) {
-        let asleep = change.asleep.iter().map(|(tag, bytes)| AsleepByTag { tag: tag.clone(), bytes: *bytes });
-        let rows = memory.by_engine.iter().map(|(engine, bytes)| EngineMemory { engine: *engine, bytes: *bytes });
-        let mut allocated: Vec<EngineMemory> = rows.filter(|held| held.bytes > 0).collect();
-        allocated.sort_by_key(|held| Reverse(held.bytes));
+        let mut allocated: Vec<_> = memory.by_engine.clone().into_iter().filter(|(_, bytes)| *bytes > 0).collect();
+        allocated.sort_by_key(|(_, bytes)| Reverse(*bytes));
         self.asleep_bytes = change.bytes();
         self.changes.push(SleepSwitch {
             call: change.call,
             event: entry.map(|entry| entry as u64),
             time_us: change.time_us,
-            asleep: asleep.collect(),
+            asleep: change.asleep.iter().cloned().collect(),
             asleep_bytes: self.asleep_bytes,
             on_device_bytes: memory.reserved.saturating_sub(self.asleep_bytes),
             allocated,

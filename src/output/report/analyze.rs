@@ -98,8 +98,7 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
     }
     if let Some(host) = &snapshot.host {
         document.heading("Pinned host memory");
-        let segments = host.segments;
-        document.paragraph(format!("{} in {}", size(segments.bytes), counted(segments.count, "segment")));
+        document.paragraph(format!("{} in {}", size(host.bytes), counted(host.count, "segment")));
     }
     let notes = snapshot.warnings.iter();
     document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));

@@ -6,11 +6,11 @@ use super::notes::changes_answer;
 use super::phrases::{location_details, operation_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PhaseChange, SettingChange, Status, StepChange,
-    VariableChange,
+    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PeakChange, SettingChange, Status, VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, describe_position, frame_label, location_label};
+use crate::stacks::phases::Phase;
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// Rows of the table of lines, and of one beside a table of devices.
@@ -292,10 +292,10 @@ fn points(by: Amount) -> String {
 
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
-    let peaks =
-        |change: &PhaseChange| (change.peak.before_peak_allocated_bytes, change.peak.after_peak_allocated_bytes);
-    let occurs = |change: &&PhaseChange| peaks(change) != (0, 0);
-    let row = |change: &PhaseChange| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1);
+    let peaks = |change: &PeakChange| (change.before_peak_allocated_bytes, change.after_peak_allocated_bytes);
+    let occurs = |change: &&PeakChange| peaks(change) != (0, 0);
+    let phase = |change: &PeakChange| change.phase.map_or("", Phase::word);
+    let row = |change: &PeakChange| ChangedRow::new(phase(change), peaks(change).0, peaks(change).1);
     changes("phase", device.by_phase.iter().filter(occurs).map(row))
 }
 
@@ -311,11 +311,11 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
 
 /// The range of changes of the steps, if several are compared.
 pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
-    let by = |step: &&StepChange| step.peak.delta_peak_allocated_bytes;
+    let by = |step: &&PeakChange| step.delta_peak_allocated_bytes;
     let smallest = device.by_step.iter().min_by_key(by)?;
     let most = device.by_step.iter().max_by_key(by)?;
-    let of = |step: &StepChange| {
-        format!("{} in step {}", signed_size(step.peak.delta_peak_allocated_bytes), count(step.step))
+    let of = |step: &PeakChange| {
+        format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step.unwrap_or_default()))
     };
     let steps = counted(device.by_step.len() as u64, "step");
     Some(match (by(&smallest), by(&most)) {

@@ -76,11 +76,11 @@ fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
         rows.push(row(0, "free", inactive.bytes, "nothing cached".to_owned()));
         return rows;
     }
-    let (cached, largest) = (counted(inactive.count, "block"), size(inactive.largest_bytes));
+    let (cached, largest) = (counted(inactive.count, "block"), size(memory.fragmentation.largest_free_block_bytes));
     rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
     let releasable = "empty_cache() would release it to the device".to_owned();
     rows.push(row(1, "releasable", free.releasable_bytes, releasable));
-    let private = match memory.private_pools.unwrap_or_default().inactive_bytes {
+    let private = match memory.private_pools().inactive_bytes {
         0 => String::new(),
         bytes => format!(" or in private pools ({})", size(bytes)),
     };

@@ -84,15 +84,9 @@ const MIN_PRIVATE_RATIO: f64 = 0.01;
 
 /// Describes the memory that private pools keep, and what for by `held`; `None` if that is hardly any.
 pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&MemoryBreakdown>) -> Option<String> {
-    let pools = memory.private_pools?;
+    let pools = memory.private_pools();
     let is_one = pools.count == 1;
-    let mut purposes: Vec<Category> = Vec::new();
-    for pool in held.iter().flat_map(|held| &held.by_pool) {
-        if pool.category != Category::Other && !purposes.contains(&pool.category) {
-            purposes.push(pool.category);
-        }
-    }
-    let purposes: Vec<String> = purposes.into_iter().map(category_label).collect();
+    let purposes: Vec<String> = held.iter().flat_map(|held| &held.pools_for).copied().map(category_label).collect();
     let (kinds, purposes) = match purposes.as_slice() {
         [] => (" (CUDA graphs, MemPool)", String::new()),
         purposes => ("", format!(" for {}", purposes.join(", "))),

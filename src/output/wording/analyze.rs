@@ -108,7 +108,7 @@ pub(crate) fn describe_request(device: &DeviceReport, request: &RequestReport) -
     let label = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
     match &request.outcome {
         RequestOutcome::Served(served) => {
-            (strong(format!("{label} would be served")), served.request.verdict_reason.to_string())
+            (strong(format!("{label} would be served")), served.verdict_reason.to_string())
         }
         RequestOutcome::Failed(oom) if oom.verdict == Verdict::Unknown => (
             strong(format!("whether {label} would be served is not known")),

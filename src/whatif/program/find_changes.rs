@@ -8,7 +8,6 @@ use super::batch::halve_batch;
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
-use super::gradients::drop_gradients;
 use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
 use super::precision::halve_precision;
@@ -92,13 +91,12 @@ pub(super) struct ChangeFinder {
 
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
-static FINDERS: [ChangeFinder; 9] = [
+static FINDERS: [ChangeFinder; 8] = [
     ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: checkpoint_by_default },
     step_finder(|program| step_by_parameter(program).into_iter().collect()),
     step_finder(fuse_optimizer),
     step_finder(shrink_state),
     step_finder(offload_state),
-    step_finder(|program| drop_gradients(program).into_iter().collect()),
     step_finder(|program| free_leftovers(program).into_iter().collect()),
     step_finder(|program| halve_batch(program).into_iter().collect()),
     step_finder(|program| halve_precision(program).into_iter().collect()),

@@ -17,7 +17,6 @@ mod checkpoint_plan;
 mod find_changes;
 mod foreach;
 mod freed_calls;
-mod gradients;
 mod leftovers;
 mod module_tree;
 mod modules;

@@ -210,8 +210,6 @@ words! {
         StateSharded = "state-sharded",
         /// The optimizer's state is on the host
         StateOffloaded = "state-offloaded",
-        /// Gradients are freed before the next forward pass
-        GradientsGone = "gradients-gone",
         /// Memory that a step leaves behind is freed at its end
         LeftBehind = "left-behind",
         /// Half the batch, in two passes before each optimizer step

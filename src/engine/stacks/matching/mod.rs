@@ -6,7 +6,6 @@
 mod align;
 mod frame_table;
 mod moved_functions;
-mod notebook;
 mod pairing;
 
 pub use self::frame_table::{FrameKey, FrameTable};

@@ -9,7 +9,6 @@ use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::notebook::{Cell, is_cell, pair_cells};
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
 
@@ -41,7 +40,6 @@ pub(super) fn function_classes(functions: &[Function], symbols: &Symbols) -> Vec
     for depth in (1..=MAX_SUFFIX_COMPONENTS).rev() {
         moves.join_by_path_suffix(depth);
     }
-    moves.join_notebook_cells();
     moves.join_renamed_files();
     moves.classes
 }
@@ -98,40 +96,6 @@ impl MoveFinder<'_> {
         self.join(&pairs);
     }
 
-    /// Joins the functions of edited notebook cells. Unchanged cells have the same file name, a hash of their text.
-    fn join_notebook_cells(&mut self) {
-        let sides = self.unmatched.each_ref().map(|ids| {
-            // Functions are in the order in which the snapshot names them, and so are cells.
-            let mut ids = ids.clone();
-            ids.sort_unstable();
-            let mut cells: Vec<Cell<'_>> = Vec::new();
-            for id in ids {
-                let Function { file, name, .. } = self.function(id);
-                if !is_cell(self.symbols.get(file)) {
-                    continue;
-                }
-                let name = self.symbols.get(name);
-                match cells.iter_mut().find(|cell| cell.file == file) {
-                    Some(cell) => _ = cell.names.insert(name),
-                    None => cells.push(Cell { names: [name].into(), file }),
-                }
-            }
-            cells
-        });
-        let files: FxHashMap<SymbolId, SymbolId> = pair_cells(&sides[0], &sides[1]).into_iter().collect();
-        let after: FxHashMap<(SymbolId, SymbolId), FunctionId> = self.unmatched[1]
-            .iter()
-            .map(|id| (self.function(*id), *id))
-            .map(|(function, id)| ((function.file, function.name), id))
-            .collect();
-        let pairs = self.unmatched[0].iter().filter_map(|id| {
-            let before = self.function(*id);
-            Some((*id, *after.get(&(*files.get(&before.file)?, before.name))?))
-        });
-        let pairs: Vec<_> = pairs.collect();
-        self.join(&pairs);
-    }
-
     /// Joins the functions of renamed files.
     fn join_renamed_files(&mut self) {
         let mut names: BTreeMap<SymbolId, [Vec<FunctionId>; 2]> = BTreeMap::new();
@@ -153,9 +117,8 @@ impl MoveFinder<'_> {
             for b in &before {
                 for a in &after {
                     let (from, to) = (self.function(*b), self.function(*a));
-                    let is_cell_of_file = is_cell(self.symbols.get(from.file)) != is_cell(self.symbols.get(to.file));
                     let stays = |file| files.get(&file) == Some(&[true, true]);
-                    if !(is_cell_of_file || stays(from.file) && stays(to.file)) {
+                    if !(stays(from.file) && stays(to.file)) {
                         shared.entry((from.file, to.file)).or_default().push((*b, *a));
                     }
                 }

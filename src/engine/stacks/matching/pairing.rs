@@ -15,8 +15,6 @@ words! {
         LinesMoved = "lines-moved",
         /// Same functions; a file was renamed or moved
         FileMoved = "file-moved",
-        /// Same function and operation, and equal bytes; other callers or lines
-        SameBytes = "same-bytes",
     }
 }
 

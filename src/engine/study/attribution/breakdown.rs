@@ -1,6 +1,6 @@
 //! Sums up the live blocks of a position by category, engine, pool, phase, age, line and stack.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
 
 use super::block_lives::BlockLives;
@@ -10,7 +10,6 @@ use super::live_set::{LiveBlock, LiveSet};
 use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
 use crate::base::details::promised;
-use crate::base::ids::PoolId;
 use crate::base::units::escape_name;
 use crate::base::warning::words;
 use crate::snapshot::{Action, Pools, Segment};
@@ -46,9 +45,9 @@ pub struct MemoryBreakdown {
     /// By serving engine, most bytes first; absent if none holds any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_engine: Vec<ByEngine>,
-    /// By private pool (CUDA graphs, `MemPool`), most bytes first; absent without one.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_pool: Vec<ByPool>,
+    /// The uses of private pools (CUDA graphs, `MemPool`): the category that has most of each, most bytes first.
+    #[serde(skip)]
+    pub pools_for: Vec<Category>,
     /// By custom category of `oomscope.toml`, most bytes first; null for blocks that no rule matches; absent without
     /// custom categories.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -69,7 +68,7 @@ pub struct MemoryBreakdown {
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub unused_graphs: Option<UnusedGraphs>,
     /// By the calls that made it, most bytes first; only where a request failed.
     #[serde(skip)]
@@ -108,18 +107,6 @@ pub struct ByEngine {
     pub share: Share,
     /// The same by category, most bytes first; shares are of all live memory.
     pub by_category: Vec<ByCategory>,
-}
-
-/// Live memory in one private pool.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct ByPool {
-    /// The pool, as in `pools`.
-    pub pool_id: [u64; 2],
-    /// Size and share.
-    #[serde(flatten)]
-    pub share: Share,
-    /// The category that most of these bytes have.
-    pub category: Category,
 }
 
 words! {
@@ -188,7 +175,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             blocks: self.all.blocks,
             by_category: self.by_category(&classified, |_| true),
             by_engine: self.by_engine(&classified),
-            by_pool: self.by_pool(&classified),
+            pools_for: self.pools_for(&classified),
             by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
             by_age: self.by_age(),
@@ -240,7 +227,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     /// Pools are those that exist at the snapshot.
-    fn by_pool(&self, classified: &[Classification]) -> Vec<ByPool> {
+    fn pools_for(&self, classified: &[Classification]) -> Vec<Category> {
         let mut private: Vec<&Segment> =
             self.device.device().segments().filter(|segment| segment.pool != Pools::DEFAULT).collect();
         private.sort_unstable_by_key(|segment| segment.address);
@@ -251,17 +238,14 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         };
         let blocks = self.live_set.blocks.iter().zip(classified);
         let in_pools = blocks.filter_map(|(block, (category, _))| Some(((pool_of(block)?, *category), block.bytes)));
-        let mut largest: FxHashMap<PoolId, Category> = FxHashMap::default();
+        let (mut pools, mut purposes) = (FxHashSet::default(), Vec::new());
         for ((pool, category), _) in sorted_by_bytes(sum_by_key(in_pools)) {
-            largest.entry(pool).or_insert(category); // descending: the first one has most
+            // Descending: the first category of a pool has most of it.
+            if pools.insert(pool) && category != Category::Other && !purposes.contains(&category) {
+                purposes.push(category);
+            }
         }
-        let sums = self.sums(pool_of);
-        let row = |(pool, sum): (PoolId, BlockSum)| ByPool {
-            pool_id: self.device.snapshot().pools.get(pool),
-            share: sum.share_of(self.all),
-            category: largest[&pool],
-        };
-        sorted_by_bytes(sums).into_iter().map(row).collect()
+        purposes
     }
 
     /// Sums up the blocks for which `is_wanted`.

@@ -2,8 +2,6 @@
 
 use std::ops::Range;
 
-use serde::Serialize;
-
 use crate::base::intern::SeededMap;
 use crate::snapshot::Action;
 use crate::stacks::frames::FrameReport;
@@ -19,7 +17,7 @@ const MIN_KEPT_BLOCKS_PARTS: usize = 3;
 const MAX_SCALAR_BYTES: u64 = 8;
 
 /// Graphs that stay after the iteration that made them, although a backward pass followed.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct KeptGraphs {
     /// Bytes that each step leaves.
     pub bytes_per_step: u64,

@@ -52,7 +52,7 @@ pub struct Leaks {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps_left: Option<u64>,
     /// Graphs that stay after their backward pass; absent if no such graphs grow.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub kept_graphs: Option<KeptGraphs>,
     /// The variable that keeps most of the growing memory; absent if that is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]

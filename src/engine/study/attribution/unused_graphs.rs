@@ -1,7 +1,6 @@
 //! Graphs that forward passes keep and that no backward pass uses: the model runs without `torch.no_grad()`.
 
 use rustc_hash::FxHashSet;
-use serde::Serialize;
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -19,7 +18,7 @@ const MIN_SHARE: f64 = 0.05;
 const MIN_PASSES: usize = 4;
 
 /// Activations of forward passes that no backward pass follows.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct UnusedGraphs {
     /// Bytes of these activations.
     pub bytes: u64,

@@ -40,17 +40,18 @@ pub struct MemoryState {
     pub free_blocks: u64,
 }
 
-/// A number of segments with their total size.
+/// A number of segments or blocks with their total size.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct SizedCount {
-    /// Number of segments.
+    /// Their number.
     pub count: u64,
     /// Their total size in bytes.
     pub bytes: u64,
 }
 
 impl SizedCount {
-    pub(crate) fn add(&mut self, bytes: u64) {
+    /// Counts one more, of `bytes`.
+    pub fn add(&mut self, bytes: u64) {
         self.count += 1;
         self.bytes = self.bytes.saturating_add(bytes);
     }

@@ -22,34 +22,15 @@ use crate::snapshot::{Block, BlockState, Pools, Segment};
 use crate::study::figures::MemoryState;
 pub use crate::study::figures::{SegmentTotals, SizedCount};
 
-/// Blocks of one state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct BlockCount {
-    /// Number of blocks.
-    pub count: u64,
-    /// Their total size in bytes.
-    pub bytes: u64,
-    /// Size of the largest block in bytes.
-    pub largest_bytes: u64,
-}
-
-impl BlockCount {
-    fn add(&mut self, bytes: u64) {
-        self.count += 1;
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.largest_bytes = self.largest_bytes.max(bytes);
-    }
-}
-
 /// Blocks by state.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct BlockTotals {
     /// Live blocks.
-    pub active_allocated: BlockCount,
+    pub active_allocated: SizedCount,
     /// Freed blocks that another stream may still use.
-    pub active_pending_free: BlockCount,
+    pub active_pending_free: SizedCount,
     /// Free blocks in the cache.
-    pub inactive: BlockCount,
+    pub inactive: SizedCount,
 }
 
 /// One segment.
@@ -103,7 +84,7 @@ pub struct PoolReport {
 }
 
 /// All private pools (CUDA graphs, `MemPool`) together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PrivatePools {
     /// Number of pools.
     pub count: u64,
@@ -111,18 +92,6 @@ pub struct PrivatePools {
     pub reserved_bytes: u64,
     /// Bytes in free blocks, which only the pool of the block can use.
     pub inactive_bytes: u64,
-}
-
-impl PrivatePools {
-    fn from_pools(pools: &[PoolReport]) -> Option<Self> {
-        let mut sum = Self::default();
-        for pool in pools.iter().filter(|pool| pool.pool_id != [0, 0]) {
-            sum.count += 1;
-            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.bytes.reserved_bytes);
-            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.bytes.inactive_bytes);
-        }
-        (sum.count > 0).then_some(sum)
-    }
 }
 
 /// One stream.
@@ -180,9 +149,6 @@ pub struct MemoryReport {
     pub blocks: BlockTotals,
     /// Pools, the default pool first.
     pub pools: Vec<PoolReport>,
-    /// The sum of all private pools; absent if there are none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub private_pools: Option<PrivatePools>,
     /// Streams, ascending.
     pub streams: Vec<StreamReport>,
     /// Fragmentation of the free memory.
@@ -215,7 +181,6 @@ pub fn report_memory<'a>(
         stream.largest_free_block_bytes = free.fold(stream.largest_free_block_bytes, u64::max);
     }
     memory.pools = pools.into_values().collect();
-    memory.private_pools = PrivatePools::from_pools(&memory.pools);
     memory.streams = streams.into_values().collect();
     memory.finish();
     memory
@@ -324,10 +289,20 @@ impl MemoryReport {
         f.rounding_ratio = state.rounding_ratio();
     }
 
+    /// The sum of all private pools.
+    pub fn private_pools(&self) -> PrivatePools {
+        let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
+        private.fold(PrivatePools::default(), |sum, pool| PrivatePools {
+            count: sum.count + 1,
+            reserved_bytes: sum.reserved_bytes.saturating_add(pool.bytes.reserved_bytes),
+            inactive_bytes: sum.inactive_bytes.saturating_add(pool.bytes.inactive_bytes),
+        })
+    }
+
     /// The totals from which figures are computed.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
-        let private = self.private_pools.unwrap_or_default();
+        let private = self.private_pools();
         MemoryState {
             reserved: self.reserved_bytes,
             allocated: self.allocated_bytes,

@@ -118,7 +118,7 @@ pub(super) fn add_memory_on_device(
 /// Appends the bytes that sleep at a time, and the last changes.
 pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_bytes, when): (u64, &str)) {
     let mut holders = sleep.changes.iter().flat_map(|change| &change.allocated);
-    let engine = holders.find_map(|held| held.engine).map_or("the engine", |engine| engine.name);
+    let engine = holders.find_map(|(engine, _)| *engine).map_or("the engine", |engine| engine.name);
     if asleep_bytes > 0 {
         let asleep = size(asleep_bytes);
         document
@@ -126,8 +126,8 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
     }
     let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
     let allocated_by = |change: &SleepSwitch, is_engine: bool| -> u64 {
-        let wanted = change.allocated.iter().filter(|held| held.engine.is_some() == is_engine);
-        wanted.map(|held| held.bytes).sum()
+        let wanted = change.allocated.iter().filter(|(engine, _)| engine.is_some() == is_engine);
+        wanted.map(|(_, bytes)| bytes).sum()
     };
     let name = |change: &&SleepSwitch| {
         let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
