@@ -13,8 +13,6 @@ use crate::study::iterations::{CallSites, Iterations, MAX_COMPARED, NEVER, Reque
 const MAX_REFERENCES: usize = 40;
 /// Iterations that are compared with the last one, at most.
 const MAX_CANDIDATES: usize = 64;
-/// A backward pass ends where this many requests in a row have Python frames.
-const MAX_BACKWARD_GAP: usize = 8;
 
 /// The size that a request will have, and whether an established law predicts it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,7 +33,6 @@ pub(super) struct IterationHistory {
     /// Distinct sizes over the members.
     classes: Slices<u64>,
     class_of_offset: Vec<u32>,
-    is_gradient: Vec<bool>,
     /// Offsets of requests without Python frames.
     is_stackless: Vec<bool>,
     /// Sizes of blocks that are older than the source and stay.
@@ -78,30 +75,12 @@ impl IterationHistory {
         let older = (0..start).filter(stays).map(|request| requests.bytes(request));
         let persistent =
             older.chain(older_blocks.iter().map(|bytes| round_size(*bytes, &Settings::default()))).collect();
-        let mut history =
-            Self { source, len, members, classes, class_of_offset, is_gradient: Vec::new(), is_stackless, persistent };
-        history.is_gradient = history.find_gradients(requests, start);
-        Some(history)
+        Some(Self { source, len, members, classes, class_of_offset, is_stackless, persistent })
     }
 
     /// Number of iterations with known sizes.
     pub(super) fn depth(&self) -> usize {
         self.members.len()
-    }
-
-    /// The offsets whose blocks have the size of an older block and outlive the backward pass that makes them.
-    fn find_gradients(&self, requests: &Requests, start: RequestId) -> Vec<bool> {
-        let mut is_gradient = vec![false; self.len];
-        let (mut pass_end, mut next) = (None::<usize>, 0);
-        for offset in (0..self.len).rev().filter(|offset| self.is_stackless[*offset]) {
-            let end = pass_end.filter(|_| next - offset <= MAX_BACKWARD_GAP).unwrap_or(offset);
-            (pass_end, next) = (Some(end), offset);
-            let request = start + offset;
-            let outlives =
-                requests.freed_after(request) == NEVER || requests.freed_after(request) as usize > start + end;
-            is_gradient[offset] = outlives && self.persistent.contains(&requests.bytes(request));
-        }
-        is_gradient
     }
 
     pub(super) fn sizes(&self, offset: usize) -> &[u64] {
@@ -150,9 +129,6 @@ impl IterationHistory {
         let class = self.class_of_offset[offset];
         let sizes = self.classes.get(class);
         let is_always_equal = is_constant(sizes);
-        if self.is_gradient[offset] && is_always_equal {
-            return sure(sizes[0]);
-        }
         if let Some(counts) = observed.counts.get(&class) {
             let is_clear = counts.get(1).is_none_or(|second| counts[0].1 > 2 * second.1);
             if is_clear {

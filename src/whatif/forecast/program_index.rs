@@ -13,8 +13,6 @@ pub(super) struct ProgramIndex {
     ops: Vec<u32>,
     /// By operation: the request whose block it frees, or [`NEVER`].
     freed_by_op: Vec<u32>,
-    /// By index of [`Program::completed`]: the request whose pending free completes, or [`NEVER`].
-    completed: Vec<u32>,
     /// Requested bytes of the blocks that are older than the trace and stay, ascending.
     older_blocks: Vec<u64>,
 }
@@ -25,21 +23,12 @@ impl ProgramIndex {
         let mut index = Self {
             ops: Vec::with_capacity(requests.count()),
             freed_by_op: Vec::new(),
-            completed: vec![NEVER; program.completed.len()],
             older_blocks: Vec::new(),
         };
         let mut request_of_slot = vec![NEVER; program.slot_count];
-        let mut pending_of_slot = vec![NEVER; program.slot_count];
         let initial = &program.initial_blocks;
         let mut is_older: Vec<bool> = initial.iter().map(|b| b.state != BlockState::ActivePendingFree).collect();
         for (op, operation) in (0u32..).zip(&program.operations) {
-            if let OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } =
-                operation.kind
-            {
-                for completion in completions.range() {
-                    index.completed[completion] = pending_of_slot[program.completed[completion] as usize];
-                }
-            }
             index.freed_by_op.push(NEVER);
             match operation.kind {
                 OperationKind::Alloc { slot, .. } => {
@@ -51,10 +40,9 @@ impl ProgramIndex {
                         }
                     }
                 }
-                OperationKind::Free { slot, is_pending, .. } => {
+                OperationKind::Free { slot, .. } => {
                     let request = std::mem::replace(&mut request_of_slot[slot as usize], NEVER);
                     index.freed_by_op[op as usize] = request;
-                    pending_of_slot[slot as usize] = if is_pending { request } else { NEVER };
                     if request == NEVER
                         && let Some(is_older) = is_older.get_mut(slot as usize)
                     {
@@ -86,11 +74,6 @@ impl ProgramIndex {
     /// The request whose block operation `op` frees.
     pub(super) fn freed_by(&self, op: usize) -> Option<RequestId> {
         self.freed_by_op.get(op).filter(|request| **request != NEVER).map(|request| *request as usize)
-    }
-
-    /// The request whose pending free is completed by `completion`, an index of [`Program::completed`].
-    pub(super) fn completed_by(&self, completion: usize) -> Option<RequestId> {
-        self.completed.get(completion).filter(|request| **request != NEVER).map(|request| *request as usize)
     }
 
     pub(super) fn older_blocks(&self) -> &[u64] {

@@ -1,27 +1,20 @@
 //! Predicts the rest of the iteration that failed, and the iterations after it, by repeating complete ones.
 //!
-//! A later iteration makes the requests of its template, a recorded iteration, at the same offsets. Sizes follow the trend
-//! of their offset, or of the input that determines them. Frees follow the template as well: where it freed the block of
+//! A later iteration makes the requests of its template, the last complete iteration, at the same offsets. Sizes follow the
+//! trend of their offset. Frees follow the template as well: where it freed the block of
 //! an offset, the later iteration frees its own block of that offset, the counterpart. A backward pass is different: it
 //! frees the blocks of one call site from the latest to the earliest, so each iteration frees an older block than the last.
 
-use std::collections::VecDeque;
-use std::ops::Range;
-
-use rustc_hash::FxHashMap;
-
 use super::history::IterationHistory;
-use super::laws::{MAX_ERROR, Trend, is_constant, scale_or_bend};
+use super::laws::{MAX_ERROR, Trend, is_constant};
 use super::program_index::ProgramIndex;
 use super::writer::ContinuationWriter;
 use crate::replay::ops::{OperationKind, Program};
 use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Requests};
 
-/// Number of input sizes from which its trend is fitted.
-const INPUT_VALUES: usize = 13;
-/// Number of sizes kept for each offset of an iteration.
-const KEPT_SIZES: usize = 10;
-/// The rest is sure if laws without support predict at most one part in this many of its bytes.
+/// Sizes kept for each request of an iteration.
+const KEPT_SIZES: usize = 4;
+/// Laws without support may predict at most this share of the bytes.
 const MAX_UNSURE_PARTS: u64 = 10;
 
 /// How sizes go on after the iteration that failed.
@@ -29,7 +22,7 @@ const MAX_UNSURE_PARTS: u64 = 10;
 pub(super) enum NextSizes {
     /// Sizes are constant or follow a trend.
     Regular,
-    /// Sizes vary without a rule; the largest iteration so far is repeated.
+    /// They vary without a rule; this iteration stands for the next.
     Irregular,
     /// Sizes differ for the first time; this iteration is repeated.
     NewSize,
@@ -72,17 +65,7 @@ pub(super) struct SteadyPredictor<'r, 'w, 'a> {
     blocks: Vec<Vec<Option<RequestId>>>,
     /// Sizes by offset, oldest first.
     series: Vec<Vec<u64>>,
-    /// Live blocks by call site, oldest first.
-    live_by_site: FxHashMap<u32, VecDeque<RequestId>>,
-    /// The complete iteration that each row of `blocks` repeats.
-    templates: Vec<usize>,
     failed: RequestId,
-}
-
-/// The request whose varying size determines the others.
-struct Input {
-    sizes: Vec<u64>,
-    trend: Trend,
 }
 
 impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
@@ -97,25 +80,15 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         let history = IterationHistory::new(requests, iterations, sites, index.older_blocks())?;
         let failed = requests.count() - 1;
         let current_blocks = (iterations.start()..=failed).map(Some).collect();
-        let Repetition { period, matched } = iterations.repetition;
-        let first = iterations.starts()[0].min((failed + 1).saturating_sub(matched + period));
-        let mut live_by_site: FxHashMap<u32, VecDeque<RequestId>> = FxHashMap::default();
-        for request in first..=failed {
-            if writer.is_live(request) {
-                live_by_site.entry(requests.site(request)).or_default().push_back(request);
-            }
-        }
         Some(Self {
             requests,
             index,
             program,
             iterations,
-            templates: vec![history.source],
             history,
             writer,
             blocks: vec![current_blocks],
             series: Vec::new(),
-            live_by_site,
             failed,
         })
     }
@@ -140,11 +113,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             self.repeat_request(0, offset, *bytes, &made_once);
         }
         let rest = self.predicted();
-        let (next_sizes, trend, mut input) = self.next_sizes(&now, done);
-        let typical = match next_sizes {
-            NextSizes::Irregular => self.largest_iteration(&now),
-            NextSizes::Regular | NextSizes::NewSize => (self.history.source, now.clone()),
-        };
+        let (next_sizes, trend) = self.next_sizes(&now);
         let series = (0..len).map(|offset| {
             let earlier = self.history.sizes(offset).iter().rev().copied();
             earlier.chain([now[offset]]).collect()
@@ -156,14 +125,11 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             {
                 break;
             }
-            let input_size = input.as_mut().map(Input::advance);
-            let (template, sizes) = &typical;
-            self.templates.push(*template);
-            self.blocks.push(Vec::with_capacity(sizes.len()));
-            for (offset, bytes) in sizes.iter().enumerate() {
+            self.blocks.push(Vec::with_capacity(len));
+            for (offset, bytes) in now.iter().enumerate() {
                 let bytes = match next_sizes {
                     NextSizes::Irregular | NextSizes::NewSize => *bytes,
-                    NextSizes::Regular => self.next_size(offset, trend, input.as_ref().zip(input_size)),
+                    NextSizes::Regular => self.next_size(offset, trend),
                 };
                 self.repeat_request(iteration, offset, bytes, &made_once);
             }
@@ -190,7 +156,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         if !self.is_copy(done) {
             return 0;
         }
-        let stays = |offset: &usize| self.writer.is_live(self.source(0, *offset)) && !made_once[*offset];
+        let stays = |offset: &usize| self.writer.is_live(self.source(*offset)) && !made_once[*offset];
         let end = (done..self.history.len).find(stays).unwrap_or(self.history.len);
         (done..end).filter(|offset| !made_once[*offset]).count()
     }
@@ -203,7 +169,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             let freed = self.index.ops_after(first + offset).filter_map(|op| self.index.freed_by(op));
             freed.filter(|block| *block >= first).count()
         };
-        let source = self.source(0, 0);
+        let source = self.source(0);
         let is_same = |offset: usize| {
             self.requests.bytes(source + offset) == self.requests.bytes(start + offset)
                 // The frees after the failed request are not recorded.
@@ -219,7 +185,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     fn sure_turns(&self) -> Option<usize> {
         let mut frees: Vec<(RequestId, usize)> = Vec::new();
         for offset in 0..self.history.len {
-            let source = self.source(0, offset);
+            let source = self.source(offset);
             let earlier = self.frees_one_earlier(source).unwrap_or_default();
             let freed = self.index.ops_after(source).filter_map(|op| self.index.freed_by(op));
             let older = freed.zip(earlier).filter(|(block, before)| self.is_descending(*block, *before));
@@ -240,7 +206,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// Whether freeing `before` in one iteration and `block` in the next walks backwards, as a backward pass does.
     fn is_descending(&self, block: RequestId, before: RequestId) -> bool {
-        let start = self.source(0, 0);
+        let start = self.source(0);
         block < start && block < before && self.requests.site(block) == self.requests.site(before)
     }
 
@@ -257,70 +223,28 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.iterations.range(self.history.source).map(|request| is_only_one && is_state(request)).collect()
     }
 
-    /// How sizes go on, the trend of their total, and the input that determines them, if one does.
-    fn next_sizes(&self, now: &[u64], done: usize) -> (NextSizes, Trend, Option<Input>) {
+    /// How sizes go on, and the trend of their total.
+    fn next_sizes(&self, now: &[u64]) -> (NextSizes, Trend) {
         let mut totals = self.history.totals();
         let varied_before = !self.iterations.is_uniform || !is_constant(&totals);
         totals.push(now.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes)));
-        let input = self.input(now, done);
         let (trend, error) = Trend::of_series(&totals);
         let next = match () {
-            () if self.iterations.is_uniform && (input.is_some() || error < MAX_ERROR) => NextSizes::Regular,
+            () if self.iterations.is_uniform && error < MAX_ERROR => NextSizes::Regular,
             () if varied_before => NextSizes::Irregular,
             () => NextSizes::NewSize,
         };
-        (next, trend, input)
+        (next, trend)
     }
 
-    /// The first request of the iteration whose size varies, with the past sizes of its call site; `None` unless they
-    /// follow a trend.
-    fn input(&self, now: &[u64], done: usize) -> Option<Input> {
-        let varies = |offset: &usize| {
-            let sizes = self.history.sizes(*offset);
-            !self.history.is_stackless(*offset) && (!is_constant(sizes) || sizes[0] != now[*offset])
-        };
-        let offset = (0..done).find(varies)?;
-        let start = self.iterations.start();
-        let site = self.requests.site(start + offset);
-        let is_same = |request: &RequestId| self.requests.site(*request) == site;
-        let each = self.iterations.range(self.history.source).filter(is_same).count();
-        let since = (start + offset + 1..=self.failed).filter(is_same).count();
-        let of_site = (0..=self.failed).rev().filter(is_same);
-        let mut sizes: Vec<u64> =
-            of_site.skip(since).step_by(each).take(INPUT_VALUES).map(|request| self.requests.bytes(request)).collect();
-        sizes.reverse();
-        let (trend, error) = Trend::of_series(&sizes);
-        (error < MAX_ERROR).then_some(Input { sizes, trend })
-    }
-
-    /// The iteration that requested most, complete or failed, and its sizes.
-    fn largest_iteration(&self, now: &[u64]) -> (usize, Vec<u64>) {
-        let sizes = |index: usize| self.iterations.range(index).map(|request| self.requests.bytes(request));
-        let total = |index: &usize| sizes(*index).fold(0u64, u64::saturating_add);
-        let this = now.iter().fold(0u64, |sum, bytes| sum.saturating_add(*bytes));
-        // The first iteration may also make state.
-        let largest = (1..self.iterations.complete()).max_by_key(total).filter(|index| total(index) > this);
-        match largest {
-            Some(index) => (index, sizes(index).collect()),
-            None => (self.history.source, now.to_vec()),
-        }
-    }
-
-    /// Predicts the size at `offset` in the next iteration, and adds it to the series.
-    fn next_size(&mut self, offset: usize, trend: Trend, input: Option<(&Input, u64)>) -> u64 {
+    /// The size at `offset` in the next iteration, which is added to its series.
+    fn next_size(&mut self, offset: usize, trend: Trend) -> u64 {
         let series = &mut self.series[offset];
         let last = series.last().copied().unwrap_or(0);
-        let next = match input {
-            Some((input, now)) => {
-                let count = series.len().min(self.history.depth() + 1);
-                let sizes = &series[series.len() - count..];
-                let before = input.sizes.len() - 1; // the last one belongs to the predicted iteration
-                let inputs = &input.sizes[before.saturating_sub(count)..before];
-                let sizes = &sizes[count - inputs.len().min(count)..];
-                if is_constant(sizes) { last } else { scale_or_bend(sizes, inputs, now) }
-            }
-            None if is_constant(&series[series.len().saturating_sub(4)..]) => last,
-            None => trend.next(series).filter(|bytes| *bytes > 0).map_or(last, |bytes| bytes.div_ceil(512) * 512),
+        let next = if is_constant(&series[series.len().saturating_sub(KEPT_SIZES)..]) {
+            last
+        } else {
+            trend.next(series).filter(|bytes| *bytes > 0).map_or(last, |bytes| bytes.div_ceil(512) * 512)
         };
         series.push(next);
         if series.len() > KEPT_SIZES {
@@ -329,9 +253,9 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         next
     }
 
-    /// The recorded request that `offset` of `iteration` repeats.
-    fn source(&self, iteration: usize, offset: usize) -> RequestId {
-        self.iterations.starts()[self.templates[iteration]] + offset
+    /// The recorded request that `offset` of an iteration repeats.
+    fn source(&self, offset: usize) -> RequestId {
+        self.iterations.starts()[self.history.source] + offset
     }
 
     /// Repeats the template's request at `offset`, and the frees after it.
@@ -340,43 +264,19 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             self.blocks[iteration].push(None);
             return;
         }
-        let source = self.source(iteration, offset);
-        let counterpart = |block| self.counterpart(block, iteration);
-        let op = self.index.op(source);
-        let pending: Vec<(RequestId, Option<RequestId>)> = match self.program.operations[op].kind {
-            OperationKind::Alloc { completions, .. } => self.completed(completions.range(), &counterpart),
-            _ => Vec::new(),
-        };
-        let block = self.writer.request_after(source, bytes, |freed| find(&pending, freed));
+        let source = self.source(offset);
+        let block = self.writer.request(source, bytes);
         self.blocks[iteration].push(Some(block));
-        self.live_by_site.entry(self.requests.site(source)).or_default().push_back(block);
         self.repeat_frees(iteration, offset);
     }
 
-    /// The counterparts of the blocks whose pending frees `completions` complete.
-    fn completed(
-        &self,
-        completions: Range<usize>,
-        counterpart: &dyn Fn(RequestId) -> Option<RequestId>,
-    ) -> Vec<(RequestId, Option<RequestId>)> {
-        completions
-            .filter_map(|index| self.index.completed_by(index))
-            .map(|block| (block, counterpart(block)))
-            .collect()
-    }
-
-    /// Repeats the frees that follow the template's request at `offset`.
+    /// Repeats what followed the request at `offset` of the last complete iteration.
     fn repeat_frees(&mut self, iteration: usize, offset: usize) {
-        let source = self.source(iteration, offset);
+        let source = self.source(offset);
         let earlier = self.frees_one_earlier(source);
         let mut free_count = 0;
         for op in self.index.ops_after(source) {
-            if let OperationKind::Release { completions, .. } = self.program.operations[op].kind {
-                let counterpart = |block| self.counterpart(block, iteration);
-                let pending = self.completed(completions.range(), &counterpart);
-                self.writer.release(op, |freed| find(&pending, freed));
-                continue;
-            }
+            self.writer.release(op);
             let Some(block) = self.index.freed_by(op) else { continue };
             let before = earlier.as_ref().and_then(|earlier| earlier.get(free_count)).copied();
             free_count += 1;
@@ -397,7 +297,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// The block that `iteration` frees where its template freed `block`, and the iteration before that `before`.
     fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
-        if block < self.iterations.starts()[self.templates[iteration]]
+        if block < self.iterations.starts()[self.history.source]
             && let Some(before) = before.filter(|before| block < *before)
             && self.requests.site(block) == self.requests.site(before)
         {
@@ -408,15 +308,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             return (is_same_site && self.writer.is_live(next)).then_some(next);
         }
         let found = self.counterpart(block, iteration)?;
-        if self.writer.is_live(found) {
-            return Some(found);
-        }
-        // The counterpart is free already: free the oldest live block of its call site.
-        let queue = self.live_by_site.get_mut(&self.requests.site(block))?;
-        while queue.front().is_some_and(|oldest| !self.writer.is_live(*oldest)) {
-            queue.pop_front();
-        }
-        queue.front().copied().filter(|_| found <= self.failed)
+        self.writer.is_live(found).then_some(found)
     }
 
     /// The block of `iteration`, or of one before it, that corresponds to the template's `block`.
@@ -425,15 +317,15 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         let own = starts.partition_point(|start| *start <= block).checked_sub(1)?;
         let offset = block - starts[own];
         // How many iterations before `iteration`.
-        let back = self.templates[iteration].checked_sub(own)?;
+        let back = self.history.source.checked_sub(own)?;
         let site = self.requests.site(block);
         if let Some(row) = iteration.checked_sub(back) {
-            if self.requests.site(self.source(row, offset)) == site {
+            if self.requests.site(self.source(offset)) == site {
                 return *self.blocks[row].get(offset)?;
             }
             let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
             let blocks = self.blocks[row].iter().enumerate();
-            let mut same = blocks.filter(|(at, _)| self.requests.site(self.source(row, *at)) == site);
+            let mut same = blocks.filter(|(at, _)| self.requests.site(self.source(*at)) == site);
             return *same.nth(ordinal)?.1;
         }
         let earlier = self.iterations.complete().checked_sub(back - iteration)?;
@@ -444,18 +336,5 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
         let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
         same.nth(ordinal)
-    }
-}
-
-fn find(pairs: &[(RequestId, Option<RequestId>)], block: RequestId) -> Option<RequestId> {
-    pairs.iter().find(|(recorded, _)| *recorded == block).and_then(|(_, counterpart)| *counterpart)
-}
-
-impl Input {
-    /// Adds the predicted next size.
-    fn advance(&mut self) -> u64 {
-        let next = self.trend.next(&self.sizes).or(self.sizes.last().copied()).unwrap_or(0);
-        self.sizes.push(next);
-        next
     }
 }

@@ -1,7 +1,5 @@
 //! Appends predicted requests and frees to a recorded program.
 
-use rustc_hash::FxHashSet;
-
 use super::program_index::ProgramIndex;
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
@@ -9,6 +7,9 @@ use crate::base::ids::to_u32;
 use crate::replay::ops::{ListRange, Operation, OperationKind, Program};
 use crate::snapshot::BlockState;
 use crate::study::iterations::{RequestId, Requests};
+
+/// Predicted operations complete no pending frees.
+const NONE: ListRange = ListRange { start: 0, len: 0 };
 
 /// A program with predicted operations at its end. Blocks are named by their requests: up to the failed one those of
 /// [`Requests`], then the predicted ones in order.
@@ -26,8 +27,6 @@ pub(super) struct ContinuationWriter<'r, 'a> {
     /// Bytes of the predicted requests.
     bytes: Vec<u64>,
     is_live: Vec<bool>,
-    /// Blocks whose free waits for another stream.
-    pending: FxHashSet<RequestId>,
     live_bytes: u64,
 }
 
@@ -47,7 +46,6 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
             slots: Vec::new(),
             bytes: Vec::new(),
             is_live: (0..failed).map(|request| requests.freed_after(request) as usize >= failed).collect(),
-            pending: FxHashSet::default(),
             live_bytes: older_bytes(recorded).saturating_add_signed(requests.live_before(failed)),
         };
         writer.request(failed, requests.bytes(failed));
@@ -81,22 +79,11 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
 
     /// Appends a request like the recorded `source`, of `bytes`, and returns its number.
     pub(super) fn request(&mut self, source: RequestId, bytes: u64) -> RequestId {
-        self.request_after(source, bytes, |_| None)
-    }
-
-    /// The same. The pending frees that the source completes are completed for the blocks that `counterpart` returns.
-    pub(super) fn request_after(
-        &mut self,
-        source: RequestId,
-        bytes: u64,
-        counterpart: impl Fn(RequestId) -> Option<RequestId>,
-    ) -> RequestId {
         let op = self.index.op(source);
-        let OperationKind::Alloc { stream, pool, context, completions, .. } = self.recorded.operations[op].kind else {
+        let OperationKind::Alloc { stream, pool, context, .. } = self.recorded.operations[op].kind else {
             debug_assert!(false, "a request is an allocation");
             return 0;
         };
-        let completions = self.complete(completions, counterpart);
         self.entry_index = self.entry_index.saturating_add(1);
         let slot = to_u32(self.program.slot_count);
         self.program.slot_count += 1;
@@ -104,7 +91,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         self.bytes.push(bytes);
         self.is_live.push(true);
         self.live_bytes = self.live_bytes.saturating_add(bytes);
-        self.push(op, OperationKind::Alloc { size: bytes, stream, pool, context, slot: Some(slot), completions });
+        self.push(op, OperationKind::Alloc { size: bytes, stream, pool, context, slot: Some(slot), completions: NONE });
         self.is_live.len() - 1
     }
 
@@ -118,40 +105,23 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         }
     }
 
-    /// Frees `block`, if it is live, like the recorded operation `source`.
+    /// Frees `block`, if it is live, like the recorded operation `source`. Other streams have done with it.
     pub(super) fn free(&mut self, block: RequestId, source: usize) {
         let Some(slot) = self.slot(block).filter(|_| self.is_live(block)) else { return };
-        let (is_pending, context) = match self.recorded.operations[source].kind {
-            OperationKind::Free { is_pending, context, .. } => (is_pending, context),
-            _ => (false, crate::base::ids::StackId::default()),
+        let context = match self.recorded.operations[source].kind {
+            OperationKind::Free { context, .. } => context,
+            _ => crate::base::ids::StackId::default(),
         };
         self.is_live[block] = false;
         self.live_bytes = self.live_bytes.saturating_sub(self.bytes(block));
-        if is_pending {
-            self.pending.insert(block);
-        }
-        self.push(source, OperationKind::Free { slot, is_pending, context });
+        self.push(source, OperationKind::Free { slot, is_pending: false, context });
     }
 
     /// Repeats the recorded operation `source` if it releases memory to the device.
-    pub(super) fn release(&mut self, source: usize, counterpart: impl Fn(RequestId) -> Option<RequestId>) {
-        if let OperationKind::Release { scope, context, completions } = self.recorded.operations[source].kind {
-            let completions = self.complete(completions, counterpart);
-            self.push(source, OperationKind::Release { scope, context, completions });
+    pub(super) fn release(&mut self, source: usize) {
+        if let OperationKind::Release { scope, context, .. } = self.recorded.operations[source].kind {
+            self.push(source, OperationKind::Release { scope, context, completions: NONE });
         }
-    }
-
-    fn complete(&mut self, completions: ListRange, counterpart: impl Fn(RequestId) -> Option<RequestId>) -> ListRange {
-        let start = self.program.completed.len();
-        if !self.pending.is_empty() {
-            for completion in completions.range() {
-                let block = self.index.completed_by(completion).and_then(&counterpart);
-                if let Some(block) = block.filter(|block| self.pending.remove(block)) {
-                    self.program.completed.extend(self.slot(block));
-                }
-            }
-        }
-        ListRange { start: to_u32(start), len: to_u32(self.program.completed.len() - start) }
     }
 
     /// The program, and for each operation the recorded one that it is or repeats.
