@@ -89,7 +89,7 @@ impl OversizedRequest {
 }
 
 /// A device that `torch.nn.DataParallel` loads more than the others.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DataParallelImbalance {
     /// The line that calls the model.
     pub called_at: Option<FrameReport>,

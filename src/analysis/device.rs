@@ -111,7 +111,7 @@ pub struct DeviceReport {
     #[serde(skip)]
     pub idle_cache: Option<IdleCache>,
     /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub data_parallel: Option<DataParallelImbalance>,
     /// The requests of the step of the last failure, or else of the peak; empty without a trace.
     #[serde(skip)]
