@@ -1,8 +1,6 @@
 //! Advice for a failed request: the best action that the recording has evidence for, else the standard advice of the
 //! verdict.
 
-use serde::Serialize;
-
 use super::batch_cure::batch_cure;
 use super::cures::{Cure, find_cure};
 use super::engine_beside::engine_beside;

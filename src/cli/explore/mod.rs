@@ -60,7 +60,7 @@ pub(super) struct Explore {
 
 /// The screen, and what it shows.
 struct Session {
-    options: Options<'static>,
+    options: Options,
     source: SourceDirectory,
     screen: Screen,
     look: Look,

@@ -7,7 +7,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::to_u32;
 use crate::base::intern::{SeededSet, Slices};
-use crate::study::iterations::{CallSites, Iterations, MAX_COMPARED, NEVER, RequestId, Requests};
+use crate::study::iterations::{CallSites, Iterations, MAX_COMPARED, RequestId, Requests};
 
 /// Sizes that vary from iteration to iteration and may determine others, at most.
 const MAX_REFERENCES: usize = 40;

@@ -120,8 +120,7 @@ impl<'a> Forecast<'a> {
                     requests: MAX_GROWING_REQUESTS,
                     reach: reach.unwrap_or(u64::MAX),
                 };
-                let predictor =
-                    SteadyPredictor::new(&loops.requests, (program, &index), iterations, sites, &mut writer);
+                let predictor = SteadyPredictor::new(&loops.requests, &index, iterations, sites, &mut writer);
                 let prediction = predictor.map(|predictor| predictor.predict(sites, horizon));
                 let requests = writer.len() - 1 - failed;
                 match prediction {

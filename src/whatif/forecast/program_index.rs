@@ -20,11 +20,8 @@ pub(super) struct ProgramIndex {
 impl ProgramIndex {
     /// `None` if the program lacks a request, as where the trace contradicts itself.
     pub(super) fn new(program: &Program<'_>, requests: &Requests) -> Option<Self> {
-        let mut index = Self {
-            ops: Vec::with_capacity(requests.count()),
-            freed_by_op: Vec::new(),
-            older_blocks: Vec::new(),
-        };
+        let mut index =
+            Self { ops: Vec::with_capacity(requests.count()), freed_by_op: Vec::new(), older_blocks: Vec::new() };
         let mut request_of_slot = vec![NEVER; program.slot_count];
         let initial = &program.initial_blocks;
         let mut is_older: Vec<bool> = initial.iter().map(|b| b.state != BlockState::ActivePendingFree).collect();

@@ -9,8 +9,7 @@ use super::history::IterationHistory;
 use super::laws::{MAX_ERROR, Trend, is_constant};
 use super::program_index::ProgramIndex;
 use super::writer::ContinuationWriter;
-use crate::replay::ops::{OperationKind, Program};
-use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Requests};
+use crate::study::iterations::{CallSites, Iterations, RequestId, Requests};
 
 /// Sizes kept for each request of an iteration.
 const KEPT_SIZES: usize = 4;
@@ -57,7 +56,6 @@ pub(super) struct SteadyPrediction {
 pub(super) struct SteadyPredictor<'r, 'w, 'a> {
     requests: &'r Requests,
     index: &'r ProgramIndex,
-    program: &'r Program<'a>,
     iterations: &'r Iterations,
     history: IterationHistory,
     writer: &'w mut ContinuationWriter<'r, 'a>,
@@ -72,7 +70,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     /// `None` if no earlier iteration has made the same requests as the last one so far.
     pub(super) fn new(
         requests: &'r Requests,
-        (program, index): (&'r Program<'a>, &'r ProgramIndex),
+        index: &'r ProgramIndex,
         iterations: &'r Iterations,
         sites: &CallSites,
         writer: &'w mut ContinuationWriter<'r, 'a>,
@@ -83,7 +81,6 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         Some(Self {
             requests,
             index,
-            program,
             iterations,
             history,
             writer,
