@@ -24,7 +24,7 @@ use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SegmentReport, TopRows};
+use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
@@ -37,7 +37,7 @@ use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 pub struct DeviceReport {
     /// Device number.
     pub device: u64,
-    /// The position requested with `--at`. Figures up to `top_segments`, `top_stacks` and `top_lines` apply to it;
+    /// The position requested with `--at`. Figures up to `top_stacks` and `top_lines` apply to it;
     /// `peak`, `ooms`, `at_peak`, `steps` and `leaks` always cover the trace. The snapshot without `--at`, and if the device
     /// lacks the position (warning `no-moment`).
     #[serde(serialize_with = "moment_or_snapshot")]
@@ -45,8 +45,6 @@ pub struct DeviceReport {
     /// The memory at that position.
     #[serde(flatten)]
     pub memory: MemoryReport,
-    /// The segments with the most stranded free memory.
-    pub top_segments: Vec<SegmentReport>,
     /// Device memory in bytes, as given or recorded; absent if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capacity_bytes: Option<u64>,
@@ -306,7 +304,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         device: device.id(),
         moment,
         capacity_bytes: device.capacity(),
-        top_segments: memory.segments(top),
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
         local_tensors,

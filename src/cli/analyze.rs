@@ -59,7 +59,7 @@ pub(super) struct Analyze {
     #[arg(long, value_name = "N")]
     device: Option<u64>,
 
-    /// Number of stacks, source lines and segments to list; the rest is summed up
+    /// Number of stacks and source lines to list; the rest is summed up
     #[arg(long, value_name = "N", default_value_t = 10)]
     top: usize,
 

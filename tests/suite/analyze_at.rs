@@ -3,6 +3,8 @@
 
 use crate::support::fixtures;
 use crate::support::program::{analyze, refusal};
+use oomscope::snapshot::{BlockState, Segment};
+use oomscope::study::TracePosition;
 use serde_json::{Value, json};
 
 fn path(file: &str) -> String {
@@ -34,7 +36,8 @@ fn figures_and_segments_are_those_of_the_moment() {
                 device["fragmentation"]["inactive_split_bytes"], truth["inactive_split_bytes"],
                 "{run} at {entry}"
             );
-            assert_eq!(segments_told(device), segments_true(truth), "{run} at {entry}");
+            let told = segments_told(&format!("moments/2.15.0-{run}"), entry.as_u64().unwrap());
+            assert_eq!(told, segments_true(truth), "{run} at {entry}");
             let held: u64 = device["top_lines"].as_array().unwrap().iter().map(|l| l["bytes"].as_u64().unwrap()).sum();
             assert_eq!(json!(held), truth["allocated_bytes"]);
         }
@@ -44,15 +47,18 @@ fn figures_and_segments_are_those_of_the_moment() {
 /// Address, bytes, stream, pool, blocks, bytes allocated and free of each segment.
 type Row = (u64, u64, u64, Value, u64, u64, u64);
 
-fn segments_told(device: &Value) -> Vec<Row> {
-    let row = |s: &Value| {
-        let of = |key: &str| s[key].as_u64().unwrap();
-        let (allocated, free) = (of("allocated_bytes"), of("inactive_bytes"));
-        (of("address"), of("bytes"), of("stream"), s["pool_id"].clone(), of("blocks"), allocated, free)
+fn segments_told(file: &str, entry: u64) -> Vec<Row> {
+    let study = fixtures::study(file);
+    let memory = study.devices().next().unwrap().memory_at(TracePosition::Entry { event: entry });
+    let layout = memory.layout().unwrap();
+    let row = |segment: &Segment| {
+        let blocks = segment.blocks_in(&layout.blocks);
+        let bytes = |state| blocks.iter().filter(|block| block.state == state).map(|block| block.size).sum();
+        let pool = json!(study.snapshot().pools.get(segment.pool));
+        let (allocated, free) = (bytes(BlockState::ActiveAllocated), bytes(BlockState::Inactive));
+        (segment.address, segment.total_size, segment.stream, pool, blocks.len() as u64, allocated, free)
     };
-    let mut rows: Vec<Row> = device["top_segments"].as_array().unwrap().iter().map(row).collect();
-    rows.sort_by_key(|row| row.0);
-    rows
+    layout.segments.iter().map(row).collect()
 }
 
 fn segments_true(truth: &Value) -> Vec<Row> {

@@ -60,7 +60,7 @@ pub enum Assumption {
 /// Requests `bytes` in the default pool of `device`, with its `memory` at `position`.
 pub(crate) fn request(
     device: DeviceStudy<'_, '_>,
-    (position, memory): (TracePosition, &MemoryAt<'_, '_>),
+    (position, memory): (TracePosition, &MemoryAt),
     bytes: u64,
 ) -> RequestReport {
     let (recorded, reserved) = (device.device(), memory.figures.reserved_bytes);

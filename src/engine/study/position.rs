@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::DeviceStudy;
 use crate::base::ids::StackId;
 use crate::replay::literal::{Layout, Tracking};
-use crate::study::memory::{BlockSums, MemoryReport, SegmentReport, list_segments, report_memory, sum_live_by_stack};
+use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
 
 /// A position in a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -116,7 +116,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     /// The memory at `position`: from the snapshot's segments, or from a literal replay.
-    pub fn memory_at(self, position: TracePosition) -> MemoryAt<'s, 'a> {
+    pub fn memory_at(self, position: TracePosition) -> MemoryAt {
         let layout = self.layout(position);
         let (figures, live_by_stack) = match &layout {
             None => (self.memory().clone(), self.live_by_stack().clone()),
@@ -125,7 +125,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
                 sum_live_by_stack(segments.iter(), blocks),
             ),
         };
-        MemoryAt { device: self, layout, figures, live_by_stack }
+        MemoryAt { layout, figures, live_by_stack }
     }
 
     /// Segments and blocks at `position`; `None` for [`TracePosition::Snapshot`], where the file has them.
@@ -145,8 +145,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
 /// The memory of a device at one position.
 #[derive(Debug)]
-pub struct MemoryAt<'s, 'a> {
-    device: DeviceStudy<'s, 'a>,
+pub struct MemoryAt {
     layout: Option<Layout>,
     /// Totals, pools and fragmentation.
     pub figures: MemoryReport,
@@ -154,22 +153,9 @@ pub struct MemoryAt<'s, 'a> {
     pub live_by_stack: BlockSums<StackId>,
 }
 
-impl MemoryAt<'_, '_> {
+impl MemoryAt {
     /// Segments and blocks; `None` at the snapshot, where the file has them.
     pub fn layout(&self) -> Option<&Layout> {
         self.layout.as_ref()
-    }
-
-    /// Lists the `top` segments.
-    pub fn segments(&self, top: usize) -> Vec<SegmentReport> {
-        let (snapshot, settings) = (self.device.snapshot(), self.device.settings());
-        let pools = &snapshot.pools;
-        match &self.layout {
-            None => {
-                let own = self.device.device().segments();
-                list_segments(own, &snapshot.blocks, pools, settings, top)
-            }
-            Some(Layout { segments, blocks }) => list_segments(segments.iter(), blocks, pools, settings, top),
-        }
     }
 }

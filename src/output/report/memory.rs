@@ -5,7 +5,7 @@ use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table, TableOf, amount};
 use crate::output::wording::describe_position_on;
-use crate::study::memory::{MemoryReport, MemoryUse, SegmentReport};
+use crate::study::memory::{MemoryReport, MemoryUse};
 
 /// Totals, rounding and peaks.
 pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
@@ -92,14 +92,13 @@ fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
     rows
 }
 
-/// Segments by kind, and those with free memory.
+/// Segments by kind.
 pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
-    let memory = &device.memory;
-    if device.top_segments.is_empty() {
+    let s = &device.memory.segments;
+    if s.count == 0 {
         return;
     }
     document.heading("Segments");
-    let s = &memory.segments;
     let kinds = [("small", s.small), ("large", s.large)].into_iter().filter(|(_, k)| k.count > 0);
     let kinds: Vec<String> = kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
     let expandable = match s.expandable.count {
@@ -107,33 +106,7 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
         n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
     };
     let all = counted(s.count, "segment");
-    let has_free = memory.blocks.inactive.count > 0;
-    let order = if has_free { "; those with free memory, most stranded first:" } else { "" };
-    document.paragraph(format!("{all}: {}{expandable}{order}", kinds.join(", ")));
-    if has_free {
-        document.table(free_segments(device));
-    }
-}
-
-fn free_segments(device: &DeviceReport) -> impl Into<Table> {
-    let kind = |s: &&SegmentReport| match (s.small, s.expandable) {
-        (true, false) => "small",
-        (false, false) => "large",
-        (true, true) => "small, exp.",
-        (false, true) => "large, exp.",
-    };
-    let free: Vec<_> = device.top_segments.iter().filter(|s| s.inactive_bytes > 0).collect();
-    let others = device.memory.segments.count.saturating_sub(free.len() as u64);
-    Table::from_rows(free)
-        .text("segment", |s| format!("{:#x}", s.address))
-        .text("kind", kind)
-        .number("bytes", |s| size(s.bytes))
-        .number("blocks", |s| count(s.blocks))
-        .optional()
-        .number("allocated", |s| size(s.allocated_bytes))
-        .number("free", |s| size(s.inactive_bytes))
-        .number("releasable", |s| size(s.releasable_bytes))
-        .note((others > 0).then(|| format!("and {}", counted(others, "other"))))
+    document.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
 }
 
 /// Maximum number of pools and of streams listed.

@@ -6,7 +6,6 @@
 mod live;
 mod sums;
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
@@ -31,31 +30,6 @@ pub struct BlockTotals {
     pub active_pending_free: SizedCount,
     /// Free blocks in the cache.
     pub inactive: SizedCount,
-}
-
-/// One segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct SegmentReport {
-    /// Device address.
-    pub address: u64,
-    /// Size in bytes.
-    pub bytes: u64,
-    /// Whether it belongs to a small pool.
-    pub small: bool,
-    /// Whether it is a mapped range of an expandable segment.
-    pub expandable: bool,
-    /// Pool id; (0, 0) is the default pool.
-    pub pool_id: [u64; 2],
-    /// Raw handle of its stream.
-    pub stream: u64,
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Bytes in live blocks.
-    pub allocated_bytes: u64,
-    /// Bytes in free blocks.
-    pub inactive_bytes: u64,
-    /// Free bytes that `empty_cache()` would release.
-    pub releasable_bytes: u64,
 }
 
 /// The memory of a pool or a stream.
@@ -186,51 +160,10 @@ pub fn report_memory<'a>(
     memory
 }
 
-/// The `top` of `segments`, whose blocks are ranges of `all_blocks`: those with most stranded bytes, then with most free
-/// bytes.
-pub(crate) fn list_segments<'a>(
-    segments: impl Iterator<Item = &'a Segment>,
-    all_blocks: &[Block],
-    all_pools: &Pools,
-    settings: &Settings,
-    top: usize,
-) -> Vec<SegmentReport> {
-    let report = |segment: &Segment| {
-        let blocks = segment.blocks_in(all_blocks);
-        SegmentReport::new(segment, blocks, all_pools.get(segment.pool), settings)
-    };
-    let mut segments: Vec<SegmentReport> = segments.map(report).collect();
-    segments.sort_by_key(|s| {
-        let stranded = s.inactive_bytes.saturating_sub(s.releasable_bytes);
-        (Reverse(stranded), Reverse(s.inactive_bytes), Reverse(s.bytes), s.address)
-    });
-    segments.truncate(top);
-    segments
-}
-
 /// Total size of the `blocks` in `state`.
 fn bytes_in_state(state: BlockState, blocks: &[Block]) -> u64 {
     let of_state = blocks.iter().filter(|block| block.state == state);
     of_state.fold(0u64, |sum, block| sum.saturating_add(block.size))
-}
-
-impl SegmentReport {
-    fn new(segment: &Segment, blocks: &[Block], pool_id: [u64; 2], settings: &Settings) -> Self {
-        let free = blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        let releasable = free.map(|block| releasable_bytes(segment, blocks.len(), block, settings));
-        Self {
-            address: segment.address,
-            bytes: segment.total_size,
-            small: segment.is_small,
-            expandable: segment.is_expandable,
-            pool_id,
-            stream: segment.stream,
-            blocks: blocks.len() as u64,
-            allocated_bytes: bytes_in_state(BlockState::ActiveAllocated, blocks),
-            inactive_bytes: bytes_in_state(BlockState::Inactive, blocks),
-            releasable_bytes: releasable.fold(0, u64::saturating_add),
-        }
-    }
 }
 
 impl MemoryUse {
