@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Dry runs of the jobs of `dry/everyday.py`, `libraries.py` and `evaluating.py`, against PyTorch's counters.
+"""Dry runs of the jobs of `dry/further.py`, and of the files that it imports, against PyTorch's counters.
 
 usage: everyday.py OOMSCOPE PYTHON [--markdown FILE] [NAME..]
 
@@ -18,11 +18,11 @@ import tempfile
 import time
 from pathlib import Path
 
-PROGRAMS = Path(__file__).resolve().parent / "dry" / "evaluating.py"
+PROGRAMS = Path(__file__).resolve().parent / "dry" / "further.py"
 HEAD = """# Ordinary jobs in dry runs
 
 `everyday.py --markdown` writes this table: the jobs of `dry/everyday.py`, `libraries.py` and
-`evaluating.py`, as if on an H100.
+`evaluating.py` and `further.py`, as if on an H100.
 {date}, PyTorch {torch}, {cores} busy cores.
 
 The peak of the recording is compared with `torch.cuda.max_memory_allocated()` in the job. `held` is what is allocated
@@ -84,7 +84,7 @@ def main():
     parser.add_argument("--markdown", type=Path)
     parser.add_argument("names", nargs="*")
     options = parser.parse_args()
-    listed = "import everyday, evaluating, torch; print(torch.__version__, *everyday.JOBS)"
+    listed = "import everyday, further, torch; print(torch.__version__, *everyday.JOBS)"
     environment = dict(os.environ, PYTHONPATH=str(PROGRAMS.parent), PYTHONDONTWRITEBYTECODE="1")
     torch, *names = subprocess.check_output([options.python, "-c", listed], env=environment, text=True).split()
     rows = []

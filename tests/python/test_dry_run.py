@@ -142,7 +142,7 @@ def module_with(**members):
 @pytest.fixture
 def sglang(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    for name in ("ending", "flashinfer", "serving"):
+    for name in ("objects", "usage", "ending", "flashinfer", "serving"):
         monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
     process = module_with(end={"kind": "finished"}, finished=[])
     process.finish = lambda: process.finished.append(process.end["kind"])

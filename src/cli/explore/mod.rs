@@ -60,7 +60,7 @@ pub(super) struct Explore {
 
 /// The screen, and what it shows.
 struct Session {
-    options: Options,
+    options: Options<'static>,
     source: SourceDirectory,
     screen: Screen,
     look: Look,
