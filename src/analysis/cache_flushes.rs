@@ -1,10 +1,12 @@
 //! Requests for which the allocator released cached memory to the device.
 
+use serde::Serialize;
+
 use crate::replay::ops::device_frees;
 use crate::study::{DeviceStudy, MemoryHistory};
 
 /// Requests that found no room until the allocator had released cached memory, which waits for the GPU each time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct CacheFlushes {
     /// Number of these requests.
     pub requests: u64,

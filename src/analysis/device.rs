@@ -106,7 +106,7 @@ pub struct DeviceReport {
     #[serde(skip)]
     pub expandable_gain: Option<ExpandableGain>,
     /// Reserved memory that the program has stopped using; absent if there is little.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_cache: Option<IdleCache>,
     /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
     #[serde(skip)]
@@ -115,7 +115,7 @@ pub struct DeviceReport {
     #[serde(skip)]
     pub(super) step_requests: StepRequests,
     /// Requests for which the allocator released cached memory; absent if there was none.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_flushes: Option<CacheFlushes>,
     /// The change to the optimizer's step that would reserve notably less, if its temporaries are at the peak and no request
     /// failed.

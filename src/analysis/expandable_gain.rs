@@ -25,7 +25,7 @@ impl ExpandableGain {
     /// Replays `device` with expandable segments. `None` if little memory is stranded, if segments are expandable
     /// already, if the model does not reproduce the recording, or if little would be gained.
     pub(super) fn from_replay(device: DeviceStudy<'_, '_>, memory: &MemoryReport) -> Option<Self> {
-        let private = memory.private_pools().inactive_bytes;
+        let private = memory.private_pools.unwrap_or_default().inactive_bytes;
         let stranded_bytes = memory.fragmentation.stranded_bytes.saturating_sub(private);
         let is_stranded = ratio(stranded_bytes, memory.reserved_bytes) >= MIN_STRANDED_RATIO;
         if !is_stranded || memory.segments.expandable.count > 0 || !device.inferred().verification.is_exact() {

@@ -1,5 +1,7 @@
 //! Reserved memory that the program has stopped using.
 
+use serde::Serialize;
+
 use crate::base::units::{GIB, ratio};
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::memory::MemoryReport;
@@ -13,7 +15,7 @@ const MIN_RATIO: f64 = 0.2;
 const RECENT_PARTS: usize = 2;
 
 /// Free memory in the cache that nothing used for half the recording.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct IdleCache {
     /// Bytes that `torch.cuda.empty_cache()` would release to other processes.
     pub bytes: u64,

@@ -94,7 +94,7 @@ impl PositionSelector {
     }
 }
 
-impl<'s, 'a> DeviceStudy<'s, 'a> {
+impl DeviceStudy<'_, '_> {
     /// The selected position; `None` if this device's trace does not have it.
     pub fn position(self, selector: PositionSelector) -> Option<TracePosition> {
         let history = self.history()?;

@@ -84,7 +84,7 @@ const MIN_PRIVATE_RATIO: f64 = 0.01;
 
 /// Describes the memory that private pools keep, and what for by `held`; `None` if that is hardly any.
 pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&MemoryBreakdown>) -> Option<String> {
-    let pools = memory.private_pools();
+    let pools = memory.private_pools?;
     let is_one = pools.count == 1;
     let purposes: Vec<String> = held.iter().flat_map(|held| &held.pools_for).copied().map(category_label).collect();
     let (kinds, purposes) = match purposes.as_slice() {

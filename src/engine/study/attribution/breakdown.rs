@@ -68,7 +68,7 @@ pub struct MemoryBreakdown {
     /// By stack.
     pub by_stack: TopRows<LiveByStack>,
     /// Activations of forward passes that no backward pass follows, if they hold 5% of the memory or more.
-    #[serde(skip)]
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub unused_graphs: Option<UnusedGraphs>,
     /// By the calls that made it, most bytes first; only where a request failed.
     #[serde(skip)]

@@ -1,6 +1,7 @@
 //! Graphs that forward passes keep and that no backward pass uses: the model runs without `torch.no_grad()`.
 
 use rustc_hash::FxHashSet;
+use serde::Serialize;
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
@@ -18,7 +19,7 @@ const MIN_SHARE: f64 = 0.05;
 const MIN_PASSES: usize = 4;
 
 /// Activations of forward passes that no backward pass follows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct UnusedGraphs {
     /// Bytes of these activations.
     pub bytes: u64,

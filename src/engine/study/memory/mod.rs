@@ -58,7 +58,7 @@ pub struct PoolReport {
 }
 
 /// All private pools (CUDA graphs, `MemPool`) together.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct PrivatePools {
     /// Number of pools.
     pub count: u64,
@@ -66,6 +66,18 @@ pub struct PrivatePools {
     pub reserved_bytes: u64,
     /// Bytes in free blocks, which only the pool of the block can use.
     pub inactive_bytes: u64,
+}
+
+impl PrivatePools {
+    fn from_pools(pools: &[PoolReport]) -> Option<Self> {
+        let mut sum = Self::default();
+        for pool in pools.iter().filter(|pool| pool.pool_id != [0, 0]) {
+            sum.count += 1;
+            sum.reserved_bytes = sum.reserved_bytes.saturating_add(pool.bytes.reserved_bytes);
+            sum.inactive_bytes = sum.inactive_bytes.saturating_add(pool.bytes.inactive_bytes);
+        }
+        (sum.count > 0).then_some(sum)
+    }
 }
 
 /// One stream.
@@ -123,6 +135,9 @@ pub struct MemoryReport {
     pub blocks: BlockTotals,
     /// Pools, the default pool first.
     pub pools: Vec<PoolReport>,
+    /// The sum of all private pools; absent if there are none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub private_pools: Option<PrivatePools>,
     /// Streams, ascending.
     pub streams: Vec<StreamReport>,
     /// Fragmentation of the free memory.
@@ -155,6 +170,7 @@ pub fn report_memory<'a>(
         stream.largest_free_block_bytes = free.fold(stream.largest_free_block_bytes, u64::max);
     }
     memory.pools = pools.into_values().collect();
+    memory.private_pools = PrivatePools::from_pools(&memory.pools);
     memory.streams = streams.into_values().collect();
     memory.finish();
     memory
@@ -222,20 +238,10 @@ impl MemoryReport {
         f.rounding_ratio = state.rounding_ratio();
     }
 
-    /// The sum of all private pools.
-    pub fn private_pools(&self) -> PrivatePools {
-        let private = self.pools.iter().filter(|pool| pool.pool_id != [0, 0]);
-        private.fold(PrivatePools::default(), |sum, pool| PrivatePools {
-            count: sum.count + 1,
-            reserved_bytes: sum.reserved_bytes.saturating_add(pool.bytes.reserved_bytes),
-            inactive_bytes: sum.inactive_bytes.saturating_add(pool.bytes.inactive_bytes),
-        })
-    }
-
     /// The totals from which figures are computed.
     pub fn state(&self) -> MemoryState {
         let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
-        let private = self.private_pools();
+        let private = self.private_pools.unwrap_or_default();
         MemoryState {
             reserved: self.reserved_bytes,
             allocated: self.allocated_bytes,
