@@ -116,11 +116,14 @@ impl MapCells {
         let mut ranges = ranges_at(recording, moment);
         let reserved = ranges.iter().map(|range| range.end - range.address).sum::<u64>();
         let count = count.max(1);
+        // A request takes a cell, and two lie before it.
+        let request = if count < 3 { 0 } else { request };
         let has_gaps = ranges.len() * 4 <= count;
         let mut cell_bytes = reserved.div_ceil(count as u64).next_multiple_of(UNIT).max(UNIT);
         let request_start =
             |end: u64, cell_bytes: u64| if request > 0 { (end.div_ceil(cell_bytes) + 1) * cell_bytes } else { end };
-        let cells_of = |end: u64, cell_bytes: u64| (request_start(end, cell_bytes) + request).div_ceil(cell_bytes);
+        let cells_of =
+            |end: u64, cell_bytes: u64| request_start(end, cell_bytes).saturating_add(request).div_ceil(cell_bytes);
         while cells_of(place(&mut ranges, cell_bytes, has_gaps), cell_bytes) > count as u64 {
             cell_bytes = (cell_bytes + cell_bytes / 16).next_multiple_of(UNIT) + UNIT;
         }
