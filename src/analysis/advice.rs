@@ -1,11 +1,9 @@
 //! Advice for a failed request: the best action that the recording has evidence for, else the standard advice of the
 //! verdict.
 
-use super::batch_cure::batch_cure;
 use super::cures::{Cure, find_cure};
 use super::engine_beside::engine_beside;
-use super::local_tensors::LocalTensors;
-use super::shape_cure::{ShapeCure, shape_cure};
+use super::shape_cure::ShapeCure;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
 use crate::stacks::engines::Engine;
@@ -23,8 +21,8 @@ use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 pub enum Advice {
     /// Free what a variable keeps.
     Cure(Cure),
-    /// Make a tensor smaller, or avoid it.
-    Shapes(ShapeCure),
+    /// Make a tensor smaller, or none, at a line.
+    Shapes(ShapeCure, CodeLocation),
     /// Share the load of a device on which `torch.nn.DataParallel` gathers.
     Balance(DataParallelImbalance),
     /// Keep the value of a result instead of its graph, in the variable, if it is known.
@@ -116,14 +114,12 @@ pub(super) struct Evidence<'a> {
     pub(super) changes: &'a [ProgramRow],
     /// The variables that keep the memory at the failure, as the recorder saw them or as stacks and source text show.
     pub(super) kept: Option<&'a KeptReport>,
-    /// The tensors of the failing function.
-    pub(super) locals: Option<&'a LocalTensors>,
-    /// Source text of the failing line.
-    pub(super) failing_line: Option<&'a str>,
-    /// The source text around it calls PyTorch's fused attention.
-    pub(super) is_attention_fused: bool,
-    /// The change of the program that stacks show; `None` if the recorder saw names, which show more.
+    /// The change of the program that stacks show; without names only.
     pub(super) by_calls: Option<&'a Cure>,
+    /// The call without gradients of which half would fit.
+    pub(super) in_parts: Option<&'a ShapeCure>,
+    /// The tensor that could be smaller, by the text of the failing line.
+    pub(super) large_value: Option<&'a ShapeCure>,
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
@@ -176,10 +172,9 @@ type Rule = (&'static str, fn(Case<'_>) -> Option<Advice>);
 /// The most useful advice first: a cure of the program with complete evidence; then a setting with which the job
 /// continues; then anything that serves this request.
 const RULES: &[Rule] = &[
-    ("shapes at the failing line", |(oom, evidence)| {
-        let cure = shape_cure(evidence.locals?, oom.requested_bytes, evidence.failing_line)?;
-        let is_done = evidence.is_attention_fused && matches!(cure, ShapeCure::FusedAttention(_));
-        (!is_done).then_some(Advice::Shapes(cure))
+    ("the text of the failing line, and sizes", |(oom, evidence)| {
+        let cure = evidence.large_value.filter(|_| !is_grown(oom, evidence))?;
+        Some(Advice::Shapes(cure.clone(), user_line(&oom.location)))
     }),
     ("a request larger than the memory within reach, in parts", |(oom, evidence)| {
         OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence)))
@@ -291,11 +286,8 @@ fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {
     explaining_growth(oom, evidence.leaks).is_some()
 }
 
-/// Gradients are off inside the forward pass of an `autograd.Function`, even in a program that trains.
 fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
-    let is_function = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/autograd/function.py");
-    let locals = evidence.locals.filter(|_| !oom.frames.iter().any(is_function))?;
-    batch_cure(locals).map(Advice::Shapes)
+    Some(Advice::Shapes(evidence.in_parts?.clone(), user_line(&oom.location)))
 }
 
 fn as_advice(row: &ProgramRow) -> Advice {

@@ -16,7 +16,7 @@ pub(super) fn conclude(oom: &OomReport, advice: Option<&Advice>, leaks: &Leaks) 
     match advice {
         Some(Advice::Cure(cure)) if cure.is_growth() => Verdict::Growth,
         Some(Advice::Cure(_)) => Verdict::Capacity,
-        Some(Advice::Shapes(_)) if is_apart => Verdict::Capacity,
+        Some(Advice::Shapes(..)) if is_apart => Verdict::Capacity,
         Some(Advice::NothingHelps(..) | Advice::Guess(..)) if is_apart && !is_served => Verdict::Capacity,
         Some(Advice::GoOn(_)) if oom.verdict == Verdict::Capacity => Verdict::Fragmentation,
         _ => oom.verdict,

@@ -8,9 +8,11 @@ use super::conclusion::conclude;
 use super::cures::{Cure, CureHolder, find_cures_by_stacks};
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
+use super::in_parts::{call_in_parts, large_value_of};
 use super::local_tensors::LocalTensors;
 use super::options::Options;
-use super::statements::{exception_keeper, has_grad, kept_by_statements};
+use super::running_calls::RunningCalls;
+use super::statements::{exception_keeper, kept_by_statements};
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
@@ -19,8 +21,6 @@ use crate::base::threads;
 use crate::base::units::{counted, ratio};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
-use crate::snapshot::SourceFiles;
-use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
@@ -28,7 +28,7 @@ use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, TopRow
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::program::{GroupReplay, ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
+use crate::whatif::program::{CureReplay, ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
 use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
 
 /// One device of a snapshot.
@@ -181,10 +181,9 @@ impl DeviceReport {
         let Some((oom, on)) = report.ooms.last().zip(self.tried_on) else { return report };
         let evidence = Evidence {
             kept: None,
-            locals: None,
-            failing_line: None,
-            is_attention_fused: false,
             by_calls: None,
+            in_parts: None,
+            large_value: None,
             completed_steps: self.steps.completed,
             leaks: &self.leaks,
             changes: &[],
@@ -258,17 +257,17 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
     // Other threads go on while a snapshot is taken.
     let allocated = memory.figures.allocated_bytes;
     let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
-    let by_text = ooms
-        .last()
+    let running = device.failed_requests().next_back().map(|failed| RunningCalls::new(device, failed, device.text()));
+    let last = || ooms.last().zip(running.as_ref());
+    let by_text = last()
         .filter(|_| kept_by.is_none())
-        .and_then(|oom| kept_by_statements(device, oom, &leaks, device.text()));
+        .and_then(|(oom, running)| kept_by_statements(device, oom, &leaks, running));
     let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure)).or(by_text.as_ref());
     let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
-    let locals = local_tensors.as_ref();
-    let source = &device.snapshot().source;
-    let failing_line = locals.and_then(|locals| source.line(&locals.function.file, locals.function.line));
     let completed_steps = attribution.steps.completed;
-    let has_grad = has_grad(device, device.text());
+    let has_grad = running.as_ref().is_none_or(|running| device.text().has_grad(&running.lines));
+    let (in_parts, parts_replayed) = last().and_then(|(oom, running)| call_in_parts(device, oom, running)).unzip();
+    let large_value = last().and_then(|(oom, running)| large_value_of(device, oom, running, local_tensors.as_ref()));
     // Where names show no cure, the program needs the memory.
     let without_names = ooms.last().filter(|_| kept_by.is_none());
     let (by_calls, replayed) = without_names.and_then(|oom| cure_by_calls(device, oom)).unzip();
@@ -276,13 +275,12 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         CureHolder::Calls(group) if group.of_failed_call => cure.clone().of_exception(exception_keeper(device, group)),
         _ => cure,
     });
-    changes.splice(0..0, replayed.flatten());
+    changes.splice(0..0, replayed.flatten().into_iter().chain(parts_replayed.flatten()));
     let evidence = Evidence {
         kept,
-        locals,
-        failing_line: failing_line.as_deref(),
-        is_attention_fused: locals.is_some_and(|locals| is_attention_fused(source, &locals.function)),
         by_calls: by_calls.as_ref(),
+        in_parts: in_parts.as_ref(),
+        large_value: large_value.as_ref(),
         completed_steps,
         leaks: &leaks,
         changes: &changes,
@@ -345,15 +343,6 @@ fn is_optimizer_at_peak(peak: &MemoryBreakdown) -> bool {
     peak.phase == Phase::Optimizer && temporaries.map(|row| row.share.share_ratio).sum::<f64>() >= MIN_PEAK_RATIO
 }
 
-/// Lines before and after a failing one that are read for what they call.
-const LINES_AROUND: u32 = 3;
-
-fn is_attention_fused(source: &SourceFiles, at: &FrameReport) -> bool {
-    let lines = at.line.saturating_sub(LINES_AROUND)..=at.line.saturating_add(LINES_AROUND);
-    let mut texts = lines.filter_map(|line| source.line(&at.file, line));
-    texts.any(|text| text.contains("scaled_dot_product_attention"))
-}
-
 /// The change that stacks show for the last failed request of `device`, and its replay: the first after which the program
 /// does not fail again, else the first for memory that grows by every measure, else the first that serves the request.
 fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, Option<ProgramRow>)> {
@@ -361,8 +350,8 @@ fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, 
     for (cure, group) in find_cures_by_stacks(oom) {
         let grows = group.growth.is_some();
         match replay_without_group(device, group) {
-            GroupReplay::NotTried => return Some((cure, None)),
-            GroupReplay::Served(row) => {
+            CureReplay::NotTried => return Some((cure, None)),
+            CureReplay::Served(row) => {
                 let fails_later = row.then.fails_again();
                 let cure = Cure { then: Some(row.then.clone()), ..cure };
                 if !fails_later {
@@ -374,8 +363,8 @@ fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, 
                     serving = serving.or(Some((cure, Some(*row))));
                 }
             }
-            GroupReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
-            GroupReplay::NotServed => {}
+            CureReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
+            CureReplay::NotServed => {}
         }
     }
     growing.or(serving)

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::base::units::escape_name;
-use crate::snapshot::{LocalTensor, NamedCall, Snapshot};
+use crate::snapshot::{LocalTensor, Snapshot};
 use crate::stacks::frames::FrameReport;
 use crate::study::DeviceStudy;
 
@@ -18,26 +18,9 @@ pub struct LocalTensors {
     /// several differ.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<RequestShape>,
-    /// The running functions of the user, the innermost first.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub calls: Vec<CallTensors>,
-    /// Whether PyTorch records graphs there; absent in a backward pass or an optimizer, and if it is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub has_grad: Option<bool>,
 }
 
-/// A running function.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct CallTensors {
-    /// Its line.
-    pub at: FrameReport,
-    /// The tensors that the running expression names.
-    pub tensors: Vec<LocalTensorReport>,
-    /// Whether it calls a function of the user through `torch.vmap`.
-    pub vmap: bool,
-}
-
-/// A tensor of a running function.
+/// A tensor of the failing function.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct LocalTensorReport {
     /// Name of the variable, or of its attribute or item.
@@ -62,7 +45,7 @@ pub struct RequestShape {
 }
 
 /// PyTorch rounds requests up to a multiple of this.
-const REQUEST_GRANULE: u64 = 512;
+pub(super) const REQUEST_GRANULE: u64 = 512;
 /// Smaller requests have many explanations.
 const MIN_EXPLAINED_BYTES: u64 = 1 << 20;
 
@@ -71,19 +54,11 @@ impl LocalTensors {
     pub(super) fn at_failure(device: DeviceStudy<'_, '_>, requested_bytes: u64) -> Option<Self> {
         let snapshot = device.snapshot();
         let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.failure_on(device.id()).is_some());
-        let names = snapshot
-            .tensor_names
-            .as_ref()
-            .filter(|names| is_here && !(names.locals.is_empty() && names.calls.is_empty()))?;
+        let names = snapshot.tensor_names.as_ref().filter(|names| is_here && !names.locals.is_empty())?;
         let frame_at = |stack| snapshot.stacks.frames(stack).first().map(|frame| device.stacks().frame_report(frame));
         let tensors = read_tensors(snapshot, &names.locals);
         let request = explain_request(&tensors, requested_bytes);
-        let call = |call: &NamedCall| {
-            let tensors = read_tensors(snapshot, &call.tensors);
-            Some(CallTensors { at: frame_at(call.at)?, tensors, vmap: call.is_vmap })
-        };
-        let calls = names.calls.iter().filter_map(call).collect();
-        Some(Self { function: frame_at(names.locals_frame?)?, tensors, request, calls, has_grad: names.has_grad })
+        Some(Self { function: frame_at(names.locals_frame?)?, tensors, request })
     }
 }
 

@@ -5,7 +5,6 @@
 
 mod advice;
 mod analyzed;
-mod batch_cure;
 mod cache_flushes;
 mod conclusion;
 mod cures;
@@ -21,6 +20,7 @@ mod engine_beside;
 mod expandable_gain;
 pub mod failure;
 mod idle_cache;
+mod in_parts;
 mod jobs;
 mod latest;
 mod lines;
@@ -31,6 +31,7 @@ mod peers;
 mod process;
 mod rank_row;
 mod ranks;
+mod running_calls;
 mod serving_plan;
 mod shape_cure;
 mod shared_device;
@@ -58,7 +59,7 @@ pub use idle_cache::IdleCache;
 pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use local_tensors::request_bytes;
-pub use local_tensors::{CallTensors, LocalTensorReport, LocalTensors, RequestShape};
+pub use local_tensors::{LocalTensorReport, LocalTensors, RequestShape};
 pub(crate) use names::{host_in_path, rank_in_path};
 #[cfg(feature = "cli")]
 pub(crate) use names::{is_requested, without_reason};

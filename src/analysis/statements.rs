@@ -10,12 +10,13 @@ use std::collections::BTreeMap;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::failure::OomReport;
+use super::running_calls::{RunningCalls, lines_of};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::units::{escape_name, ratio};
-use crate::python::{Keep, Line, ProgramText};
+use crate::python::{Keep, Line};
 use crate::snapshot::{Action, BlockState, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{Origin, StackReader, forward_slashes};
-use crate::stacks::phases::{Phase, Phases};
+use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{KeptGroup, Leaks};
 use crate::study::memory::{BlockSum, TopRows};
@@ -26,6 +27,8 @@ const MIN_GROUP_RATIO: f64 = 0.002;
 const MAX_GROUPS: usize = 300;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
+/// A variable and the pass that runs have the values of fewer passes than this and one.
+const MIN_PASSES: usize = 2;
 /// A graph keeps the blocks of at least this number of stacks through modules; a result alone has one.
 const MIN_GRAPH_LINES: usize = 3;
 
@@ -75,9 +78,8 @@ struct Kept {
     sum: BlockSum,
     /// The numbers of blocks by stack.
     counts: Vec<u64>,
-    /// Stacks through modules that record graphs, and their bytes.
-    graph_lines: usize,
-    graph_bytes: u64,
+    /// Bytes of each stack through modules that record graphs, and whether several passes made them.
+    graphs: Vec<(u64, bool)>,
     kind: Option<TensorKind>,
     largest: (u64, StackId),
     /// An installed package made some of it.
@@ -89,12 +91,11 @@ pub(super) fn kept_by_statements(
     device: DeviceStudy<'_, '_>,
     oom: &OomReport,
     leaks: &Leaks,
-    program: &ProgramText<'_>,
+    failing: &RunningCalls<'_, '_>,
 ) -> Option<KeptReport> {
-    let failed = device.failed_requests().next_back().filter(|_| !program.is_empty())?;
-    let (mut groups, all) = live_groups(device, failed);
+    let program = Some(device.text()).filter(|program| !program.is_empty())?;
+    let (mut groups, all) = live_groups(device, failing.failed);
     let stacks = device.stacks();
-    let failing = Failing::new(device, failed, program);
     let mut kept: BTreeMap<(String, u32, String), Kept> = BTreeMap::new();
     let mut running = Kept::default();
     let mut untrained: Option<(String, Kept)> = None;
@@ -117,7 +118,7 @@ pub(super) fn kept_by_statements(
         keeps.retain(possible);
         let nobody_trains = if traits.is_module && program.has_grad(&lines) { program.untrained(&lines) } else { None };
         if let Some(module) = nobody_trains {
-            untrained.get_or_insert_with(|| (module, Kept::default())).1.add(*stack, group, &traits, true);
+            untrained.get_or_insert_with(|| (module, Kept::default())).1.add(*stack, group, &traits, (true, 1));
             continue;
         }
         let row = match best_keep(&keeps, group) {
@@ -128,10 +129,12 @@ pub(super) fn kept_by_statements(
             None => &mut running,
         };
         let has_grad = row.keep.as_ref().map_or_else(|| program.has_grad(&lines), |keep| keep.has_grad);
-        row.add(*stack, group, &traits, has_grad);
+        row.add(*stack, group, &traits, (has_grad, failing.forwards_between(group)));
     }
     // Graphs that a backward pass needs are no mistake beside those.
-    running.graph_bytes = if untrained.is_some() { 0 } else { running.graph_bytes };
+    if untrained.is_some() {
+        running.graphs.clear();
+    }
     let (module, frozen) = untrained.unzip();
     let rows = kept.into_values().chain([running]).chain(frozen);
     let mut keepers: Vec<KeptByVariable> =
@@ -226,32 +229,6 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
     (groups, all)
 }
 
-/// Whether the text of no function that runs at the last failure turns gradients off.
-pub(super) fn has_grad(device: DeviceStudy<'_, '_>, program: &ProgramText<'_>) -> bool {
-    let failed = device.failed_requests().next_back();
-    failed.is_none_or(|failed| program.has_grad(&lines_of(device, device.device().entry(failed).extended_stack)))
-}
-
-/// The frames of the program in `stack`, with its callers, the innermost first.
-fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
-    let (snapshot, stacks) = (device.snapshot(), device.stacks());
-    let mut lines = Vec::new();
-    let mut calls_package = false;
-    for id in stacks.frames_with_callers(stack) {
-        match stacks.origin(id) {
-            Origin::User => {
-                let frame = snapshot.stacks.frame(id);
-                let (file, function) = (snapshot.text(frame.file), snapshot.text(frame.name));
-                lines.push(Line { file, line: frame.line, function, calls_package });
-                calls_package = false;
-            }
-            Origin::Package => calls_package = true,
-            Origin::Torch | Origin::Plumbing | Origin::Native => {}
-        }
-    }
-    lines
-}
-
 /// Facts that the frames of PyTorch show.
 struct StackTraits {
     is_package: bool,
@@ -284,60 +261,16 @@ impl StackTraits {
     }
 }
 
-/// The program at the failing request: its frames, and since when each runs.
-struct Failing<'s, 'a> {
-    /// The innermost first.
-    lines: Vec<Line<'a>>,
-    failed: usize,
-    /// The entries that begin a forward pass.
-    phases: &'s Phases,
-    /// By line, the entry since which its call runs, and since which the line runs.
-    since: Vec<(usize, usize)>,
-}
-
-impl<'s, 'a> Failing<'s, 'a> {
-    fn new(device: DeviceStudy<'s, 'a>, failed: usize, program: &ProgramText<'_>) -> Self {
-        let trace = device.device();
-        let lines = lines_of(device, trace.entry(failed).extended_stack);
-        let mut since = vec![(0, 0); lines.len()];
-        // By stack, how many of the outermost lines it shares, and whether the next one is of the same function.
-        let mut shared: FxHashMap<StackId, Option<(usize, usize)>> = FxHashMap::default();
-        let (mut open_calls, mut open_lines) = (lines.len(), lines.len());
-        for index in (0..failed).rev() {
-            let entry = trace.entry(index);
-            if entry.action != Action::Alloc {
-                continue;
-            }
-            let shared_lines = shared.entry(entry.extended_stack).or_insert_with(|| {
-                let other = lines_of(device, entry.extended_stack);
-                let pairs = || other.iter().rev().zip(lines.iter().rev());
-                let same =
-                    pairs().take_while(|(a, b)| (a.file, a.line, a.function) == (b.file, b.line, b.function)).count();
-                let goes_on = pairs().nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
-                (!other.is_empty()).then_some((same + usize::from(goes_on), same))
-            });
-            let Some((calls, same)) = *shared_lines else { continue };
-            while open_calls > calls {
-                since[lines.len() - open_calls].0 = index + 1;
-                open_calls -= 1;
-            }
-            while open_lines > same {
-                since[lines.len() - open_lines].1 = index + 1;
-                open_lines -= 1;
-            }
-            if open_calls.max(open_lines) == 0 {
-                break;
-            }
-        }
-        for (line, since) in since.iter_mut().enumerate() {
-            since.0 = last_call(device, program, (since.0, failed), lines.len() - 1 - line);
-        }
-        Self { lines, failed, phases: device.phases(), since }
-    }
-
+impl RunningCalls<'_, '_> {
     /// The number of forward passes that have begun.
     fn forwards(&self, entry: usize) -> usize {
         self.phases.forwards_begun(entry)
+    }
+
+    /// The number of forward passes that have begun since the oldest block of `group`, up to the newest.
+    fn forwards_between(&self, group: &Group) -> usize {
+        let ends = group.entries.first().zip(group.entries.last());
+        ends.map_or(0, |(first, last)| self.forwards(*last) - self.forwards(*first))
     }
 
     /// Whether `keep` can still have most of `group`: its variable outlives the call, or the running call made them; and the
@@ -348,8 +281,9 @@ impl<'s, 'a> Failing<'s, 'a> {
         let call = self.lines.iter().position(is_in);
         let is_call_over = || call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
         let is_one = keep.kind == WriteKind::Assign && keep.in_loop && keep.container.is_none();
-        if is_one && group.sum.blocks >= MIN_ITEMS && !keep.has_grad {
-            return false; // it has one value at a time
+        // It has one value at a time, and the graph of one pass.
+        if is_one && group.sum.blocks >= MIN_ITEMS && (!keep.has_grad || self.forwards_between(group) >= MIN_PASSES) {
+            return false;
         }
         let is_limited = keep.is_bounded && !group.grows || collects(keep) && group.is_limited();
         if is_limited || keep.local_to.is_some() && is_call_over() {
@@ -371,43 +305,6 @@ impl<'s, 'a> Failing<'s, 'a> {
         }
         !running.is_some_and(is_now) && (!is_joined || is_replaced())
     }
-}
-
-/// The entry that begins the last of several calls without an entry between them: the first line of the function runs
-/// again. `level` is the number of lines around the function's.
-fn last_call(
-    device: DeviceStudy<'_, '_>,
-    program: &ProgramText<'_>,
-    (since, failed): (usize, usize),
-    level: usize,
-) -> usize {
-    let trace = device.device();
-    let mut known: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
-    let (mut first, mut previous, mut start) = (None, None, since);
-    for index in since..failed {
-        let entry = trace.entry(index);
-        if entry.action != Action::Alloc {
-            continue;
-        }
-        let at = || {
-            let lines = lines_of(device, entry.extended_stack);
-            lines.len().checked_sub(level + 1).and_then(|at| lines.get(at).copied())
-        };
-        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else {
-            continue;
-        };
-        if first.is_none() {
-            if at().is_none_or(|line| program.is_repeated(&line)) {
-                return since;
-            }
-            first = Some(line);
-        }
-        if first == Some(line) && previous != Some(line) {
-            start = index;
-        }
-        previous = Some(line);
-    }
-    start
 }
 
 /// Whether each run of the statement keeps more.
@@ -434,7 +331,7 @@ fn best_keep<'k>(keeps: &'k [Keep], group: &Group) -> Option<&'k Keep> {
 }
 
 impl Kept {
-    fn add(&mut self, stack: StackId, group: &Group, traits: &StackTraits, has_grad: bool) {
+    fn add(&mut self, stack: StackId, group: &Group, traits: &StackTraits, (has_grad, passes): (bool, usize)) {
         self.sum = self.sum.plus(group.sum);
         self.counts.push(group.sum.blocks);
         self.has_package |= traits.is_package;
@@ -442,8 +339,7 @@ impl Kept {
             (self.largest, self.kind) = ((group.sum.bytes, stack), traits.kind);
         }
         if traits.is_module && has_grad {
-            self.graph_lines += 1;
-            self.graph_bytes += group.sum.bytes;
+            self.graphs.push((group.sum.bytes, passes > 0));
         }
     }
 
@@ -457,14 +353,18 @@ impl Kept {
     fn report(self, stacks: &StackReader<'_>, all: BlockSum, grows_by_graphs: bool) -> KeptByVariable {
         let items = self.items();
         let is_tensor = self.counts.len() == 1 && !self.has_package;
-        let Self { keep, sum, graph_lines, graph_bytes, kind, largest, .. } = &self;
-        let (keep, sum, kind, graph_bytes) = (keep.as_ref(), *sum, *kind, *graph_bytes);
+        let Self { keep, sum, graphs, kind, largest, .. } = &self;
+        let (keep, sum, kind) = (keep.as_ref(), *sum, *kind);
+        // The items of a container are of several passes; what the running one alone has made is in none.
+        let is_filled = keep.is_some_and(|keep| keep.container.is_some()) && items.is_none();
+        let kept = graphs.iter().filter(|(_, is_repeated)| !is_filled || *is_repeated);
+        let (graph_lines, graph_bytes) = kept.fold((0, 0), |(lines, sum), (bytes, _)| (lines + 1, sum + bytes));
         let records = keep.is_some_and(|keep| keep.has_grad) && grows_by_graphs;
         // A variable has one value: only a graph keeps the others.
         let recurs = |keep: &Keep| matches!(keep.kind, WriteKind::Accumulate | WriteKind::Recur) && keep.has_grad;
         let is_chain = keep.is_some_and(recurs) && self.counts.iter().any(|count| *count >= MIN_ITEMS);
         let min_lines = MIN_GRAPH_LINES - usize::from(keep.is_none());
-        let is_graph = (*graph_lines >= min_lines || records || is_chain) && kind.is_none();
+        let is_graph = (graph_lines >= min_lines || records || is_chain) && kind.is_none();
         let graph_bytes = if records || is_chain { sum.bytes } else { graph_bytes };
         let at = |keep: &Keep| stacks.statement_report(&keep.file, keep.line, &keep.function);
         let name = keep.map(|keep| escape_name(&keep.variable));
@@ -478,7 +378,7 @@ impl Kept {
             share_ratio: ratio(sum.bytes, all.bytes),
             graph_bytes: if is_graph { graph_bytes } else { 0 },
             name,
-            kind: kind.or(Some(if is_graph || *graph_lines > 0 { TensorKind::Saved } else { TensorKind::Variable })),
+            kind: kind.or(Some(if is_graph || !graphs.is_empty() { TensorKind::Saved } else { TensorKind::Variable })),
             root: None,
             author: None,
             function: keep.filter(|keep| keep.local_to.is_some()).map(at),

@@ -81,6 +81,8 @@ words! {
         OfList = "of-list",
         /// The value is a list that a comprehension makes
         OfParts = "of-parts",
+        /// The items of the value come from elsewhere: nothing but `.to(..)` or `.cuda()` makes them
+        Moved = "moved",
         /// The value is loaded
         Loaded = "loaded",
         /// The value is that of a function called `load`
@@ -135,6 +137,8 @@ words! {
         MadeAgain = "made-again",
         /// A call that is over made it, before the loop that runs
         MadeBefore = "made-before",
+        /// The program turns the garbage collector off
+        CollectorOff = "collector-off",
         /// One block has half of it
         OneBlock = "one-block",
         /// `torch.load` made it
@@ -171,6 +175,7 @@ impl Fact {
             Self::Joined => group.growth == Some(GrowthKind::Replaced),
             Self::MadeAgain => is_kept && group.equal_passes >= MIN_ITEMS,
             Self::MadeBefore => is_at_once && group.passes_since >= MIN_PASSES_SINCE && !group.in_forward,
+            Self::CollectorOff => group.is_collector_off,
             Self::OneBlock => group.largest_bytes >= group.bytes / 2,
             Self::Large => group.share_ratio >= MIN_UNKNOWN_SHARE,
             Self::FromFile => group.maker == Maker::Load,
@@ -240,6 +245,7 @@ impl Fact {
             Self::OfParts => {
                 is_type("list") && value(keeper).is_some_and(|value| value.contains('[') && value.contains(" for "))
             }
+            Self::Moved => value(keeper).is_some_and(is_moved),
             Self::Loaded => value_has(&["load"]),
             Self::LoadCall => value_has(&["load("]),
             Self::Weights => value_has(&["state_dict(", "deepcopy("]),
@@ -272,6 +278,13 @@ impl Fact {
 
 fn value(keeper: &KeptByVariable) -> Option<&str> {
     keeper.written.as_ref()?.value.as_deref()
+}
+
+/// `[item.to(device) for item in items]`
+fn is_moved(list: &str) -> bool {
+    let item = list.trim_start_matches('[').split_once(" for ").map_or("", |(item, _)| item);
+    let source = item.split_once('(').map_or("", |(source, _)| source);
+    item.ends_with(')') && (source.ends_with(".to") || source.ends_with(".cuda"))
 }
 
 fn is_output_of_pipeline(container: &Container) -> bool {

@@ -142,6 +142,7 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
         "start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}";
     PutOnHost: Unwritten, Items, Large, Plain, NoGraphs => PUT_ON_HOST;
     Needed: Unwritten;
+    NoGrad: Graphs, TrainsNothing => NO_GRAD;
     DeleteAtEnd: Assigned, InLoop, Running =>
         "delete `{name}` at the end of each step (`del {name}`): its next value is made{at} while it keeps the last";
     IterateLoader: Assigned, OfList, Plain =>
@@ -156,7 +157,6 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
     LoadEach: OfModel, Items, Assigned, Loaded =>
         "load one model of `{name}` at a time{at}: {items}";
     Needed: OfModel;
-    NoGrad: Graphs, TrainsNothing => NO_GRAD;
     Needed: Graphs, BackwardElsewhere;
     BackwardEach: Graphs, Filled, BackwardLater => BACKWARD_EACH;
     PutValue: Graphs, Filled =>
@@ -179,6 +179,8 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
     LimitCache: Filled, Stored =>
         "limit the entries of `{name}`{at}, or put copies in host memory (.cpu()): {items}";
     PutOnHost: Filled => PUT_ON_HOST;
+    DataOnHost: Assigned, OfParts, Moved =>
+        "keep the items of `{name}` in host memory{at}, and move one at a time to the GPU: {items}";
     JoinOnHost: Assigned, OfParts => JOIN_ON_HOST;
     LimitTensor: Joined, Read => LIMIT_TENSOR;
     LimitTensor: Recurs, Read => LIMIT_TENSOR;
@@ -248,6 +250,9 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
     JoinOnHost: Joined, Gathered =>
         "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes \
          what they are joined to anew, and larger: {size} now";
+    BreakCycle: CollectorOff, Gathered =>
+        "call gc.collect() in each step, or leave the garbage collector on: {calls} of {line} hold {size}, as in reference \
+         cycles, and the program calls gc.disable()";
     PutOnHost: Gathered =>
         "put what {line} makes in host memory ({detach}.cpu()), or keep only what you need of it: {calls} hold {size} on \
          the GPU";

@@ -146,6 +146,8 @@ fn lists_that_are_made_have_a_cure() {
     let loader = "list(loader)";
     assert_eq!(list(TensorKind::Variable, loader), Some(CureKind::IterateLoader));
     assert_eq!(list(TensorKind::Variable, "torch.cat([f(x) for x in xs])"), Some(CureKind::JoinOnHost));
+    assert_eq!(list(TensorKind::Variable, "[x.to(device) for x in xs]"), Some(CureKind::DataOnHost));
+    assert_eq!(list(TensorKind::Variable, "[f(x.cuda()) for x in xs]"), Some(CureKind::JoinOnHost));
     assert_eq!(list(TensorKind::Parameter, "[load(path) for path in paths]"), Some(CureKind::LoadEach));
     assert_eq!(list(TensorKind::Variable, "f(x)"), None);
 }

@@ -7,6 +7,7 @@ mod containers;
 mod expressions;
 mod follow;
 mod keepers;
+mod large_values;
 mod modules;
 mod parse;
 mod parser;
@@ -21,4 +22,6 @@ mod variables;
 mod writes;
 
 pub use self::follow::Keep;
+pub use self::large_values::LargeValue;
 pub use self::program::{Line, ProgramText};
+pub use self::running::{LoopKind, RunningValue};

@@ -1,6 +1,6 @@
 //! The source files of a program: the statements around a line, and the definitions of a name.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::parse::parse;
 use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
@@ -141,15 +141,26 @@ impl<'a> ProgramText<'a> {
         self.functions.get(name).into_iter().flatten().map(|path| self.place_at(path)).collect()
     }
 
-    /// The functions that another function returns.
+    /// The functions that a variable may stand for: those that another function returns, unless they decorate others, and
+    /// those that they decorate.
     pub(super) fn closures(&self) -> Vec<Place<'_, 'a>> {
+        let name = |decorator: &Expr<'a>| decorator.called().unwrap_or(decorator.word);
+        let decorators = |place: &Place<'_, 'a>| -> Vec<&'a str> {
+            let own = place.statement().filter(|it| it.kind == StmtKind::Function);
+            own.into_iter().flat_map(|function| &function.decorators).map(name).collect()
+        };
+        let used: FxHashSet<&str> = self.all_places().flat_map(|place| decorators(&place)).collect();
         let is_returned = |place: &Place<'_, 'a>| {
             let [.., outer, inner] = place.path.as_slice() else { return false };
             let returns =
                 |it: &Stmt<'_>| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word);
-            inner.kind == StmtKind::Function && outer.kind == StmtKind::Function && outer.body.iter().any(returns)
+            inner.kind == StmtKind::Function
+                && outer.kind == StmtKind::Function
+                && !used.contains(outer.word)
+                && outer.body.iter().any(returns)
         };
-        self.all_places().filter(is_returned).collect()
+        let is_decorated = |place: &Place<'_, 'a>| decorators(place).iter().any(|it| !self.functions(it).is_empty());
+        self.all_places().filter(|place| is_returned(place) || is_decorated(place)).collect()
     }
 
     /// The statements that write to a variable with this last part of its name, in reverse order of the text.

@@ -2,10 +2,81 @@
 
 use std::collections::BTreeSet;
 
-use super::program::{Line, Place, ProgramText, is_backward};
+use super::program::{Line, Place, ProgramText, is_backward, last_part};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 
+/// Operators of PyTorch that make a tensor from sizes.
+const CREATION: [&str; 9] = ["zeros", "ones", "empty", "full", "rand", "randn", "randint", "arange", "eye"];
+
+/// The value that a running line computes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RunningValue {
+    /// Its text, if it has one line.
+    pub text: Option<String>,
+    /// The first variable that it comes from.
+    pub source: String,
+    /// The line adds a dimension of size 1 to that: a batch of one item.
+    pub is_one_item: bool,
+}
+
+/// A loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopKind {
+    /// `while`, or a number of times.
+    Counted,
+    /// Over the items of anything else.
+    OverData,
+}
+
 impl ProgramText<'_> {
+    /// Whether the text of `line` is known.
+    pub fn has_text(&self, line: &Line<'_>) -> bool {
+        self.place(line).is_some()
+    }
+
+    /// What `line` computes now, with the function `inner` if that is known; `None` if it comes from no variable, or if
+    /// sizes alone make it.
+    pub fn running_value(&self, line: &Line<'_>, inner: Option<&str>) -> Option<RunningValue> {
+        let place = self.place(line)?;
+        let statement = place.statement()?;
+        let call = statement.calls().find(|call| call.called().is_some_and(|name| Some(name) == inner));
+        let value = call.or(match (statement.kind, statement.parts.as_slice()) {
+            (StmtKind::Assign | StmtKind::Augmented | StmtKind::Loop, [.., value])
+            | (StmtKind::Return | StmtKind::Expression, [value]) => Some(value),
+            _ => None,
+        })?;
+        // A tensor is not called, unlike a module that the program makes.
+        let is_called = |name: &str| {
+            let mut calls = self.all_places().flat_map(|place| place.statement().into_iter().flat_map(Stmt::calls));
+            calls.any(|call| call.called() == Some(last_part(name)))
+        };
+        let is_variable = |name: &str| {
+            let parameters = place.function().map(|it| it.parts.as_slice()).unwrap_or_default();
+            let is_known =
+                self.writing(last_part(name)).next().is_some() || parameters.iter().any(|it| it.word == name);
+            is_known && !is_called(name)
+        };
+        let is_made = |call: &Expr<'_>| {
+            call.receiver().is_some_and(|it| it.word == "torch")
+                && CREATION.contains(&call.called().unwrap_or_default())
+        };
+        let (source, is_one_item) = source_of(value, &is_variable).filter(|_| !value.walk().any(is_made))?;
+        Some(RunningValue { text: place.text_of(value).map(str::to_owned), source, is_one_item })
+    }
+
+    /// The innermost loop of the function around `line`; `None` if there is none. That of an unknown text goes over data.
+    pub fn innermost_loop(&self, line: &Line<'_>) -> Option<LoopKind> {
+        let Some(place) = self.place(line) else { return Some(LoopKind::OverData) };
+        let has_clause = |part: &Expr<'_>| part.kind == ExprKind::Clause;
+        if place.statement()?.parts.iter().flat_map(Expr::walk).any(has_clause) {
+            return Some(LoopKind::OverData);
+        }
+        place.innermost_loop().map(|it| match it.parts.as_slice() {
+            [_, items] if items.called() != Some("range") => LoopKind::OverData,
+            _ => LoopKind::Counted,
+        })
+    }
+
     /// Whether the function of a running line, or a file outside of functions, may call `backward` from there on; `None`
     /// if its text is not known.
     pub fn has_backward_from(&self, line: &Line<'_>) -> Option<bool> {
@@ -41,6 +112,26 @@ impl ProgramText<'_> {
         }
         assigned.retain(|name| !read.contains(name.as_str()));
         Some(assigned)
+    }
+}
+
+/// The first variable from which `value` is computed: of a call an argument, or else the object; and whether a dimension of
+/// size 1 is added to it.
+fn source_of(value: &Expr<'_>, is_variable: &impl Fn(&str) -> bool) -> Option<(String, bool)> {
+    let of_parts = |parts: &[Expr<'_>]| parts.iter().find_map(|part| source_of(part, is_variable));
+    match value.kind {
+        ExprKind::Name => Some((value.variable().filter(|name| is_variable(name))?, false)),
+        ExprKind::Attribute => {
+            let variable = value.variable().filter(|name| is_variable(name)).map(|name| (name, false));
+            variable.or_else(|| of_parts(&value.parts))
+        }
+        ExprKind::Subscript => {
+            let (source, is_one) = source_of(&value.parts[0], is_variable)?;
+            Some((source, is_one || value.parts.get(1).is_some_and(|index| index.word == "None")))
+        }
+        ExprKind::Call => of_parts(&value.parts[1..]).or_else(|| source_of(value.receiver()?, is_variable)),
+        ExprKind::Constant | ExprKind::Lambda => None,
+        _ => of_parts(&value.parts),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Programs, and the statements in them that keep memory.
 
-use super::{Keep, Line, ProgramText};
+use super::{Keep, Line, LoopKind, ProgramText};
 use crate::snapshot::BackwardCall;
 
 fn lines(frames: &[(u32, &'static str)]) -> Vec<Line<'static>> {
@@ -329,4 +329,58 @@ fn exceptions_in_containers_and_filled_tensors_are_found() {
     assert_eq!(found, ["6 put failures (x, error)"]);
     let text = "keys = torch.zeros(9)\nfor i in range(9):\n    keys[i] = f(i)\n";
     assert_eq!(keepers(text, &[(1, "<module>")])[0], "1 store keys torch.zeros(9)");
+}
+
+#[test]
+fn a_statement_shows_a_tensor_that_could_be_smaller() {
+    let values = |body: &str| {
+        let text =
+            format!("def f(a, b, v, x):\n{}", body.replace('|', "\n").replace("\n", "\n    ").trim_start_matches('\n'));
+        let last = u32::try_from(text.lines().count()).unwrap();
+        let found = program(&text).large_values(&lines(&[(last, "f")])[0]);
+        found.into_iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" ")
+    };
+    let names = |kind: &str| format!("{kind}([\"a\", \"b\"])");
+    assert_eq!(values("|y = a - b"), names("Elements"));
+    assert_eq!(values("|y = a - b|z = y.abs()"), names("Elements"));
+    assert_eq!(values("|d = a[:, None] - b[None]|z = d.square().sum(-1)"), names("Distances"));
+    assert_eq!(values("|d = a.unsqueeze(0) - b.unsqueeze(1)|z = torch.relu(d)"), names("Pairs"));
+    assert_eq!(values("|d = torch.cdist(a, b)"), names("Pairs"));
+    assert_eq!(values("|s = a @ a.T|o = s.argsort(1)"), "Pairs([\"a\", \"a\"]) Sorted(\"s\")");
+    assert_eq!(values("|s = a @ b.T"), "");
+    assert_eq!(values("|s = (a @ b.mT / 8).softmax(-1)|y = s @ v"), "Scores([\"a\", \"b\", \"v\"])");
+    assert_eq!(values("|s = torch.matmul(a, b.mT)|y = torch.softmax(s, -1) @ v"), "Scores([\"a\", \"b\", \"v\"])");
+    // No part of it.
+    assert_eq!(values("|s = (a @ b.mT / 8).softmax(-1)|y = s @ v|z = x.exp()"), "");
+    assert_eq!(values("|c = a.repeat(9, 1)"), "Repeated(\"a\")");
+    assert_eq!(values("|c = g(a.repeat(9, 1))"), "");
+    assert_eq!(values("|m = torch.diag(a)"), "Diagonal(\"a\")");
+    assert_eq!(values("|m = F.one_hot(a, 9)"), "OneHot(\"m\")");
+    assert_eq!(values("|m = torch.zeros(x, x, device=d)"), "Zeros(\"x\")");
+    assert_eq!(values("|m = torch.zeros((a, b))"), "");
+}
+
+#[test]
+fn a_running_value_comes_from_a_tensor() {
+    let text = "def f(self, images, size):\n    for i in range(size):\n        y = self.model(images[None].cuda())[0]\n\
+                    return [self.model(x) for x in images]\n";
+    let program = program(text);
+    let value = program.running_value(&lines(&[(3, "f")])[0], None).unwrap();
+    assert_eq!((value.source.as_str(), value.is_one_item), ("images", true));
+    assert_eq!(value.text.as_deref(), Some("self.model(images[None].cuda())[0]"));
+    let made = "def f(n):\n    keys = torch.zeros(n, 9)\n";
+    assert_eq!(ProgramText::new([("t.py", made)].into_iter(), true).running_value(&lines(&[(2, "f")])[0], None), None);
+    let kinds = [3, 4].map(|at| program.innermost_loop(&lines(&[(at, "f")])[0]));
+    assert_eq!(kinds, [Some(LoopKind::Counted), Some(LoopKind::OverData)]);
+}
+
+#[test]
+fn a_function_that_a_decorator_registers_keeps_what_it_gets() {
+    let text = "def on(function):\n    listeners.append(function)\n    return function\n\
+                @on\ndef remember(payload):\n    archive.append(payload)\n\
+                def fit():\n    y = f()\n    for listener in listeners:\n        listener(y)\n";
+    let found = keepers(text, &[(8, "fit")]);
+    assert!(found.contains(&"6 put archive payload".to_owned()), "{found:?}");
+    assert!(!found.iter().any(|keep| keep.contains("listeners")), "{found:?}");
+    assert!(ProgramText::new([("t.py", "import gc\ngc.disable()\n")].into_iter(), true).turns_collector_off());
 }

@@ -58,6 +58,13 @@ impl ProgramText<'_> {
         Some(Line { file, line: place.statement()?.first_line, function, calls_package: false })
     }
 
+    /// Whether the program calls `gc.disable()`.
+    pub fn turns_collector_off(&self) -> bool {
+        let is_it =
+            |call: &Expr<'_>| call.called() == Some("disable") && call.receiver().is_some_and(|it| it.word == "gc");
+        self.files.iter().flat_map(|file| &file.statements).flat_map(Stmt::walk).flat_map(Stmt::calls).any(is_it)
+    }
+
     /// Whether the program calls `module` where nothing turns gradients off: by its name, or else as an argument.
     pub fn is_called_with_grad(&self, module: &str) -> bool {
         let word = last_part(module);

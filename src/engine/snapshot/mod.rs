@@ -52,8 +52,8 @@ pub use sleep::{RecordedSleep, SleepCall, SleepChange, SleepSegment};
 pub use source_files::SourceFiles;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
-    Author, BackwardCall, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind,
-    TensorKind, TensorNames, WriteKind,
+    Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
+    TensorNames, WriteKind,
 };
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};

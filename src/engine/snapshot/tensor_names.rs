@@ -34,10 +34,8 @@ pub struct TensorNames {
     pub evaluating: Vec<SymbolId>,
     /// The variables of each value with memory that no other object has: rows of [`Self::calls`] with the names there.
     pub alone: Vec<Vec<(usize, SymbolId)>>,
-    /// The running functions of the user, the innermost first.
-    pub calls: Vec<NamedCall>,
-    /// PyTorch records graphs there; `None` in a backward pass or an optimizer.
-    pub has_grad: Option<bool>,
+    /// The lines of the running functions of the user, the innermost first, each as a stack of one frame.
+    pub calls: Vec<StackId>,
 }
 
 /// A storage with its best name.
@@ -196,17 +194,6 @@ pub struct LocalTensor {
     pub dtype: SymbolId,
     /// Its shape.
     pub shape: Vec<u64>,
-}
-
-/// A running function of the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct NamedCall {
-    /// Its line, as a stack of one frame.
-    pub at: StackId,
-    /// The tensors that the running expression names.
-    pub tensors: Vec<LocalTensor>,
-    /// It calls a function of the user through `torch.vmap`.
-    pub is_vmap: bool,
 }
 
 /// A module of torch.nn.

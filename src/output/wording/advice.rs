@@ -22,7 +22,8 @@ impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cure(cure) => write!(f, "{cure}"),
-            Self::Shapes(cure) => write!(f, "{cure}"),
+            Self::Shapes(cure, _) if cure.has_line() => write!(f, "{cure}"),
+            Self::Shapes(cure, location) => write!(f, "{cure} ({})", location.brief_label()),
             Self::Detach(graphs, variable) => f.write_str(&detach(graphs, variable.as_deref())),
             Self::Balance(imbalance) => write!(f, "{imbalance}"),
             Self::FreeGrowth(line, kind, variable) => {
@@ -173,7 +174,7 @@ impl Advice {
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings_change(), settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::NothingHelps(..) => None,
-            Self::Shapes(_) => file_line(&oom.location),
+            Self::Shapes(_, location) => file_line(location),
             Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),

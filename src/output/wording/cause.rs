@@ -20,7 +20,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let why = match (first, device.explaining_growth(oom), input) {
         (_, Some(bytes), _) => describe_growth(oom, device, bytes),
         (Some(Advice::Cure(cure)), ..) => cure.describe_holder(),
-        (Some(Advice::Shapes(_)), ..) if is_overruled => {
+        (Some(Advice::Shapes(..)), ..) if is_overruled => {
             "the request is for a table of pairs that the program can do without".to_owned()
         }
         (Some(Advice::GoOn(_)), ..) if is_overruled => {

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, ShapeCure};
 use crate::base::units::{counted, percent, size};
+use crate::python::RunningValue;
 use crate::snapshot::TensorKind;
 use crate::stacks::frames::FrameReport;
 use crate::study::variables::{ITEM, KeptByVariable};
@@ -28,7 +29,11 @@ impl fmt::Display for ShapeCure {
         let is_one = |left: &LocalTensorReport, right: &LocalTensorReport| left.name == right.name;
         let shape = |tensor: &LocalTensorReport| {
             let sizes: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
-            format!("`{}` ({})", tensor.name, sizes.join(", "))
+            if sizes.is_empty() {
+                format!("`{}`", tensor.name)
+            } else {
+                format!("`{}` ({})", tensor.name, sizes.join(", "))
+            }
         };
         match self {
             Self::SameShape([column, row]) => write!(
@@ -59,24 +64,26 @@ impl fmt::Display for ShapeCure {
                 f,
                 "broadcast `{name}` (expand, or a dimension of size 1) instead of repeating it, which makes copies"
             ),
+            Self::Narrow(name) => write!(
+                f,
+                "keep `{name}` as bool, one byte for each element: F.one_hot makes int64, which has eight for each zero"
+            ),
             Self::Sparse(length) => write!(
                 f,
                 "make the {length} x {length} matrix sparse, or use the indices of its elements: this one stores all zeros"
             ),
-            Self::Batch(batch, at) => write!(
-                f,
-                "compute {} in parts (a loop over `{}.split(n)`) at {}: without gradients, one part need not wait for \
-                 the others",
-                shape(batch),
-                batch.name,
-                at.brief_label()
-            ),
-            Self::Tiles(image, at) => write!(
-                f,
-                "compute {} in tiles at {}: without gradients, one tile need not wait for the others",
-                shape(image),
-                at.brief_label()
-            ),
+            Self::Call(call) => {
+                let at = call.at.brief_label();
+                match &call.value {
+                    Some(RunningValue { text, source, is_one_item }) => {
+                        let what = text.as_ref().map_or_else(|| "this".to_owned(), |text| format!("`{text}`"));
+                        let parts = if *is_one_item { "in tiles" } else { "in parts" };
+                        write!(f, "compute {what} {parts} of `{source}` at {at}")?;
+                    }
+                    None => write!(f, "compute in parts what {at} calls")?,
+                }
+                f.write_str(": without gradients, one part need not wait for the others")
+            }
             Self::Chunks(at) => write!(f, "compute in parts: give vmap a chunk_size at {}", at.brief_label()),
             Self::Parts([left, right]) if is_one(left, right) => {
                 write!(f, "compute the pairs of rows of {} in parts, not all at once", shape(left))

@@ -71,7 +71,7 @@ pub(crate) fn even_out(ranks: &Ranks, advice: Option<&Advice>) -> Option<String>
         advice,
         Some(
             Advice::Cure(_)
-                | Advice::Shapes(_)
+                | Advice::Shapes(..)
                 | Advice::Detach(..)
                 | Advice::FreeGrowth(..)
                 | Advice::LimitInput(_)

@@ -13,7 +13,7 @@ use crate::study::attribution::KeptGroup;
 use crate::whatif::sureness::Sureness;
 
 /// The result of a replay for the last failed request.
-pub(crate) enum GroupReplay {
+pub(crate) enum CureReplay {
     Served(Box<ProgramRow>),
     NotServed,
     /// The trace is too long to replay it by default.
@@ -21,9 +21,9 @@ pub(crate) enum GroupReplay {
 }
 
 /// Replays the program of `device` as if each call of `group` freed what the one before left.
-pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> GroupReplay {
+pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> CureReplay {
     if !is_tried_by_default(device) {
-        return GroupReplay::NotTried;
+        return CureReplay::NotTried;
     }
     let recording = RecordedProgram::from_device(device);
     let mut script = recording.script.clone();
@@ -40,7 +40,7 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         .collect();
     // By trace entry: the blocks that are freed before it, or before the next operation.
     let mut frees: Vec<(u32, u32)> = Vec::new();
-    let Some((_, last, _)) = blocks.last().copied() else { return GroupReplay::NotServed };
+    let Some((_, last, _)) = blocks.last().copied() else { return CureReplay::NotServed };
     for (index, (block, _, pass)) in blocks.iter().enumerate() {
         let next = blocks[index..].iter().find(|(.., other)| other != pass).map(|(_, entry, _)| *entry);
         if let Some(before) = next.or_else(|| group.is_over.then_some(last + 1)) {
@@ -64,5 +64,5 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
     let is_freed = |block: u32| freed.contains(&block);
     let change = recording.changed(change, "free what earlier calls left", is_freed, script);
     let row = ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change);
-    row.map_or(GroupReplay::NotServed, |row| GroupReplay::Served(Box::new(row)))
+    row.map_or(CureReplay::NotServed, |row| CureReplay::Served(Box::new(row)))
 }

@@ -214,6 +214,8 @@ words! {
         LeftBehind = "left-behind",
         /// Half the batch, in two passes before each optimizer step
         HalfBatch = "half-batch",
+        /// A call without gradients computes in parts
+        InParts = "in-parts",
         /// The model is in half precision
         HalfPrecision = "half-precision",
     }

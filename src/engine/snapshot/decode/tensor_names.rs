@@ -2,8 +2,7 @@
 //! left out.
 
 use super::super::tensor_names::{
-    Author, LocalTensor, NameRoot, NamedCall, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
-    TensorNames,
+    Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,
 };
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
 use super::{Decoder, STACK};
@@ -76,10 +75,6 @@ impl Decoder {
             };
             self.items(row).iter().take(MAX_ITEMS).map(variable).collect()
         };
-        let call = |it: Value| {
-            let is_vmap = self.is_true(it, "vmap");
-            Some(NamedCall { at: self.one_frame(it)?, tensors: self.read_locals(it), is_vmap })
-        };
         let names = TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
             containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
@@ -92,11 +87,7 @@ impl Decoder {
             adapted: names_in("adapted"),
             evaluating: names_in("evaluating"),
             alone: items("alone").into_iter().take(MAX_ITEMS).filter_map(alone).collect(),
-            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(call).collect(),
-            has_grad: self.find(value, "grad").and_then(|it| match it.kind() {
-                Kind::Bool(has_grad) => Some(has_grad),
-                _ => None,
-            }),
+            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(|it| self.one_frame(it)).collect(),
             optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.

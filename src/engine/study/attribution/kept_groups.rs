@@ -20,6 +20,8 @@ use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
 const MIN_SHARE: f64 = 0.1;
 /// Most of the bytes.
 const HALF: f64 = 0.5;
+/// A graph has at least so many blocks of a pass.
+const MIN_GRAPH_BLOCKS: usize = 3;
 /// A collection whose program freed items when it had at least this share of its bytes is bounded.
 const BOUNDED_SHARE: f64 = 0.75;
 
@@ -90,6 +92,8 @@ pub struct KeptGroup {
     pub before_backward: bool,
     /// Some stack shows that gradients are off, so that `torch.no_grad()` changes nothing.
     pub is_grad_off: bool,
+    /// The text of the program turns the garbage collector off.
+    pub is_collector_off: bool,
     /// The call of a failed request made it, and the request that fails now is another one.
     pub of_failed_call: bool,
     /// The code of a library that made it.
@@ -116,6 +120,7 @@ pub(super) fn kept_groups(
     };
     let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     let phases = device.phases();
+    let is_collector_off = device.text().turns_collector_off();
     let forwards = |at: TracePoint| phases.forwards_begun(at.entry as usize) as u64;
     let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
     for (block, classification) in live_set.blocks.iter().zip(classified) {
@@ -190,8 +195,8 @@ pub(super) fn kept_groups(
                 in_forward: share_of(&|block: &LiveBlock| phases.stack_traits(block.stack).has_forward_frame) > HALF,
                 largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
                 category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
-                // One block of a pass is its output.
-                keeps_graph: blocks.len() >= 2 * by_pass.len()
+                // A pass has one output, or two.
+                keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
                     && share_of(&|block: &LiveBlock| {
                         block
                             .allocated_at
@@ -204,6 +209,7 @@ pub(super) fn kept_groups(
                     block.allocated_at.is_some_and(|at| lifetimes.backward_passes_at(at) < passes)
                 }) > HALF,
                 is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
+                is_collector_off,
                 of_failed_call: passes.failed.iter().any(has_failed_call),
                 maker,
                 blocks: made_in,

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use crate::base::ids::SymbolId;
+use crate::base::ids::{StackId, SymbolId};
 use crate::python::{Line, ProgramText};
-use crate::snapshot::{NamedCall, Snapshot, TensorNames};
+use crate::snapshot::{Snapshot, TensorNames};
 
 /// The running functions of the user, and their text.
 pub(super) struct RunningText<'v> {
@@ -18,21 +18,22 @@ impl<'v> RunningText<'v> {
         Self { snapshot, names, text }
     }
 
-    fn line_of(&self, call: &NamedCall) -> Option<Line<'v>> {
-        let frame = self.snapshot.stacks.frame(self.snapshot.stacks.frames(call.at).first()?);
+    fn line_of(&self, call: StackId) -> Option<Line<'v>> {
+        let frame = self.snapshot.stacks.frame(self.snapshot.stacks.frames(call).first()?);
         let (file, function) = (self.snapshot.text(frame.file), self.snapshot.text(frame.name));
         Some(Line { file, line: frame.line, function, calls_package: false })
     }
 
     /// Whether a running function may call `backward` below its line.
     pub(super) fn may_train(&self) -> bool {
-        let trains = |call| self.line_of(call).and_then(|line| self.text.has_backward_from(&line));
+        let trains = |call: &StackId| self.line_of(*call).and_then(|line| self.text.has_backward_from(&line));
         self.names.calls.is_empty() || self.names.calls.iter().any(|call| trains(call).unwrap_or(true))
     }
 
     /// Variables of running functions whose memory no other object has, and that no text reads any more.
     pub(super) fn unread(&self) -> Vec<SymbolId> {
-        let of_call = |call| self.line_of(call).and_then(|line| self.text.unread_from(&line)).unwrap_or_default();
+        let of_call =
+            |call: &StackId| self.line_of(*call).and_then(|line| self.text.unread_from(&line)).unwrap_or_default();
         let by_call: Vec<BTreeSet<String>> = self.names.calls.iter().map(of_call).collect();
         let is_unread = |(call, name): &(usize, SymbolId)| {
             by_call.get(*call).is_some_and(|names| names.contains(self.snapshot.text(*name)))

@@ -1,0 +1,196 @@
+//! The call of the program to compute in parts: gradients are off, and a part of what it makes at once would fit.
+
+use rustc_hash::FxHashMap;
+
+use super::failure::OomReport;
+use super::local_tensors::{LocalTensorReport, LocalTensors};
+use super::running_calls::RunningCalls;
+use super::shape_cure::{CallInParts, ShapeCure, Sizes, shape_cure};
+use crate::allocator::verdict::Verdict;
+use crate::base::units::ratio;
+use crate::python::{LoopKind, ProgramText};
+use crate::snapshot::Action;
+use crate::stacks::frames::{Origin, forward_slashes};
+use crate::stacks::phases::KnownPurpose;
+use crate::study::DeviceStudy;
+use crate::whatif::program::{CureReplay, ProgramRow, replay_in_parts};
+
+/// A call that has made a smaller share of the memory is not what needs too much.
+const MIN_SHARE: f64 = 0.25;
+/// Numbers of parts that are tried.
+const PARTS: [u64; 2] = [2, 8];
+/// A request of less than one part of the memory in so many could not be much smaller.
+const MIN_PARTS: u64 = 8;
+
+/// The innermost call without gradients, outside of modules, of which a part would fit, with its replay.
+pub(super) fn call_in_parts(
+    device: DeviceStudy<'_, '_>,
+    oom: &OomReport,
+    running: &RunningCalls<'_, '_>,
+) -> Option<(ShapeCure, Option<ProgramRow>)> {
+    let program = device.text();
+    let stack = device.device().entry(running.failed).extended_stack;
+    let frames = StackFrames::new(device, running)?;
+    let is_pass = oom.verdict == Verdict::Capacity && !device.stacks().line_id(stack).is_backward;
+    // A model that is made or moved has no parts.
+    let purpose = device.phases().stack_traits(device.device().entry(running.failed).stack).purpose;
+    let is_model = oom.is_in_optimizer() || matches!(purpose, Some(KnownPurpose::Parameters | KnownPurpose::Model));
+    if !is_pass || is_model {
+        return None;
+    }
+    let needed = oom.allocated_bytes.saturating_add(oom.requested_bytes);
+    for at in frames.outside_modules..running.lines.len() {
+        let line = &running.lines[at];
+        if !frames.is_grad_off(running, program, at) {
+            return None;
+        }
+        let since = start_of_call(device, running, program, at);
+        let bytes =
+            live_since(device, since, running.failed).into_iter().fold(oom.requested_bytes, u64::saturating_add);
+        let fits = |parts: &u64| ratio(bytes, needed) >= MIN_SHARE && bytes - bytes / parts >= oom.shortfall_bytes;
+        let replay = |parts: &u64| match replay_in_parts(device, since, running.failed, *parts) {
+            CureReplay::Served(row) => Some(Some(*row)),
+            CureReplay::NotTried => Some(None),
+            CureReplay::NotServed => None,
+        };
+        if let Some(row) = PARTS.iter().filter(|parts| fits(parts)).find_map(replay) {
+            let is_allowed = |at: &usize| frames.is_grad_off(running, program, *at);
+            // A call around it that has made nothing else has the same parts, and more to choose from.
+            let outer = (at + 1..running.lines.len()).take_while(|outer| {
+                let is_single = program.innermost_loop(&running.lines[outer - 1]) != Some(LoopKind::OverData);
+                is_allowed(outer) && is_single && start_of_call(device, running, program, *outer) == since
+            });
+            let calls = [at].into_iter().chain(outer).collect::<Vec<_>>();
+            let value_of = |at: &usize| {
+                let inner = at.checked_sub(1).map(|inner| running.lines[inner].function);
+                program.running_value(&running.lines[*at], inner).map(|value| (*at, value))
+            };
+            let known = calls.iter().rev().find_map(value_of);
+            // Without text, nothing but PyTorch's own code shows that the line computes with tensors.
+            let is_unknown = known.is_none();
+            if is_unknown && (program.has_text(line) || !frames.is_in_torch && frames.outside_modules == 0) {
+                return None;
+            }
+            let (at, value) = known.map_or((at, None), |(at, value)| (at, Some(value)));
+            let line = &running.lines[at];
+            let at = device.stacks().statement_report(line.file, line.line, line.function);
+            return Some((ShapeCure::Call(Box::new(CallInParts { at, value })), row));
+        }
+        // What a loop over data has made is no single call of the line around it.
+        if program.innermost_loop(line) != Some(LoopKind::Counted) {
+            return None;
+        }
+    }
+    None
+}
+
+/// The tensor that the innermost line makes, and that could be smaller, as far as its text and the sizes of blocks show it.
+pub(super) fn large_value_of(
+    device: DeviceStudy<'_, '_>,
+    oom: &OomReport,
+    running: &RunningCalls<'_, '_>,
+    locals: Option<&LocalTensors>,
+) -> Option<ShapeCure> {
+    let frames = StackFrames::new(device, running)?;
+    if let Some(line) = frames.vmap.and_then(|at| running.lines.get(at)) {
+        return Some(ShapeCure::Chunks(device.stacks().statement_report(line.file, line.line, line.function)));
+    }
+    let line = running.lines.first().filter(|line| !frames.calls_module && !line.calls_package)?;
+    let stack = device.device().entry(running.failed).extended_stack;
+    let is_dominant = oom.requested_bytes >= oom.allocated_bytes / MIN_PARTS && oom.verdict == Verdict::Capacity;
+    if device.stacks().line_id(stack).is_backward || !is_dominant {
+        return None;
+    }
+    let values = device.text().large_values(line);
+    if values.is_empty() {
+        return None;
+    }
+    let own = live_since(device, running.since[0].0, running.failed);
+    let all = live_since(device, 0, running.failed);
+    let sizes = Sizes { requested_bytes: oom.requested_bytes, own: &own, all: &all };
+    let known = |name: &str| locals?.tensors.iter().find(|tensor| tensor.name == name).cloned();
+    let tensor = |name: String| {
+        known(&name).unwrap_or_else(|| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() })
+    };
+    values.into_iter().find_map(|value| shape_cure(value, &sizes, tensor))
+}
+
+/// Facts about the stack of the failing request.
+struct StackFrames {
+    /// Number of lines of the program inside the outermost call of a module.
+    outside_modules: usize,
+    /// The line that calls the outermost function that PyTorch runs without gradients.
+    grad_off: Option<usize>,
+    /// The innermost line calls a module of PyTorch.
+    calls_module: bool,
+    /// Python code of PyTorch makes the request.
+    is_in_torch: bool,
+    /// The line that calls a function through `torch.vmap`.
+    vmap: Option<usize>,
+}
+
+impl StackFrames {
+    /// `None` inside the forward pass of an `autograd.Function`, where gradients are off even in a program that trains.
+    fn new(device: DeviceStudy<'_, '_>, running: &RunningCalls<'_, '_>) -> Option<Self> {
+        let (snapshot, stacks) = (device.snapshot(), device.stacks());
+        let mut found =
+            Self { outside_modules: 0, grad_off: None, calls_module: false, is_in_torch: false, vmap: None };
+        let mut lines = 0;
+        for id in stacks.frames_with_callers(device.device().entry(running.failed).extended_stack) {
+            let frame = snapshot.stacks.frame(id);
+            let file = forward_slashes(snapshot.text(frame.file));
+            found.is_in_torch |= lines == 0 && stacks.origin(id) == Origin::Torch;
+            match snapshot.text(frame.name) {
+                _ if stacks.origin(id) == Origin::User => lines += 1,
+                "apply" if file.ends_with("torch/autograd/function.py") => return None,
+                _ if file.ends_with("torch/_functorch/vmap.py") => found.vmap = Some(lines),
+                "_call_impl" => {
+                    found.outside_modules = lines;
+                    found.calls_module |= lines == 0;
+                }
+                "decorate_context" if file.ends_with("torch/utils/_contextlib.py") => found.grad_off = Some(lines),
+                _ => {}
+            }
+        }
+        Some(found)
+    }
+
+    /// Whether PyTorch records no graph in the call at line `at`.
+    fn is_grad_off(&self, running: &RunningCalls<'_, '_>, program: &ProgramText<'_>, at: usize) -> bool {
+        self.grad_off.is_some_and(|off| at <= off) || !program.has_grad(&running.lines[at..])
+    }
+}
+
+/// The entry that begins the running call at line `at`. A loop of one statement runs it several times.
+fn start_of_call(
+    device: DeviceStudy<'_, '_>,
+    running: &RunningCalls<'_, '_>,
+    program: &ProgramText<'_>,
+    at: usize,
+) -> usize {
+    let trace = device.device();
+    let since = running.since[at].1;
+    let mut entries = (since..running.failed).filter(|index| trace.entry(*index).action == Action::Alloc);
+    let Some(first) = entries.next().filter(|_| program.is_repeated(&running.lines[at])) else { return since };
+    let stack = trace.entry(first).extended_stack;
+    entries.rfind(|index| trace.entry(*index).extended_stack == stack).unwrap_or(first)
+}
+
+/// The bytes of each live block that was made in the entries from `since` to `failed`.
+fn live_since(device: DeviceStudy<'_, '_>, since: usize, failed: usize) -> Vec<u64> {
+    let trace = device.device();
+    let mut live = FxHashMap::default();
+    for index in since..failed {
+        let entry = trace.entry(index);
+        match entry.action {
+            Action::Alloc => {
+                live.insert(entry.addr, entry.size);
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                live.remove(&entry.addr);
+            }
+            _ => {}
+        }
+    }
+    live.into_values().collect()
+}

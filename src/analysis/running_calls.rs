@@ -1,0 +1,119 @@
+//! The calls of the program that run at a failed request: their lines, and since when each runs.
+
+use rustc_hash::FxHashMap;
+
+use crate::base::ids::StackId;
+use crate::python::{Line, ProgramText};
+use crate::snapshot::Action;
+use crate::stacks::frames::Origin;
+use crate::stacks::phases::Phases;
+use crate::study::DeviceStudy;
+
+/// The program at the failing request: its frames, and since when each runs.
+pub(super) struct RunningCalls<'s, 'a> {
+    /// The innermost first.
+    pub(super) lines: Vec<Line<'a>>,
+    pub(super) failed: usize,
+    /// The entries that begin a forward pass.
+    pub(super) phases: &'s Phases,
+    /// By line, the entry since which its call runs, and since which the line runs.
+    pub(super) since: Vec<(usize, usize)>,
+}
+
+impl<'s, 'a> RunningCalls<'s, 'a> {
+    pub(super) fn new(device: DeviceStudy<'s, 'a>, failed: usize, program: &ProgramText<'_>) -> Self {
+        let trace = device.device();
+        let lines = lines_of(device, trace.entry(failed).extended_stack);
+        let mut since = vec![(0, 0); lines.len()];
+        // By stack, how many of the outermost lines it shares, and whether the next one is of the same function.
+        let mut shared: FxHashMap<StackId, Option<(usize, usize)>> = FxHashMap::default();
+        let (mut open_calls, mut open_lines) = (lines.len(), lines.len());
+        for index in (0..failed).rev() {
+            let entry = trace.entry(index);
+            if entry.action != Action::Alloc {
+                continue;
+            }
+            let shared_lines = shared.entry(entry.extended_stack).or_insert_with(|| {
+                let other = lines_of(device, entry.extended_stack);
+                let pairs = || other.iter().rev().zip(lines.iter().rev());
+                let same =
+                    pairs().take_while(|(a, b)| (a.file, a.line, a.function) == (b.file, b.line, b.function)).count();
+                let goes_on = pairs().nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
+                (!other.is_empty()).then_some((same + usize::from(goes_on), same))
+            });
+            let Some((calls, same)) = *shared_lines else { continue };
+            while open_calls > calls {
+                since[lines.len() - open_calls].0 = index + 1;
+                open_calls -= 1;
+            }
+            while open_lines > same {
+                since[lines.len() - open_lines].1 = index + 1;
+                open_lines -= 1;
+            }
+            if open_calls.max(open_lines) == 0 {
+                break;
+            }
+        }
+        for (line, since) in since.iter_mut().enumerate() {
+            since.0 = last_call(device, program, (since.0, failed), lines.len() - 1 - line);
+        }
+        Self { lines, failed, phases: device.phases(), since }
+    }
+}
+
+/// The entry that begins the last of several calls without an entry between them: the first line of the function runs
+/// again. `level` is the number of lines around the function's.
+fn last_call(
+    device: DeviceStudy<'_, '_>,
+    program: &ProgramText<'_>,
+    (since, failed): (usize, usize),
+    level: usize,
+) -> usize {
+    let trace = device.device();
+    let mut known: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
+    let (mut first, mut previous, mut start) = (None, None, since);
+    for index in since..failed {
+        let entry = trace.entry(index);
+        if entry.action != Action::Alloc {
+            continue;
+        }
+        let at = || {
+            let lines = lines_of(device, entry.extended_stack);
+            lines.len().checked_sub(level + 1).and_then(|at| lines.get(at).copied())
+        };
+        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else {
+            continue;
+        };
+        if first.is_none() {
+            if at().is_none_or(|line| program.is_repeated(&line)) {
+                return since;
+            }
+            first = Some(line);
+        }
+        if first == Some(line) && previous != Some(line) {
+            start = index;
+        }
+        previous = Some(line);
+    }
+    start
+}
+
+/// The frames of the program in `stack`, with its callers, the innermost first.
+pub(super) fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<Line<'a>> {
+    let (snapshot, stacks) = (device.snapshot(), device.stacks());
+    let mut lines = Vec::new();
+    let mut calls_package = false;
+    for id in stacks.frames_with_callers(stack) {
+        match stacks.origin(id) {
+            Origin::User => {
+                let frame = snapshot.stacks.frame(id);
+                let (file, function) = (snapshot.text(frame.file), snapshot.text(frame.name));
+                lines.push(Line { file, line: frame.line, function, calls_package });
+                calls_package = false;
+            }
+            Origin::Package => calls_package = true,
+            Origin::Torch | Origin::Plumbing | Origin::Native => {}
+        }
+    }
+    lines
+}

@@ -1,0 +1,167 @@
+//! Statements that make a larger tensor than the program may need: all pairs, copies, zeros.
+
+use super::program::{Line, Place, ProgramText};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+
+/// A value that the running statement makes, or that it reads and that a statement before it made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LargeValue {
+    /// The differences of all pairs of rows of two tensors, which are then added.
+    Distances([String; 2]),
+    /// All pairs of items of two tensors.
+    Pairs([String; 2]),
+    /// An operation of two variables, which may not have the same shape.
+    Elements([String; 2]),
+    /// The scores of attention: query, key and value.
+    Scores([String; 3]),
+    /// A tensor that is sorted.
+    Sorted(String),
+    /// A tensor that is repeated.
+    Repeated(String),
+    /// A square of zeros; the text of its length.
+    Zeros(String),
+    /// A variable of zeros and ones, in int64.
+    OneHot(String),
+    /// The diagonal of a matrix.
+    Diagonal(String),
+}
+
+impl ProgramText<'_> {
+    /// The values that the statement of `line` makes, and those made by statements whose results it reads.
+    pub fn large_values(&self, line: &Line<'_>) -> Vec<LargeValue> {
+        let Some(place) = self.place(line) else { return Vec::new() };
+        let Some(statement) = place.statement() else { return Vec::new() };
+        let own = place.own_statements();
+        let targets = statement.parts.split_last().map(|(_, targets)| targets).unwrap_or_default();
+        let target = targets.first().filter(|_| statement.kind == StmtKind::Assign).map_or("", |it| it.word);
+        let here = statement.parts.iter().map(|value| (target, value));
+        let made = here.chain(assigned_before(&place, &own)).filter_map(|(target, value)| made(value, target, &own));
+        let mut values: Vec<LargeValue> = scores(&place, &own).into_iter().chain(made).collect();
+        // Of all pairs nothing else need be made.
+        values.sort_by_key(|value| !matches!(value, LargeValue::Pairs([left, right]) if left == right)); // stable
+        values
+    }
+}
+
+/// The variables that the statement of `place` reads, with the values that statements of its function assign to them.
+fn assigned_before<'p, 'a>(place: &Place<'p, 'a>, own: &[Place<'p, 'a>]) -> Vec<(&'a str, &'p Expr<'a>)> {
+    let Some(statement) = place.statement() else { return Vec::new() };
+    let read: Vec<&str> = statement.parts.iter().flat_map(Expr::walk).map(|part| part.word).collect();
+    let mut found = Vec::new();
+    for other in own.iter().filter_map(Place::statement).filter(|other| other.first_line < statement.first_line) {
+        if let (StmtKind::Assign, Some((value, targets))) = (other.kind, other.parts.split_last()) {
+            let pairs = targets.iter().flat_map(|target| pairs(target, Some(value)));
+            let pairs = pairs.filter(|(target, _)| target.kind == ExprKind::Name && read.contains(&target.word));
+            found.extend(pairs.filter_map(|(target, value)| Some((target.word, value?))));
+        }
+    }
+    found
+}
+
+/// What `value`, which `target` gets, is.
+fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeValue> {
+    value.walk().find_map(|part| {
+        let subject = || part.receiver().and_then(Expr::variable).filter(|name| name != "torch");
+        let argument = || part.parts.get(1)?.variable();
+        match (part.kind, part.called()) {
+            (ExprKind::Call, Some("sort" | "argsort")) => subject().or_else(argument).map(LargeValue::Sorted),
+            // The whole value: of a part of it others may have the size.
+            (ExprKind::Call, Some("repeat" | "repeat_interleave" | "tile")) if std::ptr::eq(part, value) => {
+                subject().or_else(argument).map(LargeValue::Repeated)
+            }
+            (ExprKind::Call, Some("one_hot")) if std::ptr::eq(part, value) && !target.is_empty() => {
+                Some(LargeValue::OneHot(target.to_owned()))
+            }
+            (ExprKind::Call, Some("zeros")) => {
+                let sizes = if let [_, sizes] = part.parts.as_slice() { &sizes.parts } else { &part.parts[1..] };
+                let [rows, columns] = [sizes.first()?, sizes.get(1)?].map(Expr::variable);
+                rows.filter(|rows| columns.as_ref() == Some(rows)).map(LargeValue::Zeros)
+            }
+            (ExprKind::Call, Some("diag")) => argument().map(LargeValue::Diagonal),
+            (ExprKind::Call, Some("cdist")) => {
+                Some(LargeValue::Pairs([part.parts.get(1)?.variable()?, part.parts.get(2)?.variable()?]))
+            }
+            (ExprKind::Operation | ExprKind::Comparison, _) => of_operands(part, target, own),
+            _ => None,
+        }
+    })
+}
+
+fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeValue> {
+    let [left, right] = operation.parts.as_slice() else { return None };
+    let both = |of: fn(&Expr<'_>) -> Option<String>| Some([of(left)?, of(right)?]);
+    if let Some(both) = both(with_new_dimension) {
+        let is_sum = |call: &Expr<'_>| {
+            let is_of_it = || call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target);
+            matches!(call.called(), Some("sum" | "norm")) && is_of_it()
+        };
+        let mut calls = own.iter().filter_map(Place::statement).flat_map(Stmt::calls);
+        let is_distance = operation.word == "-" && calls.any(is_sum);
+        return Some(if is_distance { LargeValue::Distances(both) } else { LargeValue::Pairs(both) });
+    }
+    if operation.word == "@" {
+        let transposed = |part: &Expr<'_>| matches!(part.word, "T" | "mT") || part.called() == Some("t");
+        let of_right =
+            right.parts.first().and_then(|it| if right.kind == ExprKind::Call { it.parts.first() } else { Some(it) });
+        let [left, of_right] = [left.variable()?, of_right?.variable()?];
+        return (transposed(right) && left == of_right).then_some(LargeValue::Pairs([left, of_right]));
+    }
+    let plain = |part: &Expr<'_>| part.variable().filter(|_| part.kind == ExprKind::Name);
+    both(plain).map(LargeValue::Elements)
+}
+
+/// `scores` of `scores[:, None]` and `scores.unsqueeze(0)`.
+fn with_new_dimension(part: &Expr<'_>) -> Option<String> {
+    let is_new = match part.kind {
+        ExprKind::Subscript => part.parts[1..].iter().any(|index| index.word == "None"),
+        _ => part.called() == Some("unsqueeze"),
+    };
+    if part.kind == ExprKind::Subscript { part.variable() } else { part.receiver()?.variable() }.filter(|_| is_new)
+}
+
+/// The operands of a product of matrices.
+fn product<'e, 'a>(part: &'e Expr<'a>) -> Option<[&'e Expr<'a>; 2]> {
+    match (part.kind, part.called()) {
+        (ExprKind::Operation, _) if part.word == "@" => Some([&part.parts[0], &part.parts[1]]),
+        (ExprKind::Call, Some("matmul" | "bmm")) => {
+            match (part.receiver().filter(|it| it.word != "torch"), &part.parts[1..]) {
+                (Some(left), [right, ..]) | (None, [left, right, ..]) => Some([left, right]),
+                _ => None,
+            }
+        }
+        _ => None,
+    }
+}
+
+/// The product of two tensors, of which a softmax is multiplied with a third, if the statement of `place` is part of it.
+fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
+    let statements = || own.iter().filter_map(Place::statement).filter(|it| it.kind != StmtKind::Function);
+    let assigned = |name: &str| {
+        statements().filter(|it| it.kind == StmtKind::Assign).find_map(|it| {
+            let (value, targets) = it.parts.split_last()?;
+            targets.iter().any(|target| target.word == name).then_some((it, value))
+        })
+    };
+    let is_softmax = |call: &Expr<'_>| call.called() == Some("softmax");
+    let (softmax, call) =
+        statements().find_map(|it| it.calls().find(|call| is_softmax(call)).map(|call| (it, call)))?;
+    // The softmax is of a product, or of a variable that has one.
+    let parts = || call.walk();
+    let here = parts().find_map(product).map(|both| (softmax, both));
+    let before = || {
+        parts().filter(|part| part.kind == ExprKind::Name).find_map(|name| {
+            let (statement, value) = assigned(name.word)?;
+            value.walk().find_map(product).map(|both| (statement, both))
+        })
+    };
+    let (start, [query, key]) = here.or_else(before)?;
+    let weights = softmax.parts.split_last().and_then(|(_, targets)| targets.first()).map_or("", |target| target.word);
+    let mut values = statements().flat_map(|it| it.parts.iter().flat_map(Expr::walk)).filter_map(product);
+    let [_, value] = values
+        .find(|[left, _]| left.walk().any(|part| is_softmax(part) || !weights.is_empty() && part.word == weights))?;
+    let failing = place.statement()?;
+    let is_part = (start.first_line..=softmax.last_line.max(start.last_line)).contains(&failing.first_line)
+        || failing.parts.iter().flat_map(Expr::walk).any(|part| !weights.is_empty() && part.word == weights);
+    let name = |part: &Expr<'_>| part.walk().find(|part| part.kind == ExprKind::Name).map(|it| it.word.to_owned());
+    is_part.then_some(LargeValue::Scores([name(query)?, name(key)?, name(value)?]))
+}
