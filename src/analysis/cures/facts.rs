@@ -283,8 +283,8 @@ fn value(keeper: &KeptByVariable) -> Option<&str> {
 /// `[item.to(device) for item in items]`
 fn is_moved(list: &str) -> bool {
     let item = list.trim_start_matches('[').split_once(" for ").map_or("", |(item, _)| item);
-    let source = item.split_once('(').map_or("", |(source, _)| source);
-    item.ends_with(')') && (source.ends_with(".to") || source.ends_with(".cuda"))
+    let method = item.split_once('(').and_then(|(source, _)| source.rsplit_once('.'));
+    item.ends_with(')') && method.is_some_and(|(_, method)| matches!(method, "to" | "cuda"))
 }
 
 fn is_output_of_pipeline(container: &Container) -> bool {

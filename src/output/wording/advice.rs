@@ -169,12 +169,13 @@ impl Advice {
             }
             Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
-            Self::Change(_, location, _) | Self::Guess(_, location, _) => file_line(location),
+            Self::Change(_, location, _) | Self::Guess(_, location, _) | Self::Shapes(_, location) => {
+                file_line(location)
+            }
             Self::LimitInput(input) => file_line(&input.location),
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings_change(), settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
             Self::NothingHelps(..) => None,
-            Self::Shapes(_, location) => file_line(location),
             Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
