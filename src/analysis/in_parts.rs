@@ -19,7 +19,7 @@ use crate::whatif::program::{CureReplay, ProgramRow, replay_in_parts};
 const MIN_SHARE: f64 = 0.25;
 /// Numbers of parts that are tried.
 const PARTS: [u64; 2] = [2, 8];
-/// A request of less than one part of the memory in so many could not be much smaller.
+/// A request of a smaller part of the memory could not be much smaller.
 const MIN_PARTS: u64 = 8;
 
 /// The innermost call without gradients, outside of modules, of which a part would fit, with its replay.
@@ -76,7 +76,7 @@ pub(super) fn call_in_parts(
             let at = device.stacks().statement_report(line.file, line.line, line.function);
             return Some((ShapeCure::Call(Box::new(CallInParts { at, value })), row));
         }
-        // What a loop over data has made is no single call of the line around it.
+        // The blocks of a loop over data are no single call of the line around it.
         if program.innermost_loop(line) != Some(LoopKind::Counted) {
             return None;
         }

@@ -42,6 +42,7 @@ pub mod timeline;
 mod trials;
 
 pub use crate::base::warning::Warning;
+pub use crate::python::RunningValue;
 pub use crate::replay::literal::Bucket;
 pub use advice::{Advice, DataParallelImbalance, NoSettingHelps, OversizedRequest, order_of_evidence};
 pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};

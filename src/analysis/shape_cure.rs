@@ -37,7 +37,7 @@ pub enum ShapeCure {
 pub struct CallInParts {
     /// Its line.
     pub at: FrameReport,
-    /// What it computes; `None` if its text is not known.
+    /// The value that it computes; `None` if its text is not known.
     pub value: Option<RunningValue>,
 }
 
@@ -87,7 +87,7 @@ impl Sizes<'_> {
     }
 }
 
-/// The change that `value` suggests; `tensor` has what is known of a variable.
+/// The change that `value` suggests; `tensor` looks a variable up.
 pub(super) fn shape_cure(
     value: LargeValue,
     sizes: &Sizes<'_>,
@@ -146,7 +146,7 @@ mod tests {
     fn scores_are_larger_than_queries_and_keys() {
         let names = || LargeValue::Scores(["q", "k", "v"].map(str::to_owned));
         assert!(cure(names(), 400 << 20, &[36 << 20, 400 << 20]).is_some());
-        // Of one new query.
+        // One new query.
         assert_eq!(cure(names(), 1 << 20, &[36 << 20]), None);
         assert_eq!(cure(names(), 1 << 20, &[1 << 20]), None);
     }

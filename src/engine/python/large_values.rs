@@ -37,7 +37,7 @@ impl ProgramText<'_> {
         let here = statement.parts.iter().map(|value| (target, value));
         let made = here.chain(assigned_before(&place, &own)).filter_map(|(target, value)| made(value, target, &own));
         let mut values: Vec<LargeValue> = scores(&place, &own).into_iter().chain(made).collect();
-        // Of all pairs nothing else need be made.
+        // Without all pairs nothing else is large.
         values.sort_by_key(|value| !matches!(value, LargeValue::Pairs([left, right]) if left == right)); // stable
         values
     }
@@ -58,7 +58,7 @@ fn assigned_before<'p, 'a>(place: &Place<'p, 'a>, own: &[Place<'p, 'a>]) -> Vec<
     found
 }
 
-/// What `value`, which `target` gets, is.
+/// Describes `value`, which `target` gets.
 fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     value.walk().find_map(|part| {
         let subject = || part.receiver().and_then(Expr::variable).filter(|name| name != "torch");
@@ -92,8 +92,8 @@ fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Opt
     let both = |of: fn(&Expr<'_>) -> Option<String>| Some([of(left)?, of(right)?]);
     if let Some(both) = both(with_new_dimension) {
         let is_sum = |call: &Expr<'_>| {
-            let is_of_it = || call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target);
-            matches!(call.called(), Some("sum" | "norm")) && is_of_it()
+            let has_operation = || call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target);
+            matches!(call.called(), Some("sum" | "norm")) && has_operation()
         };
         let mut calls = own.iter().filter_map(Place::statement).flat_map(Stmt::calls);
         let is_distance = operation.word == "-" && calls.any(is_sum);

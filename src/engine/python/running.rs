@@ -34,7 +34,7 @@ impl ProgramText<'_> {
         self.place(line).is_some()
     }
 
-    /// What `line` computes now, with the function `inner` if that is known; `None` if it comes from no variable, or if
+    /// The value that `line` computes now, with the function `inner` if that is known; `None` if it comes from no variable, or if
     /// sizes alone make it.
     pub fn running_value(&self, line: &Line<'_>, inner: Option<&str>) -> Option<RunningValue> {
         let place = self.place(line)?;

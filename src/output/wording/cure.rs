@@ -2,9 +2,8 @@
 
 use std::fmt;
 
-use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, ShapeCure};
+use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, RunningValue, ShapeCure};
 use crate::base::units::{counted, percent, size};
-use crate::python::RunningValue;
 use crate::snapshot::TensorKind;
 use crate::stacks::frames::FrameReport;
 use crate::study::variables::{ITEM, KeptByVariable};

@@ -9,7 +9,7 @@ use crate::study::DeviceStudy;
 use crate::whatif::sureness::Sureness;
 
 /// Replays the program of `device` as if each block that it has made since the entry `since`, up to the last failed
-/// request, were the first of so many `parts`.
+/// request, were the first of several `parts`.
 pub(crate) fn replay_in_parts(device: DeviceStudy<'_, '_>, since: usize, failed: usize, parts: u64) -> CureReplay {
     if !is_tried_by_default(device) {
         return CureReplay::NotTried;

@@ -20,7 +20,7 @@ use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
 const MIN_SHARE: f64 = 0.1;
 /// Most of the bytes.
 const HALF: f64 = 0.5;
-/// A graph has at least so many blocks of a pass.
+/// A graph has at least this number of blocks of a pass.
 const MIN_GRAPH_BLOCKS: usize = 3;
 /// A collection whose program freed items when it had at least this share of its bytes is bounded.
 const BOUNDED_SHARE: f64 = 0.75;
