@@ -335,7 +335,7 @@ fn exceptions_in_containers_and_filled_tensors_are_found() {
 fn a_statement_shows_a_tensor_that_could_be_smaller() {
     let values = |body: &str| {
         let text =
-            format!("def f(a, b, v, x):\n{}", body.replace('|', "\n").replace("\n", "\n    ").trim_start_matches('\n'));
+            format!("def f(a, b, v, x):\n{}", body.replace('|', "\n").replace('\n', "\n    ").trim_start_matches('\n'));
         let last = u32::try_from(text.lines().count()).unwrap();
         let found = program(&text).large_values(&lines(&[(last, "f")])[0]);
         found.into_iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" ")

@@ -26,7 +26,7 @@ fn block(name: &str) -> &'static str {
 }
 
 fn colours(text: &str) -> impl Iterator<Item = [u8; 3]> {
-    text.split("\"#").skip(1).filter_map(|rest| {
+    text.split('#').skip(1).filter_map(|rest| {
         let number = u32::from_str_radix(rest.get(..6)?, 16).ok()?;
         let [_, red, green, blue] = number.to_be_bytes();
         Some([red, green, blue])
