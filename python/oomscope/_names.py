@@ -20,10 +20,7 @@
 - `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
   class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
 - `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
-- `calls`: for each running function of the user, the innermost first, `frames` (a list with it), and `tensors`: (name,
-  dtype, shape) of those that the running expression names, and `vmap`, whether it runs the next through `torch.vmap`.
-  `grad`: whether PyTorch records graphs there; None where PyTorch
-  or a library has turned them off itself: in a backward pass, an optimizer, a `Function`, a hook.
+- `calls`: for each running function of the user, the innermost first, `frames` (a list with it).
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
@@ -844,12 +841,12 @@ def describe(budget_s=BUDGET_S):
         with tensors.without_overrides():
             clock = Clock()
             walk = Walk(tensors, clock, budget_s * WALK_SHARE)
-            walk.calls, has_grad = running_calls(walk)
+            walk.calls = running_calls(walk)
             visit_all(walk, budget_s)
             walk.until = walk.end = budget_s * TEXT_SHARE
             described = encode(walk)
             described["locals"] = describe_locals(walk)
-            described["calls"], described["grad"] = [call.describe() for call in walk.calls], has_grad
+            described["calls"] = [{"frames": [call.frame()]} for call in walk.calls]
             described["ms"] = int(clock() * 1000)
             return described
     finally:
@@ -1076,21 +1073,12 @@ def failing_frame(tensors):
 
 
 def running_calls(walk):
-    """The running functions of the user, and whether PyTorch records graphs there."""
+    """The running functions of the user."""
 
     def is_users(frame):
         return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
 
-    frame, has_grad = sys._getframe(), walk.tensors.torch.is_grad_enabled()
-    is_around = False  # of a function of the user
-    while frame is not None:
-        if walk.tensors.turns_graphs_off(frame, is_around, is_users):
-            has_grad = None
-        is_around = is_around or is_users(frame)
-        frame = frame.f_back
-    innermost = failing_frame(walk.tensors)
-    found = running.calls(innermost, walk.tensors, walk.objects.locals.of, is_users)
-    return found, has_grad if is_around else None
+    return running.calls(failing_frame(walk.tensors), walk.objects.locals.of, is_users)
 
 
 def describe_locals(walk):

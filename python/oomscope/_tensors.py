@@ -24,9 +24,6 @@ except ImportError:  # beside the recorder of `oomscope run`
 RAW_SAVED, SAVED = "_raw_saved_", "_saved_"
 # The function of torch.autograd.graph (since 2.3) and the one before, which wait for a backward pass.
 BACKWARD_FUNCTIONS = ("_engine_run_backward", "backward", "grad")
-# The files of `torch.autograd.Function` and of decorators such as `torch.no_grad()`, and code that turns graphs off.
-FUNCTION, DECORATOR = os.path.join("torch", "autograd", "function.py"), os.path.join("torch", "utils", "_contextlib.py")
-WITHOUT_GRAPHS = os.path.join("torch", "optim", ""), os.path.join("torch", "distributed", "")
 
 
 class Denied(Exception):
@@ -174,20 +171,6 @@ class Tensors:
         code = frame.f_code
         in_autograd = code.co_filename.startswith(os.path.join(self.directory, "autograd"))
         return in_autograd and code.co_name in BACKWARD_FUNCTIONS
-
-    def turns_graphs_off(self, frame, is_around, is_users):
-        """Whether PyTorch or a library, and not the program, decides there whether graphs are recorded. `is_around`:
-        the frame is outside of a function of the user.
-        """
-        path, name = frame.f_code.co_filename, frame.f_code.co_name
-        # `forward` of a custom Function, as of a reentrant checkpoint, runs without graphs in a training step, too.
-        if path.endswith(FUNCTION) and name == "apply":
-            return True
-        if is_around:
-            return False
-        # A function of a library with `@torch.no_grad()`, as a hook has it; the program may have called one itself.
-        is_hook = path.endswith(DECORATOR) and frame.f_back is not None and not is_users(frame.f_back)
-        return is_hook or any(part in path for part in WITHOUT_GRAPHS) or self.waits_for_backward(frame)
 
     def may_start_backward(self, frame):
         if objects.is_standard_library(frame.f_code.co_filename):

@@ -245,6 +245,7 @@ mod tests {
         ] {
             let law = law(points);
             assert_eq!((law.kind(), law.bytes_at(size)), (kind, bytes), "{points:?}");
+            assert_eq!(law.grows(), kind != LawKind::Constant, "{points:?}");
         }
     }
 
