@@ -22,8 +22,6 @@ const MIN_SHARE: f64 = 0.1;
 const HALF: f64 = 0.5;
 /// A graph has at least this number of blocks of a pass.
 const MIN_GRAPH_BLOCKS: usize = 3;
-/// A collection whose program freed items when it had at least this share of its bytes is bounded.
-const BOUNDED_SHARE: f64 = 0.75;
 
 words! {
     /// Code of a library that shows what blocks are for.
@@ -70,7 +68,7 @@ pub struct KeptGroup {
     pub growth: Option<GrowthKind>,
     /// Passes that left as many bytes as most others.
     pub equal_passes: u64,
-    /// The program has freed blocks of earlier passes when it had about as many.
+    /// The program drops blocks of earlier passes about as fast as it makes new ones.
     pub is_bounded: bool,
     /// The program has gone on to other lines or passes since.
     pub is_over: bool,
@@ -183,10 +181,7 @@ pub(super) fn kept_groups(
                     if is_replaced { GrowthKind::Replaced } else { GrowthKind::Kept }
                 }),
                 equal_passes: sizes.values().copied().max().unwrap_or(0),
-                is_bounded: passes
-                    .highest_before_free
-                    .get(&chain)
-                    .is_some_and(|highest| ratio(*highest, bytes) >= BOUNDED_SHARE),
+                is_bounded: passes.is_bounded(chain, bytes),
                 is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
                 forwards_between: forwards(newest) - forwards(oldest),
                 passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use super::live_set::LiveSet;
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
+use crate::base::units::ratio;
 use crate::snapshot::{Action, Snapshot};
 use crate::stacks::frames::{Origin, StackReader};
 use crate::study::DeviceStudy;
@@ -44,13 +45,23 @@ pub(super) struct MadeBy {
     pub(super) pass: u64,
 }
 
+/// The free of a block that an earlier pass made.
+#[derive(Debug, Clone, Copy)]
+struct OldFree {
+    /// Live bytes of its chain before.
+    level: u64,
+    bytes: u64,
+}
+
+/// A program that bounds a collection drops items when it has at least this share of the final bytes.
+const BOUNDED_SHARE: f64 = 0.75;
+
 /// The live blocks of a position by address, with the calls that made them.
 #[derive(Debug, Default)]
 pub(super) struct LoopPasses {
     pub(super) blocks: SeededMap<u64, MadeBy>,
-    /// By chain: the most live bytes before the program freed a block of an earlier pass. A bounded cache has had as much
-    /// before.
-    pub(super) highest_before_free: FxHashMap<u32, u64>,
+    /// By chain: the frees of blocks of earlier passes.
+    old_frees: FxHashMap<u32, Vec<OldFree>>,
     /// The failed requests before the position: their entries and calls.
     pub(super) failed: Vec<(usize, MadeBy)>,
     /// By chain: its growth from iteration to iteration.
@@ -134,13 +145,21 @@ impl LoopPasses {
         now.saturating_sub(block.pass)
     }
 
+    /// Whether the program drops old blocks of `chain`, which has `bytes` now, about as fast as it makes new ones: since it
+    /// first dropped one at that size, it has dropped no less than there is more now.
+    pub(super) fn is_bounded(&self, chain: u32, bytes: u64) -> bool {
+        let frees = self.old_frees.get(&chain).map_or(&[][..], Vec::as_slice);
+        let frees = frees.iter().skip_while(|free| ratio(free.level, bytes) < BOUNDED_SHARE);
+        let dropped = frees.clone().fold(0u64, |sum, free| sum.saturating_add(free.bytes));
+        frees.clone().next().is_some_and(|first| bytes.saturating_sub(first.level) <= dropped)
+    }
+
     /// Frees a block of `bytes`, in pass `now` of its chain.
     fn free(&mut self, block: &MadeBy, bytes: u64, now: u64) {
         let live = self.live_bytes.entry(block.chain.id).or_default();
         // A value that its successor replaces is no item of a collection.
         if block.pass + 1 < now {
-            let highest = self.highest_before_free.entry(block.chain.id).or_default();
-            *highest = (*highest).max(*live);
+            self.old_frees.entry(block.chain.id).or_default().push(OldFree { level: *live, bytes });
         }
         *live = live.saturating_sub(bytes);
     }
@@ -210,5 +229,25 @@ impl Chains<'_> {
         let chain = Rc::new(chain);
         self.by_stack[stack.index()] = Some(Rc::clone(&chain));
         chain
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_collection_that_drops_what_it_grows_by_is_bounded() {
+        for (frees, bytes, is_bounded) in [
+            (&[(100, 10), (100, 10), (100, 10)][..], 100, true), // a ring
+            (&[(100, 10)], 105, true),                           // a ring that is full since its last pass
+            (&[(95, 5), (98, 5)], 110, false),                   // a session that returns now and then
+            (&[(10, 5)], 100, false),
+            (&[], 100, false),
+        ] {
+            let frees = frees.iter().map(|&(level, bytes)| OldFree { level, bytes }).collect();
+            let passes = LoopPasses { old_frees: [(7, frees)].into_iter().collect(), ..LoopPasses::default() };
+            assert_eq!(passes.is_bounded(7, bytes), is_bounded, "{bytes}");
+        }
     }
 }
