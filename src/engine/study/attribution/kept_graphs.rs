@@ -54,15 +54,25 @@ impl KeptGraphs {
         }
         let blocks = own_blocks(device, start..end, until);
         let (pass, _) = kept_pass(&blocks)?;
-        // The result is made last, by the model or by the program after it.
-        let is_kept = |block: &&OwnBlock| block.forward_pass == pass && block.is_saved && !block.is_freed;
-        let result = blocks.iter().rfind(is_kept)?;
-        let stack = device.device().entry(result.entry).extended_stack;
         let stacks = device.stacks();
-        let call = stacks.model_call(stack).or_else(|| stacks.user_frame(stack));
+        let stack_of = |block: &OwnBlock| device.device().entry(block.entry).extended_stack;
+        let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block)).map(|frame| stacks.frame_report(frame));
+        let user_line = |block: &OwnBlock| stacks.user_frame(stack_of(block)).map(|frame| stacks.frame_report(frame));
+        let kept =
+            || blocks.iter().filter(|block| block.forward_pass == pass && block.is_saved && !block.is_freed).rev();
+        let called_at = kept().find_map(model_call);
+        // An earlier line of the function that calls the model runs in the next pass of its loop, such as one that makes
+        // inputs.
+        let is_next_pass = |block: &OwnBlock| {
+            called_at.as_ref().zip(user_line(block)).is_some_and(|(call, line)| {
+                (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line
+            })
+        };
+        // The result is made last, by the model or by the program after it.
+        let result = kept().find(|block| !is_next_pass(block))?;
         Some(Self {
             bytes_per_step: growth.bytes_per_step(),
-            result_at: call.map(|frame| stacks.frame_report(frame)),
+            result_at: model_call(result).or_else(|| user_line(result)),
             is_scalar: result.bytes <= MAX_SCALAR_BYTES,
         })
     }
