@@ -13,8 +13,9 @@ use crate::study::DeviceStudy;
 pub(super) struct RunningCalls<'s, 'a> {
     /// The innermost first.
     pub(super) lines: Vec<Line<'a>>,
+    /// The entry of the failed request.
     pub(super) failed: usize,
-    /// The entries that begin a forward pass.
+    /// They count the forward passes.
     pub(super) phases: &'s Phases,
     /// By line, the entry since which its call runs, and since which the line runs.
     pub(super) since: Vec<(usize, usize)>,

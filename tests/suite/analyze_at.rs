@@ -18,9 +18,9 @@ fn analyzed(file: &str, at: &str) -> Value {
 #[test]
 fn figures_and_segments_are_those_of_the_moment() {
     for run in ["native", "expandable"] {
-        let told = fixtures::directory().join(format!("moments/2.15.0-{run}.moments.json"));
-        let told: Value = serde_json::from_str(&std::fs::read_to_string(told).unwrap()).unwrap();
-        let moments = told.as_array().unwrap();
+        let file = fixtures::directory().join(format!("moments/2.15.0-{run}.moments.json"));
+        let moments: Value = serde_json::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+        let moments = moments.as_array().unwrap();
         assert_eq!(moments.len(), 6);
         for truth in moments {
             let entry = &truth["entry"];
@@ -36,8 +36,8 @@ fn figures_and_segments_are_those_of_the_moment() {
                 device["fragmentation"]["inactive_split_bytes"], truth["inactive_split_bytes"],
                 "{run} at {entry}"
             );
-            let told = segments_told(&format!("moments/2.15.0-{run}"), entry.as_u64().unwrap());
-            assert_eq!(told, segments_true(truth), "{run} at {entry}");
+            let replayed = replayed_segments(&format!("moments/2.15.0-{run}"), entry.as_u64().unwrap());
+            assert_eq!(replayed, segments_true(truth), "{run} at {entry}");
             let held: u64 = device["top_lines"].as_array().unwrap().iter().map(|l| l["bytes"].as_u64().unwrap()).sum();
             assert_eq!(json!(held), truth["allocated_bytes"]);
         }
@@ -47,7 +47,7 @@ fn figures_and_segments_are_those_of_the_moment() {
 /// Address, bytes, stream, pool, blocks, bytes allocated and free of each segment.
 type Row = (u64, u64, u64, Value, u64, u64, u64);
 
-fn segments_told(file: &str, entry: u64) -> Vec<Row> {
+fn replayed_segments(file: &str, entry: u64) -> Vec<Row> {
     let study = fixtures::study(file);
     let memory = study.devices().next().unwrap().memory_at(TracePosition::Entry { event: entry });
     let layout = memory.layout().unwrap();
