@@ -47,8 +47,8 @@ impl DirectoryLock {
         Ok(rustix::fs::flock(&self.0, rustix::fs::FlockOperation::LockShared)?)
     }
 
-    /// Gives the lock back. Returns whether others share it.
-    pub(super) fn release(self) -> bool {
+    /// Makes a shared lock one that nobody else may have. Returns whether that failed: others share it.
+    pub(super) fn is_shared(&self) -> bool {
         rustix::fs::flock(&self.0, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
     }
 }
@@ -84,7 +84,7 @@ impl DirectoryLock {
         Ok(())
     }
 
-    pub(super) fn release(self) -> bool {
+    pub(super) fn is_shared(&self) -> bool {
         false
     }
 }

@@ -89,8 +89,8 @@ pub(in crate::cli) struct RunDirectory {
     is_created: bool,
     earlier_snapshots: Vec<PathBuf>,
     environment: Vec<(&'static str, String)>,
-    /// Shows other runs that this one uses the directory.
-    lock: Option<DirectoryLock>,
+    /// Show other runs that this one uses the directory.
+    locks: Vec<DirectoryLock>,
 }
 
 /// The progress of a run's processes.
@@ -139,9 +139,9 @@ impl RunDirectory {
         options: &RecorderOptions,
         kind: RunKind<'_>,
     ) -> anyhow::Result<Self> {
-        let ChosenDirectory { path, is_created, lock } = match output {
+        let ChosenDirectory { path, is_created, locks } = match output {
             Some(path) => choose_directory(path, kind.is_shared)?,
-            None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, lock: None },
+            None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, locks: Vec::new() },
         };
         let directory = Self {
             path: std::path::absolute(&path)?,
@@ -150,7 +150,7 @@ impl RunDirectory {
             name: path,
             is_created,
             environment: kind.environment.to_vec(),
-            lock,
+            locks,
         };
         let written = private_directory::create_control(&directory.control_dir()).and_then(|()| {
             let failed = || format!("{}: the recorder cannot be written there", directory.name.display());
@@ -227,7 +227,7 @@ impl RunDirectory {
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
-        let is_shared = self.lock.is_some_and(DirectoryLock::release);
+        let is_shared = self.locks.iter().any(DirectoryLock::is_shared);
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {

@@ -13,7 +13,7 @@ use anyhow::{Context as _, bail};
 pub(super) fn create_or_check(path: &Path) -> anyhow::Result<bool> {
     let is_new = !path.exists();
     create_with_mode(path, 0o755, true).with_context(|| format!("{}: cannot be created", path.display()))?;
-    if is_writable_by_others(&fs::metadata(path)?) {
+    if is_writable_by_others(&fs::metadata(path).with_context(|| format!("{}: cannot be read", path.display()))?) {
         bail!(
             "{}: other users may write to it, and could replace the recorder; chmod go-w it, or name a new directory",
             path.display()
@@ -36,11 +36,12 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
         bail!("{shown}: is not a directory; remove it");
     }
     create_with_mode(control, 0o700, true).with_context(|| format!("{shown}: cannot be created"))?;
-    if is_writable_by_others(&fs::metadata(control)?) {
+    let unreadable = || format!("{shown}: cannot be read");
+    if is_writable_by_others(&fs::metadata(control).with_context(unreadable)?) {
         bail!("{shown}: other users may write to it; remove it");
     }
     restrict(control).with_context(|| format!("{shown}: its permissions cannot be changed"))?;
-    if let Some(link) = find_link(control)? {
+    if let Some(link) = find_link(control).with_context(unreadable)? {
         bail!("{}: is a link, and the recorder would be written through it; remove it", link.display());
     }
     Ok(())

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 
 use super::private_directory;
-use super::recorded_process::{CONTROL_DIR, RecordedProcess, remove_parts, snapshots_in};
+use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
 use crate::cli::directory_lock::{DirectoryLock, LockAttempt};
 use crate::cli::exit::print_stderr;
 
@@ -19,8 +19,8 @@ pub(super) struct ChosenDirectory {
     pub(super) path: PathBuf,
     /// It was created for this run.
     pub(super) is_created: bool,
-    /// Shows other runs that this one uses the directory that was named.
-    pub(super) lock: Option<DirectoryLock>,
+    /// Show other runs that this one uses the directory that was named, and its own if that is another one.
+    pub(super) locks: Vec<DirectoryLock>,
 }
 
 /// Chooses `named`, or its subdirectory `run-2`, `run-3` and so on if an earlier run left snapshots there. Tasks of one
@@ -31,27 +31,36 @@ pub(super) fn choose_directory(named: &Path, is_shared: bool) -> anyhow::Result<
         DirectoryLock::try_exclusive(named).with_context(|| format!("{}: cannot be locked", named.display()))?;
     if let LockAttempt::Locked(lock) = locked {
         remove_leftovers(named)?;
-        let (path, is_created) =
-            if snapshots_in(named).is_empty() { (named.to_owned(), is_created) } else { (create_next(named)?, true) };
+        let mut chosen = if snapshots_in(named).is_empty() {
+            ChosenDirectory { path: named.to_owned(), is_created, locks: Vec::new() }
+        } else {
+            create_next(named)?
+        };
         // Others wait for the lock, and look for the recorder to find the directory.
-        private_directory::create_control(&path.join(CONTROL_DIR))?;
+        private_directory::create_control(&chosen.path.join(CONTROL_DIR))?;
         lock.share()?;
-        return Ok(ChosenDirectory { path, is_created, lock: Some(lock) });
+        chosen.locks.push(lock);
+        return Ok(chosen);
     }
     if !is_shared && matches!(locked, LockAttempt::Taken) {
-        return Ok(ChosenDirectory { path: create_next(named)?, is_created: true, lock: None });
+        return create_next(named);
     }
-    let lock = DirectoryLock::shared(named)?;
-    let runs = fs::read_dir(named)?.flatten().map(|entry| entry.path());
-    let mut running: Vec<(u32, PathBuf)> =
-        runs.filter_map(|path| Some((restart_number(&path)?, path))).filter(|(_, path)| is_recording(path)).collect();
-    running.sort();
-    let (path, is_created) = match running.pop() {
-        Some((_, path)) => (path, false),
-        None if is_recording(named) || snapshots_in(named).is_empty() => (named.to_owned(), is_created),
-        None => (create_next(named)?, true),
+    let lock = share(named)?;
+    let running = paths_in(named).filter_map(|path| Some((restart_number(&path)?, path)));
+    let running = running.filter(|(_, path)| is_recording(path)).max();
+    let mut chosen = match running {
+        Some((_, path)) => ChosenDirectory { locks: share(&path)?.into_iter().collect(), path, is_created: false },
+        None if is_recording(named) || snapshots_in(named).is_empty() => {
+            ChosenDirectory { path: named.to_owned(), is_created, locks: Vec::new() }
+        }
+        None => create_next(named)?,
     };
-    Ok(ChosenDirectory { path, is_created, lock })
+    chosen.locks.extend(lock);
+    Ok(chosen)
+}
+
+fn share(directory: &Path) -> anyhow::Result<Option<DirectoryLock>> {
+    DirectoryLock::shared(directory).with_context(|| format!("{}: cannot be locked", directory.display()))
 }
 
 fn is_recording(directory: &Path) -> bool {
@@ -63,33 +72,62 @@ fn restart_number(path: &Path) -> Option<u32> {
     path.file_name()?.to_str()?.strip_prefix("run-")?.parse().ok()
 }
 
-/// Removes the recorders of runs that were killed. Processes that they left in the background keep theirs.
-fn remove_leftovers(named: &Path) -> io::Result<()> {
-    let runs = fs::read_dir(named)?.flatten().map(|entry| entry.path()).filter(|path| restart_number(path).is_some());
+/// Removes the recorders of runs that were killed. Runs that go on have locks, and processes that runs left in the
+/// background keep theirs.
+fn remove_leftovers(named: &Path) -> anyhow::Result<()> {
+    let runs = paths_in(named).filter(|path| restart_number(path).is_some());
     for directory in runs.chain(Some(named.to_owned())) {
         let control = directory.join(CONTROL_DIR);
-        let is_used = || RecordedProcess::find_all(&directory).iter().any(RecordedProcess::may_be_running);
         // A link is not followed, but refused when the recorder is written.
-        if fs::symlink_metadata(&control).is_ok_and(|metadata| metadata.is_dir()) && !is_used() {
-            fs::remove_dir_all(control)?;
-            remove_parts(&directory);
+        if !fs::symlink_metadata(&control).is_ok_and(|metadata| metadata.is_dir()) {
+            continue;
         }
+        // The lock on `named` is the caller's.
+        let lock = (directory != named).then(|| DirectoryLock::try_exclusive(&directory));
+        let is_locked = matches!(lock, Some(Ok(LockAttempt::Taken)));
+        if is_locked || RecordedProcess::find_all(&directory).iter().any(RecordedProcess::may_be_running) {
+            continue;
+        }
+        if let Err(error) = fs::remove_dir_all(&control)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            return Err(error).with_context(|| format!("{}: cannot be removed", control.display()));
+        }
+        remove_parts(&directory);
     }
     Ok(())
 }
 
-fn create_next(named: &Path) -> anyhow::Result<PathBuf> {
+fn create_next(named: &Path) -> anyhow::Result<ChosenDirectory> {
     for number in 2..MAX_RESTARTS {
         let path = named.join(format!("run-{number}"));
         match private_directory::create(&path) {
             Ok(()) => {
                 let (named, path_shown) = (named.display(), path.display());
                 print_stderr(&format!("{named} has snapshots of another run; those of this one go to {path_shown}"));
-                return Ok(path);
+                return Ok(ChosenDirectory { locks: share(&path)?.into_iter().collect(), path, is_created: true });
             }
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| format!("{}: cannot be created", path.display())),
         }
     }
     bail!("{}: there are too many directories run-N; remove some", named.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_keeps_its_recorder_before_its_first_process() {
+        let named = tempfile::tempdir().unwrap();
+        fs::write(named.path().join("rank0-pid7-oom1.pickle.gz"), "").unwrap();
+        let first = choose_directory(named.path(), false).unwrap();
+        let second = choose_directory(named.path(), false).unwrap();
+        private_directory::create_control(&second.path.join(CONTROL_DIR)).unwrap();
+        drop(first);
+        let third = choose_directory(named.path(), false).unwrap();
+        assert_eq!([&second.path, &third.path], [&named.path().join("run-3"), &named.path().join("run-4")]);
+        assert_eq!([named.path().join("run-2"), second.path].map(|path| is_recording(&path)), [false, true]);
+    }
 }
