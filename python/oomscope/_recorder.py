@@ -581,7 +581,9 @@ def start_history(max_entries, stacks):
     record = memory._record_memory_history
     record = getattr(record, "__wrapped__", record)  # without `History`, which is for calls of the program
     if hasattr(memory, "_record_memory_history_impl"):
-        record("all", context="all", stacks=stacks, max_entries=max_entries)
+        # 2.11 loses an exception that is pending while a free with a stack is recorded during a backward pass.
+        context = "alloc" if torch.__version__.startswith("2.11.") else "all"
+        record("all", context=context, stacks=stacks, max_entries=max_entries)
     else:  # 2.0
         record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=True)
 
