@@ -20,6 +20,7 @@ mod action;
 mod advised;
 mod agreement;
 mod analyze_at;
+mod answers;
 mod category_truth;
 mod check;
 mod check_ci;

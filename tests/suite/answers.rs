@@ -1,0 +1,121 @@
+//! The figures of every command on every recording of `fixtures/`, against `tests/golden/answers.txt`.
+//!
+//! A line there has a command and a checksum of its answer without prose. If one changes, compare the answer with that of
+//! the commit before, and write the file anew with `UPDATE_ANSWERS=1`.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use rayon::prelude::*;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::support::{fixtures, program};
+
+/// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all.
+const COMMANDS: [(&str, &[&str]); 4] = [
+    ("analyze --full", &[]),
+    ("whatif", &["failures", "goes_on", "advised", "recorded"]),
+    ("timeline", &["diff", "goes_on", "recorded", "gate"]),
+    ("export --format csv", &["advised", "dead_ends", "engines", "programs"]),
+];
+
+/// FNV-1a.
+fn add(checksum: &mut u64, bytes: &[u8]) {
+    for byte in bytes {
+        *checksum = (*checksum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+}
+
+/// Adds keys, figures, and words such as codes, but no sentences.
+fn add_figures(checksum: &mut u64, value: &Value) {
+    match value {
+        Value::Object(members) => {
+            let members: BTreeMap<_, _> = members.iter().filter(|(key, _)| *key != "version").collect();
+            for (key, value) in members {
+                add(checksum, key.as_bytes());
+                add_figures(checksum, value);
+            }
+        }
+        Value::Array(items) => {
+            add(checksum, &items.len().to_le_bytes());
+            items.iter().for_each(|item| add_figures(checksum, item));
+        }
+        Value::String(text) if text.contains(' ') => {}
+        other => add(checksum, other.to_string().as_bytes()),
+    }
+}
+
+fn files_in(directory: &Path) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    files
+}
+
+fn output_of(args: &[&str]) -> (u8, Vec<u8>) {
+    let output = program::command().args(args).output().unwrap();
+    (output.status.code().unwrap() as u8, output.stdout)
+}
+
+fn checksum_of(command: &str) -> u64 {
+    let mut checksum = 0xcbf2_9ce4_8422_2325;
+    let mut args: Vec<&str> = command.split(' ').collect();
+    if args[0] == "export" {
+        let directory = TempDir::new().unwrap();
+        let tables = directory.path().join("tables");
+        args.extend(["-o", tables.to_str().unwrap()]);
+        add(&mut checksum, &[output_of(&args).0]);
+        files_in(&tables).iter().for_each(|table| add(&mut checksum, &std::fs::read(table).unwrap()));
+    } else {
+        args.extend(["--format", "json"]);
+        let (code, out) = output_of(&args);
+        add(&mut checksum, &[code]);
+        add_figures(&mut checksum, &serde_json::from_slice(&out).expect(command));
+    }
+    checksum
+}
+
+/// The recordings of each program in `fixtures/sizes`, as `fit` takes them.
+fn fits() -> Vec<String> {
+    let mut files = BTreeMap::<String, Vec<String>>::new();
+    for name in fixtures::all_names().iter().filter(|name| name.starts_with("sizes/")) {
+        let (program, size) = name.rsplit_once('-').unwrap();
+        files.entry(program.to_owned()).or_default().push(format!("{size}=fixtures/{name}.pickle.gz"));
+    }
+    files.values().map(|files| format!("fit {} --sizes 2,6,10,16,40 --capacity 2GiB", files.join(" "))).collect()
+}
+
+/// Each recording of some folders against the next.
+fn comparisons() -> Vec<String> {
+    let names = fixtures::all_names();
+    let is_chosen = |pair: &&[String]| ["diff/", "changes/", "gate/"].iter().any(|folder| pair[0].starts_with(folder));
+    let pairs = names.windows(2).filter(is_chosen);
+    pairs.map(|pair| format!("diff fixtures/{}.pickle.gz fixtures/{}.pickle.gz", pair[0], pair[1])).collect()
+}
+
+fn commands() -> Vec<String> {
+    let names = fixtures::all_names();
+    let each = names.iter().flat_map(|name| {
+        let folder = name.split_once('/').map_or("", |(folder, _)| folder);
+        let chosen = COMMANDS.iter().filter(move |(_, folders)| folders.is_empty() || folders.contains(&folder));
+        chosen.map(move |(command, _)| format!("{command} fixtures/{name}.pickle.gz"))
+    });
+    let logs = files_in(&fixtures::directory().join("logs"));
+    let logs = logs.iter().map(|log| format!("explain fixtures/logs/{}", log.file_name().unwrap().to_str().unwrap()));
+    each.chain(comparisons()).chain(fits()).chain(logs).collect()
+}
+
+#[test]
+fn figures_change_only_where_they_are_meant_to() {
+    let commands = commands();
+    let answers: Vec<String> =
+        commands.par_iter().map(|command| format!("{:016x} {command}\n", checksum_of(command))).collect();
+    let path = fixtures::directory().with_file_name("tests").join("golden/answers.txt");
+    if std::env::var_os("UPDATE_ANSWERS").is_some() {
+        std::fs::write(&path, answers.concat()).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    let known: Vec<&str> = golden.split_inclusive('\n').collect();
+    let changed: Vec<&String> = answers.iter().filter(|answer| !known.contains(&answer.as_str())).collect();
+    assert!(changed.is_empty() && known.len() == answers.len(), "{} answers changed:\n{changed:?}", changed.len());
+}
