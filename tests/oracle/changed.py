@@ -8,9 +8,7 @@ Changes:
 - fused, loop: the optimizer with fused=True or foreach=False
 - unset: gradients set to None before the forward pass
 - halves: half the batch, twice
-- bits8: optimizer state in 8 bits
 - offload: no optimizer state on the device
-- sharded: state distributed over 8 ranks, of which this is one
 - half: the model in bfloat16
 - dropped: references from the last step deleted
 
@@ -20,7 +18,6 @@ PyTorch's statistics go to OUT's name with .json. STUBCUDA_TOTAL_MIB is the size
 import contextlib
 import os
 import sys
-from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -28,8 +25,6 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from recording import write
-
-RANK, RANKS = int(os.environ.get("RANK", 0)), 8
 
 PROGRAM, CHANGE, OUT = sys.argv[1:]
 torch.backends.cudnn.enabled = False  # its kernels cannot be looked for without a GPU
@@ -212,39 +207,18 @@ class Translate(nn.Module):
         return self.head(x)
 
 
-class Bits8:
-    """State in 8 bits with one scale per 256 values, as in 8-bit optimizers, without their arithmetic."""
+class Offload:
+    """No state on the device, and no arithmetic."""
 
     def __init__(self, parameters, **_):
-        self.parameters, self.state = list(parameters), {}
+        self.parameters = list(parameters)
 
-    @torch.no_grad()
     def step(self):
-        for p in self.parameters:
-            if p not in self.state:
-                small = p.numel() < 4096
-                dtype = torch.float32 if small else torch.uint8
-                self.state[p] = [torch.zeros(p.shape, dtype=dtype, device=p.device) for _ in range(2)]
-                if not small:
-                    self.state[p] += [torch.zeros(-(-p.numel() // 256), device=p.device) for _ in range(2)]
+        pass
 
     def zero_grad(self, set_to_none=True):
         for p in self.parameters:
             p.grad = None if set_to_none or p.grad is None else p.grad.zero_()
-
-
-class Offload(Bits8):
-    def step(self):
-        pass
-
-
-def sharded(make, parameters, **options):
-    import torch.distributed as dist
-    from torch.distributed.optim import ZeroRedundancyOptimizer
-    from torch.testing._internal.distributed.fake_pg import FakeStore
-
-    dist.init_process_group("fake", store=FakeStore(), rank=RANK, world_size=RANKS)
-    return ZeroRedundancyOptimizer(parameters, optimizer_class=make, **options)
 
 
 def ids(batch, length):
@@ -259,7 +233,8 @@ def train(model, make, batch, steps=3, size=8, keeps=None, **options):
         options["fused"] = True
     if CHANGE == "loop":
         options["foreach"] = False
-    make = {"bits8": Bits8, "offload": Offload, "sharded": partial(sharded, make)}.get(CHANGE, make)
+    if CHANGE == "offload":
+        make = Offload
     optimizer = make(model.parameters(), **options)
     micro = 2 if CHANGE == "halves" else 1
     is_amp = keeps == "amp"

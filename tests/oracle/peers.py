@@ -17,7 +17,7 @@ from pathlib import Path
 import tomllib
 
 JOBS = Path(__file__).resolve().parent / "peers"
-HARMFUL = ("freeze", "requires_grad_", "no_grad", "without gradients", "inference_mode", "shard optimizer state")
+HARMFUL = ("freeze", "requires_grad_", "no_grad", "without gradients", "inference_mode")
 
 
 def first_screen(args, name, facts, directory):

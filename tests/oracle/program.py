@@ -19,14 +19,12 @@ ROWS = {
     "checkpoint": "checkpoint",
     "fused": "optimizer-temporaries",
     "loop": "optimizer-foreach",
-    "bits8": "state-8-bit",
-    "sharded": "state-sharded",
     "offload": "state-offloaded",
     "half": "half-precision",
     "dropped": "left-behind",
     "halves": "half-batch",
 }
-OPTIMIZER = ("fused", "loop", "bits8", "sharded", "offload")
+OPTIMIZER = ("fused", "loop", "offload")
 PROGRAMS = {
     "dense": ("checkpoint", "halves", "half", *OPTIMIZER),
     "small": ("halves", "half", *OPTIMIZER),
@@ -36,10 +34,10 @@ PROGRAMS = {
     "flash": ("checkpoint",),
     "long": ("checkpoint",),
     "amp": ("checkpoint", "halves", *OPTIMIZER),
-    "tower": ("checkpoint", "halves", "half", "fused", "loop", "sharded", "offload"),
+    "tower": ("checkpoint", "halves", "half", "fused", "loop", "offload"),
     "pixels": ("checkpoint", "halves", "half", "loop"),
     "levels": ("checkpoint",),
-    "translate": ("checkpoint", "halves", "half", "loop", "bits8", "offload"),
+    "translate": ("checkpoint", "halves", "half", "loop", "offload"),
     "zeros": ("half", "loop", "offload"),
     "kept": ("dropped",),
 }

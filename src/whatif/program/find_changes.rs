@@ -9,7 +9,7 @@ use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
 use super::leftovers::free_leftovers;
-use super::optimizer::{fuse_optimizer, offload_state, shrink_state};
+use super::optimizer::{fuse_optimizer, offload_state};
 use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
 use super::report::rank_rows;
@@ -91,12 +91,11 @@ pub(super) struct ChangeFinder {
 
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
-static FINDERS: [ChangeFinder; 8] = [
+static FINDERS: [ChangeFinder; 7] = [
     ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: checkpoint_by_default },
     step_finder(|program| step_by_parameter(program).into_iter().collect()),
-    step_finder(fuse_optimizer),
-    step_finder(shrink_state),
-    step_finder(offload_state),
+    step_finder(|program| fuse_optimizer(program).into_iter().collect()),
+    step_finder(|program| offload_state(program).into_iter().collect()),
     step_finder(|program| free_leftovers(program).into_iter().collect()),
     step_finder(|program| halve_batch(program).into_iter().collect()),
     step_finder(|program| halve_precision(program).into_iter().collect()),

@@ -204,10 +204,6 @@ words! {
         OptimizerTemporaries = "optimizer-temporaries",
         /// The optimizer works on one parameter after the other (`foreach=False`)
         OptimizerForeach = "optimizer-foreach",
-        /// The optimizer keeps its state in 8 bits
-        State8Bit = "state-8-bit",
-        /// The optimizer's state is sharded across ranks
-        StateSharded = "state-sharded",
         /// The optimizer's state is on the host
         StateOffloaded = "state-offloaded",
         /// Memory that a step leaves behind is freed at its end
