@@ -23,8 +23,6 @@ pub enum Advice {
     Cure(Cure),
     /// Make a tensor smaller, or none, at a line.
     Shapes(ShapeCure, CodeLocation),
-    /// Share the load of a device on which `torch.nn.DataParallel` gathers.
-    Balance(DataParallelImbalance),
     /// Keep the value of a result instead of its graph, in the variable, if it is known.
     Detach(KeptGraphs, Option<Box<KeptByVariable>>),
     /// Free the memory that a line keeps after each step, or limit its growth. Line and variable are `None` if unknown.
@@ -82,17 +80,6 @@ impl OversizedRequest {
             allocated_bytes,
         })
     }
-}
-
-/// A device that `torch.nn.DataParallel` loads more than the others.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DataParallelImbalance {
-    /// The line that calls the model.
-    pub called_at: Option<FrameReport>,
-    /// Peak of allocated bytes of this device.
-    pub peak_bytes: u64,
-    /// The highest peak of another device.
-    pub others_peak_bytes: u64,
 }
 
 /// The result of replays that recommend no setting.

@@ -2,7 +2,7 @@
 
 use serde::{Serialize, Serializer};
 
-use super::advice::{Advice, DataParallelImbalance, Evidence, advise, explaining_growth};
+use super::advice::{Advice, Evidence, advise, explaining_growth};
 use super::cache_flushes::CacheFlushes;
 use super::conclusion::conclude;
 use super::cures::{Cure, CureHolder, find_cures_by_stacks};
@@ -108,9 +108,6 @@ pub struct DeviceReport {
     /// Reserved memory that the program has stopped using; absent if there is little.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_cache: Option<IdleCache>,
-    /// The load of this device by `torch.nn.DataParallel`; absent unless its peak is far above the other devices'.
-    #[serde(skip)]
-    pub data_parallel: Option<DataParallelImbalance>,
     /// The requests of the step of the last failure, or else of the peak; empty without a trace.
     #[serde(skip)]
     pub(super) step_requests: StepRequests,
@@ -323,7 +320,6 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         sleep: device.sleep().cloned(),
         timeline: history.cloned(),
         idle_cache,
-        data_parallel: None,
         expandable_gain,
         step_requests,
         cache_flushes,

@@ -100,11 +100,6 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         _ if median == 0 => "most hold no memory at their peak".to_owned(),
         _ => describe_peaks(outlier.and_then(|index| rows.get(index)), median, with_history > 0, names),
     };
-    let parallel = match outlier {
-        Some(_) if latest.iter().any(|snapshot| is_data_parallel(snapshot)) => DATA_PARALLEL,
-        _ => "",
-    };
-    let peaks = peaks + parallel;
     let failed = describe_failures(&failures, &rows, with_history, names);
     let summary = match with_history {
         0 if median == 0 => format!("{failed}; the peaks are not known"),
@@ -286,13 +281,6 @@ fn equal_rows(rows: &[RankRow]) -> Vec<Vec<usize>> {
         }
     }
     groups
-}
-
-/// Appended if `torch.nn.DataParallel` explains the outlier.
-const DATA_PARALLEL: &str = "; DataParallel gathers outputs and gradients on one device";
-
-fn is_data_parallel(snapshot: &SnapshotReport) -> bool {
-    snapshot.devices.iter().any(|device| device.data_parallel.is_some())
 }
 
 /// `8 of 8 ran out of memory: 7 at model.py:26 in forward (capacity), rank3.pickle at ...`

@@ -3,7 +3,6 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::data_parallel::mark_imbalance;
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::failure::SourceExcerpt;
@@ -77,7 +76,6 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     let reports = threads::map(&studies, |device| device::report(*device, options));
     let (mut devices, of_devices): (Vec<DeviceReport>, Vec<Warnings>) = reports.into_iter().unzip();
     warnings.extend(of_devices.iter().flat_map(Warnings::to_vec));
-    mark_imbalance(study, &mut devices);
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     // Stripped paths are for a page that others will see, and the text of a program is more private than its paths.

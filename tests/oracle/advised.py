@@ -15,11 +15,11 @@ from torch.nn import functional as F
 PROGRAMS = {}
 
 
-def program(mib, advice, devices=1):
+def program(mib, advice):
     """The version `before` fails on devices of `mib`; `advice` is what its first lines should begin with."""
 
     def register(function):
-        PROGRAMS[function.__name__] = (function, mib, advice, devices)
+        PROGRAMS[function.__name__] = (function, mib, advice)
         return function
 
     return register
@@ -299,31 +299,6 @@ def state_too_large(version):
 # Devices that hold different amounts
 
 
-class WithLoss(nn.Module):
-    def __init__(self, model):
-        super().__init__()
-        self.model = model
-
-    def forward(self, x):
-        return self.model(x).float().pow(2).mean().reshape(1)
-
-
-@program(500, "imbalance", devices=3)
-def data_parallel(version):
-    """The first device gathers the outputs of all, and makes the loss of them."""
-    model = Model(256, 2, out=16000)
-    model = nn.DataParallel(model if version == "before" else WithLoss(model)).cuda()
-
-    def loss_of(x):
-        return model(x).float().pow(2).mean() if version == "before" else model(x).mean()
-
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for step in range(6):
-        loss_of(data(600 + 300 * step, 256)).backward()
-        optimizer.step()
-        optimizer.zero_grad()
-
-
 def run(name, version, out):
     import recording
 
@@ -340,5 +315,5 @@ def run(name, version, out):
 if len(sys.argv) > 1:
     run(*sys.argv[1:])
 else:
-    for name, (_, mib, advice, devices) in PROGRAMS.items():
-        print(name, mib, devices, advice, sep="\t")
+    for name, (_, mib, advice) in PROGRAMS.items():
+        print(name, mib, advice, sep="\t")

@@ -54,14 +54,6 @@ fn no_grad_is_advised_only_where_graphs_are_kept() {
     assert!(!matches!(cache, Advice::NoGrad(_)), "{cache}");
 }
 
-/// With the loss in `forward()` the program ran to its end on devices as large.
-#[test]
-fn the_device_that_gathers_is_named() {
-    let Advice::Balance(imbalance) = first_advice("data_parallel") else { panic!("{}", first_advice("data_parallel")) };
-    assert!(imbalance.peak_bytes > 3 * imbalance.others_peak_bytes, "{imbalance:?}");
-    assert!(imbalance.called_at.is_some_and(|call| call.name == "loss_of"));
-}
-
 /// A program that has trained keeps what no frame of an optimizer, and no module, made: it is no optimizer state, at most a
 /// guess, and no advice rests on it.
 #[test]

@@ -15,9 +15,9 @@ const CONV: &str = "fixtures/2.15.0-conv_train.pickle.gz";
 const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
 const STREAMS: &str = "fixtures/2.15.0-streams-lag.pickle.gz";
 
-/// A snapshot, as JSON, of devices that hold so many GiB each, all allocated in `function`.
-fn devices(gib: &[u64], function: &str) -> Value {
-    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": function }]);
+/// A snapshot, as JSON, of devices that hold so many GiB each, all allocated by one line.
+fn devices(gib: &[u64]) -> Value {
+    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "train" }]);
     let segment = |(device, gib): (usize, &u64)| {
         let bytes = gib << 30;
         let block = json!({
@@ -42,14 +42,13 @@ fn written(directory: &TempDir, name: &str, snapshot: &Value) -> String {
 #[test]
 fn devices_of_one_snapshot_are_side_by_side_the_worst_first() {
     let directory = TempDir::new().unwrap();
-    let path = written(&directory, "a.json", &devices(&[8, 78, 20], "train"));
+    let path = written(&directory, "a.json", &devices(&[8, 78, 20]));
     let report = analyze(&[&path]);
     let order: Vec<u64> =
         report["ranks"]["rows"].as_array().unwrap().iter().map(|row| row["device"].as_u64().unwrap()).collect();
     assert_eq!(order, [1, 2, 0]);
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("peaks   GPU 1 stands out"), "{page}");
-    assert!(!page.contains("DataParallel"));
     let memory = |device: u64| page.find(&format!("Memory of GPU {device}")).unwrap();
     assert!(memory(1) < memory(2) && memory(2) < memory(0), "{page}");
     assert!(page.contains("no failure") && !page.contains("capacity"), "{page}");
@@ -234,15 +233,6 @@ fn equal_ranks_are_one_row() {
 }
 
 #[test]
-fn data_parallel_is_named_where_its_devices_are_unlike() {
-    let directory = TempDir::new().unwrap();
-    let unlike = written(&directory, "a.json", &devices(&[8, 78, 20], "parallel_apply"));
-    let alike = written(&directory, "b.json", &devices(&[20, 20, 20], "parallel_apply"));
-    assert!(result_of(&["analyze", &unlike]).contains("DataParallel"));
-    assert!(!result_of(&["analyze", &alike]).contains("DataParallel"));
-}
-
-#[test]
 fn ranks_with_the_same_failure_are_one_group() {
     let paths =
         ["capacity", "capacity-expandable", "fragmentation"].map(|name| format!("fixtures/failures/{name}.pickle.gz"));
@@ -271,7 +261,7 @@ fn snapshots_of_one_process_count_once() {
 #[test]
 fn a_table_of_many_ranks_is_bounded() {
     let directory = TempDir::new().unwrap();
-    let snapshot = |rank: u64| devices(&[1 + rank], "train");
+    let snapshot = |rank: u64| devices(&[1 + rank]);
     let paths: Vec<String> =
         (0..300).map(|rank| written(&directory, &format!("rank{rank}.json"), &snapshot(rank))).collect();
     let lines = |top: &str| {

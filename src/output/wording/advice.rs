@@ -7,7 +7,7 @@ use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, UnusualInput};
-use crate::analysis::{Advice, DataParallelImbalance, IdleCache, NoSettingHelps, OversizedRequest};
+use crate::analysis::{Advice, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{count, counted, percent, size, times};
 use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
@@ -25,7 +25,6 @@ impl fmt::Display for Advice {
             Self::Shapes(cure, _) if cure.has_line() => write!(f, "{cure}"),
             Self::Shapes(cure, location) => write!(f, "{cure} ({})", location.brief_label()),
             Self::Detach(graphs, variable) => f.write_str(&detach(graphs, variable.as_deref())),
-            Self::Balance(imbalance) => write!(f, "{imbalance}"),
             Self::FreeGrowth(line, kind, variable) => {
                 f.write_str(&free_growth(line.as_ref(), *kind, variable.as_deref()))
             }
@@ -131,20 +130,6 @@ fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&
     action + ": no setting helps for long"
 }
 
-/// How to share the load of one device.
-impl fmt::Display for DataParallelImbalance {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let line = self.called_at.as_ref().map_or_else(String::new, |line| format!(" at {}", line.brief_label()));
-        write!(
-            f,
-            "use DistributedDataParallel, or compute the loss inside forward(): DataParallel{line} gathers the outputs of \
-             all devices on this one, which peaks at {}, the others at {} or less",
-            size(self.peak_bytes),
-            size(self.others_peak_bytes)
-        )
-    }
-}
-
 /// How to use it.
 impl fmt::Display for IdleCache {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -167,7 +152,6 @@ impl Advice {
                 let filled = variable.as_ref().and_then(|variable| variable.container.as_ref()?.filled_at.as_ref());
                 filled.or(graphs.result_at.as_ref()).map(FrameReport::file_line)
             }
-            Self::Balance(imbalance) => imbalance.called_at.as_ref().map(FrameReport::file_line),
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
             Self::Change(_, location, _) | Self::Guess(_, location, _) | Self::Shapes(_, location) => {
                 file_line(location)

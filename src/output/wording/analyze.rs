@@ -228,13 +228,9 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
             format!("{}: in a replay the peak of reserved memory falls by {} to {replayed}", row.label(), size(gain));
         Some((gain, action, row.location.frame.as_ref().map(FrameReport::file_line)))
     });
-    let balance = device.data_parallel.as_ref().map(|imbalance| {
-        let gain = imbalance.peak_bytes.saturating_sub(imbalance.others_peak_bytes);
-        (gain, imbalance.to_string(), imbalance.called_at.as_ref().map(FrameReport::file_line))
-    });
     let idle =
         device.idle_cache.map(|idle| (idle.bytes, idle.to_string(), Some("torch.cuda.empty_cache()".to_owned())));
-    let savings = [graphs, expandable, optimizer, balance, idle].into_iter().flatten();
+    let savings = [graphs, expandable, optimizer, idle].into_iter().flatten();
     let best = savings.filter(|(bytes, ..)| device.is_notable(*bytes)).max_by_key(|(bytes, ..)| *bytes);
     let flushes = device.cache_flushes.filter(|flushes| flushes.requests >= MIN_FLUSHES);
     let best = best.map(|(_, action, copy)| (action, copy));
