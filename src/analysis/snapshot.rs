@@ -15,7 +15,7 @@ use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{Device, RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
 use crate::study::{DeviceStudy, Study, warn_about_trace};
-use crate::whatif::{ineffective_options, inferred_options, settings_warning};
+use crate::whatif::{inferred_options, settings_warning};
 
 /// One snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -135,7 +135,7 @@ pub fn warn_about_file(study: &Study<'_>, warnings: &mut Warnings) {
     warnings.extend(settings_warning(study.settings(), true));
 }
 
-/// Adds warnings about missing data with how to record it, and about settings that had no effect.
+/// Adds warnings about missing data, with how to record it.
 fn warn_about_missing_data(snapshot: &Snapshot, warnings: &mut Warnings) {
     if snapshot.entries.is_empty() {
         warnings.add(
@@ -149,9 +149,6 @@ fn warn_about_missing_data(snapshot: &Snapshot, warnings: &mut Warnings) {
             "no stacks were recorded, so source lines are unknown: record with context='all' and \
              stacks='python'",
         );
-    }
-    for option in ineffective_options(snapshot) {
-        warnings.add(Code::SettingsNotInEffect, option);
     }
     warnings.extend(warn_if_foreign(snapshot));
 }

@@ -54,5 +54,5 @@ pub use self::sureness::Sureness;
 pub use self::tried::{TriedKind, TriedMark, TriedRow};
 pub(crate) use self::tried::{TriedOn, settings_order, sort_tried};
 pub(crate) use self::warnings::{
-    divergence_warning, ineffective_options, settings_changed_warning, settings_warning, single_entry_warning,
+    divergence_warning, settings_changed_warning, settings_warning, single_entry_warning,
 };

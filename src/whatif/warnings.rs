@@ -1,12 +1,8 @@
 //! Warnings about settings and about the limits of a what-if.
 
-use serde_json::Value;
-
-use crate::allocator::conf::{self, Settings, UnknownKeys, find_option};
+use crate::allocator::conf::Settings;
 use crate::base::units::{MIB, count, counted};
 use crate::base::warning::{Code, Warning};
-use crate::replay::literal::candidate_releases;
-use crate::snapshot::{RawSettings, Snapshot};
 use crate::study::{DeviceStudy, LostHistory};
 
 /// Whether reserved memory can grow without bound under `settings`: a free block of the maximum split size or more is
@@ -79,85 +75,13 @@ pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Wa
     })
 }
 
-/// Describes the options of the recorded string whose recorded effective value differs, by the grammar of every
-/// release that can have written the snapshot.
-pub(crate) fn ineffective_options(snapshot: &Snapshot) -> Vec<String> {
-    // Before PyTorch 2.3 no effective values are recorded to compare with.
-    let Some(raw) = &snapshot.settings else { return Vec::new() };
-    let by_release: Vec<[RecordedOption; 6]> = candidate_releases(&snapshot.torch)
-        .filter_map(|minor| conf::parse(&raw.string, &Settings::default(), minor, UnknownKeys::Warn).ok())
-        .map(|parsed| recorded_options(raw, &parsed.settings))
-        .collect();
-    let Some(options) = by_release.first() else { return Vec::new() };
-    let described = options.iter().enumerate().filter_map(|(index, (name, recorded, _))| {
-        let (requested, recorded) = (find_option(&raw.string, name)?, recorded.as_ref()?);
-        let is_in_effect = by_release.iter().any(|options| options[index].2 == *recorded);
-        (!is_in_effect)
-            .then(|| format!("{name}:{requested} was set but is not in effect; the effective value is {recorded}"))
-    });
-    described.collect()
-}
-
-/// The name of an option whose effective value snapshots record, that value, and the value in other settings.
-type RecordedOption = (&'static str, Option<String>, String);
-
-fn recorded_options(raw: &RawSettings, settings: &Settings) -> [RecordedOption; 6] {
-    let flag = |name| raw.flag(name).map(format_flag);
-    let limit = raw.effective.get("max_split_size").and_then(Value::as_i64);
-    let threshold = raw.effective.get("garbage_collection_threshold").and_then(Value::as_f64);
-    let divisions = raw.effective.get("roundup_power2_divisions").map(|recorded| {
-        let divisions_in = |bucket: u32| recorded.get((1u64 << bucket).to_string())?.as_u64();
-        // A missing bucket counts as 0, which turns the rounding off.
-        format_divisions((0..16).map(|bucket| divisions_in(bucket).unwrap_or(0)))
-    });
-    [
-        ("expandable_segments", flag("expandable_segments"), format_flag(settings.expandable_segments)),
-        (
-            "max_split_size_mb",
-            limit.map(|bytes| format_limit(bytes.try_into().ok())),
-            format_limit(Some(settings.max_split_size).filter(|bytes| *bytes != u64::MAX)),
-        ),
-        (
-            "garbage_collection_threshold",
-            threshold.map(|ratio| ratio.to_string()),
-            settings.garbage_collection_threshold.to_string(),
-        ),
-        ("roundup_power2_divisions", divisions, format_divisions(settings.roundup_power2_divisions.into_iter())),
-        (
-            "release_lock_on_cudamalloc",
-            flag("release_lock_on_cudamalloc"),
-            format_flag(settings.release_lock_on_cudamalloc),
-        ),
-        (
-            "graph_capture_record_stream_reuse",
-            flag("graph_capture_record_stream_reuse"),
-            format_flag(settings.graph_capture_record_stream_reuse),
-        ),
-    ]
-}
-
-fn format_flag(is_set: bool) -> String {
-    if is_set { "True" } else { "False" }.to_owned()
-}
-
-fn format_limit(bytes: Option<u64>) -> String {
-    bytes.map_or_else(|| "no limit".to_owned(), |bytes| format!("{} MiB", bytes / MIB))
-}
-
-fn format_divisions(divisions: impl Iterator<Item = u64>) -> String {
-    let all: Vec<u64> = divisions.collect();
-    match all.as_slice() {
-        [first, rest @ ..] if rest.iter().all(|d| d == first) => first.to_string(),
-        _ => Value::from(all).to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::allocator::conf::{UnknownKeys, parse};
 
     fn parsed(string: &str) -> Settings {
-        conf::parse(string, &Settings::default(), 15, UnknownKeys::Refuse).unwrap().settings
+        parse(string, &Settings::default(), 15, UnknownKeys::Refuse).unwrap().settings
     }
 
     #[test]

@@ -121,7 +121,6 @@ mod schema_definitions;
 mod schema_types;
 mod schemas;
 mod serving;
-mod settings_in_effect;
 mod skill;
 mod source_lines;
 mod statistics;

@@ -57,8 +57,6 @@ words! {
         SegmentSum = "segment-sum",
         /// Settings changed at run time, as a replay shows
         SettingsChanged = "settings-changed",
-        /// A recorded option is not in effect
-        SettingsNotInEffect = "settings-not-in-effect",
         /// The recorded settings were truncated, since they are larger than any that PyTorch writes
         SettingsSize = "settings-size",
         /// `--capacity` is less than the recording reserved
