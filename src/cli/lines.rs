@@ -1,5 +1,5 @@
 //! The answers about several inputs, in their order: written as soon as each and all before it are known, so that a
-//! killed job keeps them, or added up.
+//! killed job keeps them.
 
 use std::ops::ControlFlow;
 
@@ -14,54 +14,42 @@ use crate::analysis::{Unreadable, rank_in_path};
 use crate::output::formats;
 use crate::snapshot::Snapshot;
 
-/// Passes the answer about each of `inputs` to `add`, in their order, or the reason why there is none, which is a
-/// message too. Ends early when `add` breaks.
+/// Writes each answer as a line of JSON. The error of a file is a line, too, and a message.
 ///
 /// # Errors
 /// Returns an error if no input is a snapshot.
-pub(super) fn each_answer<T: Send>(
-    inputs: &[Input],
-    answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
-    mut add: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
-) -> anyhow::Result<Exit> {
-    let (mut answers, mut errors) = (0, 0);
-    let answer = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
-        answer(snapshot, path, bytes).map_err(|error| without_answer(path, &error))
-    };
-    inputs::read_each(inputs, answer, |outcome| {
-        let outcome = outcome.and_then(|answer| answer);
-        match &outcome {
-            Ok(_) => answers += 1,
-            Err(error) => {
-                errors += 1;
-                print_stderr(&format!("{}: {}", error.path, error.message));
-            }
-        }
-        add(outcome)
-    });
-    match (answers, errors) {
-        (0, 0) => bail!("no snapshot among the files given"),
-        (_, 0) => Ok(Exit::Success),
-        _ => Ok(Exit::Unreadable),
-    }
-}
-
-/// Writes each answer as a line of JSON. The error of a file is a line too.
 pub(super) fn write_lines<T: Serialize>(
     output: Output,
     inputs: &[Input],
     answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Exit> {
-    let line = |snapshot: &Snapshot, path: &str, bytes: u64| Ok(formats::json_line(&answer(snapshot, path, bytes)?)?);
+    let line = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
+        let line = answer(snapshot, path, bytes).and_then(|answer| Ok(formats::json_line(&answer)?));
+        line.map_err(|error| without_answer(path, &error))
+    };
     output.write_streamed(|out| {
-        let mut written = Ok(());
-        let exit = each_answer(inputs, line, |line| {
-            let line = line.unwrap_or_else(|error| error_line(&error));
+        let (mut written, mut answers, mut errors) = (Ok(()), 0, 0);
+        inputs::read_each(inputs, line, |outcome| {
+            let line = match outcome.and_then(|line| line) {
+                Ok(line) => {
+                    answers += 1;
+                    line
+                }
+                Err(error) => {
+                    errors += 1;
+                    print_stderr(&format!("{}: {}", error.path, error.message));
+                    error_line(&error)
+                }
+            };
             written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         written?;
-        exit.map(Some)
+        match (answers, errors) {
+            (0, 0) => bail!("no snapshot among the files given"),
+            (_, 0) => Ok(Some(Exit::Success)),
+            _ => Ok(Some(Exit::Unreadable)),
+        }
     })
 }
 

@@ -1,17 +1,14 @@
 //! `oomscope whatif`
 
-use std::ops::ControlFlow;
-
 use anyhow::{anyhow, bail};
 use clap::Args;
 
 use super::args::{Format, ModelArgs, parse_release, parse_settings};
 use super::exit::Exit;
 use super::inputs::{self, Input};
-use super::lines::{each_answer, write_lines};
+use super::lines::write_lines;
 use super::output::Output;
 use super::progress::Progress;
-use crate::compare::fleet::FleetWhatIf;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
@@ -25,14 +22,11 @@ Examples:
   oomscope whatif snapshot.pickle                    a grid of settings, and changes of the program
   oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
   oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
-  oomscope whatif ranks/                             settings that serve every rank
   oomscope whatif --format jsonl ranks/              one line per snapshot as soon as it is done
 
 What helps comes first, then what may help; of these by how far the job gets, settings before changes. Of settings \
 that need about the same memory the simplest is first, and a limit on splits last. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
 lower bound, the largest amount that the program held at once.
-
-Several snapshots, or a directory, are the ranks of a job: a setting counts only if it serves every device of each.
 
 Exit codes: 0 success, even if requests fail; 2 wrong usage or an unreadable file.")]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
@@ -62,8 +56,7 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     match inputs.as_slice() {
         _ if args.model.output.format() == Format::Jsonl => stream(args, &inputs, output),
         [input] => one_snapshot(args, input, output),
-        _ if args.program => bail!("--program takes one snapshot; with --format jsonl several, one line each"),
-        _ => all_snapshots(args, &inputs, output),
+        _ => bail!("whatif takes one snapshot; with --format jsonl several, one line each"),
     }
 }
 
@@ -101,26 +94,6 @@ fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exi
     write_lines(output, inputs, |snapshot, path, _| {
         compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
     })
-}
-
-fn all_snapshots(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
-    let options = WhatIfOptions { every_setting: true, ..WhatIfOptions::default() };
-    let mut fleet = FleetWhatIf::default();
-    let compare = |snapshot: &Snapshot, path: &str, _: u64| {
-        compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
-    };
-    let exit = each_answer(inputs, compare, |answer| {
-        match answer {
-            Ok(report) => fleet.add(&report),
-            Err(file) => fleet.add_unreadable(file),
-        }
-        ControlFlow::Continue(())
-    })?;
-    if fleet.is_empty() {
-        return Ok(exit); // each file was reported
-    }
-    output.write_answer(args.model.output.format(), &fleet.finish(), report::fleet_whatif)?;
-    Ok(exit)
 }
 
 fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<Exit> {

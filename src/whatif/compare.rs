@@ -28,8 +28,6 @@ pub struct WhatIfOptions<'a> {
     pub options: &'a [String],
     /// Bytes of device memory, in place of what the recording shows.
     pub capacity: Option<u64>,
-    /// Also settings without a use for this recording, to compare them with those of other ranks.
-    pub every_setting: bool,
     /// Also changes to the program.
     pub tries_program: bool,
 }
@@ -130,8 +128,6 @@ struct TriedSettings {
     /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
     option: String,
     overrides: Overrides,
-    /// See [`WhatIfRow::has_use`].
-    has_use: bool,
 }
 
 /// The settings of each row: first the recorded ones, then those to try.
@@ -140,35 +136,31 @@ fn settings_to_try(
     options: WhatIfOptions<'_>,
     warnings: &mut Warnings,
 ) -> Result<Vec<TriedSettings>, String> {
-    let WhatIfOptions { options, capacity, every_setting, .. } = options;
+    let WhatIfOptions { options, capacity, .. } = options;
     let hypothesis = &device.inferred().hypothesis;
     let recorded = Overrides { capacity, ..Overrides::default() };
-    let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded, has_use: true }];
+    let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded }];
     let candidates = if options.is_empty() {
-        // Settings that are harmful or idle are tried on no rank.
-        let is_tried = |candidate: &Candidate| {
-            candidate.has_use || (every_setting && settings_warning(&candidate.settings.0, true).is_none())
-        };
-        candidates(device).into_iter().filter(is_tried).collect()
+        candidates(device)
     } else {
         let candidate = |option: &String| {
             let settings = apply_option(device.snapshot(), hypothesis, option)?;
-            Ok(Candidate { option: option.clone(), settings, has_use: true })
+            Ok(Candidate { option: option.clone(), settings })
         };
         options.iter().map(candidate).collect::<Result<Vec<_>, String>>()?
     };
-    for Candidate { option, settings, has_use } in candidates {
+    for Candidate { option, settings } in candidates {
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
         let overrides = Overrides { settings: Some(settings), capacity, ..Overrides::default() };
-        to_try.push(TriedSettings { option, overrides, has_use });
+        to_try.push(TriedSettings { option, overrides });
     }
     Ok(to_try)
 }
 
 fn replay_row(
     device: DeviceStudy<'_, '_>,
-    TriedSettings { option, overrides, has_use }: TriedSettings,
+    TriedSettings { option, overrides }: TriedSettings,
     forecast: Option<&Forecast<'_>>,
 ) -> WhatIfRow {
     let overrides = &overrides;
@@ -185,7 +177,6 @@ fn replay_row(
         false => (capacity, None),
     };
     let row = WhatIfRow {
-        has_use,
         settings: option,
         device: device.id(),
         ooms: simulation.ooms.len(),
@@ -218,7 +209,6 @@ fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&
     let unchanged = Some(recorded.continued_peak_bytes).filter(|_| recorded.then.goes_on());
     let settings = others
         .iter()
-        .filter(|row| row.has_use)
         .map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
     let changes = program.map(ProgramDevice::tried).unwrap_or_default();
     sort_tried(settings.chain(changes).collect())

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::emit::{Journal, ModelRun, write_snapshot};
 use super::forecast::{Forecast, ForecastLength};
-use super::grid::candidates_with_use;
+use super::grid::candidates;
 use super::outcome::{JobOutcome, free_of};
 use super::overridden_run::OverriddenRun;
 use super::overrides::{Overrides, hypothesis_with};
@@ -160,7 +160,7 @@ impl<'s, 'a> Explorer<'s, 'a> {
             settings_string: device.snapshot().settings_string().map(str::to_owned),
             torch_version: release_range(study.snapshot(), inference),
             minors: [*inference.releases.start(), *inference.releases.end()],
-            options: candidates_with_use(device).into_iter().map(|candidate| candidate.option).collect(),
+            options: candidates(device).into_iter().map(|candidate| candidate.option).collect(),
             exact: device.inferred().verification.is_exact(),
             recorded: self.recorded_run(),
         }

@@ -39,13 +39,11 @@ pub(crate) struct Candidate {
     pub(crate) option: String,
     /// The settings, and their string.
     pub(crate) settings: (Settings, String),
-    /// Whether they differ from the recorded ones, are neither harmful nor idle, and affect requests of the program's
-    /// sizes.
-    pub(crate) has_use: bool,
 }
 
-/// The settings that the release of `device` has, each once.
-pub(super) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
+/// The settings that the release of `device` has, each once, if they differ from the recorded ones, are neither harmful nor
+/// idle, and affect requests of the program's sizes.
+pub(crate) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     let recorded = &device.inferred().hypothesis;
     let last = recorded.last_settings();
     let removed = REMOVED.iter().map(|key| format!("{key}:default"));
@@ -65,20 +63,14 @@ pub(super) fn candidates(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
     let mut candidates: Vec<Candidate> = Vec::new();
     for option in removed.chain(tried) {
         let Ok(settings) = apply_option(device.snapshot(), recorded, &option) else { continue };
-        if candidates.iter().all(|known| known.settings.0 != settings.0) {
-            let has_use = has_use(&settings.0, device);
-            candidates.push(Candidate { option, settings, has_use });
+        let is_new = candidates.iter().all(|known| known.settings.0 != settings.0);
+        if is_new && has_use(&settings.0, device) {
+            candidates.push(Candidate { option, settings });
         }
     }
     candidates
 }
 
-/// The [`candidates`] that have a use for `device`.
-pub(crate) fn candidates_with_use(device: DeviceStudy<'_, '_>) -> Vec<Candidate> {
-    candidates(device).into_iter().filter(|candidate| candidate.has_use).collect()
-}
-
-/// See [`Candidate::has_use`].
 fn has_use(settings: &Settings, device: DeviceStudy<'_, '_>) -> bool {
     let max_split_size = settings.max_split_size;
     let recorded = &device.inferred().hypothesis;

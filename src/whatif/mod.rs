@@ -37,7 +37,7 @@ pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, T
 pub use self::gpu_replay::{
     CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu,
 };
-pub(crate) use self::grid::{Candidate, candidates_with_use};
+pub(crate) use self::grid::{Candidate, candidates};
 pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;

@@ -119,7 +119,4 @@ pub struct WhatIfRow {
     pub continued_peak_bytes: u64,
     /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.
     pub smallest_capacity_bytes: Option<u64>,
-    /// Whether the settings differ from the recorded ones in a way that matters for the recorded requests.
-    #[serde(skip)]
-    pub has_use: bool,
 }

@@ -25,7 +25,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("plan", &["plan/1", "plan-serving/1"]),
     ("replay", &["replay/1"]),
     ("timeline", &["timeline/1"]),
-    ("whatif", &["whatif/1", "whatif-program/1", "whatif-fleet/1"]),
+    ("whatif", &["whatif/1", "whatif-program/1"]),
 ];
 
 /// Compact, but with a line for each type, key and word, for `git diff`.
@@ -83,7 +83,7 @@ fn the_files_are_made_from_the_types() {
 }
 
 /// A run that writes each schema, but those of other tests; `~` stands for `fixtures/2.15.0-`.
-const RUNS: [(&str, &str); 25] = [
+const RUNS: [(&str, &str); 24] = [
     ("analyze/1", "analyze ~oom_varlen-at-oom.pickle.gz"),
     ("analyze/1", "analyze --request 1GiB --capacity 3GiB ~fuzz_streams-oom-lag.pickle.gz"),
     ("analyze/1", "analyze --request 1KiB ~gpt_varlen-late.pickle.gz"),
@@ -111,7 +111,6 @@ const RUNS: [(&str, &str); 25] = [
     ("timeline/1", "timeline ~graphs.pickle.gz"),
     ("whatif/1", "whatif --set max_split_size_mb:512 ~two_devices.pickle.gz"),
     ("whatif-program/1", "whatif --program fixtures/changes/2.15.0-dense-320MiB.pickle.gz"),
-    ("whatif-fleet/1", "whatif ~oom_varlen-at-oom.pickle.gz ~two_devices.pickle.gz Cargo.toml"),
 ];
 
 fn answer_of(command: &str) -> Value {

@@ -13,7 +13,7 @@ use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_hea
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{
-    Candidate, JobOutcome, Overrides, candidates_with_use, free_at_peak, hypothesis_with, settings_order,
+    Candidate, JobOutcome, Overrides, candidates, free_at_peak, hypothesis_with, settings_order,
 };
 
 /// A replay under other settings.
@@ -179,7 +179,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|control| control.done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
-        let tried = candidates_with_use(device)
+        let tried = candidates(device)
             .into_par_iter()
             .map(|candidate| {
                 let settings = Some(candidate.settings.clone());

@@ -7,7 +7,6 @@ use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
 use crate::analysis::timeline::TimelineReport;
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
 use crate::compare::diff::DiffReport;
-use crate::compare::fleet::FleetWhatIfReport;
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
 use crate::whatif::fit::{FitRefusal, FitReport};
@@ -47,7 +46,6 @@ reports! {
     ExplainReport = "oomscope/explain/1",
     FitRefusal = "oomscope/fit-refused/1",
     FitReport = "oomscope/fit/1",
-    FleetWhatIfReport = "oomscope/whatif-fleet/1",
     PlanReport = "oomscope/plan/1",
     ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",

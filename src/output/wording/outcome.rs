@@ -73,14 +73,6 @@ pub(crate) fn outcome_clause(then: &JobOutcome) -> String {
     }
 }
 
-/// How many devices fail again, or may, after a setting that serves every recorded request.
-pub(super) fn describe_devices_later(failing: u64, unknown: u64) -> String {
-    let fails = if failing == 1 { "fails" } else { "fail" };
-    let failing = (failing > 0).then(|| format!("; {} {fails} again later", counted(failing, "device")));
-    let unknown = (unknown > 0).then(|| format!("; for {} what follows is not known", counted(unknown, "device")));
-    [failing, unknown].into_iter().flatten().collect()
-}
-
 /// `17,711 requests`, or `about 18,000 requests` if that is an estimate.
 pub(super) fn count_of(number: u64, noun: &str, is_sure: bool) -> String {
     if is_sure {

@@ -7,7 +7,7 @@ use super::fitted_program::FittedProgram;
 use super::prediction::WARN_UNMATCHED_RATIO;
 use super::prediction::{approximate_ratio, is_served, peak_live_bytes, predict};
 use super::size_search::{FoundSizes, LargestSize, SizeSearch};
-use crate::whatif::{Overrides, Sureness, candidates_with_use};
+use crate::whatif::{Overrides, Sureness, candidates};
 
 /// The largest size that fits under certain settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -78,7 +78,7 @@ impl FitSearch<'_, '_, '_, '_> {
         let next = size.saturating_add(self.multiple);
         let fitted = (self.fitted)(next);
         let device = fitted.base.device;
-        let better = candidates_with_use(device).into_par_iter().filter_map(|candidate| {
+        let better = candidates(device).into_par_iter().filter_map(|candidate| {
             let settings = Some((candidate.settings.0, candidate.option));
             let overrides = Overrides { settings, ..overrides.clone() };
             is_served(fitted, next, &overrides).then_some(overrides)
