@@ -12,8 +12,7 @@ use super::progress::Progress;
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::program::{ProgramReport, find_program_changes};
-use crate::whatif::{WhatIfOptions, WhatIfReport, compare_settings};
+use crate::whatif::{Tries, WhatIfOptions, WhatIfReport, compare_settings};
 
 /// Replay it under many settings and changes: does the job go on?
 #[derive(Debug, Args)]
@@ -54,7 +53,9 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     inputs::keep_latest(&mut inputs);
     let output = args.model.open()?;
     match inputs.as_slice() {
-        _ if args.model.output.format() == Format::Jsonl => stream(args, &inputs, output),
+        _ if args.model.output.format() == Format::Jsonl => write_lines(output, &inputs, |snapshot, path, _| {
+            compare(args, &study(args, snapshot, path)?, path, &|_, _| {})
+        }),
         [input] => one_snapshot(args, input, output),
         _ => bail!("whatif takes one snapshot; with --format jsonl several, one line each"),
     }
@@ -67,47 +68,28 @@ fn study<'a>(args: &Whatif, snapshot: &'a Snapshot, path: &str) -> anyhow::Resul
     Ok(study)
 }
 
-/// Compares the settings of `args`, or those of the built-in grid.
+/// Compares the settings of `args`, or those of the built-in grid, and changes of the program.
 fn compare(
     args: &Whatif,
     study: &Study<'_>,
     path: &str,
-    options: WhatIfOptions<'_>,
     progress: &(dyn Fn(usize, usize) + Sync),
 ) -> anyhow::Result<WhatIfReport> {
-    let tries_program = args.set.is_empty() && options.tries_program;
-    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries_program, ..options };
+    let tries = match () {
+        () if args.program => Tries::Program,
+        () if args.set.is_empty() => Tries::Both,
+        () => Tries::Settings,
+    };
+    let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries };
     compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
-}
-
-fn program_changes(args: &Whatif, study: &Study<'_>, path: &str) -> ProgramReport {
-    find_program_changes(study, path, args.model.capacity)
-}
-
-fn stream(args: &Whatif, inputs: &[Input], output: Output) -> anyhow::Result<Exit> {
-    if args.program {
-        return write_lines(output, inputs, |snapshot, path, _| {
-            Ok(program_changes(args, &study(args, snapshot, path)?, path))
-        });
-    }
-    let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
-    write_lines(output, inputs, |snapshot, path, _| {
-        compare(args, &study(args, snapshot, path)?, path, options, &|_, _| {})
-    })
 }
 
 fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<Exit> {
     let snapshot = inputs::read_one(&input.path)?;
     let study = study(args, &snapshot, &input.name)?;
-    let format = args.model.output.format();
-    if args.program {
-        output.write_answer(format, &program_changes(args, &study, &input.name), report::program)?;
-        return Ok(Exit::Success);
-    }
     let progress = Progress::for_replays();
-    let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
-    let report = compare(args, &study, &input.name, options, &|done, total| progress.set_done(done, total))?;
+    let report = compare(args, &study, &input.name, &|done, total| progress.set_done(done, total))?;
     drop(progress);
-    output.write_answer(format, &report, report::whatif)?;
+    output.write_answer(args.model.output.format(), &report, report::whatif)?;
     Ok(Exit::Success)
 }

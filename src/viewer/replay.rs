@@ -14,8 +14,7 @@ use crate::output::page::{SnapshotData, device_json};
 use crate::output::report;
 use crate::snapshot::Snapshot;
 use crate::study::{Scope, Study};
-use crate::whatif::program::{ProgramReport, ProgramRow};
-use crate::whatif::{Conditions, Explorer, WhatIfOptions, compare_settings, replay_with, verify_study};
+use crate::whatif::{Conditions, Explorer, Tries, WhatIfOptions, compare_settings, replay_with, verify_study};
 
 /// A request of the page.
 #[derive(Debug, Deserialize)]
@@ -103,7 +102,7 @@ impl<'s, 'a> Replayer<'s, 'a> {
             }
             // HTML without a script, every text escaped.
             Request::Describe { conditions } => json!({ "describe": self.describe(&conditions.parse()?)? }),
-            Request::Changes { conditions } => json!({ "changes": self.changes(conditions.parse()?.capacity) }),
+            Request::Changes { conditions } => json!({ "changes": self.changes(conditions.parse()?.capacity)? }),
             Request::Show { conditions } => json!({ "show": self.show(&conditions.parse()?)? }),
         })
     }
@@ -144,18 +143,12 @@ impl<'s, 'a> Replayer<'s, 'a> {
     }
 
     /// The changes, and the page of `oomscope whatif --program`.
-    fn changes(&self, capacity: Option<u64>) -> Value {
-        let device = self.explorer.changes(capacity);
-        let change = |row: &ProgramRow| with(row, json!({ "key": row.key(), "label": row.label() }));
-        let changes: Vec<Value> = device.rows.iter().map(change).collect();
-        let verified = verify_study(self.study, &self.name);
-        let report = ProgramReport {
-            path: self.name.clone(),
-            torch_version: verified.torch_version,
-            warnings: verified.warnings,
-            devices: vec![device],
-        };
-        json!({ "html": html(&report::program(&report)), "changes": changes })
+    fn changes(&self, capacity: Option<u64>) -> Result<Value, String> {
+        let options = WhatIfOptions { capacity, tries: Tries::Program, ..WhatIfOptions::default() };
+        let report = compare_settings(self.study, &self.name, options, &|_, _| ())?;
+        let rows = report.program.iter().flatten().flat_map(|device| &device.rows);
+        let changes = rows.map(|row| with(row, json!({ "key": row.key(), "label": row.label() })));
+        Ok(json!({ "html": html(&report::whatif(&report)), "changes": changes.collect::<Vec<Value>>() }))
     }
 
     fn show(&self, conditions: &Conditions) -> Result<Value, String> {

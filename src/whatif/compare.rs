@@ -10,7 +10,7 @@ use super::grid::{Candidate, candidates};
 use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
 use super::overridden_run::{Fate, OverriddenRun};
 use super::overrides::{Overrides, apply_option, hypothesis_with};
-use super::program::{ProgramDevice, analyze_device, is_tried_by_default};
+use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
 use super::run_figures::RunFigures;
 use super::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
@@ -21,15 +21,27 @@ use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, LostHistory, Study};
 
-/// Which settings to try, and on which device.
+/// What to try, and on which device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WhatIfOptions<'a> {
     /// The options of each row; if empty, a built-in grid of settings.
     pub options: &'a [String],
     /// Bytes of device memory, in place of what the recording shows.
     pub capacity: Option<u64>,
-    /// Also changes to the program.
-    pub tries_program: bool,
+    /// Settings, changes to the program, or both.
+    pub tries: Tries,
+}
+
+/// What a what-if tries.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Tries {
+    /// Settings.
+    #[default]
+    Settings,
+    /// Settings, and changes to the program unless the trace is long.
+    Both,
+    /// Changes to the program, however long the trace is.
+    Program,
 }
 
 /// Replays the trace of every device under the recorded settings and under each of `options`. Calls `progress` with
@@ -73,8 +85,9 @@ pub fn compare_settings(
             };
             others.sort_by_key(order);
         }
-        let tries_program = options.tries_program && is_tried_by_default(device);
-        let program = tries_program.then(|| analyze_device(device, options.capacity));
+        let skips_program = options.tries == Tries::Both && !is_tried_by_default(device);
+        let tries_program = options.tries != Tries::Settings && !skips_program;
+        let program = tries_program.then(|| replay_changes(device, options.capacity));
         let is_unreplayable = is_failure_unreplayable(device);
         let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
         let tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
@@ -99,7 +112,7 @@ pub fn compare_settings(
             exact: device.inferred().verification.is_exact(),
             some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
             tried,
-            skips_program: options.tries_program && !is_tried_by_default(device),
+            skips_program,
             verdict: SettingsVerdict {
                 best,
                 best_tried,
@@ -119,7 +132,7 @@ pub fn compare_settings(
         rows,
         lower_bound_bytes: devices.iter().map(|device| device.lower_bound_bytes).fold(0, u64::max),
         devices,
-        program: options.tries_program.then_some(programs),
+        program: (options.tries != Tries::Settings).then_some(programs),
     })
 }
 
@@ -136,11 +149,13 @@ fn settings_to_try(
     options: WhatIfOptions<'_>,
     warnings: &mut Warnings,
 ) -> Result<Vec<TriedSettings>, String> {
-    let WhatIfOptions { options, capacity, .. } = options;
+    let WhatIfOptions { options, capacity, tries } = options;
     let hypothesis = &device.inferred().hypothesis;
     let recorded = Overrides { capacity, ..Overrides::default() };
     let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded }];
-    let candidates = if options.is_empty() {
+    let candidates = if tries == Tries::Program {
+        Vec::new()
+    } else if options.is_empty() {
         candidates(device)
     } else {
         let candidate = |option: &String| {
@@ -210,7 +225,7 @@ fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&
     let settings = others
         .iter()
         .map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
-    let changes = program.map(ProgramDevice::tried).unwrap_or_default();
+    let changes = program.into_iter().flat_map(|program| program.tried(on));
     sort_tried(settings.chain(changes).collect())
 }
 

@@ -14,7 +14,7 @@ use super::grid::candidates;
 use super::outcome::{JobOutcome, free_of};
 use super::overridden_run::OverriddenRun;
 use super::overrides::{Overrides, hypothesis_with};
-use super::program::{ChangeCatalog, ProgramDevice, ProgramRow};
+use super::program::{ChangeCatalog, ProgramRow};
 use super::replay::{capacity_warning, release_range};
 use super::reports::FailedRequest;
 use super::run_figures::RunFigures;
@@ -195,11 +195,6 @@ impl<'s, 'a> Explorer<'s, 'a> {
             warnings: capacity_warning(device, overrides.capacity).into_iter().chain(warnings).collect(),
             ..self.run(&hypothesis, figures, &simulation.ooms, (then, curve))
         })
-    }
-
-    /// All changes to the program that the recording suggests, on a device of `capacity` bytes if given.
-    pub fn changes(&self, capacity: Option<u64>) -> ProgramDevice {
-        self.catalog().replay_all(capacity)
     }
 
     /// Writes the model's trace and final state under `conditions` as a snapshot of `study`.

@@ -29,7 +29,7 @@ mod sureness;
 mod tried;
 mod warnings;
 
-pub use self::compare::{WhatIfOptions, compare_settings};
+pub use self::compare::{Tries, WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
 #[cfg(feature = "cuda")]
@@ -53,6 +53,4 @@ pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, What
 pub use self::sureness::Sureness;
 pub use self::tried::{TriedKind, TriedMark, TriedRow};
 pub(crate) use self::tried::{TriedOn, settings_order, sort_tried};
-pub(crate) use self::warnings::{
-    divergence_warning, settings_changed_warning, settings_warning, single_entry_warning,
-};
+pub(crate) use self::warnings::settings_warning;

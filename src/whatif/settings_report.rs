@@ -32,8 +32,8 @@ pub struct WhatIfReport {
     pub lower_bound_bytes: u64,
     /// Bounds of the rows of each device.
     pub devices: Vec<WhatIfDevice>,
-    /// The changes to the program of each device, as in `oomscope whatif --program`; absent if only settings were tried,
-    /// and without devices whose trace is too long to try them by default.
+    /// The changes to the program of each device; absent if only settings were tried, and without devices whose trace is too
+    /// long to try them by default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub program: Option<Vec<ProgramDevice>>,
 }

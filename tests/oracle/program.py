@@ -70,7 +70,7 @@ def one(oomscope, directory, venv, program):
     done = subprocess.run(
         [oomscope, "whatif", "--program", "--format", "json", path], capture_output=True, text=True, check=True
     )
-    device = json.loads(done.stdout)["devices"][0]
+    device = json.loads(done.stdout)["program"][0]
     assert device["as_recorded"]["peak_allocated_bytes"] == plain["peak_allocated"], program
     for change in PROGRAMS[program]:
         _, true = record(program, change, directory, venv)

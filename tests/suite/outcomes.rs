@@ -4,7 +4,7 @@ use oomscope::analysis::{AnalyzeReport, DeviceReport, Options, analyze};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
-    JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
+    JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, Tries, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
 };
 use serde_json::{Value, json};
 
@@ -88,7 +88,7 @@ fn the_table_of_analyze_is_that_of_whatif() {
     {
         let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope::default());
-        let options = WhatIfOptions { tries_program: true, ..WhatIfOptions::default() };
+        let options = WhatIfOptions { tries: Tries::Both, ..WhatIfOptions::default() };
         let whole = compare_settings(&study, name, options, &|_, _| {}).unwrap();
         for device in devices(&snapshot) {
             let whole = &whole.devices.iter().find(|whole| whole.device == device.device).unwrap().tried;
@@ -128,7 +128,7 @@ fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it
     let snapshot = fixtures::snapshot("2.15.0-gpt_varlen-wrapped");
     let study = Study::new(&snapshot, Scope::default());
     let options = ["expandable_segments:True".to_owned()];
-    let options = WhatIfOptions { options: &options, tries_program: true, ..WhatIfOptions::default() };
+    let options = WhatIfOptions { options: &options, tries: Tries::Both, ..WhatIfOptions::default() };
     let report = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
     let changes = report.devices[0].tried.iter().filter(|row| row.kind == TriedKind::Program);
     let unchanged = changes.map(|row| row.unchanged_peak_reserved_bytes.unwrap());
@@ -146,7 +146,7 @@ fn on_a_device_with_room_everything_is_compared_with_one_peak() {
         let study = Study::new(&snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let capacity = Some(1 << 40);
-        let options = WhatIfOptions { options: &options, capacity, tries_program: true, ..WhatIfOptions::default() };
+        let options = WhatIfOptions { options: &options, capacity, tries: Tries::Both, ..WhatIfOptions::default() };
         let Ok(report) = compare_settings(&study, "a", options, &|_, _| {}) else { continue };
         for device in report.devices.iter().filter(|device| device.reserved_before_bytes == 0 && device.exact) {
             let goes_on = device.tried.iter().filter(|row| row.then.goes_on());
@@ -179,7 +179,7 @@ fn only_what_stops_a_growth_helps() {
         let snapshot = fixtures::snapshot(name);
         let study = Study::new(&snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
-        let options = WhatIfOptions { options: &options, tries_program: true, ..WhatIfOptions::default() };
+        let options = WhatIfOptions { options: &options, tries: Tries::Both, ..WhatIfOptions::default() };
         let report = compare_settings(&study, name, options, &|_, _| {}).unwrap();
         let device = &report.devices[0];
         assert!(!device.tried.is_empty(), "{name}");

@@ -150,8 +150,7 @@ fn changed_programs_have_the_figures_of_whatif_program() {
             arguments.extend(["--capacity", capacity]);
         }
         let report: Value = serde_json::from_str(&result_of(&arguments)).unwrap();
-        let device = &report["devices"][0];
-        let rows = device["rows"].as_array().unwrap().clone();
+        let rows = report["program"][0]["rows"].as_array().unwrap().clone();
         let list = json!({ "request": "changes", "conditions": { "capacity": capacity } });
         let Some(answers) = replay_in_node(module, &file, 0, &[list]) else { return };
         let changes = answers[0]["changes"]["changes"].as_array().unwrap().clone();

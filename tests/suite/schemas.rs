@@ -25,7 +25,7 @@ const COMMANDS: [(&str, &[&str]); 11] = [
     ("plan", &["plan/1", "plan-serving/1"]),
     ("replay", &["replay/1"]),
     ("timeline", &["timeline/1"]),
-    ("whatif", &["whatif/1", "whatif-program/1"]),
+    ("whatif", &["whatif/1"]),
 ];
 
 /// Compact, but with a line for each type, key and word, for `git diff`.
@@ -110,7 +110,7 @@ const RUNS: [(&str, &str); 24] = [
     ("replay/1", "replay --torch-version 2.4 fixtures/2.3.1-fuzz-roundup.pickle.gz"),
     ("timeline/1", "timeline ~graphs.pickle.gz"),
     ("whatif/1", "whatif --set max_split_size_mb:512 ~two_devices.pickle.gz"),
-    ("whatif-program/1", "whatif --program fixtures/changes/2.15.0-dense-320MiB.pickle.gz"),
+    ("whatif/1", "whatif --program fixtures/changes/2.15.0-dense-320MiB.pickle.gz"),
 ];
 
 fn answer_of(command: &str) -> Value {

@@ -34,4 +34,4 @@ pub use plan::{plan, serving_plan};
 pub use replay::replay;
 pub use timeline::timeline;
 pub use trials::{size_search, trials};
-pub use whatif::{program, whatif};
+pub use whatif::whatif;

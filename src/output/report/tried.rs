@@ -12,7 +12,6 @@ pub(super) struct Baseline<'a> {
     pub(super) reserved_bytes: u64,
     /// Peak of live bytes: no setting needs less.
     pub(super) live_bytes: u64,
-    pub(super) reserved_before_bytes: u64,
 }
 
 /// The first `shown` of `tried`, and what the others come to; with `baseline` between the bounds of what is possible.

@@ -11,7 +11,6 @@ use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
 use crate::whatif::fit::{FitRefusal, FitReport};
 use crate::whatif::plan::PlanReport;
-use crate::whatif::program::ProgramReport;
 use crate::whatif::{ReplayReport, WhatIfReport};
 
 /// Serializes each report with its schema and summary before its own keys.
@@ -47,7 +46,6 @@ reports! {
     FitRefusal = "oomscope/fit-refused/1",
     FitReport = "oomscope/fit/1",
     PlanReport = "oomscope/plan/1",
-    ProgramReport = "oomscope/whatif-program/1",
     ReplayReport = "oomscope/replay/1",
     ServingPlanReport = "oomscope/plan-serving/1",
     SizeSearchReport = "oomscope/dry-run-fit/1",

@@ -19,7 +19,6 @@ mod outcome;
 mod peers;
 mod place;
 mod plan;
-mod program;
 mod replay;
 mod summary;
 mod timeline;

@@ -5,9 +5,9 @@ use std::sync::{Mutex, PoisonError};
 use rayon::prelude::*;
 
 use super::change_replay::{ChangeReplayer, ObservedRow};
-use super::find_changes::{analyze_recording, finders};
+use super::find_changes::finders;
 use super::recorded_program::RecordedProgram;
-use super::report::{ChangedProgram, ProgramChange, ProgramDevice, ProgramRow};
+use super::report::{ChangedProgram, ProgramChange, ProgramRow};
 use crate::replay::model::{EntrySink, Simulation, StateObserver};
 use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
@@ -33,11 +33,6 @@ impl<'s, 'a> ChangeCatalog<'s, 'a> {
     /// `device` has a trace.
     pub(crate) fn new(device: DeviceStudy<'s, 'a>) -> Self {
         Self { recording: RecordedProgram::from_device(device), last: Mutex::new(None) }
-    }
-
-    /// All changes, replayed on a device of `capacity` bytes if given.
-    pub(crate) fn replay_all(&self, capacity: Option<u64>) -> ProgramDevice {
-        analyze_recording(&self.recording, capacity)
     }
 
     /// The row of the change with this key, and the entry index and bytes of each request that fails. `observe`

@@ -94,11 +94,6 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         replayer
     }
 
-    /// Bytes of device memory of the replays.
-    pub(super) fn capacity(&self) -> Option<u64> {
-        self.hypothesis.capacity
-    }
-
     /// Peak reserved bytes of the unchanged program.
     pub(super) fn peak_reserved(&self) -> u64 {
         self.baseline.reserved

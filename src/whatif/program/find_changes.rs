@@ -1,4 +1,4 @@
-//! All changes that a recording suggests: `oomscope/whatif-program/1`.
+//! All changes that a recording suggests.
 
 use std::cmp::Reverse;
 
@@ -14,12 +14,9 @@ use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
 use super::report::rank_rows;
 use super::report::{ChangedProgram, ProgramChange};
-use super::report::{ProgramDevice, ProgramReport, ProgramRow};
-use crate::base::warning::Warnings;
-use crate::study::{DeviceStudy, Study};
+use super::report::{ProgramDevice, ProgramRow};
+use crate::study::DeviceStudy;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::tried::grows_noticeably;
-use crate::whatif::{divergence_warning, settings_changed_warning, single_entry_warning, verify_study};
 
 /// Changes to longer traces are only replayed on request, because each costs a replay.
 const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;
@@ -29,29 +26,9 @@ pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> boo
     device.device().len() <= MAX_ENTRIES_BY_DEFAULT
 }
 
-/// Replays the program of each device with every change that its recording suggests, on a device of `capacity` bytes if
-/// given.
-pub fn find_program_changes(study: &Study<'_>, path: &str, capacity: Option<u64>) -> ProgramReport {
-    let verified = verify_study(study, path);
-    let mut warnings = Warnings::default();
-    // Warnings that limit all figures come first.
-    warnings.extend(study.devices().filter_map(single_entry_warning));
-    warnings.extend(study.devices().filter_map(divergence_warning));
-    warnings.extend(study.devices().filter_map(settings_changed_warning));
-    warnings.extend(verified.warnings);
-    let traced = study.devices().filter(|device| !device.device().is_empty());
-    let devices: Vec<ProgramDevice> = traced.map(|device| analyze_device(device, capacity)).collect();
-    ProgramReport { path: path.to_owned(), torch_version: verified.torch_version, warnings: warnings.to_vec(), devices }
-}
-
-/// The changes to the program of `device`, replayed on a device of `capacity` bytes if given.
-pub(in crate::whatif) fn analyze_device(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
-    analyze_recording(&RecordedProgram::from_device(device), capacity)
-}
-
-/// The changes to the program of one device, replayed on a device of `capacity` bytes if given.
-pub(super) fn analyze_recording(recording: &RecordedProgram<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
-    let device = recording.device;
+/// All changes to the program of `device`, replayed on a device of `capacity` bytes if given.
+pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
+    let recording = &RecordedProgram::from_device(device);
     let replayer = ChangeReplayer::new(recording, capacity);
     // Each change is a copy of the program. The lazy iterator keeps only as many of them as there are threads.
     let changes = finders(recording).flat_map_iter(|finder| (finder.find)(recording));
@@ -68,11 +45,6 @@ pub(super) fn analyze_recording(recording: &RecordedProgram<'_, '_>, capacity: O
     });
     ProgramDevice {
         device: device.id(),
-        capacity_bytes: replayer.capacity(),
-        exact: device.inferred().verification.is_exact(),
-        lost: device.lost_history(),
-        reserved_before_bytes: device.reserved_before(),
-        grows: grows_noticeably(device),
         ends_in_failure: device.ends_with_failure(),
         goes_on: recording.is_continued(),
         as_recorded: replayer.baseline_row(unchanged(recording)),

@@ -1,56 +1,28 @@
-//! The JSON of `oomscope whatif --program`.
+//! Changes to a program, in the JSON of `oomscope whatif`.
 
 use std::cmp::Reverse;
 
 use serde::Serialize;
 
-use crate::base::warning::{Warning, words};
+use crate::base::warning::words;
 use crate::replay::ops::Script;
 use crate::stacks::frames::{CodeLocation, FrameReport, LineId};
-use crate::study::LostHistory;
 use crate::whatif::JobOutcome;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::tried::{TriedKind, TriedOn, TriedRow, mark, saves, sort_tried};
-
-/// The JSON of `oomscope whatif --program`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(remote = "Self")]
-pub struct ProgramReport {
-    /// Path of the snapshot, as given on the command line.
-    pub path: String,
-    /// The PyTorch releases whose rules the replay followed.
-    pub torch_version: String,
-    /// Problems of the snapshot, and limits of the replays.
-    pub warnings: Vec<Warning>,
-    /// Every device with a trace.
-    pub devices: Vec<ProgramDevice>,
-}
+use crate::whatif::tried::{TriedKind, TriedOn, TriedRow, mark, saves};
 
 /// Changes to the program of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-#[expect(clippy::struct_excessive_bools, reason = "keys of the JSON")]
 pub struct ProgramDevice {
     /// Device index.
     pub device: u64,
-    /// Device memory of the replays, in bytes; null if unbounded.
-    pub capacity_bytes: Option<u64>,
-    /// Whether the model reproduces the recording; if not, every row is an estimate.
-    pub exact: bool,
-    /// Trace entries that the recording lost, for the page's warning.
-    #[serde(skip)]
-    pub lost: Option<LostHistory>,
-    /// Bytes reserved before the first trace entry. If not 0, the peaks are those of a run that starts from an empty
-    /// pool and allocates the initial blocks first, because earlier work may have left more reserved than the program
-    /// needs.
-    pub reserved_before_bytes: u64,
-    /// Whether memory grows noticeably from iteration to iteration.
-    #[serde(skip)]
-    pub grows: bool,
     /// Whether the recording ends with a failed request, so that later requests are not recorded.
     pub ends_in_failure: bool,
     /// Whether the replays go on after that failure for one more step, like the step before it.
     pub goes_on: bool,
-    /// The unchanged program.
+    /// The unchanged program. If memory was reserved before the recording, the peaks are those of a run that starts from
+    /// an empty pool and allocates the initial blocks first, because earlier work may have left more reserved than the
+    /// program needs.
     pub as_recorded: ProgramRow,
     /// Changed programs: guesses last, then in the order of served requests and reserved bytes saved.
     pub rows: Vec<ProgramRow>,
@@ -138,13 +110,6 @@ impl ProgramRow {
     }
 }
 
-impl ProgramDevice {
-    /// The change to try first.
-    pub fn best(&self) -> Option<&ProgramRow> {
-        rank_rows(&self.rows, self.as_recorded.peak_reserved_bytes).into_iter().next()
-    }
-}
-
 /// The `rows` that gain anything, best first: by the requests that they serve, then notable gains that are no guess
 /// before others, then by their gains. `peak` is what the unchanged program reserves.
 pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
@@ -183,12 +148,10 @@ impl TriedOn {
 }
 
 impl ProgramDevice {
-    /// The changes, the best first.
-    pub fn tried(&self) -> Vec<TriedRow> {
-        let on = TriedOn { is_exact: self.exact, grows: self.grows };
+    /// The rows of the changes, compared `on` the program as recorded.
+    pub(crate) fn tried(&self, on: TriedOn) -> impl Iterator<Item = TriedRow> {
         let has_failed = !self.as_recorded.then.goes_on();
-        let rows = self.rows.iter().map(|row| on.change(row, has_failed));
-        sort_tried(rows.collect())
+        self.rows.iter().map(move |row| on.change(row, has_failed))
     }
 }
 
