@@ -172,7 +172,7 @@ fn nothing_helps_that_fails_again() {
     }
 }
 
-/// Half the batch only halves what a step leaves behind.
+/// Other changes leave what each step leaves behind.
 #[test]
 fn only_what_stops_a_growth_helps() {
     for name in GROWING {

@@ -216,7 +216,7 @@ fn half_precision(dtype: &[u8; 7]) -> Option<String> {
     std::fs::write(&path, bytes).unwrap();
     let answer: Value =
         serde_json::from_str(&result_of(&["whatif", "--program", "--format", "json", path.to_str().unwrap()])).unwrap();
-    let rows = answer["devices"][0]["rows"].as_array().unwrap();
+    let rows = answer["program"][0]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["change"] == "half-precision")?;
     Some(row["what"].as_str().unwrap_or_default().to_owned())
 }

@@ -9,7 +9,6 @@
 //! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure, the script
 //! goes on as `whatif::forecast` predicts, up to the end of one more iteration.
 
-mod batch;
 mod catalog;
 mod change_replay;
 mod checkpoint;
