@@ -100,15 +100,6 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
             assert!(kind.in_bucket[bucket] > 0);
         }
     }
-    for range in &device.ranges.names {
-        assert!(range.spans.len() as u64 == range.count.min(100));
-        for span in &range.spans {
-            assert!(span.first_event >= first[0] && span.first_event <= last[count - 1]);
-            assert!(span.first_event + span.events <= device.first_event + device.events);
-        }
-        assert!(range.in_buckets.iter().all(|[first, last]| first <= last && *last < count as u64));
-        assert!(range.in_buckets.windows(2).all(|pair| pair[0][1] + 1 < pair[1][0]));
-    }
 }
 
 #[test]
@@ -249,93 +240,6 @@ fn requests_that_released_memory_or_failed_are_the_retries_pytorch_counted() {
 }
 
 #[test]
-fn optimizer_steps_are_where_they_were() {
-    let snapshot = read(&fixtures::pickle("2.15.0-conv_train"));
-    let device = &follow(&snapshot, Window::All, 512).devices[0];
-    let ranges = &device.ranges;
-    let names: Vec<&str> = ranges.names.iter().map(|range| range.name.as_str()).collect();
-    assert_eq!(names.len(), 2, "{names:?}");
-    let step = ranges.names.iter().find(|range| range.name == "Optimizer.step#SGD.step").unwrap();
-    assert_eq!((step.source, step.count, step.spans.len()), ("annotation", 12, 12));
-    assert_eq!(step.events, step.spans.iter().map(|span| span.events).sum::<u64>());
-    let trace = snapshot.device(0);
-    for span in &step.spans {
-        let (start, end) = (span.start_us.unwrap(), span.end_us.unwrap());
-        for index in 0..trace.len() {
-            let time = trace.time_us(index).unwrap();
-            let is_in = (span.first_event..span.first_event + span.events).contains(&(index as u64));
-            assert_eq!(is_in, (start..=end).contains(&time), "entry {index}");
-        }
-    }
-}
-
-#[test]
-fn ranges_that_ended_before_the_entries_shown_are_not_counted() {
-    let counts = |window| -> Vec<u64> {
-        let snapshot = read(&fixtures::pickle("2.15.0-gpt_varlen-wrapped"));
-        follow(&snapshot, window, 512).devices[0].ranges.names.iter().map(|name| name.count).collect()
-    };
-    // Six steps are annotated; the ring has kept the entries of the last. It ends at entry 1,551.
-    assert_eq!(counts(Window::All), [1, 1]);
-    assert_eq!(counts(window::last(2000 - 1551)), [1]);
-    assert_eq!(counts(window::last(2000 - 1552)), [] as [u64; 0]);
-}
-
-/// A trace of allocations of 1 MiB, one a second, `labels` their metadata, with annotations.
-fn labelled(labels: &[&str], annotations: Value) -> Snapshot {
-    let mut trace =
-        vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 * MIB, "stream": 0, "time_us": 999})];
-    trace.extend(labels.iter().zip(0u64..).map(|(label, i)| {
-        json!({"action": "alloc", "addr": 0x7000_0000 + i * 2 * MIB, "size": 2 * MIB, "stream": 0,
-            "time_us": 1000 * (i + 1), "user_metadata": label})
-    }));
-    parsed(&json!({"segments": [], "device_traces": [trace], "external_annotations": annotations}))
-}
-
-#[test]
-fn ranges_without_start_or_end_are_shown() {
-    let annotation = |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
-    let snapshot = labelled(
-        &["", "a", "a", "b", "", "b"],
-        json!([
-            annotation("lost", "END", 2000),
-            annotation("outer", "START", 2500),
-            annotation("outer", "START", 3500),
-            annotation("outer", "END", 4500),
-            annotation("outer", "END", 5500),
-            annotation("open", "START", 5000),
-            annotation("brief", "START", 2100),
-            annotation("brief", "END", 2200),
-            json!({"name": "elsewhere", "stage": "START", "device": 1, "time_us": 1}),
-        ]),
-    );
-    let ranges = &follow(&snapshot, Window::All, 512).devices[0].ranges;
-    let told: Vec<_> = ranges
-        .names
-        .iter()
-        .map(|range| {
-            let spans: Vec<_> = range.spans.iter().map(|s| (s.first_event, s.events, s.start_us, s.end_us)).collect();
-            (range.name.as_str(), range.source, spans)
-        })
-        .collect();
-    // Entry 0 is the segment, entry n was recorded at n milliseconds.
-    assert_eq!(
-        told,
-        [
-            ("outer", "annotation", vec![(3, 3, Some(2500), Some(5500)), (4, 1, Some(3500), Some(4500))]),
-            ("lost", "annotation", vec![(0, 3, None, Some(2000))]),
-            ("a", "user_metadata", vec![(2, 2, Some(2000), Some(3000))]),
-            ("b", "user_metadata", vec![(4, 1, Some(4000), Some(4000)), (6, 1, Some(6000), Some(6000))]),
-            ("open", "annotation", vec![(5, 2, Some(5000), None)]),
-            ("brief", "annotation", vec![(3, 0, Some(2100), Some(2200))]),
-        ]
-    );
-    let part = &follow(&snapshot, window::between(Some(4), Some(5)), 512).devices[0].ranges;
-    let spans: Vec<_> = part.names.iter().map(|p| (p.name.as_str(), p.spans[0].first_event, p.events)).collect();
-    assert_eq!(spans, [("outer", 4, 2), ("b", 4, 1)]);
-}
-
-#[test]
 fn a_block_does_not_wait_within_one_call() {
     let entry = |action: &str, stack: &str| {
         json!({"action": action, "addr": 0x7000_0000, "size": 2 * MIB, "stream": 0,
@@ -373,7 +277,6 @@ fn memory_does_not_grow_with_the_trace() {
         let device = &report.devices[0];
         is_sound(device, 512);
         assert_eq!((device.marks.oom.count, device.marks.snapshot.count), (rounds, rounds));
-        assert_eq!(device.ranges.names.len() as u64 + device.ranges.other_spans, rounds);
         heap
     };
     let (short, long) = (heap(1000), heap(10_000));

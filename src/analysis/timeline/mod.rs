@@ -1,4 +1,5 @@
-//! The report of `oomscope timeline`: a device's memory over time, with failures, reclaims and named ranges.
+//! The report of `oomscope timeline`: a device's memory over time, with failures and reclaims; and the ranges that
+//! the program named, for the report page and Perfetto.
 //!
 //! In: a snapshot and [`TimelineOptions`]. Out: a [`TimelineReport`] with bucketed series. Knows nothing of drawing.
 
@@ -8,8 +9,7 @@ mod report;
 mod series;
 
 pub use self::marks::{MarkSeries, TimelineMark, TimelineMarks};
-pub use self::ranges::{NamedRange, NamedRanges, RangeSpan};
-pub(crate) use self::ranges::{annotation_spans, metadata_spans, named_ranges};
+pub(crate) use self::ranges::{annotation_spans, metadata_spans, named_spans};
 pub use self::report::{DeviceTimeline, TimelineReport};
 use self::series::SeriesRecorder;
 pub use self::series::{Buckets, Series, SeriesSet};
@@ -93,7 +93,6 @@ fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warn
         start_us: time(window.start),
         duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
         marks: marks.finish(buckets.first_event.len()),
-        ranges: named_ranges(device, window, |entry| recorder.bucket_of(entry - window.start)),
         buckets,
         series,
         activity: Activity::from_trace(study),

@@ -4,131 +4,53 @@
 use std::ops::Range;
 
 use rustc_hash::FxHashMap;
-use serde::Serialize;
 
 use crate::base::ids::SymbolId;
-use crate::base::units::escape_name;
 use crate::snapshot::{Action, Device};
 use crate::stacks::phases::Clock;
 
 /// Maximum number of names, in order of appearance.
 const MAX_NAMES: usize = 64;
-/// Maximum number of spans of one name that are listed individually.
+/// Maximum number of spans of one name.
 const MAX_SPANS: usize = 100;
 
-/// Named ranges of a device.
-#[derive(Debug, Default, Serialize)]
-pub struct NamedRanges {
-    /// At most 64 names, by the number of entries in their spans, descending.
-    pub names: Vec<NamedRange>,
-    /// Number of spans of all other names.
-    pub other_spans: u64,
-}
-
-/// All spans of one name.
-#[derive(Debug, Serialize)]
-pub struct NamedRange {
-    /// The name, as recorded.
-    pub name: String,
-    /// `annotation`: matched to entries by time; `user_metadata`: recorded with each entry.
-    pub source: &'static str,
-    /// Number of spans.
-    pub count: u64,
-    /// Number of entries in all spans.
-    pub events: u64,
-    /// The first 100 spans.
-    pub spans: Vec<RangeSpan>,
-    /// Runs of consecutive buckets that contain entries of any span, each as first and last bucket.
-    pub in_buckets: Vec<[u64; 2]>,
-}
-
-/// A span of the trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct RangeSpan {
-    /// Index of the first entry in the span; if it has none, of the next entry.
-    pub first_event: u64,
-    /// Number of entries in the span.
-    pub events: u64,
-    /// Start in microseconds since the epoch; null if it was before the recording or times were not recorded.
-    pub start_us: Option<u64>,
-    /// End in microseconds since the epoch; null if it was after the recording or times were not recorded.
-    pub end_us: Option<u64>,
-}
-
-/// A span before it is cut to the window.
-pub(crate) struct SpanEntries {
+/// A span of a named range.
+pub(crate) struct NamedSpan {
     pub(crate) name: SymbolId,
-    source: &'static str,
+    /// `annotation`: matched to entries by time; `user_metadata`: recorded with each entry.
+    pub(crate) source: &'static str,
+    /// If it has none, the start is the next entry.
     pub(crate) entries: Range<usize>,
     /// Start and end, in microseconds since the epoch.
     pub(crate) times: [Option<u64>; 2],
 }
 
-/// The named ranges of `device` that overlap `window`. `bucket_of` maps an entry to its bucket.
-pub(crate) fn named_ranges(
-    device: Device<'_>,
-    window: &Range<usize>,
-    bucket_of: impl Fn(usize) -> usize,
-) -> NamedRanges {
-    let snapshot = device.snapshot();
-    let mut ranges = NamedRanges::default();
-    let mut rows = FxHashMap::default();
-    let mut add = |found: SpanEntries| {
+/// The spans of `device` that overlap `window`, cut to it: the first 100 of each of the first 64 names.
+pub(crate) fn named_spans(device: Device<'_>, window: &Range<usize>) -> Vec<NamedSpan> {
+    let mut spans = Vec::new();
+    let mut count_by_name: FxHashMap<(SymbolId, &str), usize> = FxHashMap::default();
+    let mut add = |span: NamedSpan| {
+        let name = (span.name, span.source);
         // The ring drops entries but no annotations: many spans end before the first entry.
-        if found.entries.end <= window.start || found.entries.start >= window.end {
+        let is_outside = span.entries.end <= window.start || span.entries.start >= window.end;
+        if is_outside || count_by_name.len() == MAX_NAMES && !count_by_name.contains_key(&name) {
             return;
         }
-        let entries = found.entries.start.max(window.start)..found.entries.end.min(window.end);
-        let names = &mut ranges.names;
-        let key = (found.name, found.source);
-        if names.len() == MAX_NAMES && !rows.contains_key(&key) {
-            ranges.other_spans += 1;
-            return;
+        let count = count_by_name.entry(name).or_default();
+        *count += 1;
+        if *count <= MAX_SPANS {
+            let entries = span.entries.start.max(window.start)..span.entries.end.min(window.end);
+            spans.push(NamedSpan { entries, ..span });
         }
-        let row = *rows.entry(key).or_insert_with(|| {
-            names.push(NamedRange::new(&escape_name(snapshot.text(found.name)), found.source));
-            names.len() - 1
-        });
-        let span = RangeSpan {
-            first_event: entries.start as u64,
-            events: entries.len() as u64,
-            start_us: found.times[0],
-            end_us: found.times[1],
-        };
-        let ends = [entries.start, entries.end.saturating_sub(1)];
-        names[row].add(span, ends.map(|entry| bucket_of(entry.max(window.start)) as u64));
     };
     annotation_spans(device).into_iter().for_each(&mut add);
     metadata_spans(device, window, &mut add);
-    ranges.names.sort_by(|a, b| b.events.cmp(&a.events).then_with(|| a.name.cmp(&b.name)));
-    ranges
-}
-
-impl NamedRange {
-    fn new(name: &str, source: &'static str) -> Self {
-        let (spans, in_buckets) = (Vec::new(), Vec::new());
-        Self { name: name.to_owned(), source, count: 0, events: 0, spans, in_buckets }
-    }
-
-    fn add(&mut self, span: RangeSpan, [first, last]: [u64; 2]) {
-        self.count += 1;
-        self.events += span.events;
-        if self.spans.len() < MAX_SPANS {
-            self.spans.push(span);
-        }
-        if span.events == 0 {
-            return;
-        }
-        match self.in_buckets.last_mut() {
-            Some(run) if first <= run[1] + 1 => run[1] = run[1].max(last),
-            _ => self.in_buckets.push([first, last]),
-        }
-    }
+    spans
 }
 
 /// The annotations of `device` as spans. An end without a start makes a span from the first entry, a start without an
 /// end a span to the last entry.
-pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
+pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
     let clock = Clock::new(device);
     if !clock.has_times() {
         return Vec::new();
@@ -136,7 +58,7 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
     let found = |name, start: Option<u64>, end: Option<u64>| {
         let from = start.map_or(0, |start| clock.first_entry_at(0, start));
         let to = end.map_or(device.len(), |end| clock.first_entry_at(0, end.saturating_add(1)));
-        SpanEntries { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
+        NamedSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
@@ -158,8 +80,8 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<SpanEntries> {
 }
 
 /// Passes each span of consecutive entries in `window` with the same `user_metadata` to `add`.
-pub(crate) fn metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(SpanEntries)) {
-    let mut open: Option<SpanEntries> = None;
+pub(crate) fn metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(NamedSpan)) {
+    let mut open: Option<NamedSpan> = None;
     for index in window.clone() {
         let event = device.entry(index);
         // Entries that annotate a block carry metadata of the block.
@@ -175,7 +97,65 @@ pub(crate) fn metadata_spans(device: Device<'_>, window: &Range<usize>, mut add:
         }
         open.take().into_iter().for_each(&mut add);
         let entries = index..index + 1;
-        open = label.map(|name| SpanEntries { name, source: "user_metadata", entries, times: [time; 2] });
+        open = label.map(|name| NamedSpan { name, source: "user_metadata", entries, times: [time; 2] });
     }
     open.into_iter().for_each(add);
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::snapshot::Snapshot;
+
+    /// A trace of a segment, and then of an allocation each millisecond, `labels` their metadata, with annotations.
+    fn labelled(labels: &[&str], annotations: &Value) -> Snapshot {
+        let mut trace = vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 << 20, "time_us": 999})];
+        trace.extend(labels.iter().zip(0u64..).map(|(label, i)| {
+            let (addr, time_us) = (0x7000_0000 + (i << 21), 1000 * (i + 1));
+            json!({"action": "alloc", "addr": addr, "size": 1 << 21, "time_us": time_us, "user_metadata": label})
+        }));
+        let file = json!({"segments": [], "device_traces": [trace], "external_annotations": annotations});
+        Snapshot::read(file.to_string().as_bytes(), &|_| {}).unwrap()
+    }
+
+    fn spans(snapshot: &Snapshot, window: Range<usize>) -> Vec<(&str, &str, Range<usize>, [Option<u64>; 2])> {
+        let spans = named_spans(snapshot.device(0), &window).into_iter();
+        spans.map(|span| (snapshot.text(span.name), span.source, span.entries, span.times)).collect()
+    }
+
+    #[test]
+    fn ranges_without_start_or_end_are_shown() {
+        let annotation = |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
+        let annotations = json!([
+            annotation("lost", "END", 2000),
+            annotation("outer", "START", 2500),
+            annotation("outer", "START", 3500),
+            annotation("outer", "END", 4500),
+            annotation("outer", "END", 5500),
+            annotation("open", "START", 5000),
+            annotation("brief", "START", 2100),
+            annotation("brief", "END", 2200),
+            json!({"name": "elsewhere", "stage": "START", "device": 1, "time_us": 1}),
+        ]);
+        let snapshot = labelled(&["", "a", "a", "b", "", "b"], &annotations);
+        // Entry 0 is the segment, entry n was recorded at n milliseconds.
+        assert_eq!(
+            spans(&snapshot, 0..7),
+            [
+                ("lost", "annotation", 0..3, [None, Some(2000)]),
+                ("brief", "annotation", 3..3, [Some(2100), Some(2200)]),
+                ("outer", "annotation", 3..6, [Some(2500), Some(5500)]),
+                ("outer", "annotation", 4..5, [Some(3500), Some(4500)]),
+                ("open", "annotation", 5..7, [Some(5000), None]),
+                ("a", "user_metadata", 2..4, [Some(2000), Some(3000)]),
+                ("b", "user_metadata", 4..5, [Some(4000), Some(4000)]),
+                ("b", "user_metadata", 6..7, [Some(6000), Some(6000)]),
+            ]
+        );
+        let part = spans(&snapshot, 4..6);
+        let part: Vec<_> = part.iter().map(|(name, _, entries, _)| (*name, entries.clone())).collect();
+        assert_eq!(part, [("outer", 4..6), ("outer", 4..5), ("open", 5..6), ("b", 4..5)]);
+    }
 }

@@ -3,7 +3,6 @@
 use serde::Serialize;
 
 use super::marks::TimelineMarks;
-use super::ranges::NamedRanges;
 use super::series::{Buckets, SeriesSet};
 use crate::base::warning::Warning;
 use crate::study::Activity;
@@ -43,8 +42,6 @@ pub struct DeviceTimeline {
     pub series: SeriesSet,
     /// Failed requests, reclaims, emptied caches and snapshots.
     pub marks: TimelineMarks,
-    /// Ranges that the program or PyTorch named.
-    pub ranges: NamedRanges,
     /// Steps and phases, for a chart.
     #[serde(skip)]
     pub activity: Activity,

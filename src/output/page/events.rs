@@ -9,6 +9,7 @@ use super::shown_entries::ShownEntries;
 use super::stacks::StackTable;
 use crate::analysis::{DeviceReport, timeline};
 use crate::base::ids::to_u32;
+use crate::base::units::escape_name;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::{Phase, Phases};
@@ -70,19 +71,15 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Val
     marks.into_iter().map(mark).collect()
 }
 
-/// Named ranges, as `oomscope timeline` lists them.
+/// Ranges that the program or PyTorch named.
 pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
-    let window = device.window();
-    let named = timeline::named_ranges(device.device(), &window, |_| 0).names;
-    let mut ranges: Vec<(EntryCount, EntryCount, &str, &str)> = named
-        .iter()
-        .flat_map(|range| {
-            range.spans.iter().filter_map(|span| {
-                let start = after(shown, span.first_event)?.saturating_sub(1);
-                let events = u32::try_from(span.events).ok()?;
-                let end = start.saturating_add(events).min(shown.entries);
-                Some((start, end, &*range.name, range.source))
-            })
+    let spans = timeline::named_spans(device.device(), &device.window());
+    let mut ranges: Vec<(EntryCount, EntryCount, String, &str)> = spans
+        .into_iter()
+        .filter_map(|span| {
+            let start = after(shown, span.entries.start as u64)?.saturating_sub(1);
+            let end = start.saturating_add(to_u32(span.entries.len())).min(shown.entries);
+            Some((start, end, escape_name(device.snapshot().text(span.name)), span.source))
         })
         .collect();
     ranges.sort_by_key(|(start, end, ..)| (*start, Reverse(*end)));
