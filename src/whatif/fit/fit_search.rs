@@ -20,8 +20,7 @@ pub struct Largest {
     pub unreserved_bytes: Option<u64>,
     /// How certain it is that the program fits at that size.
     pub certainty: Sureness,
-    /// Data is sorted, kernels pad memory at the peak, or a request that may be the output of a reduction would then take
-    /// buffers.
+    /// Data is sorted, or kernels pad memory at the peak.
     #[serde(skip)]
     pub(super) is_at_risk: bool,
 }
@@ -106,8 +105,7 @@ impl FitSearch<'_, '_, '_, '_> {
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
                 let is_at_risk = fitted.has_growing_sorts()
-                    || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO
-                    || fitted.has_possible_scratch(size, overrides.gpu);
+                    || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO;
                 (Some(size), headroom, is_at_risk)
             }
         };

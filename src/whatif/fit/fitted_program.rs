@@ -157,14 +157,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Product name of the GPU that decides which reductions take a buffer: `gpu`, else the recorded one. `None` if there
     /// are no reductions, or the recording does not name its GPU.
     pub(super) fn launched_on(&self, gpu: Option<&'static GpuModel>) -> Option<&'static str> {
-        let has_reductions = !self.reductions.known.is_empty() || !self.reductions.possible.is_empty();
-        gpu.or(self.base.gpu).filter(|_| has_reductions).map(|gpu| gpu.product)
-    }
-
-    /// Whether a possible reduction takes two stages at `size`.
-    pub(super) fn has_possible_scratch(&self, size: u64, gpu: Option<&GpuModel>) -> bool {
-        let bytes = |index| self.request_bytes_at(index, size);
-        self.reductions.possible.iter().any(|reduction| self.reductions.scratch_of(reduction, gpu, bytes).is_some())
+        gpu.or(self.base.gpu).filter(|_| !self.reductions.known.is_empty()).map(|gpu| gpu.product)
     }
 
     /// Whether sorts or scans of growing data request storage. Their algorithm depends on the size, and their storage on

@@ -1,12 +1,9 @@
 //! The recordings that a fit starts from.
 
-use std::collections::BTreeMap;
-
 use super::reduction::{LaunchConditions, Scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
 use crate::replay::ops::Program;
-use crate::snapshot::TensorKind;
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -35,8 +32,6 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) gpu: Option<&'static GpuModel>,
     /// The conditions under which reductions are launched, if they are known.
     pub(super) conditions: Option<LaunchConditions>,
-    /// Bytes of an element of most parameters, if the recorder saw them.
-    pub(super) parameter_item_bytes: Option<u64>,
 }
 
 /// One request of the program.
@@ -76,7 +71,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
             torch_minor: *input.study.inference().releases.end(),
             gpu: None,
             conditions: None,
-            parameter_item_bytes: read_parameter_item_bytes(device),
             device,
             requests,
         })
@@ -101,19 +95,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         let last = self.requests.last().map(|request| request.entry_index);
         last.is_some() && self.device.device().failed_requests().last() == last
     }
-}
-
-fn read_parameter_item_bytes(device: DeviceStudy<'_, '_>) -> Option<u64> {
-    let snapshot = device.snapshot();
-    let names = snapshot.tensor_names.as_ref()?;
-    let mut bytes_by_item: BTreeMap<u64, u64> = BTreeMap::new();
-    for tensor in names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Parameter) {
-        let items = tensor.shape.and_then(|shape| names.shapes.get(shape)?.iter().copied().reduce(u64::saturating_mul));
-        if let Some(item) = items.and_then(|items| tensor.bytes.checked_div(items)) {
-            *bytes_by_item.entry(item).or_default() += tensor.bytes;
-        }
-    }
-    bytes_by_item.into_iter().max_by_key(|(_, bytes)| *bytes).map(|(item, _)| item)
 }
 
 /// The sizes, the device and the settings of a prediction.

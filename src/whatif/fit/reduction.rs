@@ -178,12 +178,6 @@ const OPERATORS: [(u64, u64, u64, u64); 10] = [
 const MAX_INDEXED_BYTES: u64 = i32::MAX as u64;
 
 impl ReductionShape {
-    /// A sum over the first dimension, in which input and output have elements of `item_bytes`.
-    pub(super) fn column_sum(item_bytes: u64) -> Self {
-        let kernel = ReductionKernel { accumulator_bytes: 4, vector: 4 };
-        Self { layout: Layout::Columns, item_bytes, output_item_bytes: item_bytes, kernel }
-    }
-
     /// All known shapes, the most frequent first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [Layout::Columns, Layout::Images, Layout::Rows].into_iter().flat_map(|layout| {

@@ -2,18 +2,12 @@
 //!
 //! A reduction is known by the bytes of its output and of its input, a block that is live at that time. If some
 //! recordings have its buffers, its shape is one by which the launch rule gives the buffers of every recording, and
-//! none where there are none. All other outputs of constant bytes that could be sums over a growing block are possible
-//! reductions: they are not part of a prediction.
+//! none where there are none.
 
 use super::input::{SizedRecording, SizedRequest};
 use super::pairing::RecordingPairs;
 use super::reduction::{LaunchConditions, ReductionShape, Scratch};
 use crate::allocator::device::{GPUS, GpuModel};
-
-/// Smaller outputs have small buffers.
-const MIN_POSSIBLE_OUTPUT_BYTES: u64 = 512;
-/// A possible reduction reads one of the growing blocks requested last, at most this many.
-const MAX_POSSIBLE_INPUTS: usize = 6;
 
 /// A reduction, by the indexes of its requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,7 +23,6 @@ pub(super) struct Reductions {
     conditions: Option<LaunchConditions>,
     /// In order of their outputs.
     pub(super) known: Vec<Reduction>,
-    pub(super) possible: Vec<Reduction>,
 }
 
 /// The base recording and the others, with the pairs of their requests.
@@ -46,18 +39,9 @@ impl Reductions {
     ) -> Self {
         let Some(conditions) = base.conditions else { return Self::default() };
         let sides = Sides { base, others, conditions };
-        let mut found = Self { conditions: Some(conditions), ..Self::default() };
-        for output in 0..base.requests.len() {
-            if base.requests[output].is_scratch {
-                continue;
-            }
-            if sides.has_scratch(output) {
-                found.known.extend(sides.explain(output));
-            } else {
-                found.possible.extend(sides.possible_reductions(output));
-            }
-        }
-        found
+        let outputs = (0..base.requests.len()).filter(|output| !base.requests[*output].is_scratch);
+        let reduced = outputs.filter(|output| sides.has_scratch(*output));
+        Self { conditions: Some(conditions), known: reduced.filter_map(|output| sides.explain(output)).collect() }
     }
 
     /// Whether the buffers after `output` are part of a prediction.
@@ -66,7 +50,7 @@ impl Reductions {
     }
 
     /// The buffers of `reduction` on `gpu`, or on the recorded one, given the bytes of each request.
-    pub(super) fn scratch_of(
+    fn scratch_of(
         &self,
         reduction: &Reduction,
         gpu: Option<&GpuModel>,
@@ -92,11 +76,6 @@ impl Sides<'_, '_, '_, '_> {
         )
     }
 
-    /// The bytes of a request in each recording; `None` if it is unpaired in one.
-    fn bytes(&self, index: usize) -> Option<Vec<u64>> {
-        self.in_all(index).map(|request| Some(request?.bytes)).collect()
-    }
-
     fn has_scratch(&self, output: usize) -> bool {
         self.in_all(output).flatten().any(|request| request.scratch.is_some())
     }
@@ -119,39 +98,6 @@ impl Sides<'_, '_, '_, '_> {
             }
             (_, output) => output.is_none(),
         })
-    }
-
-    fn is_constant(&self, index: usize) -> bool {
-        let bytes = self.base.requests[index].bytes;
-        self.in_all(index).all(|request| request.is_some_and(|request| request.bytes == bytes))
-    }
-
-    /// Memory that a library takes for one call.
-    fn is_workspace(&self, index: usize) -> bool {
-        let request = &self.base.requests[index];
-        request.is_scratch || request.requests_before_free == Some(index + 1)
-    }
-
-    /// Bytes of an element of most parameters, if the recorder saw them.
-    fn item_bytes(&self) -> u64 {
-        self.base.parameter_item_bytes.unwrap_or(4)
-    }
-
-    /// The column sums of growing blocks that `output` could be.
-    fn possible_reductions(&self, output: usize) -> Vec<Reduction> {
-        let bytes = self.base.requests[output].bytes;
-        if bytes < MIN_POSSIBLE_OUTPUT_BYTES || self.is_workspace(output) || !self.is_constant(output) {
-            return Vec::new();
-        }
-        let is_growing = |input: &usize| {
-            self.base.requests[*input].bytes.is_multiple_of(bytes)
-                && !self.is_constant(*input)
-                && self.bytes(*input).is_some()
-        };
-        let shape = ReductionShape::column_sum(self.item_bytes());
-        let inputs = live_inputs(&self.base.requests, output).filter(is_growing).take(MAX_POSSIBLE_INPUTS);
-        let inputs = inputs.filter(|input| self.agrees(*input, output, shape));
-        inputs.map(|input| Reduction { output, input, shape }).collect()
     }
 }
 
