@@ -77,16 +77,19 @@ fn legend(report: &PlanReport) -> Option<String> {
 
 /// The first request that fails at the next size, for the program as it is.
 fn failures(document: &mut Document, report: &PlanReport) {
-    let failing = report.gpus.iter().filter_map(|gpu| Some((gpu, gpu.cell(PlanChange::AsIs)?.fails.as_ref()?)));
+    let failing = report.gpus.iter().filter_map(|gpu| {
+        let cell = gpu.cell(PlanChange::AsIs)?;
+        Some((gpu, cell.size?.saturating_add(1), cell.fails.as_ref()?))
+    });
     let failing: Vec<_> = failing.collect();
     let is_fragmented = |verdict: Verdict| verdict == Verdict::Fragmentation;
     if !failing.is_empty() {
         let table = Table::from_rows(failing)
-            .text("fails first on", |(gpu, _)| gpu.gpu)
-            .text("at", |(_, failed)| location_label(&failed.location))
-            .text("why", |(_, failed)| if is_fragmented(failed.verdict) { "fragmentation" } else { "capacity" })
-            .number(report.name.clone(), |(_, failed)| count(failed.size))
-            .number("requested", |(_, failed)| size(failed.requested_bytes));
+            .text("fails first on", |(gpu, ..)| gpu.gpu)
+            .text("at", |(.., failed)| location_label(&failed.location))
+            .text("why", |(.., failed)| if is_fragmented(failed.verdict) { "fragmentation" } else { "capacity" })
+            .number(report.name.clone(), |(_, next, _)| count(*next))
+            .number("requested", |(.., failed)| size(failed.requested_bytes));
         document.table(table.wide());
     }
 }

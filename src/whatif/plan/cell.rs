@@ -2,11 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::allocator::verdict::Verdict;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::Sureness;
-use crate::whatif::fit::SizeReport;
+use crate::whatif::fit::PredictedFailure;
 
 words! {
     /// A change that a plan tries.
@@ -37,34 +36,8 @@ pub struct PlanCell {
     pub other_locations: Vec<CodeLocation>,
     /// Device memory - reserved bytes at the peak of that size; null without a size, and for changes of the program.
     pub unreserved_bytes: Option<u64>,
-    /// The first request that fails at the next size; null for changes of the program.
-    pub fails: Option<PlanFailure>,
-}
-
-/// The first request that is predicted to fail beyond the largest size.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PlanFailure {
-    /// The size at which it fails.
-    pub size: u64,
-    /// Requested bytes, rounded by the allocator.
-    pub requested_bytes: u64,
-    /// `capacity` if live memory and the request exceed the device, else `fragmentation`.
-    pub verdict: Verdict,
-    /// The source line that makes the request.
-    #[serde(flatten)]
-    pub location: CodeLocation,
-}
-
-impl PlanFailure {
-    pub(super) fn from_prediction(report: SizeReport) -> Option<Self> {
-        let failed = report.failed?;
-        Some(Self {
-            size: report.size,
-            requested_bytes: failed.requested_bytes,
-            verdict: failed.verdict,
-            location: failed.location,
-        })
-    }
+    /// The first request that fails at the next size, `size` + 1; null for changes of the program.
+    pub fails: Option<PredictedFailure>,
 }
 
 /// A run of the program on a GPU, or a dry run for it.

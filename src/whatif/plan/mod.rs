@@ -14,6 +14,6 @@ mod report;
 mod settings_sizes;
 
 pub use self::cell::PlanRun;
-pub use self::cell::{PlanCell, PlanChange, PlanFailure};
+pub use self::cell::{PlanCell, PlanChange};
 pub use self::report::NextRun;
 pub use self::report::{PlanGpu, PlanOptions, PlanReport, plan};

@@ -1,7 +1,7 @@
 //! The largest size under allocator settings: predicted by `fit`, bounded and corrected by runs.
 
 use super::cell::PlanRun;
-use super::cell::{PlanCell, PlanChange, PlanFailure};
+use super::cell::{PlanCell, PlanChange};
 use super::own_runs::{OwnRuns, certainty_by};
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
@@ -49,7 +49,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
             location: None,
             other_locations: Vec::new(),
             unreserved_bytes,
-            fails: next.and_then(PlanFailure::from_prediction),
+            fails: next.and_then(|next| next.failed),
         }
     }
 
