@@ -25,4 +25,4 @@ pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
 pub use limits::{Limit, Limits};
 pub use limits::{LimitRule, LimitRules};
 pub use verdict::CheckedJob;
-pub use verdict::{CheckReport, RankCount, RepeatedRank, WorstDevice};
+pub use verdict::{CheckReport, RankCount, RepeatedRank};

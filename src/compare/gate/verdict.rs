@@ -23,8 +23,6 @@ pub struct CheckReport {
     pub config: Option<String>,
     /// Findings of every limit on every device, in the order of the snapshots.
     pub findings: Vec<Finding>,
-    /// The device with the most violations; null if there is only one device or no violation.
-    pub worst: Option<WorstDevice>,
     /// The comparison with an entry of a baseline; absent without one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub baseline: Option<BaselineComparison>,
@@ -96,19 +94,6 @@ impl RankCount {
     }
 }
 
-/// The device with the most violations.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct WorstDevice {
-    /// Path of the snapshot, as given.
-    pub path: String,
-    /// Device number.
-    pub device: u64,
-    /// Number of violated limits that fail the check.
-    pub failed: usize,
-    /// Number of violated limits that only warn.
-    pub warned: usize,
-}
-
 impl CheckReport {
     /// Combines the results of all snapshots.
     pub fn new(
@@ -131,7 +116,6 @@ impl CheckReport {
         Self {
             passed,
             config,
-            worst: worst_device(&findings),
             findings,
             baseline: None,
             dry_run: None,
@@ -193,36 +177,6 @@ impl CheckReport {
 
 fn violations(findings: &[Finding], severity: Severity) -> usize {
     findings.iter().filter(|f| !f.passed && f.severity == severity).count()
-}
-
-/// The device with the most violations; `None` if there is only one device or no violation.
-fn worst_device(findings: &[Finding]) -> Option<WorstDevice> {
-    let summarize = |findings: &[Finding]| {
-        let first = findings.first()?;
-        // The largest excess over a limit.
-        let excesses = findings.iter().filter(|f| !f.passed).map(|f| f.excess().0);
-        let worst = WorstDevice {
-            path: first.path.clone(),
-            device: first.device,
-            failed: violations(findings, Severity::Fail),
-            warned: violations(findings, Severity::Warn),
-        };
-        Some((excesses.fold(0.0, f64::max), worst))
-    };
-    let is_same = |a: &Finding, b: &Finding| (&a.path, a.device) == (&b.path, b.device);
-    let devices: Vec<_> = findings.chunk_by(is_same).filter_map(summarize).collect();
-    if devices.len() < 2 {
-        return None;
-    }
-    let key = |(excess, worst): &(f64, WorstDevice)| (worst.failed, worst.warned, *excess);
-    let mut worst: Option<&(f64, WorstDevice)> = None;
-    for device in &devices {
-        // The first device wins a tie.
-        if worst.is_none_or(|worst| key(device) > key(worst)) {
-            worst = Some(device);
-        }
-    }
-    worst.map(|(_, worst)| worst.clone()).filter(|worst| worst.failed + worst.warned > 0)
 }
 
 /// A dry run of a job, and whether its verdict passes.
