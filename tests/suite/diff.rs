@@ -118,13 +118,6 @@ fn a_step_more_is_no_growth() {
         let report = compared(before, "leak", &[]);
         let device = &report["devices"][0];
         assert_eq!(device["delta"]["peak_allocated_bytes"], 24 * MIB);
-        let steps: Vec<u64> = device["by_step"]
-            .as_array()
-            .unwrap()
-            .iter()
-            .map(|step| step["delta_peak_allocated_bytes"].as_u64().unwrap() / MIB)
-            .collect();
-        assert_eq!(steps, [8, 16, 24]);
     }
 }
 

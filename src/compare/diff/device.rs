@@ -41,9 +41,6 @@ pub struct DeviceDiff {
     /// The peak of each phase; absent if there are no phases.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_phase: Vec<PeakChange>,
-    /// The peak of each compared step; absent if there are no steps.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_step: Vec<PeakChange>,
     /// The lines of user code whose live memory changed, largest change first, `--top` of them.
     pub lines: Vec<LineChange>,
     /// The sum of all other lines.
@@ -107,7 +104,6 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         delta: before.change_to(&after),
         steps: recorded.steps,
         by_phase: recorded.by_phase(),
-        by_step: recorded.by_step(),
         lines,
         other_lines,
         variables: VariablesDiff::new(both.devices, options.top),

@@ -1,4 +1,4 @@
-//! Aligns the training steps of two recordings, and finds the peak of each phase and step.
+//! Aligns the training steps of two recordings, and finds the peak of each phase.
 //!
 //! A recording that runs for a step longer has more time to allocate, which is not growth. So if both recordings show
 //! steps, only the steps that both have are compared.
@@ -29,15 +29,11 @@ pub struct CommonSteps {
     pub after_until: Option<u64>,
 }
 
-/// The peak of allocated memory in a phase or in a training step, before and after.
+/// The peak of allocated memory in a phase, before and after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PeakChange {
-    /// The phase; absent if this is about a step.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub phase: Option<Phase>,
-    /// The step, counted from 0; absent if this is about a phase.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<u64>,
+    /// The phase.
+    pub phase: Phase,
     /// Peak of allocated bytes before.
     pub before_peak_allocated_bytes: u64,
     /// Peak of allocated bytes after.
@@ -47,11 +43,10 @@ pub struct PeakChange {
 }
 
 impl PeakChange {
-    fn new<K: Ord>([before, after]: [&BTreeMap<K, u64>; 2], key: &K) -> Self {
-        let [before, after] = [before, after].map(|side| side.get(key).copied().unwrap_or(0)); // 0 if a side lacks it
+    fn new(sides: [&BTreeMap<Phase, u64>; 2], phase: Phase) -> Self {
+        let [before, after] = sides.map(|side| side.get(&phase).copied().unwrap_or(0)); // 0 if a side lacks it
         Self {
-            phase: None,
-            step: None,
+            phase,
             before_peak_allocated_bytes: before,
             after_peak_allocated_bytes: after,
             delta_peak_allocated_bytes: signed_difference(before, after),
@@ -112,13 +107,12 @@ impl CommonSteps {
 
 /// The peaks of the compared part of a recording.
 #[derive(Debug, Default)]
-pub(super) struct PeaksByPhaseAndStep {
+pub(super) struct PeaksByPhase {
     peak: Peak,
     by_phase: BTreeMap<Phase, u64>,
-    by_step: BTreeMap<u64, u64>,
 }
 
-impl PeaksByPhaseAndStep {
+impl PeaksByPhase {
     /// The peaks of the entries of `device` before `until`.
     pub(super) fn before_entry(device: DeviceStudy<'_, '_>, until: Option<u64>) -> Self {
         let mut maxima = Self::default();
@@ -143,13 +137,9 @@ impl PeaksByPhaseAndStep {
         if totals.reserved > peak.reserved_bytes {
             (peak.reserved_bytes, peak.reserved_event) = (totals.reserved, event);
         }
-        let Some(entry) = entry else { return }; // the state before the first entry is in no phase or step
+        let Some(entry) = entry else { return }; // the state before the first entry is in no phase
         let most = self.by_phase.entry(phases.phase_at(entry)).or_default();
         *most = totals.allocated.max(*most);
-        if let Some(step) = phases.step_at(entry) {
-            let most = self.by_step.entry(step.into()).or_default();
-            *most = totals.allocated.max(*most);
-        }
     }
 }
 
@@ -160,14 +150,14 @@ pub(super) struct ComparedPart {
     pub(super) until: [Option<u64>; 2],
     /// The peaks of the compared part.
     pub(super) peaks: [Peak; 2],
-    maxima: [PeaksByPhaseAndStep; 2],
+    maxima: [PeaksByPhase; 2],
 }
 
 impl ComparedPart {
     pub(super) fn new(devices: [Option<DeviceStudy<'_, '_>>; 2], at: ComparedMoment) -> Self {
         // A snapshot without the device has no peaks.
         let peaks_of_all = |device: Option<DeviceStudy<'_, '_>>| {
-            device.map(|device| PeaksByPhaseAndStep::before_entry(device, None)).unwrap_or_default()
+            device.map(|device| PeaksByPhase::before_entry(device, None)).unwrap_or_default()
         };
         let mut maxima = devices.map(peaks_of_all);
         let steps = match devices {
@@ -179,7 +169,7 @@ impl ComparedPart {
         let mut peaks = devices.map(|device| device.map(DeviceStudy::peak).unwrap_or_default());
         for side in [0, 1] {
             if let (Some(device), Some(_)) = (devices[side], until[side]) {
-                maxima[side] = PeaksByPhaseAndStep::before_entry(device, until[side]);
+                maxima[side] = PeaksByPhase::before_entry(device, until[side]);
                 peaks[side] = maxima[side].peak;
             }
         }
@@ -195,16 +185,7 @@ impl ComparedPart {
         if phases == [Phase::Other] {
             return Vec::new();
         }
-        let row = |phase| PeakChange { phase: Some(phase), ..PeakChange::new(sides, &phase) };
-        phases.into_iter().map(row).collect()
-    }
-
-    /// All compared steps, in order.
-    pub(super) fn by_step(&self) -> Vec<PeakChange> {
-        let Some(steps) = self.steps else { return Vec::new() }; // the steps cannot be aligned
-        let sides = self.maxima.each_ref().map(|maxima| &maxima.by_step);
-        let row = |step| PeakChange { step: Some(step), ..PeakChange::new(sides, &step) };
-        (0..steps.compared_steps).map(row).collect()
+        phases.into_iter().map(|phase| PeakChange::new(sides, phase)).collect()
     }
 }
 

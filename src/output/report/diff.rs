@@ -4,13 +4,12 @@ use serde_json::Value;
 
 use super::notes::changes_answer;
 use super::phrases::{location_details, operation_label};
-use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, signed_size, size};
+use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, size};
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PeakChange, SettingChange, Status, VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{command_line, describe_position, frame_label, location_label};
-use crate::stacks::phases::Phase;
 use crate::study::figures::{Amount, Figure, Unit};
 
 /// Rows of the table of lines, and of one beside a table of devices.
@@ -153,7 +152,7 @@ fn device(document: &mut Document, device: &DeviceDiff, at: ComparedMoment, has_
     variables(document, device);
     if device.at == at && !device.by_phase.is_empty() {
         document.subheading("Peak allocated in each phase");
-        document.table(phases(device).note(steps(device)));
+        document.table(phases(device));
     }
 }
 
@@ -294,8 +293,7 @@ fn points(by: Amount) -> String {
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
     let peaks = |change: &PeakChange| (change.before_peak_allocated_bytes, change.after_peak_allocated_bytes);
     let occurs = |change: &&PeakChange| peaks(change) != (0, 0);
-    let phase = |change: &PeakChange| change.phase.map_or("", Phase::word);
-    let row = |change: &PeakChange| ChangedRow::new(phase(change), peaks(change).0, peaks(change).1);
+    let row = |change: &PeakChange| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1);
     changes("phase", device.by_phase.iter().filter(occurs).map(row))
 }
 
@@ -307,24 +305,6 @@ pub(super) fn moments(device: &DeviceDiff) -> String {
         .filter_map(|(side, at)| Some(format!("{} in the {side} recording", describe_position(at?))))
         .collect();
     sides.join(", ")
-}
-
-/// The range of changes of the steps, if several are compared.
-pub(super) fn steps(device: &DeviceDiff) -> Option<String> {
-    let by = |step: &&PeakChange| step.delta_peak_allocated_bytes;
-    let smallest = device.by_step.iter().min_by_key(by)?;
-    let most = device.by_step.iter().max_by_key(by)?;
-    let of = |step: &PeakChange| {
-        format!("{} in step {}", signed_size(step.delta_peak_allocated_bytes), count(step.step.unwrap_or_default()))
-    };
-    let steps = counted(device.by_step.len() as u64, "step");
-    Some(match (by(&smallest), by(&most)) {
-        (0, 0) => format!("{steps} compared: each has the same peak as before"),
-        (smallest, most) if smallest == most => {
-            format!("{steps} compared: the peak of each changed by {}", signed_size(most))
-        }
-        _ => format!("{steps} compared: the peak changed by {} to {}", of(smallest), of(most)),
-    })
 }
 
 fn value(value: &Value) -> String {
