@@ -55,48 +55,68 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
                 break;
             }
         }
-        for (line, since) in since.iter_mut().enumerate() {
-            since.0 = last_call(device, program, (since.0, failed), lines.len() - 1 - line);
-        }
+        begin_at_last_calls(device, program, failed, &mut since);
         Self { lines, failed, phases: device.phases(), since }
     }
 }
 
-/// The entry that begins the last of several calls without an entry between them: the first line of the function runs
-/// again. `level` is the number of lines around the function's.
-fn last_call(
+/// Of several calls without an entry between them only the last runs: it begins where the first line of the function runs
+/// again. `since` has the innermost line first.
+fn begin_at_last_calls(
     device: DeviceStudy<'_, '_>,
     program: &ProgramText<'_>,
-    (since, failed): (usize, usize),
-    level: usize,
-) -> usize {
+    failed: usize,
+    since: &mut [(usize, usize)],
+) {
     let trace = device.device();
-    let mut known: FxHashMap<StackId, Option<u32>> = FxHashMap::default();
-    let (mut first, mut previous, mut start) = (None, None, since);
-    for index in since..failed {
+    let mut calls: Vec<CallInTrace> = since.iter().rev().map(|(start, _)| CallInTrace::new(*start)).collect();
+    let mut lines_by_stack: FxHashMap<StackId, Vec<Line<'_>>> = FxHashMap::default();
+    for index in since.last().map_or(failed, |(start, _)| *start)..failed {
         let entry = trace.entry(index);
         if entry.action != Action::Alloc {
             continue;
         }
-        let at = || {
-            let lines = lines_of(device, entry.extended_stack);
-            lines.len().checked_sub(level + 1).and_then(|at| lines.get(at).copied())
-        };
-        let Some(line) = *known.entry(entry.extended_stack).or_insert_with(|| at().map(|line| line.line)) else {
-            continue;
-        };
-        if first.is_none() {
-            if at().is_none_or(|line| program.is_repeated(&line)) {
-                return since;
-            }
-            first = Some(line);
+        let lines = lines_by_stack.entry(entry.extended_stack).or_insert_with(|| lines_of(device, entry.extended_stack));
+        for (call, line) in calls.iter_mut().zip(lines.iter().rev()) {
+            call.add(index, line, program);
         }
-        if first == Some(line) && previous != Some(line) {
-            start = index;
-        }
-        previous = Some(line);
     }
-    start
+    for ((start, _), call) in since.iter_mut().rev().zip(calls) {
+        *start = call.start;
+    }
+}
+
+/// The lines of one function that make requests, in the order of the trace.
+struct CallInTrace {
+    /// Earlier entries are of other calls.
+    since: usize,
+    /// The entry that begins the last call.
+    start: usize,
+    first: Option<u32>,
+    previous: Option<u32>,
+    /// The first line runs several times in one call.
+    is_repeated: bool,
+}
+
+impl CallInTrace {
+    fn new(since: usize) -> Self {
+        Self { since, start: since, first: None, previous: None, is_repeated: false }
+    }
+
+    fn add(&mut self, index: usize, line: &Line<'_>, program: &ProgramText<'_>) {
+        if index < self.since || self.is_repeated {
+            return;
+        }
+        if self.first.is_none() {
+            self.is_repeated = program.is_repeated(line);
+            self.first = Some(line.line);
+        }
+        let begins = self.first == Some(line.line) && self.previous != Some(line.line);
+        if begins && !self.is_repeated {
+            self.start = index;
+        }
+        self.previous = Some(line.line);
+    }
 }
 
 /// The frames of the program in `stack`, with its callers, the innermost first.
