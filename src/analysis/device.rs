@@ -5,17 +5,14 @@ use serde::{Serialize, Serializer};
 use super::advice::{Advice, Evidence, advise, explaining_growth};
 use super::cache_flushes::CacheFlushes;
 use super::conclusion::conclude;
-use super::cures::{Cure, CureHolder, find_cures_by_stacks};
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
-use super::in_parts::{call_in_parts, large_value_of};
+use super::last_failure::{KnownMemory, LastFailure, tried};
 use super::local_tensors::LocalTensors;
 use super::options::Options;
-use super::running_calls::RunningCalls;
-use super::statements::{exception_keeper, kept_by_statements};
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{FailureCollector, OomReport, Remedy, RequestReport, request};
+use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
 use crate::base::details::promised;
 use crate::base::threads;
 use crate::base::units::{counted, ratio};
@@ -28,8 +25,8 @@ use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, TopRow
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
-use crate::whatif::program::{CureReplay, ProgramRow, best_optimizer_change, find_best_changes, replay_without_group};
-use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow, sort_tried};
+use crate::whatif::program::{ProgramRow, best_optimizer_change};
+use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Serialize)]
@@ -187,8 +184,9 @@ impl DeviceReport {
             is_capacity_known: self.capacity_bytes.is_some(),
             has_grad: true,
         };
-        report.advice = vec![advise(oom, evidence)];
-        report.conclusion = Some(conclude(oom, report.advice.first(), &self.leaks));
+        let advice = advise(oom, evidence);
+        report.conclusion = Some(conclude(oom, &advice, &self.leaks));
+        report.advice = vec![advice];
         report.tried = tried(on, oom, &[]);
         report
     }
@@ -219,174 +217,117 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
 }
 
 fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
-    let top = options.top;
     let mut failures = FailureCollector::new(device);
     // The replay and the reading of stacks need nothing of each other: two cores share them.
     let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
     let (history, ()) = threads::join(replay, || device.read_stacks());
-    let moment = options.at.and_then(|selector| device.position(selector));
-    if let (Some(selector), None) = (options.at, moment) {
-        warnings.add(Code::NoMoment, missing_position_warning(device, selector));
-    }
+    let moment = selected_position(device, options, warnings);
     let position = moment.unwrap_or_default();
-    let attribute = || Some(attribution::attribute_memory(device, history?, position, options.rules, top));
+    let attribute = || attribute(device, history, position, options);
     let (attribution, cache_flushes) = threads::join(attribute, || CacheFlushes::from_history(device, history?));
-    let without_trace = || Attribution {
-        at_position: attribution::attribute_snapshot(device, options.rules, top),
-        ..Attribution::default()
-    };
-    let attribution = attribution.unwrap_or_else(without_trace);
-    let leaks = attribution.leaks;
-    let failure = attribution.at_failure.as_ref().filter(|held| held.event.is_some());
-    let shown = failure.or(attribution.at_peak.as_ref()).and_then(|held| held.event);
-    let step_requests = shown.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
-    let ooms = failures.reports(attribution.at_failure, !leaks.suspects.is_empty(), warnings);
-    let mut changes = match ooms.last().filter(|oom| needs_program_change(oom)) {
-        // Changes of a long trace are not replayed.
-        Some(_) => find_best_changes(device).unwrap_or_default(),
-        None => Vec::new(),
-    };
+    let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
+    let step_requests = step_requests(device, [at_failure.as_ref(), at_peak.as_ref()]);
+    let ooms = failures.reports(at_failure, !leaks.suspects.is_empty(), warnings);
     warn_about_trace(device, warnings);
-    let is_capacity_known = device.capacity().is_some();
-    let (stacks, memory) = (device.stacks(), device.memory_at(position));
-    let kept_by =
-        device.variables().filter(|_| moment.is_none()).map(|kept| KeptReport::new(kept, stacks, device.text(), top));
-    // Other threads go on while a snapshot is taken.
-    let allocated = memory.figures.allocated_bytes;
-    let at_failure = |oom: &OomReport| allocated.abs_diff(oom.allocated_bytes) <= allocated / MAX_CHANGED_PARTS;
-    let running = device.failed_requests().next_back().map(|failed| RunningCalls::new(device, failed, device.text()));
-    let last = || ooms.last().zip(running.as_ref());
-    let by_text = last()
-        .filter(|_| kept_by.is_none())
-        .and_then(|(oom, running)| kept_by_statements(device, oom, &leaks, running));
-    let kept = kept_by.as_ref().filter(|_| ooms.last().is_some_and(at_failure)).or(by_text.as_ref());
-    let local_tensors = ooms.last().and_then(|oom| LocalTensors::at_failure(device, oom.requested_bytes));
-    let completed_steps = attribution.steps.completed;
-    let has_grad = running.as_ref().is_none_or(|running| device.text().has_grad(&running.lines));
-    let (in_parts, parts_replayed) = last().and_then(|(oom, running)| call_in_parts(device, oom, running)).unzip();
-    let large_value = last().and_then(|(oom, running)| large_value_of(device, oom, running, local_tensors.as_ref()));
-    // Where names show no cure, the program needs the memory.
-    let without_names = ooms.last().filter(|_| kept_by.is_none());
-    let (by_calls, replayed) = without_names.and_then(|oom| cure_by_calls(device, oom)).unzip();
-    let by_calls = by_calls.map(|cure| match &cure.holder {
-        CureHolder::Calls(group) if group.of_failed_call => cure.clone().of_exception(exception_keeper(device, group)),
-        _ => cure,
-    });
-    changes.splice(0..0, replayed.flatten().into_iter().chain(parts_replayed.flatten()));
-    let evidence = Evidence {
-        kept,
-        by_calls: by_calls.as_ref(),
-        in_parts: in_parts.as_ref(),
-        large_value: large_value.as_ref(),
-        completed_steps,
+    let memory = device.memory_at(position);
+    let (figures, is_at_snapshot) = (&memory.figures, moment.is_none());
+    let names = device.variables().filter(|_| is_at_snapshot);
+    let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), options.top));
+    let known = KnownMemory {
         leaks: &leaks,
-        changes: &changes,
-        is_capacity_known,
-        has_grad,
+        kept_by: kept_by.as_ref(),
+        allocated_bytes: figures.allocated_bytes,
+        completed_steps: steps.completed,
     };
-    let advice: Vec<Advice> = ooms.last().map(|oom| advise(oom, evidence)).into_iter().collect();
-    let conclusion = ooms.last().map(|oom| conclude(oom, advice.first(), &leaks));
-    let tried_on = ooms.last().map(|_| TriedOn::from_device(device));
-    let tried = tried_on.zip(ooms.last()).map(|(on, oom)| tried(on, oom, &changes)).unwrap_or_default();
-    let expandable_gain = if ooms.is_empty() { ExpandableGain::from_replay(device, &memory.figures) } else { None };
-    let optimizer_change = match &attribution.at_peak {
-        Some(peak) if ooms.is_empty() && is_optimizer_at_peak(peak) => best_optimizer_change(device),
-        _ => None,
-    };
-    let idle_cache = history.and_then(|history| IdleCache::from_history(history, &memory.figures, device.phases()));
-    let held = attribution.at_position;
+    let failure = LastFailure::find(device, &ooms, known);
+    let tried_on = failure.as_ref().map(|failure| failure.tried_on);
+    let conclusion = failure.as_ref().map(|failure| failure.conclusion);
+    let no_failure = || (None, Vec::new(), Vec::new(), Vec::new());
+    let (local_tensors, advice, changes, tried) = failure.map_or_else(no_failure, |failure| {
+        (failure.local_tensors, vec![failure.advice], failure.changes, failure.tried)
+    });
+    let has_failed = !ooms.is_empty();
     DeviceReport {
         device: device.id(),
         moment,
         capacity_bytes: device.capacity(),
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
-        local_tensors,
         ooms,
+        local_tensors,
         conclusion,
         advice,
-        tried,
         changes,
+        tried,
+        tried_on,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
         top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
         kept_by,
-        annotated: if moment.is_none() { by_annotation(device, top) } else { None },
+        annotated: if is_at_snapshot { by_annotation(device, options.top) } else { None },
+        expandable_gain: if has_failed { None } else { ExpandableGain::from_replay(device, figures) },
+        optimizer_change: if has_failed { None } else { optimizer_change(device, at_peak.as_ref()) },
+        idle_cache: history.and_then(|history| IdleCache::from_history(history, figures, device.phases())),
         memory: memory.figures,
-        at_peak: attribution.at_peak,
-        at_moment: held.filter(|_| moment.is_some() || history.is_none()),
-        steps: attribution.steps,
+        at_peak,
+        at_moment: held.filter(|_| !is_at_snapshot || history.is_none()),
+        steps,
         leaks,
         sleep: device.sleep().cloned(),
         timeline: history.cloned(),
-        idle_cache,
-        expandable_gain,
         step_requests,
         cache_flushes,
-        optimizer_change,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
         later_failures: 0,
-        tried_on,
     }
+}
+
+/// The position of `--at`, if the device has it.
+fn selected_position(
+    device: DeviceStudy<'_, '_>,
+    options: Options<'_>,
+    warnings: &mut Warnings,
+) -> Option<TracePosition> {
+    let selector = options.at?;
+    let position = device.position(selector);
+    if position.is_none() {
+        warnings.add(Code::NoMoment, missing_position_warning(device, selector));
+    }
+    position
+}
+
+/// The holders of memory over the trace; without one, at the snapshot.
+fn attribute(
+    device: DeviceStudy<'_, '_>,
+    history: Option<&MemoryHistory>,
+    position: TracePosition,
+    options: Options<'_>,
+) -> Attribution {
+    let (rules, top) = (options.rules, options.top);
+    match history {
+        Some(history) => attribution::attribute_memory(device, history, position, rules, top),
+        None => Attribution {
+            at_position: attribution::attribute_snapshot(device, rules, top),
+            ..Attribution::default()
+        },
+    }
+}
+
+/// The requests of the step of the first of `shown` that an entry has.
+fn step_requests(device: DeviceStudy<'_, '_>, shown: [Option<&MemoryBreakdown>; 2]) -> StepRequests {
+    let entry = shown.into_iter().flatten().find_map(|held| held.event);
+    entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default()
 }
 
 /// A smaller part of the peak is not worth a change to the program.
 const MIN_PEAK_RATIO: f64 = 0.05;
 
-/// Whether temporaries of the optimizer's step are a notable part of the peak.
-fn is_optimizer_at_peak(peak: &MemoryBreakdown) -> bool {
+/// The change to the optimizer's step, if its temporaries are a notable part of the peak.
+fn optimizer_change(device: DeviceStudy<'_, '_>, peak: Option<&MemoryBreakdown>) -> Option<ProgramRow> {
+    let peak = peak.filter(|peak| peak.phase == Phase::Optimizer)?;
     let temporaries = peak.by_category.iter().filter(|row| row.category == Category::Temporaries);
-    peak.phase == Phase::Optimizer && temporaries.map(|row| row.share.share_ratio).sum::<f64>() >= MIN_PEAK_RATIO
-}
-
-/// The change that stacks show for the last failed request of `device`, and its replay: the first after which the program
-/// does not fail again, else the first for memory that grows by every measure, else the first that serves the request.
-fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, Option<ProgramRow>)> {
-    let (mut growing, mut serving) = (None, None);
-    for (cure, group) in find_cures_by_stacks(oom) {
-        let grows = group.growth.is_some();
-        match replay_without_group(device, group) {
-            CureReplay::NotTried => return Some((cure, None)),
-            CureReplay::Served(row) => {
-                let fails_later = row.then.fails_again();
-                let cure = Cure { then: Some(row.then.clone()), ..cure };
-                if !fails_later {
-                    return Some((cure, Some(*row)));
-                }
-                if grows {
-                    growing = growing.or(Some((Cure { then: None, ..cure }, None)));
-                } else {
-                    serving = serving.or(Some((cure, Some(*row))));
-                }
-            }
-            CureReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
-            CureReplay::NotServed => {}
-        }
-    }
-    growing.or(serving)
-}
-
-/// While a snapshot is taken, memory changes by at most one part in this number.
-const MAX_CHANGED_PARTS: u64 = 20;
-
-/// The replays for `oom`, the last failed request.
-fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
-    let settings = oom.remedies.iter().map(|remedy| {
-        let outcome = (&remedy.then, remedy.peak_of_trace_bytes);
-        on.settings(remedy.settings_change(), outcome, None)
-    });
-    let changes = changes.iter().map(|row| on.change(row, true));
-    sort_tried(settings.chain(changes).collect())
-}
-
-/// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
-fn needs_program_change(oom: &OomReport) -> bool {
-    let lasts = |remedy: &Remedy| remedy.then.goes_on();
-    match oom.verdict {
-        Verdict::Capacity => true,
-        Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),
-        _ => false,
-    }
+    let share: f64 = temporaries.map(|row| row.share.share_ratio).sum();
+    if share >= MIN_PEAK_RATIO { best_optimizer_change(device) } else { None }
 }
 
 fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelector) -> String {

@@ -21,6 +21,7 @@ pub mod failure;
 mod idle_cache;
 mod in_parts;
 mod jobs;
+mod last_failure;
 mod latest;
 mod lines;
 mod local_tensors;
