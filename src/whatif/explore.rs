@@ -261,7 +261,6 @@ impl<'s, 'a> Explorer<'s, 'a> {
         let hypothesis = hypothesis_with(self.device, &Overrides { capacity, ..Overrides::default() });
         let curve = MemoryCurve::from_sampler(&samples, [0, 1]);
         Ok(TriedRun {
-            location: row.failed.as_ref().map(|failed| failed.location.clone()),
             change: Some(row.clone()),
             warnings: capacity_warning(self.device, capacity).into_iter().collect(),
             ..self.run(&hypothesis, figures, &failed, (row.then.clone(), curve))

@@ -168,7 +168,6 @@ fn any_recording_gets_an_answer() {
             let report = report(&file, capacity);
             let plain = &report["program"][0]["as_recorded"];
             assert_eq!(plain["fits"].is_null(), report["devices"][0]["capacity_bytes"].is_null(), "{name}");
-            assert_eq!(plain["failed"].is_null(), plain["fits"] != false, "{name}");
         }
     }
 }

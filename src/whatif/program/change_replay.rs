@@ -3,14 +3,14 @@
 use std::collections::BTreeSet;
 
 use super::recorded_program::RecordedProgram;
-use super::report::{ChangedProgram, ProgramChange, ProgramRow, RowFailure};
+use super::report::{ChangedProgram, ProgramChange, ProgramRow};
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::round_size;
 use crate::base::units::signed_difference;
 use crate::replay::model::{
     EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
 };
-use crate::replay::ops::{OperationKind, Program, Script, ScriptOpKind};
+use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
@@ -204,7 +204,6 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         // If the replay of the unchanged program does not fail either, the change cannot be credited.
         let serves_failed =
             last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
-        let failures = outcome.failed.as_ref();
         let growth = remaining_growth(self.recording, &row.script);
         let location = self.location(&row);
         let rests_on_guess = self.rests_on_guess(&row);
@@ -222,10 +221,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             peak_reserved_bytes: outcome.reserved,
             allocated_gain_bytes: signed_difference(outcome.allocated, baseline.allocated),
             reserved_gain_bytes: signed_difference(outcome.reserved, baseline.reserved),
-            fits: failures.map(Vec::is_empty),
+            fits: outcome.failed.as_ref().map(Vec::is_empty),
             serves_failed,
             goes_on: goes_beyond_failure && growth.is_none(),
-            failed: failures.and_then(|failed| failed.first()).map(|failed| self.failure(*failed)),
             starts_from_empty,
         }
     }
@@ -273,22 +271,6 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
                 block.allocated_at.map(|op| self.recording.program().operations[op as usize].entry_index);
             block.is_failed && block.bytes > 0 && allocated_at.is_some_and(|at| at as usize == entry)
         })
-    }
-
-    fn failure(&self, (event, requested_bytes): (usize, u64)) -> RowFailure {
-        let recording = self.recording;
-        let request = recording
-            .program()
-            .operations
-            .iter()
-            .position(|op| op.entry_index as usize == event && matches!(op.kind, OperationKind::Alloc { .. }));
-        let stacks = recording.device.stacks();
-        let line = request.map(|op| {
-            let entry = recording.entry_index_of(crate::base::ids::to_u32(op));
-            stacks.line_id(recording.device.device().entry(entry).extended_stack)
-        });
-        let location = recording.code_location(line);
-        RowFailure { event, requested_bytes, location }
     }
 }
 

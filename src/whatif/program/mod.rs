@@ -35,4 +35,4 @@ pub(crate) use self::in_parts::replay_in_parts;
 pub(super) use self::recorded_program::RecordedProgram;
 pub(super) use self::report::ChangedProgram;
 pub use self::report::ProgramChange;
-pub use self::report::{ProgramDevice, ProgramRow, RowFailure};
+pub use self::report::{ProgramDevice, ProgramRow};

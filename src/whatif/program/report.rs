@@ -66,24 +66,10 @@ pub struct ProgramRow {
     pub goes_on: bool,
     /// The outcome of the job with this change.
     pub then: JobOutcome,
-    /// The first request that fails; null if none does.
-    pub failed: Option<RowFailure>,
     /// Whether blocks from before the recording change. Requests are then served from a pool that starts empty and in
     /// which the program allocates these blocks first.
     #[serde(rename = "is_laid_out_anew")]
     pub starts_from_empty: bool,
-}
-
-/// A request that fails in a changed program.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RowFailure {
-    /// Entry index of the request in the trace; beyond the end of the trace if the replay goes on for a step.
-    pub event: usize,
-    /// Requested bytes, rounded by the allocator.
-    pub requested_bytes: u64,
-    /// The source line that makes the request.
-    #[serde(flatten)]
-    pub location: CodeLocation,
 }
 
 /// A change whose gain is less than 1/20 of the peak does not make the headline ahead of larger gains that are guesses.
