@@ -55,14 +55,14 @@ pub struct JudgedRequest {
     /// The reason in a sentence with figures.
     pub verdict_reason: VerdictReason,
     /// Growth from step to step up to this request; only for the last failure of a trace.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub growth: Option<Growth>,
     /// Uninterrupted requests by the failing line; only for a failure that ended a trace.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub filling: Option<Filling>,
     /// Predicted memory needs of the rest of the iteration and of one more; only for a failure that ended a trace, in a
     /// loop.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(skip)]
     pub next_step: Option<NextStep>,
     /// The innermost line outside PyTorch in the request's stack.
     #[serde(flatten, with = "Culprit")]

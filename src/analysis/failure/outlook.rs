@@ -16,13 +16,13 @@ const MIN_RUN: usize = 8;
 const FILLING_FRACTION: u64 = 4;
 /// The rest of the failed iteration and one more, as far as earlier iterations predict them for sure.
 /// Bytes are rounded to 512, the smallest rounding under any setting.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NextStep {
     /// Number of requests.
     pub requests: u64,
     /// Peak of allocated bytes, beyond those with the failed request.
     pub needed_bytes: u64,
-    /// Bytes within reach that the failed request would have left; null if it exceeded them.
+    /// Bytes within reach that the failed request would have left; `None` if it exceeded them.
     pub spare_bytes: Option<u64>,
 }
 
@@ -34,7 +34,7 @@ impl NextStep {
 }
 
 /// Growth of allocated memory from iteration to iteration up to the failure: the same figure as `leaks`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Growth {
     /// The kind of growth.
     pub kind: GrowthKind,
@@ -44,7 +44,7 @@ pub struct Growth {
     pub bytes_per_step: u64,
     /// Total growth in bytes.
     pub bytes: u64,
-    /// Number of further steps that the remaining memory would have lasted; null if this request already exceeded it.
+    /// Number of further steps that the remaining memory would have lasted; `None` if this request already exceeded it.
     pub steps_left: Option<u64>,
     /// Whether growth explains the failure: without it the request would have fitted, and the remaining memory would
     /// not have lasted for as many steps again.
@@ -104,7 +104,7 @@ impl UnusualInput {
 }
 
 /// Uninterrupted requests of the failing line up to the failure, which fill memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Filling {
     /// Number of requests.
     pub requests: u64,

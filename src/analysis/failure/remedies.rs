@@ -39,8 +39,8 @@ pub struct Remedy {
     /// it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spare_bytes: Option<u64>,
-    /// The replay of the rest of the failed iteration and of one more; absent if these are unknown.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The replay of the rest of the failed iteration and of one more; `None` if these are unknown.
+    #[serde(skip)]
     pub next_step: Option<Continued>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
@@ -56,7 +56,7 @@ impl Remedy {
 }
 
 /// A replay of the rest of the failed iteration and of one more, as predicted from earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Continued {
     /// Number of requests after the failed one that succeed.
     pub served_requests: u64,
