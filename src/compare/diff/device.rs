@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::holders::{DeviceHolders, OtherRows, StackChange, StackCounts};
+use super::holders::{DeviceHolders, OtherRows, StackChange};
 use super::lines::LineChange;
 use super::moment::{ComparedMemory, LiveStack};
 use super::steps::{CommonSteps, ComparedMoment, ComparedPart, DiffOptions, PeakChange};
@@ -48,8 +48,6 @@ pub struct DeviceDiff {
     /// Changes by variable, from snapshot to snapshot; absent unless the recorder named the variables of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variables: Option<VariablesDiff>,
-    /// Number of stacks by status.
-    pub stack_counts: StackCounts,
     /// The stacks whose live memory changed, largest change first, `--top` of them.
     pub stacks: Vec<StackChange>,
     /// The sum of all other stacks, changed or not: together with `stacks` all allocated memory.
@@ -107,7 +105,6 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         lines,
         other_lines,
         variables: VariablesDiff::new(both.devices, options.top),
-        stack_counts: holders.counts(),
         stacks,
         other_stacks,
     }

@@ -88,23 +88,6 @@ pub struct StackChange {
     pub moved_from: Option<Arc<[FrameReport]>>,
 }
 
-/// Number of stacks by status.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct StackCounts {
-    /// Stacks that hold memory only after.
-    pub new: u64,
-    /// Stacks that hold memory only before.
-    pub gone: u64,
-    /// Stacks that hold more.
-    pub grown: u64,
-    /// Stacks that hold less.
-    pub shrunk: u64,
-    /// Stacks that hold as much as before.
-    pub unchanged: u64,
-    /// Stacks of all kinds whose lines or files changed.
-    pub moved: u64,
-}
-
 /// The sum of all rows that are not listed, including unchanged ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct OtherRows {
@@ -162,22 +145,6 @@ impl<'a> DeviceHolders<'a> {
     fn frames(&self, pair: &Pair) -> [Option<FrameList>; 2] {
         let stacks = self.stacks(pair);
         [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
-    }
-
-    /// Counts all stacks by status.
-    pub(super) fn counts(&self) -> StackCounts {
-        let mut counts = StackCounts::default();
-        for pair in self.pairs {
-            *match self.held(pair).status() {
-                Some(Status::New) => &mut counts.new,
-                Some(Status::Gone) => &mut counts.gone,
-                Some(Status::Grown) => &mut counts.grown,
-                Some(Status::Shrunk) => &mut counts.shrunk,
-                None => &mut counts.unchanged,
-            } += 1;
-            counts.moved += u64::from(pair.matched_by.is_some_and(|by| by != MatchedBy::Content));
-        }
-        counts
     }
 
     /// The `top` stacks with the largest changes, and the sum of all others.

@@ -18,7 +18,7 @@ pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
-pub use holders::{LiveChange, OtherRows, StackChange, StackCounts, Status};
+pub use holders::{LiveChange, OtherRows, StackChange, Status};
 pub use lines::LineChange;
 pub use report::{DiffReport, File, SettingChange, SideWarning, diff};
 pub use steps::{CommonSteps, ComparedMoment, DiffOptions, PeakChange};
