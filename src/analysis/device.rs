@@ -306,10 +306,9 @@ fn attribute(
     let (rules, top) = (options.rules, options.top);
     match history {
         Some(history) => attribution::attribute_memory(device, history, position, rules, top),
-        None => Attribution {
-            at_position: attribution::attribute_snapshot(device, rules, top),
-            ..Attribution::default()
-        },
+        None => {
+            Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
+        }
     }
 }
 

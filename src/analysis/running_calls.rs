@@ -76,7 +76,8 @@ fn begin_at_last_calls(
         if entry.action != Action::Alloc {
             continue;
         }
-        let lines = lines_by_stack.entry(entry.extended_stack).or_insert_with(|| lines_of(device, entry.extended_stack));
+        let lines =
+            lines_by_stack.entry(entry.extended_stack).or_insert_with(|| lines_of(device, entry.extended_stack));
         for (call, line) in calls.iter_mut().zip(lines.iter().rev()) {
             call.add(index, line, program);
         }

@@ -67,8 +67,7 @@ pub(super) struct Analyze {
     ///
     /// ENTRY shows memory after the trace entry with this index (from 0, per device), `peak` when most was allocated,
     /// `failure` when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end",
-        allow_negative_numbers = true)]
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100

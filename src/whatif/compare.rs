@@ -222,9 +222,8 @@ fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&
     let Some((recorded, others)) = rows.split_first() else { return Vec::new() };
     let on = TriedOn::from_device(device);
     let unchanged = Some(recorded.continued_peak_bytes).filter(|_| recorded.then.goes_on());
-    let settings = others
-        .iter()
-        .map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
+    let settings =
+        others.iter().map(|row| on.settings(row.settings.clone(), (&row.then, row.continued_peak_bytes), unchanged));
     let changes = program.into_iter().flat_map(|program| program.tried(on));
     sort_tried(settings.chain(changes).collect())
 }

@@ -4,7 +4,8 @@ use oomscope::analysis::{AnalyzeReport, DeviceReport, Options, analyze};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
-    JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, Tries, WhatIfOptions, WhatIfReport, compare_settings, replay_with,
+    JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, Tries, WhatIfOptions, WhatIfReport, compare_settings,
+    replay_with,
 };
 use serde_json::{Value, json};
 

@@ -12,9 +12,7 @@ use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
-use crate::whatif::{
-    Candidate, JobOutcome, Overrides, candidates, free_at_peak, hypothesis_with, settings_order,
-};
+use crate::whatif::{Candidate, JobOutcome, Overrides, candidates, free_at_peak, hypothesis_with, settings_order};
 
 /// A replay under other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

@@ -111,7 +111,8 @@ mod tests {
 
     /// A trace of a segment, and then of an allocation each millisecond, `labels` their metadata, with annotations.
     fn labelled(labels: &[&str], annotations: &Value) -> Snapshot {
-        let mut trace = vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 << 20, "time_us": 999})];
+        let mut trace =
+            vec![json!({"action": "segment_alloc", "addr": 0x7000_0000, "size": 100 << 20, "time_us": 999})];
         trace.extend(labels.iter().zip(0u64..).map(|(label, i)| {
             let (addr, time_us) = (0x7000_0000 + (i << 21), 1000 * (i + 1));
             json!({"action": "alloc", "addr": addr, "size": 1 << 21, "time_us": time_us, "user_metadata": label})

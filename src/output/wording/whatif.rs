@@ -1,9 +1,7 @@
 //! The summary of a comparison of settings.
 
 use super::Summary;
-use super::outcome::{
-    ESTIMATE, POSTPONES, describe_outcome, outcome_clause, settings_action, settings_label,
-};
+use super::outcome::{ESTIMATE, POSTPONES, describe_outcome, outcome_clause, settings_action, settings_label};
 use super::summary::command_line;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};

@@ -104,8 +104,8 @@ impl FitSearch<'_, '_, '_, '_> {
                 let fitted = (self.fitted)(size);
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
-                let is_at_risk = fitted.has_growing_sorts()
-                    || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO;
+                let is_at_risk =
+                    fitted.has_growing_sorts() || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO;
                 (Some(size), headroom, is_at_risk)
             }
         };

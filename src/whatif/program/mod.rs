@@ -28,8 +28,8 @@ mod report;
 
 pub(crate) use self::catalog::ChangeCatalog;
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
-pub(super) use self::find_changes::{is_tried_by_default, replay_changes};
 pub(crate) use self::find_changes::{best_optimizer_change, find_best_changes};
+pub(super) use self::find_changes::{is_tried_by_default, replay_changes};
 pub(crate) use self::freed_calls::{CureReplay, replay_without_group};
 pub(crate) use self::in_parts::replay_in_parts;
 pub(super) use self::recorded_program::RecordedProgram;

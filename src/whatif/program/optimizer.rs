@@ -11,7 +11,9 @@ use crate::whatif::sureness::Sureness;
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let is_temporary = find_temporaries(recording);
     let change = (ProgramChange::OptimizerTemporaries, Sureness::Checked);
-    is_temporary.contains(&true).then(|| remove_blocks(recording, change, "fuse the optimizer (fused=True)", &is_temporary))
+    is_temporary
+        .contains(&true)
+        .then(|| remove_blocks(recording, change, "fuse the optimizer (fused=True)", &is_temporary))
 }
 
 /// Keeps the optimizer's state on the host, where its step has its temporaries, too.
