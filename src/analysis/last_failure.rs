@@ -30,7 +30,7 @@ pub(super) struct KnownMemory<'a> {
     pub(super) completed_steps: u64,
 }
 
-/// What the last failed request of a device shows.
+/// The last failed request of a device, with what follows from the evidence.
 pub(super) struct LastFailure {
     pub(super) local_tensors: Option<LocalTensors>,
     pub(super) advice: Advice,

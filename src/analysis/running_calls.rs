@@ -60,7 +60,7 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
     }
 }
 
-/// Of several calls without an entry between them only the last runs: it begins where the first line of the function runs
+/// Lets each call begin at the last of several without an entry between them: where the first line of the function runs
 /// again. `since` has the innermost line first.
 fn begin_at_last_calls(
     device: DeviceStudy<'_, '_>,
@@ -112,8 +112,8 @@ impl CallInTrace {
             self.is_repeated = program.is_repeated(line);
             self.first = Some(line.line);
         }
-        let begins = self.first == Some(line.line) && self.previous != Some(line.line);
-        if begins && !self.is_repeated {
+        let is_start = self.first == Some(line.line) && self.previous != Some(line.line);
+        if is_start && !self.is_repeated {
             self.start = index;
         }
         self.previous = Some(line.line);

@@ -6,7 +6,7 @@ use crate::base::warning::words;
 use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
-/// The JSON of `oomscope dry-run --try`, and of `--confirm`.
+/// The JSON of `oomscope dry-run --try`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(remote = "Self")]
 pub struct TrialsReport {

@@ -21,7 +21,7 @@ use crate::allocator::device::UNBOUNDED;
 use crate::base::warning::Warnings;
 use crate::study::{DeviceStudy, LostHistory, Study};
 
-/// What to try, and on which device.
+/// Selects what to try, and on which device.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct WhatIfOptions<'a> {
     /// The options of each row; if empty, a built-in grid of settings.
@@ -32,7 +32,7 @@ pub struct WhatIfOptions<'a> {
     pub tries: Tries,
 }
 
-/// What a what-if tries.
+/// The kinds of changes that a what-if tries.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Tries {
     /// Settings.

@@ -41,7 +41,7 @@ pub(crate) fn settings_warning(settings: &Settings, is_limited: bool) -> Option<
 }
 
 /// Warns if the trace of `device` is a single entry, so that a replay shows almost nothing.
-pub(crate) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+pub(super) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let lost = device.lost_history().filter(|lost| *lost == LostHistory::RingOfOne)?;
     let id = device.id();
     let message = format!("GPU {id}: {lost}; the rows below replay only that entry");
@@ -49,7 +49,7 @@ pub(crate) fn single_entry_warning(device: DeviceStudy<'_, '_>) -> Option<Warnin
 }
 
 /// Warns if the model does not reproduce the recording of `device`.
-pub(crate) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+pub(super) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let verification = &device.inferred().verification;
     let (matched, recorded) = (verification.matched as u64, verification.recorded as u64);
     let message = format!(
@@ -62,7 +62,7 @@ pub(crate) fn divergence_warning(device: DeviceStudy<'_, '_>) -> Option<Warning>
 }
 
 /// Warns if the settings of `device` changed while the program ran.
-pub(crate) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
+pub(super) fn settings_changed_warning(device: DeviceStudy<'_, '_>) -> Option<Warning> {
     let recorded = &device.inferred().hypothesis;
     let changes = counted(recorded.settings_changes.len() as u64, "time");
     (!recorded.settings_changes.is_empty()).then(|| {

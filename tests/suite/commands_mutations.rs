@@ -21,9 +21,8 @@ use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::Window;
 use oomscope::study::{Scope, Study};
-use oomscope::whatif::program::find_program_changes;
 use oomscope::whatif::{
-    Overrides, WhatIfOptions, compare_settings, replay_with, run_model, verify_study, write_snapshot,
+    Overrides, Tries, WhatIfOptions, compare_settings, replay_with, run_model, verify_study, write_snapshot,
 };
 use serde_json::{Value, json};
 
@@ -166,12 +165,11 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     said.extend(shown(&report::replay(&report)));
     let options = ["expandable_segments:True".to_owned(), "max_split_size_mb:30".to_owned()];
     for capacity in [None, Some(64 * MIB)] {
-        let asked = WhatIfOptions { options: &options, capacity, ..WhatIfOptions::default() };
+        let asked = WhatIfOptions { options: &options, capacity, tries: Tries::Both };
         said.push(match compare_settings(&study, "a", asked, &|_, _| {}) {
             Ok(report) => shown(&report::whatif(&report)).concat(),
             Err(sentence) => sentence.escape_debug().to_string(),
         });
-        said.extend(shown(&report::program(&find_program_changes(&study, "a", capacity))));
     }
 
     let (rules, flags, allow_missing) =

@@ -59,7 +59,7 @@ fn devices_of_one_snapshot_are_side_by_side_the_worst_first() {
 /// A snapshot of one rank: it holds so many GiB on the device of its number, and PyTorch wrote an entry for each of four
 /// visible devices.
 fn rank_of_four(rank: usize, gib: &[u64]) -> Value {
-    let mut snapshot = devices(gib, "train");
+    let mut snapshot = devices(gib);
     let mark = json!([{ "action": "snapshot", "addr": 0, "size": 0, "stream": 0, "frames": [] }]);
     snapshot["device_traces"] = json!([mark, mark, mark, mark]);
     let device = json!({ "name": "NVIDIA H100 80GB HBM3", "total_bytes": 80_u64 << 30 });

@@ -113,7 +113,7 @@ pub(crate) fn fitting_headline(device: &WhatIfDevice, recorded: &WhatIfRow) -> O
 }
 
 /// The headline, with the outcome of the job with the best that was tried.
-pub(super) fn describe_tried(tried: &[TriedRow], is_exact: bool) -> Option<String> {
+fn describe_tried(tried: &[TriedRow], is_exact: bool) -> Option<String> {
     let estimate = if is_exact { "" } else { ESTIMATE };
     let then = outcome_clause(&tried.first()?.then);
     tried_headline(tried).map(|headline| format!("{}; {then}{estimate}", headline.raw()))
