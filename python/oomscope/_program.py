@@ -127,7 +127,7 @@ def view(*paths: Path, **options: Any) -> Page:
     """The interactive page of snapshots or directories of snapshots, in a notebook; without any, the viewer for files
     that are dropped on it.
 
-    Options are those of `oomscope report`: `at="peak"`, `to="end-1000"`, `replay=True`.
+    Options are those of `oomscope report`: `at="peak"`, `to="end-1000"`, `strip_paths=True`.
     """
     if not paths:
         return Page(output_of(["viewer", *to_flags(options)]))

@@ -1,13 +1,11 @@
 //! `oomscope report`
 
 use std::collections::HashMap;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use clap::Args;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 
 use super::args::{WindowArgs, parse_capacity};
 use super::combine::combine_snapshots;
@@ -17,9 +15,8 @@ use super::guess::hint_for_file;
 use super::inputs;
 use super::output::Output;
 use super::source::SourceArgs;
-use super::viewer::browser_module;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
-use crate::output::page::{self, PageOptions, PageOrder, SnapshotData};
+use crate::output::page::{self, PageData, PageOrder};
 use crate::study::{PositionSelector, Study};
 
 /// Stacks, source lines and segments in a list.
@@ -33,7 +30,6 @@ Examples:
   oomscope report ranks/ -o report.html                    64 ranks, the worst first
   oomscope report before.pickle after.pickle --diff -o r.html   and what grew between their peaks
   oomscope report --from failure-20000 s.pickle -o r.html  only what led to the failure
-  oomscope report --replay s.pickle -o r.html              a page that tries other devices and settings itself
 
 The page has the result of `oomscope analyze --format json` and the data of every allocation. It runs only its own \
 script; without JavaScript, it shows the result of `oomscope analyze`.
@@ -66,11 +62,6 @@ pub(super) struct Report {
     #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_capacity)]
     capacity: Option<u64>,
 
-    /// Let the page replay: it carries the analyzer and the snapshots, and tries other capacities, settings, releases and
-    /// changes to the program at once
-    #[arg(long, conflicts_with = "strip_paths")]
-    replay: bool,
-
     /// Compare two snapshots: the page opens with what grew from the first file's peak to the second's
     #[arg(long)]
     diff: bool,
@@ -98,12 +89,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         strip_paths: args.strip_paths,
         ..Options::default()
     };
-    let module = if args.replay { Some(browser_module()?) } else { None };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     inputs::keep_latest(&mut inputs);
-    if args.replay && inputs.iter().any(|input| inputs::is_stdin(&input.path)) {
-        bail!("-: --replay reads each file twice; save standard input to a file and pass that");
-    }
     match &args.output {
         Some(path) => {
             if path.extension().is_none_or(|extension| extension != "html")
@@ -126,10 +113,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         source.add_to(snapshot);
         let study = Study::new(snapshot, options.scope());
         let report = analyze_study(&study, path, bytes, options);
-        let mut data = SnapshotData::from_study(&study, &report, inputs.len())?;
-        if args.replay {
-            data.stored = compressed(path)?;
-        }
+        let data = PageData::from_study(&study, &report, inputs.len())?;
         anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
@@ -142,21 +126,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };
-    let options = PageOptions { order, module };
-    output.write_with(|out| page::write_with(&report, &data, options, env!("CARGO_PKG_VERSION"), out))?;
+    output.write_with(|out| page::write(&report, &data, order, env!("CARGO_PKG_VERSION"), out))?;
     Ok(exit)
-}
-
-/// The content of the file at `path`, compressed by gzip unless it is compressed already.
-fn compressed(path: &str) -> anyhow::Result<Vec<u8>> {
-    const COMPRESSED: [&[u8]; 2] = [b"\x1f\x8b", b"\x28\xb5\x2f\xfd"]; // gzip, zstd
-    let content = std::fs::read(path).with_context(|| format!("{path} cannot be read again"))?;
-    if COMPRESSED.iter().any(|magic| content.starts_with(magic)) {
-        return Ok(content);
-    }
-    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(&content)?;
-    Ok(encoder.finish()?)
 }
 
 fn describe_count(snapshots: usize) -> String {

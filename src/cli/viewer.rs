@@ -41,7 +41,7 @@ pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
 const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
 
 /// The analyzer for browsers, compressed by gzip.
-pub(super) fn browser_module() -> anyhow::Result<&'static [u8]> {
+fn browser_module() -> anyhow::Result<&'static [u8]> {
     if MODULE.is_empty() {
         bail!(
             "this build has no analyzer for browsers: releases have it, viewer.html among them, and docs/viewer.md builds it"

@@ -1,7 +1,5 @@
-//! The functions that the page's workers call. For a page, in this order: for each file `reserve_name`, then, once it is
-//! filled in, `add_file`, which reads the file with the page's `read_file`; last `write_page`, whose result is at
-//! `result_pointer`. For replays of one device of a file: `reserve_name`, `open_replay`; then, for each request,
-//! `reserve_name` and `answer`.
+//! The functions that the page's worker calls, in this order: for each file `reserve_name`, then, once it is filled in,
+//! `add_file`, which reads the file with the page's `read_file`; last `write_page`, whose result is at `result_pointer`.
 //!
 //! Buffers are passed as positions in the module's memory. A name, a size and a content are all that a page chooses; no
 //! function here trusts more than that.
@@ -11,10 +9,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::{DroppedFile, DroppedFiles, Replayer};
-use crate::base::input::Source;
-use crate::snapshot::Snapshot;
-use crate::study::{Scope, Study};
+use super::{DroppedFile, DroppedFiles};
 
 #[link(wasm_import_module = "page")]
 unsafe extern "C" {
@@ -60,11 +55,10 @@ impl Read for PageFile {
 struct State {
     name: Vec<u8>,
     files: Option<DroppedFiles>,
-    replayer: Option<Replayer<'static, 'static>>,
     result: Vec<u8>,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { name: Vec::new(), files: None, replayer: None, result: Vec::new() });
+static STATE: Mutex<State> = Mutex::new(State { name: Vec::new(), files: None, result: Vec::new() });
 
 fn state() -> MutexGuard<'static, State> {
     STATE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -100,45 +94,7 @@ pub extern "C" fn write_page() -> u32 {
     u32::from(is_page)
 }
 
-/// Opens the current file, of `bytes`, for replays of `device`; returns 1, or 0 if the result is why it cannot be.
-#[unsafe(no_mangle)]
-pub extern "C" fn open_replay(bytes: f64, device: u32) -> u32 {
-    let mut state = state();
-    let name = std::mem::take(&mut state.name);
-    match replayer(&String::from_utf8_lossy(&name), PageFile::new(bytes), u64::from(device)) {
-        Ok(replayer) => {
-            state.replayer = Some(replayer);
-            1
-        }
-        Err(message) => {
-            state.result = message.into_bytes();
-            0
-        }
-    }
-}
-
-/// The snapshot lives as long as the module, whose memory the page frees as a whole.
-fn replayer(name: &str, file: PageFile, device: u64) -> Result<Replayer<'static, 'static>, String> {
-    let bytes = file.bytes;
-    let source = Source::from_reader(file, bytes).map_err(|error| error.to_string())?;
-    let total = source.len() as f64;
-    let snapshot = Snapshot::read(&source, &|read| show_progress(read as f64, total));
-    let snapshot: &'static Snapshot = Box::leak(Box::new(snapshot.map_err(|error| error.to_string())?));
-    let scope = Scope { device: Some(device), ..Scope::default() };
-    let study: &'static Study<'static> = Box::leak(Box::new(Study::new(snapshot, scope)));
-    Replayer::new(study, name)
-}
-
-/// Answers the request in the space of `reserve_name`; the result is JSON.
-#[unsafe(no_mangle)]
-pub extern "C" fn answer() {
-    let mut state = state();
-    let request = std::mem::take(&mut state.name);
-    let answer = state.replayer.as_ref().map(|replayer| replayer.answer(&String::from_utf8_lossy(&request)));
-    state.result = answer.unwrap_or_default().into_bytes();
-}
-
-/// The result of `write_page` or `answer`, UTF-8.
+/// The result of `write_page`, UTF-8.
 #[unsafe(no_mangle)]
 pub extern "C" fn result_pointer() -> *const u8 {
     state().result.as_ptr()

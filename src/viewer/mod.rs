@@ -1,19 +1,17 @@
 //! The analyzer behind the page of `oomscope viewer`, as a module of WebAssembly.
 //!
 //! In: the names and contents of the files that were dropped on the page, one at a time. Out: the page of `oomscope
-//! report` for the snapshots among them. [`DroppedFiles`] is the job; a [`Replayer`] answers the page's panel of replays.
-//! `exports` is what the page's worker calls. Knows no browser and reads no file.
+//! report` for the snapshots among them. [`DroppedFiles`] is the job; `exports` is what the page's worker calls. Knows no
+//! browser and reads no file.
 
 #[cfg(target_family = "wasm")]
 pub mod exports;
-mod replay;
 
 use std::io::{self, Read, Seek};
 
-pub use self::replay::Replayer;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, analyze_study};
 use crate::base::input::{InputError, Source};
-use crate::output::page::{self, SnapshotData};
+use crate::output::page::{self, PageData, PageOrder};
 use crate::snapshot::Snapshot;
 use crate::study::Study;
 
@@ -34,7 +32,7 @@ pub struct DroppedFile<'f, R> {
 /// The files of one page.
 #[derive(Debug, Default)]
 pub struct DroppedFiles {
-    snapshots: Vec<(SnapshotReport, SnapshotData)>,
+    snapshots: Vec<(SnapshotReport, Vec<PageData>)>,
     unreadable: Vec<Unreadable>,
 }
 
@@ -71,7 +69,7 @@ impl DroppedFiles {
         drop(source); // the analysis needs the memory
         let study = Study::new(&snapshot, options.scope());
         let report = analyze_study(&study, name, stored_bytes, options);
-        let data = SnapshotData::from_study(&study, &report, files)?;
+        let data = PageData::from_study(&study, &report, files)?;
         self.snapshots.push((report, data));
         Ok(())
     }
@@ -92,6 +90,8 @@ impl DroppedFiles {
         let (snapshots, data): (Vec<_>, Vec<_>) = self.snapshots.into_iter().unzip();
         let report = AnalyzeReport::new(snapshots, self.unreadable, TABLE_ROWS);
         let mut page = Vec::new();
-        page::write(&report, &data, version, &mut page).map(|()| page).map_err(|error| error.to_string())
+        page::write(&report, &data, PageOrder::WorstFirst, version, &mut page)
+            .map(|()| page)
+            .map_err(|error| error.to_string())
     }
 }

@@ -8,7 +8,6 @@
 
 mod compare;
 mod emit;
-mod explore;
 pub mod fit;
 pub(crate) mod forecast;
 #[cfg(feature = "cuda")]
@@ -31,7 +30,6 @@ mod warnings;
 
 pub use self::compare::{Tries, WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
-pub use self::explore::{Conditions, Explorer, MemoryCurve, RecordedConditions, TriedRun};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use self::gpu_replay::{

@@ -1,14 +1,10 @@
 //! One replay of a device's trace with other settings, capacity or release.
 
-use std::collections::BTreeSet;
-
 use super::forecast::Forecast;
 use super::outcome::{JobOutcome, free_at_peak, outlives_recording};
 use super::overrides::{Overrides, hypothesis_with};
 use super::smallest_capacity::first_impossible_request;
-use crate::replay::model::{
-    EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
-};
+use crate::replay::model::{EntrySink, Hypothesis, Simulation, simulate, simulate_with_headroom};
 use crate::study::DeviceStudy;
 
 /// The outcome of a job under the conditions of a run.
@@ -29,17 +25,6 @@ impl OverriddenRun {
     pub(super) fn new(device: DeviceStudy<'_, '_>, overrides: &Overrides, sink: Option<&mut EntrySink<'_>>) -> Self {
         let hypothesis = hypothesis_with(device, overrides);
         let simulation = simulate(device.program(), &hypothesis, sink);
-        Self { hypothesis, simulation }.with_impossible_request(device, overrides)
-    }
-
-    /// `observe` receives the state after every operation.
-    pub(super) fn with_observer(
-        device: DeviceStudy<'_, '_>,
-        overrides: &Overrides,
-        observe: &mut StateObserver<'_>,
-    ) -> Self {
-        let hypothesis = hypothesis_with(device, overrides);
-        let simulation = simulate_observed(device.program(), &hypothesis, &BTreeSet::new(), observe);
         Self { hypothesis, simulation }.with_impossible_request(device, overrides)
     }
 

@@ -18,7 +18,7 @@ const ROOMS: &str = "
     compare:   base snapshot stacks replay study whatif analysis
     explain:   base allocator stacks
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
-    viewer:    base allocator snapshot study whatif analysis output
+    viewer:    base snapshot study analysis output
     explore:   base snapshot stacks study analysis output
     cli:       base allocator snapshot stacks replay study whatif analysis compare explain output explore
 ";

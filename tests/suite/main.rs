@@ -103,7 +103,6 @@ mod releases;
 mod replay_bad_traces;
 mod replay_damaged;
 mod replay_exact;
-mod replay_panel;
 mod replay_properties;
 mod replay_what_if;
 mod report_page;

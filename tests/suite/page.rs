@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::OnceLock;
 
 use oomscope::analysis::{AnalyzeReport, Options, analyze_study};
-use oomscope::output::page::{PageData, SnapshotData};
+use oomscope::output::page::{PageData, PageOrder};
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{DeviceStudy, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
@@ -279,13 +279,7 @@ fn allocations_without_room_are_counted() {
         let data = PageData::from_device(device, &report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
-        oomscope::output::page::write(
-            &report,
-            &[SnapshotData { devices: vec![data], stored: Vec::new() }],
-            "0",
-            &mut html,
-        )
-        .unwrap();
+        oomscope::output::page::write(&report, &[vec![data]], PageOrder::WorstFirst, "0", &mut html).unwrap();
         Page::read(String::from_utf8(html).unwrap())
     };
     let whole = read(usize::MAX);
@@ -361,10 +355,10 @@ proptest! {
             let report = analyze_study(&study, "a", 0, options);
             let devices = study.devices().zip(&report.devices);
             let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
-            let data = SnapshotData { devices: devices.collect(), stored: Vec::new() };
+            let data = devices.collect();
             let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
             let mut html = Vec::new();
-            oomscope::output::page::write(&report, &[data], "0", &mut html).unwrap();
+            oomscope::output::page::write(&report, &[data], PageOrder::WorstFirst, "0", &mut html).unwrap();
             let page = Page::read(String::from_utf8(html).unwrap());
             prop_assert_eq!(page.rows.len(), page.devices.len());
         }

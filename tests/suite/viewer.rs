@@ -150,6 +150,12 @@ impl Viewer {
         self.wait_for("location.protocol === 'http:' && document.readyState === 'complete'");
     }
 
+    /// Waits until the page in the frame has heard of the viewer.
+    fn wait_for_page(&mut self) {
+        self.wait_for("!!frame.contentWindow.oomscope");
+        self.browser.value("frame.contentWindow.oomscope.ready.then(() => 0)");
+    }
+
     /// Chooses `files` in the dialog.
     fn choose(&mut self, files: &[&str]) {
         let document = self.browser.call("DOM.getDocument", json!({}));
@@ -216,16 +222,6 @@ fn a_browser_shows_the_files_that_are_chosen() {
     assert!(state["reserved"].as_u64().unwrap() > 0, "{state}");
     assert_eq!(viewer.browser.value("save.download"), "2.15.0-oom_varlen-at-oom.html");
 
-    // The viewer replays for the page in its frame.
-    let in_frame = |id: &str| format!("frame.contentDocument.getElementById('{id}')");
-    viewer.wait_for(&format!("{}?.hidden === false", in_frame("tab-replay")));
-    viewer.browser.value(&format!("{}.click()", in_frame("tab-replay")));
-    viewer.wait_for(&format!("!{}.hidden", in_frame("replay-panel")));
-    let capacity = in_frame("replay-capacity");
-    viewer.browser.value(&format!("{capacity}.value = '24GiB', {capacity}.dispatchEvent(new Event('input')), 0"));
-    viewer
-        .wait_for(&format!("{}.innerText.startsWith('every recorded request is served')", in_frame("replay-outcome")));
-
     // Two ranks at once.
     viewer.browser.value("again.click()");
     viewer.choose(&[&failed, &text(&fixtures::path("2.15.0-two_devices"))]);
@@ -266,7 +262,7 @@ fn files_are_dropped_and_reading_is_cancelled() {
     assert!(shown.contains("out of memory on GPU 0"), "{shown}");
 
     // Onto the page that is shown.
-    viewer.wait_for("frame.contentDocument.getElementById('tab-replay')?.hidden === false");
+    viewer.wait_for_page();
     viewer.browser.drop_file((400.0, 500.0), &other);
     let shown = viewer.answer("2.15.0-mempool");
     assert!(shown.contains("no request failed"), "{shown}");
@@ -277,7 +273,7 @@ fn a_saved_page_has_the_moment() {
     let Some(mut viewer) = Viewer::start() else { return };
     viewer.open("#url=run.pickle.gz");
     viewer.answer("run.pickle.gz");
-    viewer.wait_for("frame.contentDocument.getElementById('tab-replay')?.hidden === false");
+    viewer.wait_for_page();
     viewer.browser.value("frame.contentWindow.oomscope.show({ moment: 43, pane: 'entries', query: 'a<b' })");
     viewer.wait_for("frame.contentWindow.location.hash.includes('t=43')");
     let to = json!({ "behavior": "allow", "downloadPath": text(viewer.directory.path()) });
@@ -327,10 +323,7 @@ fn it_works_in_the_frame_of_a_notebook() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    viewer.wait_for("!!window.oomscope && !document.getElementById('tab-replay').hidden");
-    // The page opens its first tab once it is drawn, perhaps after the first click.
-    let outcome = "document.getElementById('replay-outcome').innerText.startsWith('a request for 399 MiB fails')";
-    viewer.wait_for(&format!("(document.getElementById('tab-replay').click(), {outcome})"));
+    viewer.wait_for("document.getElementById('pane-result')?.innerText.includes('399 MiB')");
 }
 
 #[test]

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::LazyLock;
 
-use serde_json::Value;
-
 /// `.ci/viewer` exits with it if the target cannot be installed.
 const NO_TARGET: i32 = 3;
 
@@ -43,19 +41,4 @@ pub fn run_in_node(module: &Path, files: &[&str], directory: &Path) -> bool {
     };
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     true
-}
-
-/// The answers of a replayer in node to `requests` about one device of `file`; `None` without node.
-pub fn replay_in_node(module: &Path, file: &str, device: u64, requests: &[Value]) -> Option<Vec<Value>> {
-    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/support/replay.mjs");
-    let mut command = Command::new("node");
-    command.arg(script).arg(module).arg(file).arg(device.to_string()).args(requests.iter().map(Value::to_string));
-    let Ok(output) = command.current_dir(env!("CARGO_MANIFEST_DIR")).output() else {
-        eprintln!("node is not installed: replays were not tried in it");
-        return None;
-    };
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
-    let answers = text.lines().map(|line| serde_json::from_str(line.split_once('\t').unwrap().1).unwrap());
-    Some(answers.collect())
 }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::picture::picture;
 use super::screen::Screen;
-use super::{PageData, SnapshotData, base64, replay, web};
+use super::{PageData, base64, web};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport};
 use crate::base::units::{count, escape_name};
@@ -31,41 +31,20 @@ pub enum PageOrder {
     Compared,
 }
 
-/// Order and additions of a page.
-#[derive(Debug, Clone, Copy)]
-pub struct PageOptions<'a> {
-    /// The order of its devices.
-    pub order: PageOrder,
-    /// For a page that replays, the analyzer for browsers, compressed by gzip; the page then carries the stored files too.
-    pub module: Option<&'a [u8]>,
-}
-
-/// Writes the page of `report` to `out`. `data` belongs to its snapshots, in their order; `version` is that of this
-/// program.
+/// Writes the page of `report` to `out`, with its devices in `order`. `data` has the devices of its snapshots, in their order;
+/// `version` is that of this program.
 ///
 /// # Errors
 /// Any error from `out`.
-pub fn write(report: &AnalyzeReport, data: &[SnapshotData], version: &str, out: &mut dyn Write) -> io::Result<()> {
-    let options = PageOptions { order: PageOrder::WorstFirst, module: None };
-    write_with(report, data, options, version, out)
-}
-
-/// The same, with `options`.
-///
-/// # Errors
-/// Any error from `out`.
-pub fn write_with(
+pub fn write(
     report: &AnalyzeReport,
-    data: &[SnapshotData],
-    options: PageOptions<'_>,
+    data: &[Vec<PageData>],
+    order: PageOrder,
     version: &str,
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let PageOptions { order, module } = options;
     let script = web::script();
-    // A page that replays makes workers and runs WebAssembly.
-    let replaying = if module.is_some() { " 'wasm-unsafe-eval'; worker-src blob:" } else { "" };
-    let sources = format!("script-src{}{replaying}; ", csp_hash(&script)?);
+    let sources = format!("script-src{}; ", csp_hash(&script)?);
     let mut devices = in_order(report, data, order);
     let all = devices.len();
     devices.truncate(MAX_DEVICES);
@@ -108,21 +87,17 @@ pub fn write_with(
             )?;
         }
     }
-    if let Some(module) = module {
-        let stored = data.iter().map(|one| one.stored.as_slice());
-        replay::write_parts(module, stored, out)?;
-    }
     write!(out, "<template id=\"skeleton\">{}</template>\n<script>{script}</script>\n</body>\n</html>\n", web::SKELETON)
 }
 
 /// All devices: index of the snapshot, data.
-fn in_order<'a>(report: &AnalyzeReport, data: &'a [SnapshotData], order: PageOrder) -> Vec<(usize, &'a PageData)> {
+fn in_order<'a>(report: &AnalyzeReport, data: &'a [Vec<PageData>], order: PageOrder) -> Vec<(usize, &'a PageData)> {
     // Without the table of ranks the order is that of the snapshots.
     let ranks = report.ranks.iter().filter(|_| order == PageOrder::WorstFirst).flat_map(|ranks| &ranks.rows);
     let rank: HashMap<(&str, u64), usize> = ranks.map(|row| (&*row.path, row.device)).zip(0..).collect();
     let snapshots = report.snapshots.iter().zip(data).enumerate();
     let mut all: Vec<_> = snapshots
-        .flat_map(|(index, (analysis, of))| of.devices.iter().map(move |page| (&*analysis.path, index, page)))
+        .flat_map(|(index, (analysis, of))| of.iter().map(move |page| (&*analysis.path, index, page)))
         .collect();
     all.sort_by_key(|(path, _, page)| rank.get(&(*path, page.device)).copied().unwrap_or(usize::MAX));
     all.into_iter().map(|(_, index, page)| (index, page)).collect()
@@ -147,22 +122,6 @@ fn results(report: &AnalyzeReport, snapshot: usize, page: &PageData, failures: u
 /// The analysis of the device of `page`, which is in this snapshot of `report`.
 fn analysis_of<'a>(report: &'a AnalyzeReport, snapshot: usize, page: &PageData) -> Option<&'a DeviceReport> {
     report.snapshots[snapshot].devices.iter().find(|device| device.device == page.device)
-}
-
-/// The parts of a page that belong to the first device of its only snapshot, as one JSON object: its row in the list of
-/// devices, its analysis, its results, and its data in base64.
-///
-/// # Errors
-/// Any error from the serializer.
-pub fn device_json(report: &AnalyzeReport, data: &SnapshotData) -> io::Result<serde_json::Value> {
-    let no_device = || io::Error::other("the replayed run has no device");
-    let page = data.devices.first().ok_or_else(no_device)?;
-    let analysis = report.snapshots.first().and_then(|one| one.devices.first()).ok_or_else(no_device)?;
-    let mut blob = Vec::new();
-    base64::write(&page.blob, &mut blob)?;
-    let text = String::from_utf8(blob).map_err(io::Error::other)?;
-    let results = results(report, 0, page, MAX_RESULTS);
-    Ok(serde_json::json!({ "page": row(report, 0, page), "analysis": analysis, "results": results, "data": text }))
 }
 
 /// Writes the head of a page. Its security policy allows what `sources` allow, and the inline `styles`, the first of which

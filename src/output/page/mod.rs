@@ -6,8 +6,8 @@
 //!
 //! [`write_viewer`] writes the page of `oomscope viewer`, which reads files that are dropped on it.
 //!
-//! [`SnapshotData::from_study`] packs the devices of a snapshot; [`write()`] writes the file, and [`write_with`] one that
-//! also carries the analyzer and the snapshots, to replay them. Knows no command line and no paths.
+//! [`PageData::from_study`] packs the devices of a snapshot; [`write()`] writes the file. Knows no command line and no
+//! paths.
 
 mod address_map;
 mod base64;
@@ -21,7 +21,6 @@ mod events;
 mod html;
 mod picture;
 mod proof;
-mod replay;
 mod screen;
 mod shown_entries;
 mod stacks;
@@ -36,7 +35,7 @@ use serde_json::{Value, json};
 pub use self::budget::budget;
 #[cfg(feature = "explore")]
 pub(crate) use self::colours::{category_colours, line_colours};
-pub use self::html::{PageOptions, PageOrder, device_json, write, write_with};
+pub use self::html::{PageOrder, write};
 #[cfg(feature = "explore")]
 pub(crate) use self::proof::is_in_map;
 pub use self::viewer::write_viewer;
@@ -45,15 +44,6 @@ use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED
 
 /// Number of buckets of a device's sparkline in the list of devices.
 const SPARKLINE_BUCKETS: usize = 128;
-
-/// The data of one snapshot, in addition to its analysis.
-#[derive(Debug)]
-pub struct SnapshotData {
-    /// In the order of the analysis.
-    pub devices: Vec<PageData>,
-    /// The compressed file, for a page that replays; else empty.
-    pub stored: Vec<u8>,
-}
 
 /// The data of one device.
 #[derive(Debug)]
@@ -70,20 +60,17 @@ pub struct PageData {
     blob: Vec<u8>,
 }
 
-impl SnapshotData {
+impl PageData {
     /// Packs the devices of `study`, whose analysis is `report`, as one of `files` snapshots of a page.
     ///
     /// # Errors
     /// Never: the data is written to memory.
-    pub fn from_study(study: &Study<'_>, report: &SnapshotReport, files: usize) -> io::Result<Self> {
+    pub fn from_study(study: &Study<'_>, report: &SnapshotReport, files: usize) -> io::Result<Vec<Self>> {
         let budget = budget(files * report.devices.len());
         let devices = study.devices().zip(&report.devices);
-        let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget));
-        Ok(Self { devices: devices.collect::<io::Result<_>>()?, stored: Vec::new() })
+        devices.map(|(device, report)| Self::from_device(device, report, budget)).collect()
     }
-}
 
-impl PageData {
     /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most: see [`budget()`].
     ///
     /// # Errors

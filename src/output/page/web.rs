@@ -51,18 +51,11 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/pinch.js"),
     include_str!("web/export.js"),
     include_str!("web/print.js"),
+    include_str!("web/frame.js"),
     include_str!("web/hash.js"),
     include_str!("web/dock.js"),
     include_str!("web/summary.js"),
     include_str!("web/pages.js"),
-    // Replays.
-    include_str!("web/replay/base85.js"),
-    include_str!("web/replay/port.js"),
-    include_str!("web/replay/curves.js"),
-    include_str!("web/replay/capacity.js"),
-    include_str!("web/replay/shown_run.js"),
-    include_str!("web/replay/controls.js"),
-    include_str!("web/replay/panel.js"),
     include_str!("web/layout.js"),
     include_str!("web/main.js"),
 ];
@@ -70,8 +63,7 @@ pub(super) const SCRIPT: &[&str] = &[
 /// The elements that the script fills.
 pub(super) const SKELETON: &str = include_str!("web/skeleton.html");
 
-pub(super) const STYLE: &str =
-    concat!(include_str!("web/page.css"), include_str!("web/first.css"), include_str!("web/replay/replay.css"));
+pub(super) const STYLE: &str = concat!(include_str!("web/page.css"), include_str!("web/first.css"));
 
 /// The complete script.
 pub(super) fn script() -> String {

@@ -8,17 +8,14 @@ use crate::allocator::device::UNBOUNDED;
 use crate::allocator::round_size;
 use crate::base::units::signed_difference;
 use crate::replay::model::{
-    EntrySink, Hypothesis, Simulation, StateObserver, simulate, simulate_observed, simulate_with_headroom,
+    Hypothesis, Simulation, simulate, simulate_with_headroom,
 };
 use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
-
-/// The row of a change, the entry index and bytes of each request that fails, and the figures of the run.
-pub(crate) type ObservedRow = (ProgramRow, Vec<(usize, u64)>, RunFigures);
+use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
@@ -175,26 +172,6 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let program = row.script.to_program(self.recording.program());
         let outcome = self.replay(&program);
         self.build_row(row, &outcome, starts_from_empty)
-    }
-
-    /// The same, with the entry index and bytes of each request that fails on the device. `observe` receives the state
-    /// there after every operation.
-    pub(super) fn observe_row(&self, row: ChangedProgram, observe: &mut StateObserver<'_>) -> ObservedRow {
-        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
-        let program = row.script.to_program(self.recording.program());
-        let entries = self.headroom_entries(&program);
-        let simulation = simulate_observed(&program, &self.hypothesis, &entries, observe);
-        let calls = RunFigures::new(simulation.allocator.statistics());
-        let outcome = self.outcome_from(&program, figures_of(simulation));
-        let (peak_reserved_bytes, peak_allocated_bytes) = (outcome.reserved, outcome.allocated);
-        let figures = RunFigures { peak_reserved_bytes, peak_allocated_bytes, ..calls };
-        let failed = outcome.failed.clone().unwrap_or_default();
-        (self.build_row(row, &outcome, starts_from_empty), failed, figures)
-    }
-
-    /// The replay of a changed program on the device. `sink` receives every entry that the model writes.
-    pub(super) fn simulate(&self, row: &ChangedProgram, sink: &mut EntrySink<'_>) -> Simulation {
-        simulate(&row.script.to_program(self.recording.program()), &self.hypothesis, Some(sink))
     }
 
     fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome, starts_from_empty: bool) -> ProgramRow {

@@ -76,9 +76,7 @@ const fn step_finder(find: FindChanges) -> ChangeFinder {
 }
 
 /// The finders that apply to `recording`.
-pub(super) fn finders(
-    recording: &RecordedProgram<'_, '_>,
-) -> impl IndexedParallelIterator<Item = &'static ChangeFinder> {
+fn finders(recording: &RecordedProgram<'_, '_>) -> impl IndexedParallelIterator<Item = &'static ChangeFinder> {
     let has_steps = recording.has_steps();
     let applicable: Vec<&ChangeFinder> = FINDERS.iter().filter(|finder| has_steps || !finder.needs_steps).collect();
     applicable.into_par_iter()

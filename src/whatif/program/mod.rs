@@ -9,7 +9,6 @@
 //! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure, the script
 //! goes on as `whatif::forecast` predicts, up to the end of one more iteration.
 
-mod catalog;
 mod change_replay;
 mod checkpoint;
 mod checkpoint_plan;
@@ -26,7 +25,6 @@ mod precision;
 mod recorded_program;
 mod report;
 
-pub(crate) use self::catalog::ChangeCatalog;
 pub(super) use self::checkpoint::{Checkpointed, checkpoint};
 pub(crate) use self::find_changes::{best_optimizer_change, find_best_changes};
 pub(super) use self::find_changes::{is_tried_by_default, replay_changes};

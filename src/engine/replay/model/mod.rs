@@ -29,8 +29,8 @@ pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};
 pub use simulate::{
-    ModelFigures, Simulation, StateObserver, peak_if_served, peak_if_served_with, simulate, simulate_observed,
-    simulate_on, simulate_with_headroom, sufficient_capacity,
+    ModelFigures, Simulation, peak_if_served, peak_if_served_with, simulate, simulate_on, simulate_with_headroom,
+    sufficient_capacity,
 };
 pub use try_request::{RequestResult, try_request};
 pub use verification::{EntrySink, Verification};

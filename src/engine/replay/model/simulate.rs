@@ -64,36 +64,22 @@ pub struct ModelFigures {
     pub allocated: u64,
 }
 
-/// Receives the entry index of each operation, and the allocator after it.
-pub type StateObserver<'a> = dyn FnMut(usize, &CachingAllocator) + 'a;
-
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
 pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mut EntrySink<'_>>) -> Simulation {
     let device = simulated_device(program, hypothesis);
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
-/// [`simulate_with_headroom`], with an observer of the allocator's state.
-pub fn simulate_observed(
-    program: &Program<'_>,
-    hypothesis: &Hypothesis,
-    entries: &BTreeSet<usize>,
-    observe: &mut StateObserver<'_>,
-) -> Simulation {
+/// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
+/// request on the same stream and for the same pool that would be served.
+pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.headroom_probe = Some((entries, largest_request));
     for operation in &program.operations {
         simulator.perform(operation);
         simulator.allocator.clear_entries();
-        observe(operation.entry_index as usize, &simulator.allocator);
     }
     simulator.into_simulation(0)
-}
-
-/// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
-/// request on the same stream and for the same pool that would be served.
-pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
-    simulate_observed(program, hypothesis, entries, &mut |_, _| ())
 }
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.

@@ -2,15 +2,13 @@
 // narrow window it lies at the lower edge, folded until a pane is chosen.
 
 import { byId } from "./dom.js";
-import { canReplay } from "./replay/port.js";
 import { device, redraw, setMoment, view } from "./view.js";
 
 /** The panes, in the order of their tabs. */
-const PANES = ["result", "entries", "selected", "search", "compare", "replay"];
+const PANES = ["result", "entries", "selected", "search", "compare"];
 
-/** Whether a pane can be shown: replays need an analyzer, entries a trace. @param {string | undefined} id */
+/** Whether a pane can be shown: entries need a trace. @param {string | undefined} id */
 export function hasPane(id) {
-  if (id === "replay") return canReplay();
   if (id === "entries") return device?.data.entries > 0;
   return PANES.includes(id ?? "");
 }
@@ -50,7 +48,7 @@ export function showPane(id) {
   if (!hasPane(id)) return;
   view.pane = id;
   byId("dock").classList.add("open");
-  redraw("dock", "entries", "compare", "found", "replay", "hash");
+  redraw("dock", "entries", "compare", "found", "hash");
 }
 
 export function drawDock() {

@@ -10,7 +10,7 @@ import { figuresOf, sumsBy } from "./moment.js";
 import { device, highlighted, moment, queryButton, view } from "./view.js";
 
 /** @param {string} name @param {string} value @param {string} [note] */
-export function tile(name, value, note) {
+function tile(name, value, note) {
   const muted = (/** @type {string} */ text) => make("span", { class: "muted" }, text);
   return make("div", { class: "tile" }, muted(name), make("b", {}, value), muted(note || " "));
 }

@@ -1,6 +1,6 @@
 // The view in the address of the page, so that a link shows the same.
 
-import { isViewerAround } from "./replay/port.js";
+import { isViewerAround } from "./frame.js";
 import { startView } from "./start_view.js";
 import { device, view } from "./view.js";
 /** @import { View } from "./view.js" */

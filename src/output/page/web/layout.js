@@ -3,8 +3,6 @@
 import { drawDock, isNarrow, showPane } from "./dock.js";
 import { byId, make } from "./dom.js";
 import { pages, pagesList, pagesTitle } from "./pages.js";
-import { CAPACITY_STEPS } from "./replay/capacity.js";
-import { CURVES_HEIGHT, CURVES_WIDTH } from "./replay/curves.js";
 import { SLIDER_STEPS } from "./slider.js";
 import { device, redraw } from "./view.js";
 
@@ -16,8 +14,6 @@ export function buildPage() {
   byId("pages-title").textContent = pagesTitle();
   if (pages.length > 1) byId("pages-section").append(...pagesList());
   byId("slider").max = SLIDER_STEPS;
-  byId("replay-slider").max = CAPACITY_STEPS;
-  byId("replay-curves").setAttribute("viewBox", `0 0 ${CURVES_WIDTH} ${CURVES_HEIGHT}`);
   for (const details of app.querySelectorAll("section > details"))
     details.addEventListener("toggle", () => redraw("tables"));
   app.classList.add("ready");

@@ -15,6 +15,7 @@ import { wireFilter } from "./filter.js";
 import { drawFlame, wireFlame } from "./flame.js";
 import { bytesText, countText } from "./format.js";
 import { drawFound, wireFound } from "./found.js";
+import { wireFrame } from "./frame.js";
 import { drawHash, followHash, parseHash } from "./hash.js";
 import { drawKept } from "./kept.js";
 import { wireKeys } from "./keys.js";
@@ -26,7 +27,6 @@ import { drawOverview, wireOverview } from "./overview.js";
 import { drawPages, pages, setPages } from "./pages.js";
 import { wirePinch } from "./pinch.js";
 import { repaint, wirePrint } from "./print.js";
-import { drawReplay, startReplay } from "./replay/panel.js";
 import { drawResult, forgetResult, placeAnswer } from "./result.js";
 import { drawSearch, wireSearch } from "./search.js";
 import { allocationText, drawSelection } from "./selection.js";
@@ -43,9 +43,9 @@ import { select, selectSegment, setDevice, setMoment, setZoom } from "./view.js"
 /** Number of the latest request for a page: an earlier one that is ready later is not shown. */
 let latestRequest = 0;
 /** Decoded devices, by page. @type {Map<number, Promise<Device>>} */
-export const openDevices = new Map();
+const openDevices = new Map();
 /** @type {any} */
-export let analysis = null;
+let analysis = null;
 
 /** @param {string} id @returns {any} */
 export function parseJsonElement(id) {
@@ -140,7 +140,6 @@ async function start() {
     tables: drawTables,
     pages: drawPages,
     hash: drawHash,
-    replay: drawReplay,
   });
   const follow = async () => {
     if (!followHash()) return;
@@ -159,9 +158,8 @@ async function start() {
   byId("app").inert = false;
   // The listeners of pinching come before those of the timeline.
   const charts = [wirePinch, wireTimeline, wireBands, wireOverview, wireSlider, wireMap, wireFlame, wireBoth];
-  const panes = [wireDock, wireEntries, wireCompare, wireFound, wireFilter];
+  const panes = [wireDock, wireEntries, wireCompare, wireFound, wireFilter, wireFrame];
   for (const wire of [...charts, ...panes, wireSearch, wireKeys, wireCursors, wireExport, wirePrint]) wire();
-  startReplay();
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
   byId("theme").addEventListener("click", repaint);
   addEventListener("resize", () => {

@@ -1,4 +1,4 @@
-import { fromBase85 } from "../replay/base85.js";
+import { fromBase85 } from "./base85.js";
 
 (() => {
   "use strict";
@@ -24,10 +24,6 @@ import { fromBase85 } from "../replay/base85.js";
   /** The page that is shown, and its view as a text of the address. @type {Blob} */
   let shownPage = new Blob();
   let shownView = "";
-  /** The files of the page that is shown. @type {File[]} */
-  let shownFiles = [];
-  /** The worker that replays one of them. @type {Worker | undefined} */
-  let replayer;
 
   function compile() {
     const packed = fromBase85(byId("module").textContent);
@@ -52,7 +48,6 @@ import { fromBase85 } from "../replay/base85.js";
     URL.revokeObjectURL(pageUrl);
     pageUrl = URL.createObjectURL(page);
     const first = files[0].name;
-    shownFiles = files;
     [shownPage, shownView] = [page, ""];
     byId("shown").textContent = files.length > 1 ? `${first} and ${files.length - 1} more` : first;
     document.title = `${first} - oomscope`;
@@ -74,29 +69,16 @@ import { fromBase85 } from "../replay/base85.js";
   function closePage() {
     byId("files").value = "";
     byId("frame").src = "about:blank";
-    replayer?.terminate();
     byId("result").hidden = true;
     byId("viewer").hidden = false;
     document.title = "oomscope viewer";
   }
 
-  /** @param {string} id of the element with its script */
-  function startWorker(id) {
-    const url = URL.createObjectURL(new Blob([byId(id).textContent], { type: "text/javascript" }));
+  function startWorker() {
+    const url = URL.createObjectURL(new Blob([byId("worker-text").textContent], { type: "text/javascript" }));
     const started = new Worker(url);
     URL.revokeObjectURL(url);
     return started;
-  }
-
-  /** Connects the page in the frame with a worker that replays one device of a file. @param {any} wanted @param {MessagePort} port */
-  async function connectReplay({ name, nth, device }, port) {
-    replayer?.terminate();
-    const file = shownFiles.filter((one) => one.name === name)[nth];
-    if (!file) return;
-    const current = startWorker("replay-worker");
-    replayer = current;
-    module ??= compile();
-    current.postMessage({ module: await module, file, name, device, port }, [port]);
   }
 
   /** @param {Iterable<File>} chosen */
@@ -109,7 +91,7 @@ import { fromBase85 } from "../replay/base85.js";
     byId("progress").removeAttribute("value");
     byId("status").textContent = "Starting the analyzer";
     byId("reading").hidden = false;
-    const current = startWorker("worker-text");
+    const current = startWorker();
     worker = current;
     current.addEventListener("message", ({ data }) => {
       if (worker !== current) return;
@@ -163,13 +145,12 @@ import { fromBase85 } from "../replay/base85.js";
     byId("drop").classList.remove("over");
     open(event.dataTransfer?.files ?? []);
   });
-  // The page in the frame asks for replays, the answer goes to it alone; and it passes the files that are dropped on it.
-  addEventListener("message", ({ data, source, ports }) => {
+  // The page in the frame passes its view, and the files that are dropped on it.
+  addEventListener("message", ({ data, source }) => {
     if (source !== byId("frame").contentWindow) return;
-    if (data === "oomscope is ready") byId("frame").contentWindow.postMessage("oomscope replays", "*");
+    if (data === "oomscope page") byId("frame").contentWindow.postMessage("oomscope viewer", "*");
     else if (typeof data.view === "string") shownView = data.view;
     else if (data.files) open(data.files);
-    else if (ports[0]) connectReplay(data, ports[0]);
   });
   const address = parameters.get("url");
   if (address) openAddress(address);
