@@ -70,9 +70,8 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
 fn draw_foot(state: &State<'_, '_>, buffer: &mut Buffer, y: u16) {
     let width = buffer.area.width;
     if let Some(prompt) = &state.prompt {
-        let label = if prompt.key == '/' { "search: " } else { "go to: " };
         // Typing shows the end of a long line.
-        let text = format!("{label}{}_", prompt.text);
+        let text = format!("go to: {prompt}_");
         let hidden = usize::from(columns(&text).saturating_sub(width));
         put(buffer, 0, y, width, &text.chars().skip(hidden).collect::<String>(), STRONG);
         return;

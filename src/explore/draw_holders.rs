@@ -39,9 +39,8 @@ pub(super) fn draw_holders(state: &State<'_, '_>, recording: &Recording, buffer:
     let selected = state.selected[View::Holders as usize].unwrap_or(0).min(rows.len().saturating_sub(1));
     let grouping = &recording.groupings[state.groupings[1]];
     let total = recording.allocated[state.moment as usize];
-    let search = if state.found.is_some() { ", matches of the search" } else { "" };
     let order = if state.marked.is_some() { "change" } else { "bytes" };
-    let head = format!("held by {}{search}, {order} first (g)", grouping.word);
+    let head = format!("held by {}, {order} first (g)", grouping.word);
     let header = [(10, "change"), (9, "bytes"), (6, "share"), (8, "blocks"), (16, "")];
     let shown = usize::from(state.marked.is_none())..;
     put_row(buffer, layout.body.y, (2, &head), &header[shown.clone()], STRONG);

@@ -4,7 +4,7 @@ use super::draw_map::blocks_at;
 use super::keys::{Input, KEYS};
 use super::layout::View;
 use super::rows;
-use super::state::{Effect, Popup, Prompt, State};
+use super::state::{Effect, Popup, State};
 use crate::base::ids::StackId;
 use crate::base::units::count;
 use crate::stacks::frames::FrameReport;
@@ -58,7 +58,7 @@ impl State<'_, '_> {
             'g' => self.regroup(),
             'j' => self.select(1),
             'k' => self.select(-1),
-            '/' | ':' => self.prompt = Some(Prompt { key, text: String::new() }),
+            ':' => self.prompt = Some(String::new()),
             '?' => self.popup = Some(keys_popup()),
             _ => {
                 if let Some(view) = key.to_digit(10).and_then(|digit| View::ALL.get((digit as usize).wrapping_sub(1))) {
@@ -70,7 +70,6 @@ impl State<'_, '_> {
     }
 
     fn regroup(&mut self) {
-        self.found = None;
         let count = self.recording.as_ref().map_or(1, |recording| recording.groupings.len());
         let grouping = &mut self.groupings[usize::from(self.view == View::Holders)];
         *grouping = (*grouping + 1) % count;
@@ -78,7 +77,7 @@ impl State<'_, '_> {
     }
 
     fn clear(&mut self) {
-        if self.found.take().is_none() && self.marked.take().is_none() {
+        if self.marked.take().is_none() {
             self.selected = [None; 3];
         }
     }
@@ -164,50 +163,21 @@ impl State<'_, '_> {
         let Some(prompt) = &mut self.prompt else { return };
         match input {
             Input::Char('\u{3}') | Input::Escape => self.prompt = None,
-            Input::Char(character) if !character.is_control() => prompt.text.push(character),
-            Input::Backspace if prompt.text.pop().is_none() => self.prompt = None,
+            Input::Char(character) if !character.is_control() => prompt.push(character),
+            Input::Backspace if prompt.pop().is_none() => self.prompt = None,
             Input::Enter => {
-                let Prompt { key, text } = prompt.clone();
+                let place = std::mem::take(prompt);
                 self.prompt = None;
-                match key {
-                    '/' => self.search(&text),
-                    _ => match text.trim() {
-                        "start" => self.go(0),
-                        place => match place.parse::<PositionSelector>() {
-                            Ok(selector) => self.go_to(selector),
-                            Err(message) => self.message = Some(str::to_owned(message)),
-                        },
+                match place.trim() {
+                    "start" => self.go(0),
+                    place => match place.parse::<PositionSelector>() {
+                        Ok(selector) => self.go_to(selector),
+                        Err(message) => self.message = Some(str::to_owned(message)),
                     },
                 }
             }
             _ => {}
         }
-    }
-
-    /// Shows the allocations whose line or name contains `text`.
-    fn search(&mut self, text: &str) {
-        let Some(recording) = self.recording.as_ref().filter(|_| !text.is_empty()) else {
-            self.found = None;
-            return;
-        };
-        let text = text.to_lowercase();
-        let is_match = |name: &String| name.to_lowercase().contains(&text);
-        let lines: Vec<bool> = recording.lines.iter().map(is_match).collect();
-        let names = recording.groupings.iter().find(|one| one.word == "name");
-        let named: Option<Vec<bool>> =
-            names.map(|names| names.groups.iter().map(|group| is_match(&group.name)).collect());
-        let of = recording.line_of.iter().enumerate().map(|(row, line)| {
-            let is_named = names.zip(named.as_ref()).is_some_and(|(names, named)| named[names.of[row] as usize]);
-            u8::from(!(lines[*line as usize] || is_named))
-        });
-        let of: Vec<u8> = of.collect();
-        if !of.contains(&0) {
-            self.message = Some(format!("no line and no name contains {text}"));
-            return;
-        }
-        let groups = rows::search_groups(&text);
-        self.found = Some(recording.group("search", groups, of));
-        self.selected[View::Holders as usize] = None;
     }
 }
 

@@ -32,7 +32,7 @@ pub enum Input {
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 17] = [
+pub(super) const KEYS: [(&str, &str); 16] = [
     ("1 2 3 Tab", "memory over time, map, holders"),
     ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
     ("w s + -", "zoom in or out"),
@@ -46,12 +46,11 @@ pub(super) const KEYS: [(&str, &str); 17] = [
     ("g", "stack and list by category, line, or name"),
     ("↑ ↓ j k", "select a row, or a block of the map"),
     ("Enter", "its stack with the source"),
-    ("/", "search lines and names: the matches alone"),
     ("d m", "mark this moment; at another one, show the difference"),
-    ("Esc", "close; clear search or mark"),
+    ("Esc", "close; clear the mark"),
     ("r q", "the next device of the file; leave"),
 ];
 
 /// The most useful keys, for the foot.
-pub(super) const FOOT: [&str; 9] =
-    ["? keys", "q leave", "Tab view", "w s zoom", "o failure", "p peak", "/ search", ": go to", "d mark"];
+pub(super) const FOOT: [&str; 8] =
+    ["? keys", "q leave", "Tab view", "w s zoom", "o failure", "p peak", ": go to", "d mark"];

@@ -38,7 +38,7 @@ pub(super) struct Group {
 /// A partition of the allocations.
 #[derive(Debug)]
 pub(super) struct Grouping {
-    /// `category`, `line`, `name` or `search`.
+    /// `category`, `line` or `name`.
     pub(super) word: &'static str,
     pub(super) groups: Vec<Group>,
     /// The group of each allocation.

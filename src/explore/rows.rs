@@ -2,8 +2,8 @@
 
 use std::cmp::Reverse;
 
-use super::palette::{OTHER, Slot, line_slot};
-use super::recording::{BY_LINE, Group, Grouping, Moment, Recording};
+use super::palette::{OTHER, Slot};
+use super::recording::{BY_LINE, Grouping, Moment, Recording};
 use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
 use crate::snapshot::Stacks;
@@ -26,13 +26,12 @@ pub(super) struct HolderRow {
     pub(super) stack: StackId,
 }
 
-/// The groups with memory at `moment`, the largest first; if a moment is `marked`, the largest change first. Only the
-/// allocations in the first group of `found`, if there is one. Each has the colour that its largest block has in `colours`.
+/// The groups with memory at `moment`, the largest first; if a moment is `marked`, the largest change first. Each has
+/// the colour that its largest block has in `colours`.
 pub(super) fn holders(
     recording: &Recording,
     grouping: &Grouping,
     colours: &Grouping,
-    found: Option<&Grouping>,
     moment: Moment,
     marked: Option<Moment>,
 ) -> Vec<HolderRow> {
@@ -55,7 +54,6 @@ pub(super) fn holders(
         stack: Stacks::EMPTY,
     };
     let (mut rows, mut before, mut largest) = (vec![none; count], vec![0; count], vec![0; count]);
-    let is_found = |index: &usize| found.is_none_or(|found| found.of[*index] == 0);
     let mut add = |index: usize, is_now: bool| {
         let (one, at) = (&recording.allocations[index], row_of(index));
         let row = &mut rows[at];
@@ -71,8 +69,8 @@ pub(super) fn holders(
             (largest[at], row.stack) = (one.bytes, one.made_by);
         }
     };
-    recording.live(moment).filter(is_found).for_each(|index| add(index, true));
-    marked.into_iter().flat_map(|marked| recording.live(marked)).filter(is_found).for_each(|index| add(index, false));
+    recording.live(moment).for_each(|index| add(index, true));
+    marked.into_iter().flat_map(|marked| recording.live(marked)).for_each(|index| add(index, false));
     if marked.is_some() {
         rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(*before, row.bytes));
     }
@@ -83,12 +81,6 @@ pub(super) fn holders(
     rows.retain(|row| !row.name.is_empty());
     rows.sort_by_key(|row| (Reverse(row.change.unsigned_abs()), Reverse(row.bytes)));
     rows
-}
-
-/// The matches of a search, and all else.
-pub(super) fn search_groups(text: &str) -> Vec<Group> {
-    let group = |name: String, slot| Group { name, slot, is_guess: false };
-    vec![group(format!("matches of {text}"), line_slot(0)), group("everything else".to_owned(), OTHER)]
 }
 
 /// `2.0 MiB of activations at 0x7f.., entries 12 to 345`

@@ -32,14 +32,6 @@ pub enum Effect {
     Leave,
 }
 
-/// A line that the user types.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Prompt {
-    /// `/` or `:`.
-    pub(super) key: char,
-    pub(super) text: String,
-}
-
 /// A box over the view.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Popup {
@@ -130,12 +122,11 @@ pub struct State<'s, 'a> {
     pub(super) groupings: [usize; 2],
     /// The user has pressed a key.
     pub(super) is_touched: bool,
-    /// The matches of a search, in place of the chosen grouping.
-    pub(super) found: Option<Grouping>,
     /// The selected row of each view; in the map, a live allocation.
     pub(super) selected: [Option<usize>; 3],
     pub(super) marked: Option<Moment>,
-    pub(super) prompt: Option<Prompt>,
+    /// The place that the user types.
+    pub(super) prompt: Option<String>,
     pub(super) popup: Option<Popup>,
     pub(super) message: Option<String>,
     pub(super) has_others: bool,
@@ -160,7 +151,6 @@ impl<'s, 'a> State<'s, 'a> {
             zoom: 0..end,
             groupings: [0, 1],
             is_touched: false,
-            found: None,
             selected: [None; 3],
             marked: None,
             prompt: None,
@@ -228,8 +218,7 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The partition that the views show.
     pub(super) fn grouping(&self) -> Option<&Grouping> {
-        let chosen = self.recording.as_ref()?.groupings.get(self.groupings[usize::from(self.view == View::Holders)]);
-        self.found.as_ref().or(chosen)
+        self.recording.as_ref()?.groupings.get(self.groupings[usize::from(self.view == View::Holders)])
     }
 
     /// The holders at the moment.
@@ -238,7 +227,7 @@ impl<'s, 'a> State<'s, 'a> {
         let grouping = &recording.groupings[self.groupings[1]];
         // Beside the picture they have its colours.
         let colours = self.grouping().filter(|_| self.view == View::Memory).unwrap_or(grouping);
-        rows::holders(recording, grouping, colours, self.found.as_ref(), self.moment, self.marked)
+        rows::holders(recording, grouping, colours, self.moment, self.marked)
     }
 
     /// The request that fails at the moment, else the last one that failed; 0 if none did.

@@ -119,7 +119,6 @@ fn screens_of_other_recordings_and_terminals() {
         ("plain-map", fixtures::path(OOM), "2", plain),
         ("no-unicode-memory", fixtures::path(OOM), "1", ansi),
         ("difference", fixtures::path(OOM), ":step 3\nd:peak\nd", UNICODE),
-        ("search", fixtures::path(OOM), "/workloads.py:27\n3", UNICODE),
         ("keys", fixtures::path(OOM), "?", UNICODE),
     ] {
         let page = explore(&path, [80, 24], |mut explored| {
@@ -250,7 +249,6 @@ fn typed_places_are_found_or_refused() {
             (":step 3\n", "step 3"),
             (":999,999\n", "no trace has an entry 999999"),
             (":nowhere\n", "give the index of a trace entry"),
-            ("/no such line\n", "no line and no name contains"),
         ] {
             explored.type_in(keys);
             let lines = explored.lines(UNICODE);
