@@ -10,7 +10,7 @@ use oomscope::compare::diff::{MatchedBy, Status};
 use oomscope::compare::gate::Severity;
 use oomscope::explain::StandardAdvice;
 use oomscope::stacks::phases::{Phase, StepMarker};
-use oomscope::study::attribution::{Age, Category, Confidence};
+use oomscope::study::attribution::{Category, Confidence};
 use oomscope::study::figures::Figure;
 
 fn document(name: &str) -> String {
@@ -119,7 +119,6 @@ macro_rules! assert_documented {
 #[test]
 fn words_of_every_kind_are_distinct_and_documented() {
     assert_documented! {
-        Age in [];
         Category in ["where.md"];
         Certainty in [];
         Confidence in [];

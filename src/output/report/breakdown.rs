@@ -1,4 +1,4 @@
-//! Live memory at the failure or the peak by category, phase and age, and the lines that hold memory at the snapshot.
+//! Live memory at the failure or the peak by category and phase, and the lines that hold memory at the snapshot.
 
 use super::phrases::{location_details, moment_label, operation_label};
 use crate::analysis::DeviceReport;
@@ -81,19 +81,15 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<BreakdownRow> {
         let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
         (category_label(of.category), of.share, note)
     });
-    let named = |rows: &[NamedShare], nameless: &str| -> Vec<_> {
-        let name = |row: &NamedShare| row.name.as_deref().unwrap_or(nameless).replace('-', " ");
-        rows.iter().map(|row| (name(row), row.share, "")).collect()
-    };
+    let named = |row: &NamedShare, nameless: &str| (row.name.as_deref().unwrap_or(nameless).to_owned(), row.share, "");
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
-    let rules = held.by_rule.iter().map(|of| (of.name.clone().unwrap_or_else(|| "no rule".to_owned()), of.share, ""));
-    let groups: [(&str, bool, Vec<_>); 4] = [
+    let phases = held.by_phase.iter().map(|row| named(row, "before the recording"));
+    let groups: [(&str, bool, Vec<_>); 3] = [
         ("for", has_categories, categories.collect()),
-        ("by rule", !held.by_rule.is_empty(), rules.collect()),
-        ("allocated in", has_phases, named(&held.by_phase, "before the recording")),
-        ("held since", held.step.is_some(), named(&held.by_age, "")),
+        ("by rule", !held.by_rule.is_empty(), held.by_rule.iter().map(|row| named(row, "no rule")).collect()),
+        ("allocated in", has_phases, phases.collect()),
     ];
     let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
     groups

@@ -1,4 +1,4 @@
-//! Sums up the live blocks of a position by category, engine, pool, phase, age, line and stack.
+//! Sums up the live blocks of a position by category, engine, pool, phase, line and stack.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 use serde::Serialize;
@@ -11,7 +11,6 @@ use super::rules::{CategoryRule, RuleMatcher};
 use super::unused_graphs::{UnusedGraphs, find_unused_graphs};
 use crate::base::details::promised;
 use crate::base::units::escape_name;
-use crate::base::warning::words;
 use crate::snapshot::{Action, Pools, Segment};
 use crate::stacks::engines::Engine;
 use crate::stacks::phases::{Phase, Phases};
@@ -54,8 +53,6 @@ pub struct MemoryBreakdown {
     pub by_rule: Vec<NamedShare>,
     /// By the phase that allocated the blocks, most bytes first; null for blocks that are older than the recording.
     pub by_phase: Vec<NamedShare>,
-    /// By the age of the blocks, oldest first.
-    pub by_age: Vec<NamedShare>,
     /// By source line and category.
     pub by_line: TopRows<Holder>,
     /// By the owner of the variable that keeps it; absent unless this is the memory of the snapshot and most of it has a
@@ -109,38 +106,6 @@ pub struct ByEngine {
     pub by_category: Vec<ByCategory>,
 }
 
-words! {
-    /// The age of a block, in training steps.
-    #[non_exhaustive]
-    pub enum Age {
-        /// Allocated before the recording
-        BeforeRecording = "before-recording",
-        /// Allocated before the first step
-        BeforeFirstStep = "before-first-step",
-        /// Allocated in the first step, which is over
-        FirstStep = "first-step",
-        /// Allocated in a later step that is over
-        EarlierStep = "earlier-step",
-        /// Allocated in the current step
-        ThisStep = "this-step",
-        /// Allocated within the recording, which shows no steps
-        Recorded = "recorded",
-    }
-}
-
-impl Age {
-    /// The age in step `now` of a block allocated in step `allocated_in`.
-    fn from_steps(allocated_in: Option<u32>, now: Option<u32>) -> Self {
-        match (allocated_in, now) {
-            (_, None) => Self::Recorded,
-            (None, Some(_)) => Self::BeforeFirstStep,
-            (Some(step), Some(now)) if step == now => Self::ThisStep,
-            (Some(0), Some(_)) => Self::FirstStep,
-            (Some(_), Some(_)) => Self::EarlierStep,
-        }
-    }
-}
-
 /// Builds a [`MemoryBreakdown`] from the live blocks of one position.
 pub(super) struct BreakdownBuilder<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
@@ -178,7 +143,6 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             pools_for: self.pools_for(&classified),
             by_rule: self.by_rule(rules),
             by_phase: self.by_phase(),
-            by_age: self.by_age(),
             by_line: memory::first_holders(&lines.rows, self.all, top),
             compared_lines: lines.rows,
             by_variable: self.by_variable(&classified, top),
@@ -298,18 +262,5 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let row =
             |(phase, sum): (Option<Phase>, BlockSum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all);
         sorted_by_bytes(sums).into_iter().map(row).collect()
-    }
-
-    fn age(&self, block: &LiveBlock) -> Age {
-        match block.allocated_at {
-            None => Age::BeforeRecording,
-            Some(allocated_at) => Age::from_steps(self.phases.step_at(allocated_at.entry as usize), self.step),
-        }
-    }
-
-    fn by_age(&self) -> Vec<NamedShare> {
-        let mut rows: Vec<(Age, BlockSum)> = self.sums(|block| Some(self.age(block))).into_iter().collect();
-        rows.sort_unstable_by_key(|(age, _)| *age);
-        rows.into_iter().map(|(age, sum)| sum.named(Some(age.word().to_owned()), self.all)).collect()
     }
 }

@@ -29,7 +29,7 @@ use serde::Serialize;
 pub use self::allocations::{Allocation, classify_allocations};
 use self::block_lives::BlockLives;
 use self::breakdown::BreakdownBuilder;
-pub use self::breakdown::{Age, ByCategory, ByEngine, MemoryBreakdown};
+pub use self::breakdown::{ByCategory, ByEngine, MemoryBreakdown};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::kept_groups::{KeptGroup, Maker};
 pub use self::leaks::{LeakSuspect, Leaks};
