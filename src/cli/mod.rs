@@ -133,14 +133,8 @@ fn grouped_command() -> clap::Command {
 
 /// Runs the command line `args`, the program's name first.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let args: Vec<OsString> = args.into_iter().collect();
-    let is_bisecting = check::is_bisecting(&args);
-    let cli = match parse(args) {
+    let cli = match parse(args.into_iter().collect()) {
         Ok(cli) => cli,
-        Err(error) if is_bisecting && error.use_stderr() => {
-            exit::print_clap_error(&error);
-            return ExitCode::from(check::ENDS_BISECTION);
-        }
         Err(error) => {
             let Some(path) = missing_file(&error) else { return exit::print_clap_error(&error) };
             exit::print_stderr(&format!("{path}: no such file"));

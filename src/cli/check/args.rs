@@ -24,8 +24,6 @@ Examples:
                                                       without a GPU: fails unless the job would fit
   oomscope check --gpu h100 --max-peak-reserved 72GiB --baseline oomscope-baseline.json --add -- python train.py
                                                       writes the entry of this command, then compares with it
-  git bisect run oomscope check --gpu h100 --exit-code bisect -- python train.py
-                                                      the commit from which on the job does not fit
   oomscope check --print-config > oomscope.toml       write a configuration to edit
   oomscope check ranks/                               64 ranks, with the limits of oomscope.toml
   oomscope check --baseline oomscope-baseline.json --max-growth-ratio 5% --add snapshot.pickle
@@ -39,7 +37,7 @@ file does not have its figure (such as a peak, without a recorded history or aft
 --allow-missing accepts that.
 
 Exit codes: 0 every limit passed; 1 a limit failed, or the job would not fit for certain; 2 wrong usage or an \
-unreadable file. With --exit-code bisect: 0 and 1 as before, 125 for a commit that cannot be judged.")]
+unreadable file.")]
 pub(in crate::cli) struct Check {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input
@@ -107,10 +105,6 @@ pub(in crate::cli) struct Check {
     #[arg(long, value_name = "FORMAT=FILE", value_parser = parse_format_and_file::<CheckFormat>)]
     pub(super) also: Vec<(CheckFormat, PathBuf)>,
 
-    /// Exit code: 0, 1 or 2, or the one that `git bisect run` expects: 125 if the result is not certain
-    #[arg(long, value_name = "WHICH", default_value = "check")]
-    pub(super) exit_code: ExitCode,
-
     /// Keep the snapshots of the command in DIR [default: oomscope-check-1 or the next free number, if it fails]
     #[arg(long, value_name = "DIR", help_heading = DRY_RUN)]
     pub(super) dir: Option<PathBuf>,
@@ -143,13 +137,6 @@ pub(super) enum CheckFormat {
     Junit,
     /// SARIF 2.1.0, for code scanning
     Sarif,
-}
-
-/// The exit code of `oomscope check`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(super) enum ExitCode {
-    Check,
-    Bisect,
 }
 
 impl Check {

@@ -79,12 +79,6 @@ impl FinishedJob {
         CheckedJob::new(names, self.run.job.dry_run.as_ref(), no_verdict, allow_missing, source)
     }
 
-    /// The signal that a user sent from the keyboard, if that ended the command.
-    pub(super) fn interrupt_code(&self) -> Option<u8> {
-        const SIGINT: i32 = 2;
-        (self.end == CommandEnd::Signal(SIGINT)).then(|| self.end.code())
-    }
-
     /// Removes the snapshots, unless the user named their directory.
     pub(super) fn remove_temporary(&self) -> anyhow::Result<()> {
         if self.is_temporary && self.directory.exists() {

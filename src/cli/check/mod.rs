@@ -8,12 +8,10 @@ mod outputs;
 mod repository;
 
 use std::collections::BTreeMap;
-use std::ffi::OsString;
 
 use anyhow::bail;
 
 pub(super) use self::args::Check;
-use self::args::ExitCode;
 use self::entry::{EntryArgs, name_in_entry};
 use self::job::{FinishedJob, command_line};
 use self::outputs::Outputs;
@@ -35,59 +33,6 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         output.write(&EXAMPLE)?;
         return Ok(Exit::Success);
     }
-    match (check(args), args.exit_code) {
-        (result, ExitCode::Check) => result.map(|outcome| outcome.exit()),
-        (Ok(outcome), ExitCode::Bisect) => Ok(outcome.bisect_exit()),
-        (Err(error), ExitCode::Bisect) => {
-            print_stderr(&format!("{error:#}"));
-            Ok(Exit::Code(CANNOT_BE_JUDGED))
-        }
-    }
-}
-
-/// The exit code with which `git bisect run` skips a commit.
-const CANNOT_BE_JUDGED: u8 = 125;
-/// The exit code with which `git bisect run` ends: it takes others, such as that of wrong usage, as a bad commit.
-pub(super) const ENDS_BISECTION: u8 = 128;
-
-/// Whether a command line has `--exit-code bisect`, also one that cannot be parsed.
-pub(super) fn is_bisecting(args: &[OsString]) -> bool {
-    let own = args.split(|arg| arg == "--").next().unwrap_or_default();
-    own.contains(&"--exit-code=bisect".into()) || own.windows(2).any(|pair| pair == ["--exit-code", "bisect"])
-}
-
-/// The result of a check.
-struct Outcome {
-    passed: bool,
-    /// Every file was read.
-    is_readable: bool,
-    /// Something fails for certain, not only because it is unknown.
-    has_certain_failure: bool,
-    /// The exit code of a command that the user interrupted.
-    interrupt: Option<u8>,
-}
-
-impl Outcome {
-    fn exit(&self) -> Exit {
-        match (self.is_readable, self.passed) {
-            (false, _) => Exit::Unreadable,
-            (true, false) => Exit::Failed,
-            (true, true) => Exit::Success,
-        }
-    }
-
-    fn bisect_exit(&self) -> Exit {
-        match self.interrupt {
-            // Ends the bisection.
-            Some(code) => Exit::Code(code),
-            None if self.has_certain_failure => Exit::Failed,
-            None if self.passed => Exit::Success,
-            None => Exit::Code(CANNOT_BE_JUDGED),
-        }
-    }
-}
-
-fn check(args: &Check) -> anyhow::Result<Outcome> {
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = args.limits.limits();
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
@@ -175,17 +120,16 @@ fn check(args: &Check) -> anyhow::Result<Outcome> {
     }
     outputs.write(&report)?;
     match &job {
-        Some(job) if report.passed || args.exit_code == ExitCode::Bisect => job.remove_temporary()?,
+        Some(job) if report.passed => job.remove_temporary()?,
         Some(job) if job.directory().exists() => {
             print_stderr(&format!("for details: oomscope {}", job.directory().display()));
         }
         _ => {}
     }
-    Ok(Outcome {
-        passed: report.passed,
-        is_readable: report.unreadable.is_empty(),
-        has_certain_failure: report.has_certain_failure(),
-        interrupt: job.as_ref().and_then(FinishedJob::interrupt_code),
+    Ok(match (report.unreadable.is_empty(), report.passed) {
+        (false, _) => Exit::Unreadable,
+        (true, false) => Exit::Failed,
+        (true, true) => Exit::Success,
     })
 }
 

@@ -157,18 +157,6 @@ impl CheckReport {
         failed
     }
 
-    /// Whether something fails for certain, not only because it is unknown.
-    pub fn has_certain_failure(&self) -> bool {
-        // Growth over a baseline that is not comparable proves nothing.
-        let is_comparable = self.objections.iter().all(|objection| objection.allowed);
-        let fails = |finding: &Finding| {
-            let is_violated = !finding.passed && finding.severity == Severity::Fail && finding.actual.is_some();
-            is_violated && (is_comparable || !finding.code.needs_baseline())
-        };
-        let would_not_fit = self.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::WouldNotFit);
-        would_not_fit || self.findings.iter().any(fails)
-    }
-
     /// Number of violated limits of this severity.
     pub fn count(&self, severity: Severity) -> usize {
         violations(&self.findings, severity)
