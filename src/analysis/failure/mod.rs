@@ -22,7 +22,7 @@ pub use judged_request::{Cause, JudgedRequest};
 pub use oom::OomReport;
 pub use outlook::{Filling, Growth, NextStep, UnusualInput};
 pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};
-pub use remedies::{Continued, RecordedReplay, Remedy};
+pub use remedies::{RecordedReplay, Remedy};
 pub(crate) use request::request;
 pub use request::{Assumption, RequestOutcome, RequestReport};
 pub use source_excerpt::SourceExcerpt;

@@ -37,9 +37,9 @@ pub struct Remedy {
     /// it fails.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spare_bytes: Option<u64>,
-    /// The replay of the rest of the failed iteration and of one more; `None` if these are unknown.
+    /// Whether a request of the rest of the failed iteration, or of one more, fails; `None` if these are unknown.
     #[serde(skip)]
-    pub next_step: Option<Continued>,
+    pub fails_soon: Option<bool>,
     /// The outcome of the job under these settings.
     pub then: JobOutcome,
 }
@@ -51,15 +51,6 @@ impl Remedy {
         let set = (!self.settings.is_empty()).then(|| self.settings.clone());
         set.into_iter().chain(removed).collect::<Vec<_>>().join(",")
     }
-}
-
-/// A replay of the rest of the failed iteration and of one more, as predicted from earlier ones.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Continued {
-    /// Number of requests after the failed one that succeed.
-    pub served_requests: u64,
-    /// Whether the request after them fails; if false, all of them succeed.
-    pub fails: bool,
 }
 
 /// The replay under the recorded settings, for comparison.
@@ -99,14 +90,13 @@ impl TrialResults {
 
     /// Whether a setting serves the request and the next step.
     pub(super) fn has_lasting_remedy(&self) -> bool {
-        let succeeds = |then: Continued| !then.fails;
-        self.remedies.iter().any(|remedy| remedy.next_step.is_some_and(succeeds))
+        self.remedies.iter().any(|remedy| remedy.fails_soon == Some(false))
     }
 
     /// Whether every setting that serves the request fails in the next step.
     pub(super) fn only_postpones(&self) -> bool {
         let mut serving = self.remedies.iter().filter(|remedy| remedy.avoids_oom);
-        self.has_remedy() && serving.all(|remedy| remedy.next_step.is_some_and(|then| then.fails))
+        self.has_remedy() && serving.all(|remedy| remedy.fails_soon == Some(true))
     }
 }
 
@@ -267,11 +257,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let is_repeated = |known: &&Forecast<'_>| known.first_failure(&done.ooms) != Some(0);
         let avoids_oom = avoids_oom && forecast.is_none_or(|known| is_repeated(&known));
         let forecast = forecast.filter(is_repeated);
-        let next_step = forecast.and_then(|known| {
-            let failure = known.first_failure(&done.ooms).filter(|request| *request <= known.one_more);
-            let served_requests = failure.map_or(known.one_more, |request| request - 1) as u64;
-            known.fails_soon(done).map(|fails| Continued { served_requests, fails })
-        });
+        let fails_soon = forecast.and_then(|known| known.fails_soon(done));
         let held_at = forecast.map_or(event, |known| known.headroom_entries()[0]);
         let change = ConfChange::parse(&candidate.option);
         Remedy {
@@ -287,7 +273,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             device_allocs: figures.device_allocs,
             device_frees: figures.device_frees,
             spare_bytes: done.headroom.get(&held_at).copied().filter(|_| avoids_oom),
-            next_step,
+            fails_soon,
             then: then.clone(),
         }
     }

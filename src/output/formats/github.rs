@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
-use crate::compare::gate::{CheckReport, Finding, Severity};
-use crate::output::report::gate::{bytes_label, device_label, location_label, warnings_by_code};
+use crate::compare::gate::{CheckReport, Severity};
+use crate::output::report::gate::{device_label, finding_lines, warnings_by_code};
 
 /// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {
@@ -15,13 +15,15 @@ pub fn github(report: &CheckReport) -> String {
             Severity::Warn => "warning",
         };
         let title = format!("{}, {}", finding.code.word(), device_label(finding));
-        let place = file_and_line(finding);
-        let (title, message) = (escape_property(&title), escape_data(&finding_message(finding)));
+        // The first line that is in the repository.
+        let place = finding.lines.iter().find_map(|line| Some(file_and_line(line.source.as_ref()?, line.frame.line)));
+        let message = escape_data(&format!("{}{}", escape_text(&finding.message), finding_lines(finding)));
+        let (place, title) = (place.unwrap_or_default(), escape_property(&title));
         let _ = writeln!(out, "::{command} {place}title={title}::{message}");
     }
     if let Some(job) = report.dry_run.as_ref().filter(|job| !job.passed) {
         let place = job.source.as_ref().zip(job.line.as_ref());
-        let place = place.map(|(file, line)| format!("file={},line={},", escape_property(file), line.line));
+        let place = place.map(|(file, line)| file_and_line(file, line.line));
         let message = escape_data(&escape_text(&job.message()));
         let _ = writeln!(out, "::error {}title=dry run::{message}", place.unwrap_or_default());
     }
@@ -41,18 +43,9 @@ pub fn github(report: &CheckReport) -> String {
     out
 }
 
-/// `file=..,line=..,` of the first code line that is in the repository.
-fn file_and_line(finding: &Finding) -> String {
-    let known = finding.lines.iter().find_map(|line| Some((line.source.as_ref()?, line.frame.line)));
-    known.map_or_else(String::new, |(file, line)| format!("file={},line={line},", escape_property(file)))
-}
-
-fn finding_message(finding: &Finding) -> String {
-    let mut message = escape_text(&finding.message);
-    for line in &finding.lines {
-        let _ = write!(message, "\n{}: {}", location_label(line), bytes_label(line));
-    }
-    message
+/// `file=..,line=..,`
+fn file_and_line(file: &str, line: u32) -> String {
+    format!("file={},line={line},", escape_property(file))
 }
 
 /// Escapes the message of a workflow command.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::base::units::{escape_command_lines, is_active, starts_with_command};
 use crate::compare::gate::{CheckReport, CheckedJob, Finding, Severity};
-use crate::output::report::gate::{bytes_label, location_label};
+use crate::output::report::gate::finding_lines;
 
 /// One test per limit and device, and one per file that could not be read.
 pub fn junit(report: &CheckReport) -> String {
@@ -53,15 +53,13 @@ fn case(out: &mut String, findings: &[Finding], single_process: Option<&CheckedJ
     let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
     for finding in &failing {
         let message = escape_xml(&finding.message);
-        let lines: Vec<String> =
-            finding.lines.iter().map(|line| format!("{}: {}", location_label(line), bytes_label(line))).collect();
-        let lines = escape_xml(&lines.join("\n"));
+        let lines = escape_xml(&finding_lines(finding));
         let _ = match finding.severity {
             Severity::Fail => {
-                writeln!(out, "      <failure type=\"{}\" message=\"{message}\">{lines}</failure>", finding.code.word())
+                let (code, lines) = (finding.code.word(), lines.trim_start());
+                writeln!(out, "      <failure type=\"{code}\" message=\"{message}\">{lines}</failure>")
             }
             Severity::Warn => {
-                let lines = if lines.is_empty() { lines } else { format!("\n{lines}") };
                 writeln!(out, "      <system-out>warning: {message}{lines}</system-out>")
             }
         };

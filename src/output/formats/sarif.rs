@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
-use crate::output::report::gate::{bytes_label, location_label};
+use crate::output::report::gate::{bytes_label, finding_lines};
 use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -65,10 +65,7 @@ fn result(finding: &Finding) -> Value {
         Severity::Fail => "error",
         Severity::Warn => "warning",
     };
-    let mut text = finding.message.clone();
-    for line in &finding.lines {
-        text = format!("{text}\n{}: {}", location_label(line), bytes_label(line));
-    }
+    let text = format!("{}{}", finding.message, finding_lines(finding));
     let lines: Vec<Value> = finding.lines.iter().filter_map(location).collect();
     // Without a code line in the repository, the result points at the snapshot.
     let (main, related) = match lines.split_first() {
@@ -93,12 +90,11 @@ fn result(finding: &Finding) -> Value {
 
 /// The result of a dry run that does not pass, at the line that its reason names.
 fn job_result(job: &CheckedJob, rule: usize) -> Value {
-    let place = job.source.as_ref().zip(job.line.as_ref()).map(|(file, line)| {
-        json!({ "physicalLocation": {
-            "artifactLocation": { "uri": path_to_uri(file), "uriBaseId": ROOT },
-            "region": { "startLine": line.line.max(1) },
-        } })
-    });
+    let place = job
+        .source
+        .as_ref()
+        .zip(job.line.as_ref())
+        .map(|(file, line)| json!({ "physicalLocation": physical_location(file, line.line) }));
     json!({
         "ruleId": DRY_RUN,
         "ruleIndex": rule,
@@ -112,13 +108,16 @@ fn job_result(job: &CheckedJob, rule: usize) -> Value {
 /// The location of a code line, if it is in the repository.
 fn location(line: &CodeLine) -> Option<Value> {
     let file = line.source.as_ref()?;
-    Some(json!({
-        "physicalLocation": {
-            "artifactLocation": { "uri": path_to_uri(file), "uriBaseId": ROOT },
-            "region": { "startLine": line.frame.line.max(1) },
-        },
-        "message": { "text": bytes_label(line) },
-    }))
+    let place = physical_location(file, line.frame.line);
+    Some(json!({ "physicalLocation": place, "message": { "text": bytes_label(line) } }))
+}
+
+/// A line of a file in the repository.
+fn physical_location(file: &str, line: u32) -> Value {
+    json!({
+        "artifactLocation": { "uri": path_to_uri(file), "uriBaseId": ROOT },
+        "region": { "startLine": line.max(1) },
+    })
 }
 
 /// A path as a URI reference.

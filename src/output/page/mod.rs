@@ -11,7 +11,6 @@
 
 mod address_map;
 mod base64;
-mod base85;
 mod budget;
 #[cfg(feature = "explore")]
 mod colours;

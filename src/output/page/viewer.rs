@@ -3,11 +3,11 @@
 
 use std::io::{self, Write};
 
-use super::base85;
+use super::base64;
 use super::html::{csp_hash, write_head};
 use super::web::{self, STYLE};
 
-const SCRIPT: [&str; 2] = [include_str!("web/viewer/base85.js"), include_str!("web/viewer/viewer.js")];
+const SCRIPT: [&str; 2] = [include_str!("web/base64.js"), include_str!("web/viewer/viewer.js")];
 /// Runs in a worker, from the text of an element.
 const WORKER: &str = include_str!("web/viewer/worker.js");
 const BODY: &str = include_str!("web/viewer/viewer.html");
@@ -29,6 +29,6 @@ pub fn write_viewer(module: &[u8], version: &str, out: &mut dyn Write) -> io::Re
     write_head("oomscope viewer", &sources, &[VIEWER_STYLE, STYLE], version, out)?;
     writeln!(out, "{BODY}<script type=\"text/plain\" id=\"worker-text\">{WORKER}</script>")?;
     out.write_all(b"<script type=\"text/plain\" id=\"module\">")?;
-    base85::write(module, out)?;
+    base64::write(module, out)?;
     write!(out, "</script>\n<script>{script}</script>\n</body>\n</html>\n")
 }

@@ -6,6 +6,7 @@ pub(super) const SCRIPT: &[&str] = &[
     include_str!("web/format.js"),
     include_str!("web/dom.js"),
     include_str!("web/sort.js"),
+    include_str!("web/base64.js"),
     include_str!("web/decode.js"),
     // A device's data and its state at any entry.
     include_str!("web/columns.js"),

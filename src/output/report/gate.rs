@@ -152,7 +152,7 @@ pub(crate) fn device_label(finding: &Finding) -> String {
 }
 
 /// `train.py:12 in step`, with the path in the repository if known.
-pub(crate) fn location_label(line: &CodeLine) -> String {
+fn location_label(line: &CodeLine) -> String {
     let file = escape_text(line.source.as_deref().unwrap_or(&line.frame.file));
     format!("{} in {}", FrameReport { file, ..line.frame.clone() }.file_line(), line.frame.name)
 }
@@ -160,6 +160,12 @@ pub(crate) fn location_label(line: &CodeLine) -> String {
 /// `20 MiB held at the snapshot`
 pub(crate) fn bytes_label(line: &CodeLine) -> String {
     format!("{} {}", size(line.bytes), line.what)
+}
+
+/// The lines of code of `finding`, one below the other.
+pub(crate) fn finding_lines(finding: &Finding) -> String {
+    let line = |line: &CodeLine| format!("\n{}: {}", location_label(line), bytes_label(line));
+    finding.lines.iter().map(line).collect()
 }
 
 /// A limit over all devices.

@@ -1,14 +1,6 @@
 // Decodes the data of a page: columns of variable-length integers, deflated, in base64.
 
-/** @param {string} text @returns {Uint8Array<ArrayBuffer>} */
-function fromBase64(text) {
-  const own = /** @type {any} */ (Uint8Array).fromBase64;
-  if (own) return own.call(Uint8Array, text);
-  const binary = atob(text);
-  const bytes = new Uint8Array(binary.length);
-  for (let at = 0; at < bytes.length; at += 1) bytes[at] = binary.charCodeAt(at);
-  return bytes;
-}
+import { fromBase64 } from "./base64.js";
 
 /** @param {Uint8Array<ArrayBuffer>} bytes @returns {Promise<Uint8Array<ArrayBuffer>>} */
 async function inflate(bytes) {

@@ -1,4 +1,4 @@
-import { fromBase85 } from "./base85.js";
+import { fromBase64 } from "../base64.js";
 
 (() => {
   "use strict";
@@ -26,7 +26,7 @@ import { fromBase85 } from "./base85.js";
   let shownView = "";
 
   function compile() {
-    const packed = fromBase85(byId("module").textContent);
+    const packed = fromBase64(byId("module").textContent);
     const plain = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
     return new Response(plain).arrayBuffer().then((bytes) => WebAssembly.compile(bytes));
   }
