@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs, parse_capacity, parse_release};
+use super::args::{Format, OutputArgs, POSITION, SnapshotArgs, WindowArgs, gpu_or, parse_capacity, parse_release};
 use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
 use super::exit::{Exit, print_stderr};
@@ -67,13 +67,14 @@ pub(super) struct Analyze {
     ///
     /// ENTRY shows memory after the trace entry with this index (from 0, per device), `peak` when most was allocated,
     /// `failure` when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", value_parser = POSITION, hide_possible_values = true,
+        allow_negative_numbers = true)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_capacity), hide_possible_values = true)]
     capacity: Option<u64>,
 
     /// Test whether an allocation of SIZE (e.g. 2GiB) would succeed at the snapshot, or at --at

@@ -1,17 +1,20 @@
 //! Arguments that several commands share.
 
 use std::convert::Infallible;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
-use clap::{Args, ValueEnum};
+use clap::builder::{PossibleValue, TypedValueParser};
+use clap::{Arg, Args, Command, ValueEnum};
 
 use super::inputs::{Input, expand_named, refuse_output_over_inputs};
+use crate::allocator::device::GPUS;
 pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
 pub(super) use crate::allocator::releases::parse_release;
 use crate::analysis::rank_in_path;
 use crate::base::units::quote_shell_word;
-use crate::study::{Bound, Window};
+use crate::study::{Bound, PositionSelector, Window};
 
 /// Arguments of commands that replay on the allocator model.
 #[derive(Debug, Args)]
@@ -29,7 +32,7 @@ pub(super) struct ModelArgs {
     ///
     /// Snapshots do not record the size of the device. Without this option, the replay uses as much memory as a failed
     /// request, or the recorder of `oomscope run`, shows to be available.
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_replay_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_replay_capacity), hide_possible_values = true)]
     pub(super) capacity: Option<u64>,
 
     /// Show sizes as exact numbers of bytes
@@ -39,6 +42,36 @@ pub(super) struct ModelArgs {
     #[command(flatten)]
     pub(super) output: OutputArgs,
 }
+
+/// A parser of values, of which completions know some.
+#[derive(Clone)]
+pub(super) struct KnownValues<P> {
+    parse: P,
+    known: fn() -> Vec<&'static str>,
+}
+
+impl<P: TypedValueParser> TypedValueParser for KnownValues<P> {
+    type Value = P::Value;
+
+    fn parse_ref(&self, command: &Command, arg: Option<&Arg>, value: &OsStr) -> Result<P::Value, clap::Error> {
+        self.parse.parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new((self.known)().into_iter().map(PossibleValue::new)))
+    }
+}
+
+/// `parse`, whose value may be the name of a GPU.
+pub(super) fn gpu_or<P>(parse: P) -> KnownValues<P> {
+    KnownValues { parse, known: || GPUS.iter().map(|gpu| gpu.name).collect() }
+}
+
+type PositionParser = fn(&str) -> Result<PositionSelector, &'static str>;
+
+/// The parser of `--at`.
+pub(super) const POSITION: KnownValues<PositionParser> =
+    KnownValues { parse: str::parse, known: || vec!["peak", "failure", "end"] };
 
 /// Parses `--set`, also the assignment that a page gives to copy.
 #[expect(clippy::unnecessary_wraps, reason = "clap's parsers return a result")]

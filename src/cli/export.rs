@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use clap::{Args, ValueEnum};
 
-use super::args::{SnapshotArgs, WindowArgs};
+use super::args::{POSITION, SnapshotArgs, WindowArgs};
 use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
@@ -53,7 +53,7 @@ pub(super) struct Export {
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
     /// when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end")]
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", value_parser = POSITION, hide_possible_values = true)]
     at: Option<PositionSelector>,
 
     #[command(flatten)]

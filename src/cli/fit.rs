@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, parse_replay_capacity, parse_settings};
+use super::args::{Format, OutputArgs, gpu_or, parse_replay_capacity, parse_settings};
 use super::dry_run::{DryRun, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
@@ -50,7 +50,7 @@ pub(super) struct Fit {
     ///
     /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names). A command runs
     /// on h100 by default.
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_fit_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_fit_capacity), hide_possible_values = true)]
     capacity: Option<Capacity>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]

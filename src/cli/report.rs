@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{WindowArgs, parse_capacity};
+use super::args::{POSITION, WindowArgs, gpu_or, parse_capacity};
 use super::combine::combine_snapshots;
 use super::config::Config;
 use super::exit::Exit;
@@ -53,13 +53,13 @@ pub(super) struct Report {
     ///
     /// ENTRY is after the trace entry with this index (from 0, per device), `peak` when most was allocated, `failure`
     /// when the last failed request was made, `end` after the last entry.
-    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end")]
+    #[arg(long, value_name = "ENTRY|step:N|peak|failure|end", value_parser = POSITION, hide_possible_values = true)]
     at: Option<PositionSelector>,
 
     /// Total device memory: 80GiB, or a GPU such as h100
     ///
     /// Snapshots do not record it. With it, the page shows how much memory is used outside PyTorch.
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_capacity), hide_possible_values = true)]
     capacity: Option<u64>,
 
     /// Compare two snapshots: the page opens with what grew from the first file's peak to the second's

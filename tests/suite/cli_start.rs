@@ -66,6 +66,11 @@ fn a_package_gets_its_manual_page_and_completions() {
         let script = result_of(&["generate", "completions", shell]);
         assert!(script.contains("max-peak-reserved"), "{shell}");
     }
+    // The others complete no values.
+    for shell in ["bash", "zsh", "fish"] {
+        let script = result_of(&["generate", "completions", shell]);
+        assert!(script.contains("rtx4090") && script.contains("failure"), "{shell} knows GPUs and positions");
+    }
 }
 
 fn words(line: &str) -> Vec<String> {

@@ -12,7 +12,7 @@ use super::set_value::{SetValue, parse_value};
 use super::single_rank::{RankOfJob, SingleRank, parse_rank};
 use super::stub;
 use crate::allocator::device::GpuModel;
-use crate::cli::args::parse_capacity;
+use crate::cli::args::{gpu_or, parse_capacity};
 use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
 
 /// Changes to a program from outside of it.
@@ -48,7 +48,7 @@ impl Intervention {
 #[derive(Debug, Clone, Args)]
 pub(in crate::cli) struct MachineArgs {
     /// GPU to simulate [default: h100]
-    #[arg(long, value_name = "NAME", value_parser = parse_gpu)]
+    #[arg(long, value_name = "NAME", value_parser = gpu_or(parse_gpu), hide_possible_values = true)]
     gpu: Option<&'static GpuModel>,
 
     /// Device memory, e.g. 40GiB [default: that of the GPU]

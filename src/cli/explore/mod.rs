@@ -13,7 +13,7 @@ use clap::Args;
 
 use self::messages::{Message, TABLE_ROWS, read_inputs, work};
 use self::screen::Screen;
-use super::args::parse_capacity;
+use super::args::{gpu_or, parse_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::supports_unicode;
@@ -51,7 +51,7 @@ pub(super) struct Explore {
     device: Option<u64>,
 
     /// Device memory: 80GiB, or a GPU such as h100; snapshots do not record it
-    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = parse_capacity)]
+    #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_capacity), hide_possible_values = true)]
     capacity: Option<u64>,
 
     #[command(flatten)]
