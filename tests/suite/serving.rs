@@ -10,6 +10,7 @@ use oomscope::snapshot::Serving;
 use super::dry_run::{read, recording};
 use crate::pages::{assert_fits, style};
 use crate::support::program::{analyze, file, run};
+use crate::support::schema;
 
 const GIB: u64 = 1 << 30;
 /// The pages in tests/golden.
