@@ -128,11 +128,6 @@ impl JobOutcome {
         matches!(self, Self::FailsAgain { .. })
     }
 
-    /// Whether nothing that is recorded shows it.
-    pub fn is_not_known(&self) -> bool {
-        matches!(self, Self::NotKnown { .. })
-    }
-
     /// How far the job gets, to compare outcomes. An estimated failure in later iterations comes after what is not known.
     pub(crate) fn reach(&self) -> (u8, u64) {
         match self {

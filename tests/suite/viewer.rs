@@ -323,7 +323,7 @@ fn it_works_in_the_frame_of_a_notebook() {
         }
         std::thread::sleep(std::time::Duration::from_millis(50));
     }
-    viewer.wait_for("document.getElementById('pane-result')?.innerText.includes('399 MiB')");
+    viewer.wait_for("!!window.oomscope && document.body.innerText.includes('requested 399 MiB')");
 }
 
 #[test]
