@@ -88,12 +88,7 @@ impl Settings {
                 settings.per_process_memory_fraction = plain.per_process_memory_fraction;
             }
             OptionMeaning::Reserve => settings.expandable_segments_reserve = None,
-            // No setting here depends on these.
-            OptionMeaning::ReserveByClass
-            | OptionMeaning::RegisterThreads
-            | OptionMeaning::PinnedReserve
-            | OptionMeaning::PinnedSize
-            | OptionMeaning::PinnedFlag => {}
+            OptionMeaning::Ignored => {}
         }
         Ok(settings)
     }

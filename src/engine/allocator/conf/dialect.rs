@@ -1,8 +1,8 @@
 //! The differences between releases of PyTorch in parsing the settings string.
 
 use OptionMeaning::{
-    Backend, Divisions, Flag, Fraction, GarbageCollection, LargeSegmentSize, MaxNonSplitRounding, MaxSplitSize,
-    PinnedFlag, PinnedReserve, PinnedSize, RegisterThreads, Reserve, ReserveByClass,
+    Backend, Divisions, Flag, Fraction, GarbageCollection, Ignored, LargeSegmentSize, MaxNonSplitRounding,
+    MaxSplitSize, Reserve,
 };
 
 use super::error::ConfError;
@@ -22,13 +22,9 @@ pub(super) enum OptionMeaning {
     Backend,
     Fraction,
     Reserve,
-    ReserveByClass,
-    RegisterThreads,
-    PinnedReserve,
-    /// A number of MiB without bounds, for pinned host memory.
-    PinnedSize,
-    /// True or False, for pinned host memory.
-    PinnedFlag,
+    /// None: it is about pinned host memory, or about the class of a stream, which no snapshot records. Its value is not
+    /// checked.
+    Ignored,
 }
 
 /// One option of the string.
@@ -68,15 +64,15 @@ pub(super) static OPTIONS: [KnownOption; 22] = [
     option("per_process_memory_fraction", 10, Fraction),
     option("throw_on_cudamalloc_oom", 12, Flag(|settings| &mut settings.throw_on_cudamalloc_oom)),
     option("expandable_segments_reserve", 15, Reserve),
-    option("expandable_segments_reserve_by_class", 15, ReserveByClass),
-    option("pinned_use_cuda_host_register", 2, PinnedFlag),
-    option("pinned_use_hip_host_register", 2, PinnedFlag),
-    option("pinned_num_register_threads", 2, RegisterThreads),
-    option("pinned_use_background_threads", 6, PinnedFlag).shared(),
-    option("pinned_reserve_segment_size_mb", 10, PinnedReserve),
-    option("pinned_free_catch_all", 12, PinnedFlag),
-    option("pinned_max_round_threshold_mb", 13, PinnedSize).shared(),
-    option("pinned_max_cached_size_mb", 13, PinnedSize).shared(),
+    option("expandable_segments_reserve_by_class", 15, Ignored),
+    option("pinned_use_cuda_host_register", 2, Ignored),
+    option("pinned_use_hip_host_register", 2, Ignored),
+    option("pinned_num_register_threads", 2, Ignored),
+    option("pinned_use_background_threads", 6, Ignored).shared(),
+    option("pinned_reserve_segment_size_mb", 10, Ignored),
+    option("pinned_free_catch_all", 12, Ignored),
+    option("pinned_max_round_threshold_mb", 13, Ignored).shared(),
+    option("pinned_max_cached_size_mb", 13, Ignored).shared(),
 ];
 
 /// The minor release that introduced option `key`; `None` if no release has it.

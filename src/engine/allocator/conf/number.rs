@@ -48,12 +48,7 @@ pub(super) fn parse_unsigned(text: &str) -> Result<u64, NumberError> {
 
 /// `std::stod`: subnormal numbers are out of range.
 pub(super) fn parse_real(text: &str) -> Result<f64, NumberError> {
-    let (negative, digits) = split_sign(text);
-    let hexadecimal = digits.strip_prefix("0x").or(digits.strip_prefix("0X")).and_then(parse_hexadecimal_prefix);
-    if let Some(magnitude) = hexadecimal {
-        return Ok(if negative { -magnitude } else { magnitude });
-    }
-    // Rust reads what C reads, but for trailing text.
+    // Rust reads what C reads, but for trailing text and hexadecimal numbers.
     let text = text.trim_start_matches(is_blank);
     let mut prefixes = (1..=text.len()).rev().filter_map(|end| text.get(..end));
     let number = prefixes.find_map(|written| Some((written.parse::<f64>().ok()?, written)));
@@ -62,36 +57,6 @@ pub(super) fn parse_real(text: &str) -> Result<f64, NumberError> {
     let is_zero = !mantissa.contains(|c: char| ('1'..='9').contains(&c));
     // The words for infinity and for no number have no digit either.
     if is_zero || value.is_normal() { Ok(value) } else { Err(NumberError::OutOfRange) }
-}
-
-/// The hexadecimal number at the start of `text`, after `0x`. `None` if there are no digits.
-fn parse_hexadecimal_prefix(text: &str) -> Option<f64> {
-    let mut value = 0.0;
-    let mut scale = 0;
-    let mut seen_point = false;
-    let mut length = 0;
-    for c in text.chars() {
-        match c.to_digit(16) {
-            Some(digit) => {
-                value = value * 16.0 + f64::from(digit);
-                scale -= if seen_point { 4 } else { 0 };
-                length += 1;
-            }
-            None if c == '.' && !seen_point => seen_point = true,
-            None => break,
-        }
-    }
-    if length == 0 {
-        return None;
-    }
-    let (_, rest) = text.split_at(length + usize::from(seen_point));
-    if let Some(exponent) = rest.strip_prefix(['p', 'P'])
-        && let Ok((negative, exponent)) = parse_whole(exponent)
-    {
-        let exponent = i32::try_from(exponent.min(9_999)).unwrap_or(9_999);
-        scale += if negative { -exponent } else { exponent };
-    }
-    Some(value * 2.0_f64.powi(scale))
 }
 
 #[cfg(test)]
@@ -121,9 +86,6 @@ mod tests {
             ("0.5e", 0.5),
             ("0.5e+", 0.5),
             ("1e2e3", 100.0),
-            ("0x1p-1", 0.5),
-            ("0x.8", 0.5),
-            ("0x1.8p", 1.5),
             ("0x", 0.0),
             ("-Infinity", f64::NEG_INFINITY),
             ("0e-999", 0.0),
@@ -141,7 +103,6 @@ mod tests {
             assert_eq!(parse_real(text), Err(error), "{text}");
         }
         assert!(parse_real("-nan").is_ok_and(f64::is_nan));
-        assert_eq!(parse_real("0X1P1"), Ok(2.0));
         assert_eq!(parse_real("infinit"), Ok(f64::INFINITY));
     }
 }

@@ -28,8 +28,7 @@ pub struct ParsedConf {
 
 /// Parses `text` as PyTorch 2.`minor` does at run time, with the settings `before` in effect.
 ///
-/// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory are checked
-/// and have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the
+/// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the
 /// environment.
 pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) -> Result<ParsedConf, ConfError> {
     let dialect = Dialect::for_release(minor);
@@ -157,11 +156,15 @@ impl Reader {
     /// Reads the value of `option`, whose key is at `at`; returns the position of its last token.
     fn read_value(&mut self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
         self.tokens.expect_mark(at + 1, ":")?;
+        if matches!(option.meaning, OptionMeaning::Ignored) {
+            return self.tokens.skip_value(at);
+        }
         let at = at + 2;
         let name = option.key;
         let token = self.tokens.require(at)?.to_owned();
         match option.meaning {
-            OptionMeaning::LargeSegmentSize => {} // set by `read_large_segment_size`
+            // `read_large_segment_size` has set the former.
+            OptionMeaning::LargeSegmentSize | OptionMeaning::Ignored => {}
             OptionMeaning::MaxSplitSize => {
                 self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?;
             }
@@ -185,19 +188,6 @@ impl Reader {
                 if let Some(reserve) = self.parse_reserve(&token) {
                     self.settings.expandable_segments_reserve = Some(reserve);
                 }
-            }
-            OptionMeaning::ReserveByClass => return self.check_reserve_by_class(at),
-            OptionMeaning::RegisterThreads => self.check_threads(&token, name)?,
-            OptionMeaning::PinnedReserve => {
-                if self.dialect.parse_mebibytes(&token, name)? == 0 {
-                    return fail("Pinned reserve segment size has to be greater than 0");
-                }
-            }
-            OptionMeaning::PinnedSize => {
-                self.dialect.parse_mebibytes(&token, name)?;
-            }
-            OptionMeaning::PinnedFlag => {
-                Self::parse_flag(&token, at)?;
             }
         }
         Ok(at)
@@ -238,18 +228,6 @@ impl Reader {
             "cudaMallocAsync" => Ok(true),
             _ => fail("Unknown allocator backend, options are native and cudaMallocAsync"),
         }
-    }
-
-    fn check_threads(&self, token: &str, name: &str) -> Result<(), ConfError> {
-        let threads = self.dialect.parse_mebibytes(token, name)?;
-        let fault = if !threads.is_power_of_two() {
-            "Number of register threads has to be power of 2"
-        } else if threads > 128 {
-            "Number of register threads should be less than or equal to 128"
-        } else {
-            return Ok(());
-        };
-        fail(format!("{fault}, got {threads}"))
     }
 
     fn read_divisions(&mut self, token: &str, at: usize) -> Result<usize, ConfError> {
@@ -332,26 +310,6 @@ impl Reader {
             reason = "positive, and too much becomes the most"
         )]
         Some(Reserve::Bytes((amount * GIB as f64) as u64))
-    }
-
-    /// Reserves by class of stream. They have no effect, because snapshots do not record the class of a stream.
-    fn check_reserve_by_class(&mut self, mut at: usize) -> Result<usize, ConfError> {
-        let mut is_used = false;
-        while self.tokens.require(at + 1)? != "]" {
-            self.tokens.require(at + 2)?;
-            at += 3;
-            let value = self.tokens.require(at)?.to_owned();
-            is_used |= self.parse_reserve(&value).is_some();
-            at += usize::from(self.tokens.is_token(at + 1, ","));
-        }
-        if is_used {
-            self.warnings.push(
-                "expandable_segments_reserve_by_class has no effect: the class of a stream is not \
-                 recorded"
-                    .to_owned(),
-            );
-        }
-        Ok(at + 1)
     }
 }
 
