@@ -30,7 +30,7 @@ impl IdleCache {
         let buckets = history.samples.buckets();
         let recent = &buckets[buckets.len() - buckets.len() / RECENT_PARTS..];
         let start = history.first_entry + recent.first()?.first as u64;
-        let ends = phases.step_ends().iter().filter(|end| u64::from(**end) >= start).count();
+        let ends = phases.steps.ends().iter().filter(|end| u64::from(**end) >= start).count();
         if ends < 2 && phases.runs().iter().any(|run| run.phase == Phase::Backward) {
             return None;
         }

@@ -61,8 +61,8 @@ fn active_after(
     let mut by_stack = BlockSums::default();
     device.replay(Tracking::Totals, |step| {
         if step.entry.map(|(index, _)| index as u64) == entry {
-            let blocks = step.tiling.active_blocks().filter(|(_, _, _, state, _)| is_wanted(*state));
-            by_stack = sum_by_key(blocks.map(|(_, size, _, _, stack)| (stack, size)));
+            let blocks = step.tiling.active_blocks().filter(|block| is_wanted(block.state));
+            by_stack = sum_by_key(blocks.map(|block| (block.context, block.size)));
         }
     });
     by_stack

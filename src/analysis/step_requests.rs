@@ -50,7 +50,7 @@ impl LineRequests {
 impl StepRequests {
     /// `entry` is that of the failure or the peak.
     pub(super) fn new(device: DeviceStudy<'_, '_>, entry: u64) -> Self {
-        let ends: Vec<usize> = device.phases().step_ends().iter().map(|end| *end as usize).collect();
+        let ends: Vec<usize> = device.phases().steps.ends().iter().map(|end| *end as usize).collect();
         let window = device.window();
         let step = usize::try_from(entry).map_or(0, |entry| ends.partition_point(|end| *end < entry));
         let range = |step: usize| {

@@ -108,7 +108,7 @@ impl WindowArgs {
         {
             bail!("--from {from} --to {to} leaves no entry: --to must be larger");
         }
-        Ok(if self.from.is_none() && self.to.is_none() { Window::All } else { Window::Between(self.from, self.to) })
+        Ok(Window { from: self.from, to: self.to })
     }
 }
 

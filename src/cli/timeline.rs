@@ -62,7 +62,7 @@ fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> a
     let report = timeline(snapshot, path, options);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));
-        let part = if window == Window::All { "" } else { " in the selected part of the trace" };
+        let part = if window == Window::default() { "" } else { " in the selected part of the trace" };
         bail!(
             "{path}: no trace entry{of_device}{part}, so there is no timeline; `oomscope analyze` shows the snapshot itself"
         );

@@ -99,7 +99,7 @@ fn describe_moment(state: &State<'_, '_>) -> String {
         None => "before the first entry".to_owned(),
     }];
     if let Some(entry) = entry.map(|entry| entry as usize) {
-        let step = device.phases().step_at(entry).map(|step| format!("step {step}"));
+        let step = device.phases().steps.step_at(entry).map(|step| format!("step {step}"));
         parts.extend(step.into_iter().chain([device.phases().phase_at(entry).word().to_owned()]));
         let since = device.device().time_us(entry).zip(device.device().time_us(0));
         parts.extend(since.map(|(now, start)| duration(now.saturating_sub(start))));

@@ -145,9 +145,9 @@ fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
         Some(Band { range: clip(u64::from(run.start), end)?, name: run.phase.word().to_owned() })
     });
     let phase_bands: Vec<Band> = runs.collect();
-    let steps = phases.step_ends();
+    let steps = phases.steps.ends();
     let numbers = steps.partition_point(|end| u64::from(*end) < first)..;
-    let numbers = numbers.map_while(|step| Some((step, phases.step_entries(u32::try_from(step).ok()?)?)));
+    let numbers = numbers.map_while(|step| Some((step, phases.steps.entries(u32::try_from(step).ok()?)?)));
     let numbers = numbers.take_while(|(_, entries)| (entries.start as u64) < last);
     let step_bands: Vec<Band> = numbers
         .filter_map(|(step, entries)| {

@@ -64,7 +64,7 @@ impl State<'_, '_> {
     }
 
     pub(super) fn go_to_step(&mut self, is_next: bool) {
-        let ends = self.device.phases().step_ends();
+        let ends = self.device.phases().steps.ends();
         let moment = self.moment;
         let found = if is_next {
             ends.get(ends.partition_point(|end| *end <= moment))

@@ -42,22 +42,12 @@ pub fn write_snapshot(
     runs: &[ModelRun],
     out: &mut dyn Write,
 ) -> io::Result<()> {
-    let views: Vec<_> = runs.iter().map(|run| run.allocator.view()).collect();
-    let emitted: Vec<EmittedDevice<'_>> = runs
-        .iter()
-        .zip(&views)
-        .map(|(run, (segments, blocks))| EmittedDevice {
-            device: run.device,
-            entries: &run.journal,
-            texts: &[],
-            segments,
-            blocks,
-        })
-        .collect();
+    let devices = runs.iter().map(|run| {
+        let (segments, blocks) = run.allocator.view();
+        EmittedDevice { device: run.device, entries: (&run.journal[..]).into(), texts: Vec::new(), segments, blocks }
+    });
+    let devices: Vec<EmittedDevice<'_>> = devices.collect();
     let settings = overrides.settings.as_ref().map(|(settings, string)| (string.as_str(), settings));
-    // A recording older than every known release is replayed by the rules of the oldest, but keeps its own format.
-    let predates_rules = study.snapshot().torch.last == Some(0);
-    let recorded_minor = if predates_rules { 0 } else { *study.inference().releases.end() };
-    let minor = overrides.minor.unwrap_or(recorded_minor);
-    emit(study.snapshot(), minor, settings, &emitted, out)
+    let minor = overrides.minor.unwrap_or(*study.inference().releases.end());
+    emit(study.snapshot(), minor, settings, &devices, out)
 }

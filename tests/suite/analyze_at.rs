@@ -50,7 +50,7 @@ type Row = (u64, u64, u64, Value, u64, u64, u64);
 fn replayed_segments(file: &str, entry: u64) -> Vec<Row> {
     let study = fixtures::study(file);
     let memory = study.devices().next().unwrap().memory_at(TracePosition::Entry { event: entry });
-    let layout = memory.layout().unwrap();
+    let layout = memory.layout.as_ref().unwrap();
     let row = |segment: &Segment| {
         let blocks = segment.blocks_in(&layout.blocks);
         let bytes = |state| blocks.iter().filter(|block| block.state == state).map(|block| block.size).sum();

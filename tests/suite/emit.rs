@@ -99,10 +99,10 @@ fn emitted(snapshot: &Snapshot, devices: &[Device]) -> Vec<u8> {
         .iter()
         .map(|device| EmittedDevice {
             device: device.number,
-            entries: &device.entries,
-            texts: &[],
-            segments: &device.segments,
-            blocks: &device.blocks,
+            entries: (&device.entries[..]).into(),
+            texts: Vec::new(),
+            segments: device.segments.clone(),
+            blocks: device.blocks.clone(),
         })
         .collect();
     let mut bytes = Vec::new();
@@ -212,30 +212,6 @@ fn an_emitted_file_has_the_same_release_and_verification() {
     }
 }
 
-/// A file with the keys of 2.0, where a block has its stack in its history and no address of its own.
-#[test]
-fn a_release_older_than_the_rules_is_written_with_its_own_keys() {
-    let recording = describe::read(&fixtures::pickle("2.1.2-holes-at-oom"));
-    let study = Study::new(&recording, Scope::default());
-    let devices = oomscope::whatif::run_model(&study);
-    let oldest = |of: &Study<'_>, minor| {
-        let (change, mut bytes) = (Overrides { minor, ..Overrides::default() }, Vec::new());
-        write_snapshot(of, &change, &oomscope::whatif::run_model(of), &mut bytes).unwrap();
-        describe::read(&bytes)
-    };
-    assert!(!devices.is_empty());
-    let old = oldest(&study, Some(0));
-    assert_eq!(old.torch_by_keys.last, Some(0), "read as 2.0");
-    let again = oldest(&Study::new(&old, Scope::default()), None);
-    assert_eq!(again.torch_by_keys, old.torch_by_keys, "and written as 2.0");
-    check_content("2.0", &old, &again);
-    let sizes = |of: &Snapshot| -> Vec<(u64, u64, u64)> {
-        let blocks = (0..of.blocks.len()).filter_map(|row| of.blocks.get(row));
-        blocks.map(|block| (block.address, block.size, block.requested_size)).collect()
-    };
-    assert_eq!(sizes(&old), sizes(&recording));
-}
-
 #[test]
 fn fields_that_no_recording_has_are_written() {
     let entry = |action, stream| AllocatorEntry {
@@ -305,17 +281,18 @@ fn a_full_disk_is_an_error_wherever_it_is_noticed() {
     let devices = recorded(&recording);
     let device = EmittedDevice {
         device: 0,
-        entries: &devices[0].entries,
-        texts: &[],
-        segments: &devices[0].segments,
-        blocks: &devices[0].blocks,
+        entries: (&devices[0].entries[..]).into(),
+        texts: Vec::new(),
+        segments: devices[0].segments.clone(),
+        blocks: devices[0].blocks.clone(),
     };
+    let device = std::slice::from_ref(&device);
     let length = emitted(&recording, &devices).len();
     for room in [0, 1, 2, 11, length / 2, length - 1] {
-        let error = emit(&recording, NEWEST, None, &[device], &mut Full(room)).unwrap_err();
+        let error = emit(&recording, NEWEST, None, device, &mut Full(room)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull, "room for {room} bytes");
     }
-    emit(&recording, NEWEST, None, &[device], &mut Full(length)).unwrap();
+    emit(&recording, NEWEST, None, device, &mut Full(length)).unwrap();
 }
 
 #[test]
@@ -324,8 +301,9 @@ fn memory_does_not_grow_with_the_trace() {
     let once = entries_of(&recording, 0);
     let peak = |times: usize| {
         let entries = once.repeat(times);
-        let device = EmittedDevice { device: 0, entries: &entries, texts: &[], segments: &[], blocks: &[] };
-        let write = || emit(&recording, NEWEST, None, &[device], &mut io::sink());
+        let entries = (&entries[..]).into();
+        let device = EmittedDevice { device: 0, entries, texts: Vec::new(), segments: Vec::new(), blocks: Vec::new() };
+        let write = || emit(&recording, NEWEST, None, std::slice::from_ref(&device), &mut io::sink());
         let (written, peak) = peak_heap::peak_of(write);
         written.unwrap();
         peak

@@ -116,7 +116,7 @@ fn assert_sums(study: &Study<'_>, entries: &[usize]) {
         }
         let steps = events.of_device(id, "step");
         for entry in entries.iter().map(|entry| entry % device.device().len().max(1)) {
-            let step = device.phases().step_at(entry).map(i64::from);
+            let step = device.phases().steps.step_at(entry).map(i64::from);
             assert_eq!(
                 steps.get(entry).copied().flatten(),
                 step.filter(|_| !device.device().is_empty()),
@@ -160,7 +160,7 @@ proptest! {
     #[test]
     fn no_entries_whatever_keep_a_recording_from_being_exported(file in garbage::snapshot(), last in 0..60_u64) {
         let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
-        for window in [Window::All, window::last(last)] {
+        for window in [Window::default(), window::last(last)] {
             let study = Study::new(&snapshot, Scope { window, ..Scope::default() });
             tables(&study);
             let recording = Recording::new(&study, "a");

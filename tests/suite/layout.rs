@@ -2,8 +2,8 @@
 
 use crate::support::fixtures;
 use oomscope::replay::literal::{Layout, LiteralReplay, Tracking};
-use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
+use oomscope::study::{Scope, Study};
 
 /// Everything about a segment but the stack that allocated it, which no trace tells in all cases.
 fn described(snapshot: &Snapshot, segment: &Segment, blocks: &[oomscope::snapshot::Block]) -> String {
@@ -34,7 +34,7 @@ fn the_last_moment_is_the_snapshot() {
     let mut compared = 0;
     for name in fixtures::names() {
         let snapshot = fixtures::snapshot(&name);
-        let settings = settings_in_effect(&snapshot, None);
+        let settings = Study::new(&snapshot, Scope::default()).settings().clone();
         for device in snapshot.devices().filter(|device| !device.is_empty()) {
             let (mut last, entries) = (Layout::default(), device.len());
             let literal = LiteralReplay { device, settings: &settings, settings_changes: &[] };

@@ -199,7 +199,7 @@ const ANSWERS: [Answer; 6] = [
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
-        let window = Window::All;
+        let window = Window::default();
         let options = TimelineOptions { device: None, window, buckets: 64 };
         terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
     }),

@@ -48,7 +48,7 @@ fn pages(name: &str, report: &AnalyzeReport) -> Vec<Document> {
     let study = fixtures::study(name);
     let snapshot = study.snapshot();
     let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
-    let options = TimelineOptions { device: None, window: Window::All, buckets: 512 };
+    let options = TimelineOptions { device: None, window: Window::default(), buckets: 512 };
     let file = |snapshot, path| File { snapshot, path };
     let sides = [file(fixtures::study(BEFORE).snapshot(), "fixtures/before.pickle.gz"), file(snapshot, &path)];
     let mut pages = vec![

@@ -15,7 +15,7 @@ fn course(snapshot: &Snapshot, device: u64) -> Vec<(Option<u32>, Phase)> {
     let mut course: Vec<_> = snapshot
         .device(device)
         .indexes_with_action(Action::Alloc)
-        .map(|index| (phases.step_at(index), phases.phase_at(index)))
+        .map(|index| (phases.steps.step_at(index), phases.phase_at(index)))
         .collect();
     course.dedup();
     course
@@ -33,8 +33,8 @@ fn training_goes_round() {
         let expected: Vec<_> = [(None, Phase::Init)].into_iter().chain((0..steps).flat_map(step)).collect();
         assert_eq!(course(&snapshot, 0), expected, "{name}");
         let phases = phases(&snapshot, 0);
-        assert_eq!(phases.step_marker(), Some(StepMarker::OptimizerStep));
-        assert_eq!(phases.completed_steps(), steps as usize);
+        assert_eq!(phases.steps.marker(), Some(StepMarker::OptimizerStep));
+        assert_eq!(phases.steps.ends().len(), steps as usize);
     }
 }
 
@@ -48,8 +48,8 @@ fn a_failure_belongs_to_the_step_that_it_ended() {
         let snapshot = fixtures::snapshot(name);
         let oom = snapshot.device(0).failed_requests().next_back().unwrap();
         let phases = phases(&snapshot, 0);
-        assert_eq!((phases.step_at(oom).unwrap(), phases.phase_at(oom)), last, "{name}");
-        assert!(phases.step_entries(last.0).unwrap().contains(&oom));
+        assert_eq!((phases.steps.step_at(oom).unwrap(), phases.phase_at(oom)), last, "{name}");
+        assert!(phases.steps.entries(last.0).unwrap().contains(&oom));
     }
 }
 
@@ -67,8 +67,8 @@ fn without_an_optimizer_each_backward_pass_is_a_step() {
     let snapshot = fixtures::snapshot("2.15.0-two_devices");
     for device in 0..2 {
         let phases = phases(&snapshot, device);
-        assert_eq!(phases.step_marker(), Some(StepMarker::BackwardFrames));
-        assert_eq!(phases.completed_steps(), 4, "the fifth is not followed by another");
+        assert_eq!(phases.steps.marker(), Some(StepMarker::BackwardFrames));
+        assert_eq!(phases.steps.ends().len(), 4, "the fifth is not followed by another");
     }
 }
 
@@ -90,7 +90,7 @@ fn named_ranges_are_found_by_time() {
 fn a_recording_without_steps_gets_none() {
     for name in ["2.15.0-holes", "2.15.0-fuzz", "2.15.0-gpt_varlen-no-history"] {
         let phases = phases(&fixtures::snapshot(name), 0);
-        assert_eq!((phases.step_marker(), phases.completed_steps()), (None, 0), "{name}");
-        assert_eq!((phases.step_at(0), phases.phase_at(0)), (None, Phase::Other), "{name}");
+        assert_eq!((phases.steps.marker(), phases.steps.ends().len()), (None, 0), "{name}");
+        assert_eq!((phases.steps.step_at(0), phases.phase_at(0)), (None, Phase::Other), "{name}");
     }
 }

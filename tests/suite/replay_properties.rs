@@ -21,7 +21,7 @@ const MIB: u64 = 1 << 20;
 
 fn window() -> impl Strategy<Value = Window> {
     prop_oneof![
-        Just(Window::All),
+        Just(Window::default()),
         (0..50u64).prop_map(window::last),
         (0..10u32).prop_map(window::around_failure),
         any::<[Option<u8>; 2]>()

@@ -5,8 +5,8 @@ use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
 use oomscope::analysis::{DeviceReport, SnapshotReport};
 use oomscope::replay::literal::{LiteralOutcome, LiteralReplay, Totals, Tracking};
-use oomscope::replay::model::settings_in_effect;
 use oomscope::snapshot::{Action, Block, BlockState, Device, Snapshot};
+use oomscope::study::{Scope, Study};
 
 /// Recordings of the C++ pickler, which have no statistics beside them.
 const WITHOUT_STATISTICS: [&str; 2] = ["2.1.2-cpp_pickler-streams", "2.15.0-cpp_pickler-streams"];
@@ -82,7 +82,7 @@ fn the_memory_at_the_snapshot_is_what_pytorch_counted() {
 
 /// The highest of each total in the literal replay of `device`'s trace, and what it came to.
 fn peaks(device: Device<'_>) -> (Totals, LiteralOutcome) {
-    let settings = settings_in_effect(device.snapshot(), None);
+    let settings = Study::new(device.snapshot(), Scope::default()).settings().clone();
     let mut peak = Totals::default();
     let outcome = LiteralReplay { device, settings: &settings, settings_changes: &[] }.run(Tracking::Totals, |step| {
         let now = step.tiling.totals();
@@ -146,7 +146,7 @@ fn a_rebuilt_start_ends_where_pytorch_ended() {
     for name in TRUNCATED {
         let snapshot = fixtures::snapshot(name);
         let recorded = recorded::of(name).unwrap();
-        let settings = settings_in_effect(&snapshot, None);
+        let settings = Study::new(&snapshot, Scope::default()).settings().clone();
         let mut last = Totals::default();
         let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
         let outcome = literal.run(Tracking::Totals, |step| last = step.tiling.totals());

@@ -106,7 +106,7 @@ fn is_sound(device: &DeviceTimeline, limit: usize) {
 fn the_documentation_lists_every_series_as_the_catalogue_has_it() {
     let page = std::fs::read_to_string("docs/timeline.md").unwrap();
     let failed = read(&fixtures::pickle("2.15.0-oom_varlen-at-oom"));
-    let series = &follow(&failed, Window::All, 1).devices[0].series;
+    let series = &follow(&failed, Window::default(), 1).devices[0].series;
     let figures: Vec<Figure> = series.sizes().map(|(of, _)| of).chain(series.ratios().map(|(of, _)| of)).collect();
     for figure in figures {
         let row = format!("\n| `{}` | {} |\n", figure.json_key(), figure.meaning());
@@ -120,7 +120,7 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_in_analyze() {
     for (i, name) in fixtures::names().iter().enumerate() {
         let snapshot = read(&fixtures::pickle(name));
         let parts = [window::last(300), window::around_failure(50), window::between(Some(100), Some(900))];
-        for window in [Window::All, parts[i % 3]] {
+        for window in [Window::default(), parts[i % 3]] {
             let options = Options { window, ..Options::default() };
             let analyzed = analyze(&snapshot, "a", 0, options);
             for device in follow(&snapshot, window, 100).devices {
@@ -199,9 +199,9 @@ fn nothing_is_lost(fine: &DeviceTimeline, coarse: &DeviceTimeline) {
 fn no_spike_is_lost_however_few_the_buckets() {
     for name in ["2.15.0-fuzz_streams-oom-lag", "2.15.0-mempool", "2.15.0-holes-expandable"] {
         let snapshot = read(&fixtures::pickle(name));
-        let fine = follow(&snapshot, Window::All, EVERY_ENTRY);
+        let fine = follow(&snapshot, Window::default(), EVERY_ENTRY);
         for limit in [1, 2, 7, 100, 512] {
-            let coarse = follow(&snapshot, Window::All, limit);
+            let coarse = follow(&snapshot, Window::default(), limit);
             for (fine, coarse) in fine.devices.iter().zip(&coarse.devices) {
                 assert_eq!(fine.buckets.first_event.len() as u64, fine.events);
                 is_sound(coarse, limit);
@@ -228,14 +228,14 @@ fn requests_that_released_memory_or_failed_are_the_retries_pytorch_counted() {
         "2.15.0-oom_varlen-at-oom",
     ] {
         let snapshot = read(&fixtures::pickle(name));
-        let marks = &follow(&snapshot, Window::All, 512).devices[0].marks;
+        let marks = &follow(&snapshot, Window::default(), 512).devices[0].marks;
         let refused: BTreeSet<u64> =
             marks.reclaim.largest.iter().chain(&marks.oom.largest).map(|mark| mark.event).collect();
         let retries = recorded::of(name).unwrap().stat(0, "num_alloc_retries");
         assert_eq!(refused.len() as u64, retries, "{name}");
     }
     let calm = read(&fixtures::pickle("2.15.0-graphs"));
-    let marks = &follow(&calm, Window::All, 512).devices[0].marks;
+    let marks = &follow(&calm, Window::default(), 512).devices[0].marks;
     assert_eq!((marks.empty_cache.count, marks.reclaim.count, marks.oom.count), (2, 0, 0));
 }
 
@@ -255,7 +255,7 @@ fn a_block_does_not_wait_within_one_call() {
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));
         size(&follow(&snapshot, window, 512).devices[0], Figure::Pending).highest
     };
-    for window in [Window::All, window::last(2), window::last(1), window::between(None, Some(3))] {
+    for window in [Window::default(), window::last(2), window::last(1), window::between(None, Some(3))] {
         assert_eq!((highest(window, "b", "b"), highest(window, "b", "c")), (0, 2 * MIB));
     }
 }
@@ -273,7 +273,7 @@ fn memory_does_not_grow_with_the_trace() {
             }
         }
         let snapshot = parsed(&json!({"segments": [], "device_traces": [trace]}));
-        let (report, heap) = peak_heap::peak_of(|| follow(&snapshot, Window::All, 512));
+        let (report, heap) = peak_heap::peak_of(|| follow(&snapshot, Window::default(), 512));
         let device = &report.devices[0];
         is_sound(device, 512);
         assert_eq!((device.marks.oom.count, device.marks.snapshot.count), (rounds, rounds));
@@ -296,7 +296,7 @@ proptest! {
         let len = reference.events.len();
         prop_assume!(len > 0);
         let snapshot = read(&snapshot_bytes(&[(&reference, 0)]));
-        let fine = &follow(&snapshot, Window::All, EVERY_ENTRY).devices[0];
+        let fine = &follow(&snapshot, Window::default(), EVERY_ENTRY).devices[0];
         for (i, totals) in reference.after.iter().enumerate() {
             prop_assert_eq!(size(fine, Figure::Reserved).max[i], totals.reserved);
             prop_assert_eq!(size(fine, Figure::Active).max[i], totals.active);
@@ -319,7 +319,7 @@ proptest! {
     #[test]
     fn no_entries_whatever_break_it(file in garbage::snapshot(), limit in 1..40usize, last in 0..50u64) {
         let snapshot = parsed(&file);
-        for window in [Window::All, window::last(last)] {
+        for window in [Window::default(), window::last(last)] {
             let report = follow(&snapshot, window, limit);
             for device in &report.devices {
                 is_sound(device, limit);

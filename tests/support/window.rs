@@ -4,15 +4,15 @@
 use oomscope::study::{Bound, Window};
 
 pub fn between(from: Option<u64>, to: Option<u64>) -> Window {
-    Window::Between(from.map(Bound::Entry), to.map(Bound::Entry))
+    Window { from: from.map(Bound::Entry), to: to.map(Bound::Entry) }
 }
 
 pub fn last(entries: u64) -> Window {
-    Window::Between(Some(Bound::BeforeEnd(entries)), None)
+    Window { from: Some(Bound::BeforeEnd(entries)), to: None }
 }
 
 /// So many entries before and after the last failed request; all of them if none failed.
 pub fn around_failure(entries: u32) -> Window {
     let entries = i64::from(entries);
-    Window::Between(Some(Bound::FromFailure(-entries)), Some(Bound::FromFailure(entries + 1)))
+    Window { from: Some(Bound::FromFailure(-entries)), to: Some(Bound::FromFailure(entries + 1)) }
 }

@@ -177,11 +177,10 @@ fn releasable(tiling: &Tiling) -> u64 {
 
 /// Pending blocks by the line that allocated them.
 fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Holder> {
-    let is_pending = |state| state == BlockState::ActivePendingFree;
-    let blocks = || tiling.active_blocks().filter(|(.., state, _)| is_pending(*state));
-    let all = BlockSum::from_sizes(blocks().map(|(_, size, ..)| size));
+    let blocks = || tiling.active_blocks().filter(|block| block.state == BlockState::ActivePendingFree);
+    let all = BlockSum::from_sizes(blocks().map(|block| block.size));
     let held = |stack| HeldBlock { stack, classification: None, is_older: false };
-    top_holders(stacks, blocks().map(|(_, size, _, _, stack)| (held(stack), size)), all, SHOWN_PENDING).rows
+    top_holders(stacks, blocks().map(|block| (held(block.context), block.size)), all, SHOWN_PENDING).rows
 }
 
 fn circumstances(

@@ -88,7 +88,7 @@ impl UnusualInput {
     pub(super) fn from_forecast(device: DeviceStudy<'_, '_>, forecast: &Forecast<'_>) -> Option<Self> {
         let iteration = forecast.unusual_input?;
         let (stacks, stack) = (device.stacks(), device.device().entry(iteration.entry).extended_stack);
-        let [first, step] = iteration.start_entries.map(|entry| device.phases().step_at(entry));
+        let [first, step] = iteration.start_entries.map(|entry| device.phases().steps.step_at(entry));
         let step = step.filter(|step| first.is_some_and(|first| u64::from(step - first) == iteration.iterations));
         Some(Self {
             iteration,

@@ -90,7 +90,7 @@ pub(crate) fn request(
     };
     let limit = hypothesis.limit_from_settings();
     let hypothesis = Hypothesis { limit, ..hypothesis };
-    let answer = try_request(recorded, memory.layout(), &hypothesis, (bytes, stream));
+    let answer = try_request(recorded, memory.layout.as_ref(), &hypothesis, (bytes, stream));
     let served_from = served(&answer);
     let request = RequestFacts {
         entry: next,

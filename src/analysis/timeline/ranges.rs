@@ -7,7 +7,6 @@ use rustc_hash::FxHashMap;
 
 use crate::base::ids::SymbolId;
 use crate::snapshot::{Action, Device};
-use crate::stacks::phases::Clock;
 
 /// Maximum number of names, in order of appearance.
 const MAX_NAMES: usize = 64;
@@ -51,13 +50,12 @@ pub(crate) fn named_spans(device: Device<'_>, window: &Range<usize>) -> Vec<Name
 /// The annotations of `device` as spans. An end without a start makes a span from the first entry, a start without an
 /// end a span to the last entry.
 pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
-    let clock = Clock::new(device);
-    if !clock.has_times() {
+    if device.time_us(0).is_none() {
         return Vec::new();
     }
     let found = |name, start: Option<u64>, end: Option<u64>| {
-        let from = start.map_or(0, |start| clock.first_entry_at(0, start));
-        let to = end.map_or(device.len(), |end| clock.first_entry_at(0, end.saturating_add(1)));
+        let from = start.map_or(0, |start| device.first_entry_at(0, start));
+        let to = end.map_or(device.len(), |end| device.first_entry_at(0, end.saturating_add(1)));
         NamedSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();

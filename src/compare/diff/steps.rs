@@ -56,8 +56,8 @@ impl PeakChange {
 
 /// Number of steps that started: the completed ones, and the next one if it allocates.
 fn steps_started(device: DeviceStudy<'_, '_>) -> usize {
-    let completed = device.phases().completed_steps();
-    let open = u32::try_from(completed).ok().and_then(|step| device.phases().step_entries(step));
+    let completed = device.phases().steps.ends().len();
+    let open = u32::try_from(completed).ok().and_then(|step| device.phases().steps.entries(step));
     let allocates = |entry: usize| {
         let action = device.device().action(entry);
         matches!(action, Some(Action::Alloc | Action::Oom))
@@ -68,7 +68,7 @@ fn steps_started(device: DeviceStudy<'_, '_>) -> usize {
 /// The entry index after the first `steps` steps.
 fn steps_end(device: DeviceStudy<'_, '_>, steps: usize) -> Option<u64> {
     let last = u32::try_from(steps.checked_sub(1)?).ok()?;
-    device.phases().step_entries(last).map(|entries| entries.end as u64)
+    device.phases().steps.entries(last).map(|entries| entries.end as u64)
 }
 
 impl CommonSteps {
@@ -76,7 +76,7 @@ impl CommonSteps {
     /// step is unknown.
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: ComparedMoment) -> Option<Self> {
         let [before, after] = devices;
-        let completed = devices.map(|device| device.phases().completed_steps());
+        let completed = devices.map(|device| device.phases().steps.ends().len());
         let is_late = |device: DeviceStudy<'_, '_>| device.history().is_some_and(MemoryHistory::is_truncated);
         if completed.contains(&0) || is_late(before) != is_late(after) {
             return None;
@@ -191,18 +191,13 @@ impl ComparedPart {
 
 words! {
     /// The position to compare.
+    #[derive(Default)]
     pub enum ComparedMoment {
         /// The peak of allocated memory
+        #[default]
         Peak = "peak",
         /// The snapshot
         Snapshot = "snapshot",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for ComparedMoment {
-    fn default() -> Self {
-        Self::Peak
     }
 }
 

@@ -238,7 +238,7 @@ impl CachingAllocator {
         if self.allowed_memory_maximum.is_some_and(|limit| after > limit) {
             return None;
         }
-        if self.settings.throw_on_cudamalloc_oom && self.behaviour.has_throw_on_cudamalloc_oom {
+        if self.settings.throw_on_cudamalloc_oom && self.behaviour.has(Rule::ThrowsOnCudaMallocOom) {
             let total = device.total_bytes();
             if after > fraction_of(total, self.settings.per_process_memory_fraction) {
                 self.statistics.num_oom_rejections += 1;

@@ -118,7 +118,7 @@ impl CachingAllocator {
 
     /// The registration of a block that is split off `original`.
     pub(super) fn split_registration(&mut self, original: &PoolBlock) -> u32 {
-        match self.behaviour.tie_break {
+        match self.behaviour.tie_break() {
             TieBreak::OldestBlock => self.next_registration(),
             TieBreak::LowestAddress | TieBreak::OldestSegment => original.registration,
         }
@@ -234,7 +234,7 @@ impl CachingAllocator {
 
     pub(super) fn free_key(&self, id: BlockId) -> FreeKey {
         let block = &self.blocks[id];
-        let registration = match self.behaviour.tie_break {
+        let registration = match self.behaviour.tie_break() {
             TieBreak::LowestAddress => 0,
             TieBreak::OldestBlock | TieBreak::OldestSegment => self.initial_ages.place(block.registration),
         };

@@ -6,6 +6,7 @@ use super::caching::CachingAllocator;
 use super::initial_ages::{InitialAges, SegmentAge};
 use super::request::{DEFAULT_POOL, PendingFreeId};
 use super::size::granule_size;
+use super::view::BlockView;
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId, to_u32};
 
@@ -20,19 +21,6 @@ pub struct InitialSegment {
     pub is_small: bool,
     /// Base and size of the reservation that it is mapped into, if it is expandable.
     pub reservation: Option<(u64, u64)>,
-}
-
-/// A block that was active.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct InitialBlock {
-    pub addr: u64,
-    pub size: u64,
-    /// Requested bytes.
-    pub requested: u64,
-    /// Allocated or pending. The gaps between these blocks are free blocks.
-    pub state: BlockState,
-    /// Where it was allocated, if known.
-    pub context: StackId,
 }
 
 /// The active blocks that were added, each with its address.
@@ -55,16 +43,12 @@ struct SegmentLayout {
 }
 
 /// A block to be created: start, end, state, and the active block in it.
-type BlockLayout = (u64, u64, PoolBlockState, Option<InitialBlock>);
+type BlockLayout = (u64, u64, PoolBlockState, Option<BlockView>);
 
 impl CachingAllocator {
-    /// Adds the segments and active blocks that existed before the first request, both sorted by address. Segments
-    /// are registered in that order. Statistics count them as if they had just been allocated.
-    pub fn add_initial_memory(
-        &mut self,
-        segments: &[InitialSegment],
-        initial_blocks: &[InitialBlock],
-    ) -> InitialMemory {
+    /// Adds the segments and active blocks that existed before the first request, both sorted by address. The gaps between
+    /// the blocks are free. Segments are registered in that order. Statistics count them as if they had just been allocated.
+    pub fn add_initial_memory(&mut self, segments: &[InitialSegment], initial_blocks: &[BlockView]) -> InitialMemory {
         let mut memory = InitialMemory::default();
         let mut remaining = initial_blocks.iter().copied().peekable();
         let mut ages = Vec::new();
@@ -154,7 +138,7 @@ impl CachingAllocator {
         let mut prev = BlockId::NONE;
         let mut unused = Vec::new();
         for (from, to, state, initial) in block_layouts {
-            if prev != BlockId::NONE && self.behaviour.tie_break == TieBreak::OldestBlock {
+            if prev != BlockId::NONE && self.behaviour.tie_break() == TieBreak::OldestBlock {
                 registration = self.next_registration();
             }
             let id = self.blocks.insert(PoolBlock {

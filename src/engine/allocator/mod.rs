@@ -37,7 +37,7 @@ pub use behaviour::{Behaviour, TieBreak};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
 #[doc(hidden)]
-pub use initial_memory::{InitialBlock, InitialMemory, InitialSegment};
+pub use initial_memory::{InitialMemory, InitialSegment};
 pub use request::{AllocatorEntry, PendingFreeId, Request, ServedBy};
 pub use size::{
     SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size, segment_size,

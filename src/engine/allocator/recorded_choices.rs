@@ -14,7 +14,7 @@ impl CachingAllocator {
     /// The relative age of initial segments is unknown until the recorded allocator chose between two of them. Makes
     /// the free block at `addr` the one that serves `request`, if only the guessed order prevents it.
     pub fn prefer_block_at(&mut self, request: &Request<'_>, addr: u64) {
-        if self.behaviour.tie_break == TieBreak::LowestAddress || self.initial_ages.places.is_empty() {
+        if self.behaviour.tie_break() == TieBreak::LowestAddress || self.initial_ages.places.is_empty() {
             return;
         }
         let Some(first) = self.find_free_block(request).filter(|key| key.addr != addr) else {
@@ -34,7 +34,7 @@ impl CachingAllocator {
     /// The free block at `addr` in the same free list as `like`, and of its size.
     fn free_block_at(&self, like: FreeKey, addr: u64) -> Option<BlockId> {
         let free = &self.pools.free_lists[self.blocks[like.id].free_list as usize].free;
-        if self.behaviour.tie_break == TieBreak::OldestSegment {
+        if self.behaviour.tie_break() == TieBreak::OldestSegment {
             let segment = self.initial_ages.segment_around(addr)?;
             return free.id_at(like.size, self.initial_ages.place(segment.registration), addr);
         }
@@ -47,7 +47,7 @@ impl CachingAllocator {
     /// segments are released first.
     pub fn prefer_release_order(&mut self, addrs: &[u64]) {
         let is_guessed = !self.initial_ages.places.is_empty();
-        if self.behaviour.tie_break == TieBreak::LowestAddress || !is_guessed || addrs.len() < 2 {
+        if self.behaviour.tie_break() == TieBreak::LowestAddress || !is_guessed || addrs.len() < 2 {
             return;
         }
         // Addresses that are not those of free segments say nothing about their order.
@@ -73,7 +73,7 @@ impl CachingAllocator {
 
     /// The free segments that begin at `addrs`, in this order.
     fn free_segments_at(&self, addrs: &[u64]) -> Vec<BlockId> {
-        if self.behaviour.tie_break == TieBreak::OldestSegment {
+        if self.behaviour.tie_break() == TieBreak::OldestSegment {
             let free_segment = |addr: &u64| {
                 let segment = self.initial_ages.segment_around(*addr).filter(|segment| segment.addr == *addr)?;
                 let free = &self.pools.free_lists[segment.free_list as usize].free;
@@ -91,7 +91,7 @@ impl CachingAllocator {
     /// The free blocks that have the registration of `id`.
     fn free_blocks_of_age(&self, id: BlockId) -> Vec<BlockId> {
         let mut blocks = vec![id];
-        if self.behaviour.tie_break == TieBreak::OldestSegment {
+        if self.behaviour.tie_break() == TieBreak::OldestSegment {
             let is_free = |id: &BlockId| self.blocks[*id].state == PoolBlockState::Free;
             let before =
                 std::iter::successors(self.blocks[id].prev.as_option(), |id| self.blocks[*id].prev.as_option());

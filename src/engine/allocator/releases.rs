@@ -46,6 +46,8 @@ pub enum Rule {
     ReductionVectorsFrom128,
     /// Parsing resets `max_non_split_rounding` to the large segment size.
     ResetsNonSplitRounding,
+    /// With `throw_on_cudamalloc_oom`, a request above `per_process_memory_fraction` fails before `cudaMalloc`.
+    ThrowsOnCudaMallocOom,
 }
 
 /// A minor release, and what it introduced.
@@ -94,7 +96,12 @@ const RELEASES: [Release; 16] = [
         ..release(10)
     },
     Release { rules: &[Rule::ResetsNonSplitRounding], ..release(11) },
-    Release { rules: &[Rule::OldestBlock], keys: &["pool_id"], statistics: &["num_oom_rejections"], ..release(12) },
+    Release {
+        rules: &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom],
+        keys: &["pool_id"],
+        statistics: &["num_oom_rejections"],
+        ..release(12)
+    },
     Release {
         rules: &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
         keys: &["max_round_threshold"],

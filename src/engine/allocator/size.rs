@@ -23,7 +23,6 @@ fn round_up(n: u64, multiple: u64) -> u64 {
 
 /// `round_size`: the minimum size of the block that serves a request of `n` bytes.
 pub fn round_size(n: u64, settings: &Settings) -> u64 {
-    let n = n.saturating_add(settings.request_padding);
     if n < MIN_BLOCK_SIZE {
         return MIN_BLOCK_SIZE;
     }

@@ -178,19 +178,6 @@ pub fn counted(n: u64, noun: &str) -> String {
     format!("{} {noun}{plural}", count(n))
 }
 
-/// Formats a time in microseconds since the epoch as a date in UTC: `2026-11-23`.
-pub fn date(us: u64) -> String {
-    // The algorithm of Howard Hinnant, in days from 0000-03-01; years begin in March, so the leap day ends them.
-    let days = us / 86_400_000_000 + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    format!("{:04}-{month:02}-{day:02}", era * 400 + year + next)
-}
-
 /// Formats microseconds: `850 us`, `12.3 ms`, `4.57 s`, `3 min 20 s`, `2 h 5 min`.
 pub fn duration(us: u64) -> String {
     match us {

@@ -134,6 +134,21 @@ impl<'a> Device<'a> {
         self.snapshot.entries.time_us(self.row(index)?)
     }
 
+    /// The first entry at or after index `from` whose time is at least `time_us`; the trace length if there is none.
+    pub fn first_entry_at(self, from: usize, time_us: u64) -> usize {
+        let (mut low, mut high) = (from, self.len);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            // Entries without a time count as older than every time.
+            if self.time_us(middle).unwrap_or(0) < time_us {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        low
+    }
+
     /// The indexes of the entries with `action`.
     pub fn indexes_with_action(self, action: Action) -> impl DoubleEndedIterator<Item = usize> + use<'a> {
         (0..self.len).filter(move |index| self.action(*index) == Some(action))

@@ -147,8 +147,10 @@ pub struct ValueRead {
 
 words! {
     /// The origin of a value that a program got for one of the GPU.
+    #[derive(Default)]
     pub enum ReadValue {
         /// Zero: the value is not known
+        #[default]
         Zero = "zero",
         /// Computed from random numbers of the host, where a GPU draws its own
         Random = "random",
@@ -161,15 +163,9 @@ words! {
     }
 }
 
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for ReadValue {
-    fn default() -> Self {
-        Self::Zero
-    }
-}
-
 words! {
     /// The use that a program makes of a value that it read, by its source.
+    #[derive(Default)]
     pub enum ReadUsage {
         /// The value becomes text or a number in a log: no request depends on it
         Report = "report",
@@ -180,14 +176,8 @@ words! {
         /// A size depends on it
         Size = "size",
         /// Not known: the source is missing, or the value is passed to code that was not followed
+        #[default]
         Unknown = "unknown",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for ReadUsage {
-    fn default() -> Self {
-        Self::Unknown
     }
 }
 

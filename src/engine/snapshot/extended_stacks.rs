@@ -327,7 +327,8 @@ fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let frame = snapshot.stacks.frame(outermost);
     let bottom = (frame.file, frame.name);
     let is_call = |id: FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
-    if let Some(at) = frames.iter().position(is_call) {
+    let call = frames.iter().position(is_call);
+    if let Some(at) = call {
         let caller: Vec<FrameId> = frames.iter().skip(at + 1).collect();
         return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
     }

@@ -24,16 +24,6 @@ enum Ids<'a> {
     Wide(&'a [FrameId]),
 }
 
-/// An iterator over [`FrameIds`].
-#[derive(Debug, Clone)]
-pub struct FrameIdsIter<'a>(IdsIter<'a>);
-
-#[derive(Debug, Clone)]
-enum IdsIter<'a> {
-    Narrow(std::slice::Iter<'a, u16>),
-    Wide(std::slice::Iter<'a, FrameId>),
-}
-
 impl FrameLists {
     /// The id of the list `frames`, stored if it is new.
     pub(super) fn intern(&mut self, frames: &[FrameId]) -> u32 {
@@ -75,10 +65,10 @@ impl<'a> FrameIds<'a> {
     pub(super) const EMPTY: Self = Self(Ids::Narrow(&[]));
 
     /// The frames, innermost first.
-    pub fn iter(self) -> FrameIdsIter<'a> {
-        FrameIdsIter(match self.0 {
-            Ids::Narrow(ids) => IdsIter::Narrow(ids.iter()),
-            Ids::Wide(ids) => IdsIter::Wide(ids.iter()),
+    pub fn iter(self) -> impl DoubleEndedIterator<Item = FrameId> + ExactSizeIterator + Clone + use<'a> {
+        (0..self.len()).map(move |index| match self.0 {
+            Ids::Narrow(ids) => FrameId(ids[index].into()),
+            Ids::Wide(ids) => ids[index],
         })
     }
 
@@ -100,45 +90,6 @@ impl<'a> FrameIds<'a> {
         self.iter().next()
     }
 }
-
-impl<'a> IntoIterator for FrameIds<'a> {
-    type Item = FrameId;
-    type IntoIter = FrameIdsIter<'a>;
-
-    fn into_iter(self) -> FrameIdsIter<'a> {
-        self.iter()
-    }
-}
-
-impl Iterator for FrameIdsIter<'_> {
-    type Item = FrameId;
-
-    #[inline]
-    fn next(&mut self) -> Option<FrameId> {
-        match &mut self.0 {
-            IdsIter::Narrow(ids) => ids.next().map(|id| FrameId((*id).into())),
-            IdsIter::Wide(ids) => ids.next().copied(),
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        match &self.0 {
-            IdsIter::Narrow(ids) => ids.size_hint(),
-            IdsIter::Wide(ids) => ids.size_hint(),
-        }
-    }
-}
-
-impl DoubleEndedIterator for FrameIdsIter<'_> {
-    fn next_back(&mut self) -> Option<FrameId> {
-        match &mut self.0 {
-            IdsIter::Narrow(ids) => ids.next_back().map(|id| FrameId((*id).into())),
-            IdsIter::Wide(ids) => ids.next_back().copied(),
-        }
-    }
-}
-
-impl ExactSizeIterator for FrameIdsIter<'_> {}
 
 #[cfg(test)]
 mod tests {

@@ -43,7 +43,7 @@ pub use dry_run::{
 };
 pub use dry_run::{EXIT_CODE, OTHER_BRANCHES};
 pub use error::SnapshotError;
-pub use frame_lists::{FrameIds, FrameIdsIter};
+pub use frame_lists::FrameIds;
 pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};
 pub use segments::{Block, Blocks, Segment, Segments};
 pub use serving::Serving;

@@ -98,6 +98,7 @@ pub struct NameRoot {
 
 words! {
     /// The kind of a [`NameRoot`].
+    #[derive(Default)]
     pub enum RootKind {
         /// A local variable of a running function
         Frame = "frame",
@@ -110,33 +111,22 @@ words! {
         /// No variable: only a reference cycle
         Cycle = "cycle",
         /// The recorder had no time to reach its variable
+        #[default]
         Unreached = "unreached",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for RootKind {
-    fn default() -> Self {
-        Self::Unreached
     }
 }
 
 words! {
     /// The author of the code at a [`NameRoot`].
+    #[derive(Default)]
     pub enum Author {
         /// The user
+        #[default]
         User = "user",
         /// An installed package
         Library = "library",
         /// PyTorch itself
         Pytorch = "pytorch",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for Author {
-    fn default() -> Self {
-        Self::User
     }
 }
 
@@ -201,8 +191,6 @@ pub struct LocalTensor {
 pub struct NamedModule {
     /// Its name, such as `model.blocks[3]`.
     pub name: SymbolId,
-    /// The name of its class.
-    pub class_name: SymbolId,
     /// The first line of the class's `forward`, as a stack of one frame.
     pub forward: StackId,
     /// The last line of that method.

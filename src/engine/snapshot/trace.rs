@@ -69,6 +69,15 @@ impl TraceEntry {
             user_metadata: None,
         }
     }
+
+    /// Bytes reserved after it, given those before.
+    pub fn reserved_after(&self, reserved: u64) -> u64 {
+        match self.action {
+            Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(self.size),
+            Action::SegmentFree | Action::SegmentUnmap => reserved.saturating_sub(self.size),
+            _ => reserved,
+        }
+    }
 }
 
 /// Values that most entries of a trace share.

@@ -36,7 +36,7 @@ impl Activity {
             let [start, end] = [start, end].map(|at| at.clamp(window.start, window.end));
             (start < end).then(|| [start, end].map(|at| (at - window.start) as u64))
         };
-        let steps = (0..).map_while(|step| phases.step_entries(step).map(|entries| (step, entries)));
+        let steps = (0..).map_while(|step| phases.steps.entries(step).map(|entries| (step, entries)));
         let steps = steps.filter_map(|(value, entries)| {
             let [start, end] = range_in_window(entries.start, entries.end)?;
             Some(EntryRange { start, end, value })

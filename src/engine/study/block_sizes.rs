@@ -1,7 +1,8 @@
 //! The sizes of live blocks, which no entry records, as the literal replay infers them.
 
-use crate::base::ids::{StackId, to_u32};
-use crate::replay::literal::ReplayStep;
+use crate::allocator::BlockView;
+use crate::base::ids::to_u32;
+use crate::replay::literal::{ReplayStep, view_of};
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 /// Blocks are as large as their requests, rounded up to this, unless a request took a whole free block.
@@ -11,21 +12,12 @@ const ROUNDING: u64 = 512;
 #[derive(Debug, Default)]
 pub(crate) struct BlockSizes {
     /// The live blocks before the first entry.
-    pub(crate) initial: Vec<InitialBlock>,
+    pub(crate) initial: Vec<BlockView>,
     /// Entries with the sizes of their blocks, where they are not the rounded requests; 0 if the entry contradicts the
     /// state and there is no block.
     unusual: Vec<(u32, u64)>,
     /// See [`SizeChange`]; by entry.
     changes: Vec<(u32, SizeChange)>,
-}
-
-/// A live block before the first entry.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct InitialBlock {
-    pub(crate) address: u64,
-    pub(crate) bytes: u64,
-    pub(crate) requested_bytes: u64,
-    pub(crate) extended_stack: StackId,
 }
 
 /// An entry that contradicts the state shortened or removed a live block.
@@ -44,29 +36,15 @@ impl BlockSizes {
     /// The live blocks of a snapshot without a trace.
     pub(crate) fn at_snapshot(device: Device<'_>) -> Self {
         let live = device.blocks().filter(|block| block.state == BlockState::ActiveAllocated);
-        let initial = live.map(|block| InitialBlock {
-            address: block.address,
-            bytes: block.size,
-            requested_bytes: block.requested_size,
-            extended_stack: block.extended_stack,
-        });
-        Self { initial: initial.collect(), ..Self::default() }
+        Self { initial: live.map(view_of).collect(), ..Self::default() }
     }
 
     /// Records what `step` changed. The steps come in order.
     #[inline]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
         let Some((index, entry)) = &step.entry else {
-            self.initial.extend(
-                step.tiling.active_blocks().filter(|(.., state, _)| *state == BlockState::ActiveAllocated).map(
-                    |(address, bytes, requested_bytes, _, extended_stack)| InitialBlock {
-                        address,
-                        bytes,
-                        requested_bytes,
-                        extended_stack,
-                    },
-                ),
-            );
+            let active = step.tiling.active_blocks();
+            self.initial.extend(active.filter(|block| block.state == BlockState::ActiveAllocated));
             return;
         };
         if entry.action == Action::Alloc {

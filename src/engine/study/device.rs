@@ -300,7 +300,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     fn loop_growth(self) -> Option<&'s Growth> {
         let find = || {
             let growth_of = |loops: &ProgramLoops| {
-                loops.growth(&|entry| self.phases().step_at(entry)).filter(|growth| !growth.is_single_request)
+                loops.growth(&|entry| self.phases().steps.step_at(entry)).filter(|growth| !growth.is_single_request)
             };
             let is_failed = self.ends_with_failure();
             let end = if is_failed { self.failed_requests().next_back() } else { None };
@@ -309,7 +309,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             if is_failed || growth.is_some() {
                 return growth;
             }
-            let last_step = *self.phases().step_ends().last()? as usize;
+            let last_step = *self.phases().steps.ends().last()? as usize;
             growth_of(&loops.up_to(last_step, &sites)?)
         };
         self.cache.facts.loop_growth.get_or_init(find).as_ref()

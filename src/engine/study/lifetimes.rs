@@ -163,21 +163,11 @@ impl MemoryLifetimes {
             for block in segment.blocks_in(blocks) {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
-                    self.add_allocation(AllocationLifetime {
-                        start: 0,
-                        freed_at: is_pending.then_some(0),
-                        reusable_at: None,
-                        address: block.address,
-                        bytes: block.size,
-                        requested_bytes: block.requested_size.min(block.size),
-                        made_by: block.extended_stack,
-                        place,
-                        category: Category::Other,
-                        confidence: Confidence::Low,
-                        phase: None,
-                        variable: None,
-                        annotation: None,
-                    });
+                    let sizes = (block.size, block.requested_size.min(block.size));
+                    self.add_allocation(block.address, 0, sizes, block.extended_stack, place);
+                    if let (true, Some(added)) = (is_pending, self.allocations.last_mut()) {
+                        added.freed_at = Some(0);
+                    }
                 }
             }
         }
@@ -240,27 +230,34 @@ impl MemoryLifetimes {
         // A block that first appears as pending was never allocated by this trace.
         let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
         if let Some(place) = place {
-            self.add_allocation(AllocationLifetime {
-                start: now,
-                freed_at: None,
-                reusable_at: None,
-                address,
-                bytes: tile.size,
-                requested_bytes: tile.requested,
-                made_by: tile.stack,
-                place,
-                category: Category::Other,
-                confidence: Confidence::Low,
-                phase: None,
-                variable: None,
-                annotation: None,
-            });
+            self.add_allocation(address, now, (tile.size, tile.requested), tile.stack, place);
         }
     }
 
-    fn add_allocation(&mut self, allocation: AllocationLifetime) {
-        self.live.insert(allocation.address, to_u32(self.allocations.len()));
-        self.allocations.push(allocation);
+    fn add_allocation(
+        &mut self,
+        address: u64,
+        start: EntryCount,
+        (bytes, requested_bytes): (u64, u64),
+        made_by: StackId,
+        place: u32,
+    ) {
+        self.live.insert(address, to_u32(self.allocations.len()));
+        self.allocations.push(AllocationLifetime {
+            start,
+            freed_at: None,
+            reusable_at: None,
+            address,
+            bytes,
+            requested_bytes,
+            made_by,
+            place,
+            category: Category::Other,
+            confidence: Confidence::Low,
+            phase: None,
+            variable: None,
+            annotation: None,
+        });
     }
 
     fn add_segment(&mut self, segment: SegmentRange) {

@@ -108,7 +108,7 @@ impl DeviceStudy<'_, '_> {
                 Some(TracePosition::after(end.checked_sub(1)))
             }
             PositionSelector::Step(step) => {
-                let last = self.phases().step_entries(step)?.end.checked_sub(1)?;
+                let last = self.phases().steps.entries(step)?.end.checked_sub(1)?;
                 Some(TracePosition::after(Some(last as u64)))
             }
             PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
@@ -146,16 +146,10 @@ impl DeviceStudy<'_, '_> {
 /// The memory of a device at one position.
 #[derive(Debug)]
 pub struct MemoryAt {
-    layout: Option<Layout>,
+    /// Segments and blocks; `None` at the snapshot, where the file has them.
+    pub layout: Option<Layout>,
     /// Totals, pools and fragmentation.
     pub figures: MemoryReport,
     /// Live blocks by the stack that allocated them.
     pub live_by_stack: BlockSums<StackId>,
-}
-
-impl MemoryAt {
-    /// Segments and blocks; `None` at the snapshot, where the file has them.
-    pub fn layout(&self) -> Option<&Layout> {
-        self.layout.as_ref()
-    }
 }

@@ -109,10 +109,9 @@ impl<'s, 'a> SleepReader<'s, 'a> {
             // A replay may start over.
             (self.report, self.memory.blocks) = (SleepReport::default(), SeededMap::default());
             self.memory.by_engine.clear();
-            for (address, bytes, _, state, stack) in step.tiling.active_blocks() {
-                if state == BlockState::ActiveAllocated {
-                    self.memory.alloc(address, bytes, self.engine_of(self.stacks.recorded_stack(stack)));
-                }
+            for block in step.tiling.active_blocks().filter(|block| block.state == BlockState::ActiveAllocated) {
+                let engine = self.engine_of(self.stacks.recorded_stack(block.context));
+                self.memory.alloc(block.addr, block.size, engine);
             }
             return;
         };

@@ -4,15 +4,14 @@ use std::ops::Range;
 
 use crate::snapshot::Device;
 
-/// Selects a part of a trace. Earlier entries only determine the state at its start.
+/// A part of a trace, a half-open range of entry indexes; by default all of it. Earlier entries only determine the state
+/// at its start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Window {
-    /// The whole trace.
-    #[default]
-    All,
-    /// A half-open range of entry indexes; `None` is the start or the end of the trace.
-    Between(Option<Bound>, Option<Bound>),
+pub struct Window {
+    /// The first entry; `None` is the start of the trace.
+    pub from: Option<Bound>,
+    /// The entry after the last; `None` is the end of the trace.
+    pub to: Option<Bound>,
 }
 
 /// An end of a part of a trace.
@@ -41,13 +40,8 @@ impl Window {
                 if n < 0 { failed.saturating_sub(by) } else { failed.saturating_add(by).min(len) }
             }),
         };
-        match self {
-            Self::All => 0..len,
-            Self::Between(from, to) => {
-                let start = resolve(from, 0);
-                start..resolve(to, len).max(start)
-            }
-        }
+        let start = resolve(self.from, 0);
+        start..resolve(self.to, len).max(start)
     }
 }
 

@@ -16,88 +16,68 @@ use crate::snapshot::Stacks;
 use crate::study::TracePosition;
 use crate::study::lifetimes::SegmentRange;
 
-/// One device of the snapshot to write.
-struct WindowDevice {
-    device: u64,
-    entries: Vec<(AllocatorEntry, u64)>,
-    texts: Vec<EmittedTexts>,
-    segments: Vec<SegmentView>,
-    blocks: Vec<BlockView>,
-}
-
 /// Writes the window of `recording` as a pickle of the release that recorded it.
 ///
 /// # Errors
 /// Any error from `out`.
 pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
     let snapshot = recording.study.snapshot();
-    let devices: Vec<WindowDevice> = recording.devices.iter().map(WindowDevice::new).collect();
-    let emitted: Vec<EmittedDevice<'_>> = devices
-        .iter()
-        .map(|device| EmittedDevice {
-            device: device.device,
-            entries: &device.entries,
-            texts: &device.texts,
-            segments: &device.segments,
-            blocks: &device.blocks,
-        })
-        .collect();
+    let devices: Vec<EmittedDevice<'_>> = recording.devices.iter().map(emitted_device).collect();
     let minor = recording.study.scope().minor.or(snapshot.torch.last).unwrap_or(NEWEST);
-    emit(snapshot, minor, None, &emitted, out)
+    emit(snapshot, minor, None, &devices, out)
 }
 
-impl WindowDevice {
-    fn new(recording: &DeviceRecording<'_, '_>) -> Self {
-        let (device, window) = (recording.device, recording.window.clone());
-        let trace = device.device();
-        let (mut entries, mut texts) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
-        for index in window.clone() {
-            let entry = trace.entry(index);
-            entries.push((
-                AllocatorEntry {
-                    action: entry.action,
-                    addr: entry.addr,
-                    size: entry.size,
-                    stream: entry.stream,
-                    pool: entry.pool.unwrap_or_default(),
-                    context: entry.stack,
-                },
-                entry.time_us,
-            ));
-            texts.push(EmittedTexts { compile_context: entry.compile_context, user_metadata: entry.user_metadata });
-        }
-        let last = window.end.checked_sub(1).map(|entry| entry as u64);
-        let at_end = device.memory_at(TracePosition::after(last));
-        let snapshot = device.snapshot();
-        // Without a trace, or at its end, the file has them.
-        let (segments, blocks) = match at_end.layout().filter(|_| window.end < trace.len()) {
-            Some(Layout { segments, blocks }) => (segments.clone(), &blocks[..]),
-            None => (trace.segments().cloned().collect(), &snapshot.blocks[..]),
-        };
-        let (made_by, mut views) = (segment_stacks(recording), Vec::new());
-        let segments = segments.iter().map(|segment| {
-            let first = views.len();
-            views.extend(segment.blocks_in(blocks).iter().map(|block| BlockView {
-                addr: block.address,
-                size: block.size,
-                requested: block.requested_size,
-                state: block.state,
-                context: block.stack,
-            }));
-            SegmentView {
-                addr: segment.address,
-                size: segment.total_size,
-                stream: segment.stream,
-                pool: segment.pool,
-                is_small: segment.is_small,
-                is_expandable: segment.is_expandable,
-                context: made_by.get(&segment.address).copied().unwrap_or(segment.stack),
-                blocks: first..views.len(),
-            }
-        });
-        let segments = segments.collect();
-        Self { device: device.id(), entries, texts, segments, blocks: views }
+/// The window of one device.
+fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static> {
+    let (device, window) = (recording.device, recording.window.clone());
+    let trace = device.device();
+    let (mut entries, mut texts) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
+    for index in window.clone() {
+        let entry = trace.entry(index);
+        entries.push((
+            AllocatorEntry {
+                action: entry.action,
+                addr: entry.addr,
+                size: entry.size,
+                stream: entry.stream,
+                pool: entry.pool.unwrap_or_default(),
+                context: entry.stack,
+            },
+            entry.time_us,
+        ));
+        texts.push(EmittedTexts { compile_context: entry.compile_context, user_metadata: entry.user_metadata });
     }
+    let last = window.end.checked_sub(1).map(|entry| entry as u64);
+    let at_end = device.memory_at(TracePosition::after(last));
+    let snapshot = device.snapshot();
+    // Without a trace, or at its end, the file has them.
+    let (segments, blocks) = match at_end.layout.as_ref().filter(|_| window.end < trace.len()) {
+        Some(Layout { segments, blocks }) => (segments.clone(), &blocks[..]),
+        None => (trace.segments().cloned().collect(), &snapshot.blocks[..]),
+    };
+    let (made_by, mut views) = (segment_stacks(recording), Vec::new());
+    let segments = segments.iter().map(|segment| {
+        let first = views.len();
+        views.extend(segment.blocks_in(blocks).iter().map(|block| BlockView {
+            addr: block.address,
+            size: block.size,
+            requested: block.requested_size,
+            state: block.state,
+            context: block.stack,
+        }));
+        SegmentView {
+            addr: segment.address,
+            size: segment.total_size,
+            stream: segment.stream,
+            pool: segment.pool,
+            is_small: segment.is_small,
+            is_expandable: segment.is_expandable,
+            context: made_by.get(&segment.address).copied().unwrap_or(segment.stack),
+            blocks: first..views.len(),
+        }
+    });
+    let segments = segments.collect();
+    EmittedDevice { device: device.id(), entries: entries.into(), texts, segments, blocks: views }
 }
 
 /// The stacks that allocated the segments which exist at the end of the window, by address.

@@ -269,7 +269,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::Text(one.category.word()),
                 Cell::Text(one.confidence.word()),
                 text_cell(one.phase.map(Phase::word)),
-                Cell::from_option(start.and_then(|entry| device.phases().step_at(entry)).map(u64::from)),
+                Cell::from_option(start.and_then(|entry| device.phases().steps.step_at(entry)).map(u64::from)),
                 text_cell(name.map(String::as_str)),
                 text_cell(attached.as_deref()),
                 Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
@@ -315,7 +315,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_u64(totals.allocated),
                 Cell::from_u64(totals.reserved),
                 Cell::Text(phases.phase_at(index).word()),
-                Cell::from_option(phases.step_at(index).map(u64::from)),
+                Cell::from_option(phases.steps.step_at(index).map(u64::from)),
             ])?;
         }
         Ok(())

@@ -139,7 +139,7 @@ impl DeviceRecording<'_, '_> {
         }
         let phases = self.device.phases();
         for step in 0.. {
-            let Some(entries) = phases.step_entries(step) else { break };
+            let Some(entries) = phases.steps.entries(step) else { break };
             slices.extend(self.slice_of(Track::Steps, entries, || format!("step {step}")));
         }
         let runs = phases.runs();

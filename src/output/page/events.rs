@@ -103,7 +103,7 @@ pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCoun
 
 /// The ends of training steps from the first one shown, whose number comes first.
 pub(super) fn steps(phases: &Phases, shown: ShownEntries) -> (usize, Vec<EntryCount>) {
-    let ends = phases.step_ends();
+    let ends = phases.steps.ends();
     let first = ends.partition_point(|end| *end <= shown.first);
     (first, ends.iter().skip(first).filter_map(|end| shown.to_page(*end)).collect())
 }

@@ -85,6 +85,7 @@ pub struct Brief {
 
 words! {
     /// The moment of the figures of a brief report
+    #[derive(Default)]
     pub enum BriefMoment {
         /// After the trace entry `event`, as given by `--at`
         Entry = "entry",
@@ -95,14 +96,8 @@ words! {
         /// When most was allocated
         Peak = "peak",
         /// When the snapshot was taken
+        #[default]
         Snapshot = "snapshot",
-    }
-}
-
-#[expect(clippy::derivable_impls, reason = "`words!` has no default")]
-impl Default for BriefMoment {
-    fn default() -> Self {
-        Self::Snapshot
     }
 }
 

@@ -20,9 +20,9 @@ impl Steps {
         let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
         let mut ranges = Vec::new();
         let mut start = 0;
-        let completed = phases.completed_steps();
-        let first_start = (completed > 0).then(|| phases.step_entries(0).map_or(0, |first| first.start));
-        let ends = phases.step_ends().iter().map(|end| *end as usize);
+        let completed = phases.steps.ends().len();
+        let first_start = (completed > 0).then(|| phases.steps.entries(0).map_or(0, |first| first.start));
+        let ends = phases.steps.ends().iter().map(|end| *end as usize);
         for end in first_start.into_iter().chain(ends) {
             let end = request_at(end);
             ranges.push(start..end);

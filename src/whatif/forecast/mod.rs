@@ -144,7 +144,8 @@ impl<'a> Forecast<'a> {
         let failed_entry = loops.requests.entry(failed);
         let (program, sources) = writer.finish();
         let (mut peak_entry, mut peak_bytes, mut sure_peak_bytes) = (failed_entry + 1, live_bytes, live_bytes);
-        program.for_each_request(&Settings::default(), |entry, live| {
+        program.walk_requests(&Settings::default(), |request| {
+            let (entry, live) = (request.entry_index as usize, request.live_bytes);
             let number = entry.checked_sub(failed_entry + 1).filter(|number| *number <= one_more);
             if number.is_some_and(|number| number <= sure) {
                 sure_peak_bytes = live.max(sure_peak_bytes);

@@ -131,7 +131,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             return BTreeSet::new();
         }
         let mut peak = (0, 0);
-        program.for_each_request(&self.hypothesis.settings, |entry, live| peak = peak.max((live, entry)));
+        program.walk_requests(&self.hypothesis.settings, |request| {
+            peak = peak.max((request.live_bytes, request.entry_index as usize));
+        });
         BTreeSet::from([peak.1])
     }
 

@@ -155,13 +155,13 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     /// The training step of `op`. Operations beyond the trace repeat the last step, so they count as the next one.
     pub(crate) fn step_at(&self, op: u32) -> Option<u32> {
-        let step = self.device.phases().step_at(self.entry_index_of(op))?;
+        let step = self.device.phases().steps.step_at(self.entry_index_of(op))?;
         Some(step + u32::from(op as usize >= self.recorded_ops))
     }
 
     /// Whether the recording shows where training steps begin.
     pub(crate) fn has_steps(&self) -> bool {
-        self.device.phases().step_marker().is_some()
+        self.device.phases().steps.marker().is_some()
     }
 
     /// The category of each block.

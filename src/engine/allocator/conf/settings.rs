@@ -31,8 +31,6 @@ pub struct Settings {
     pub roundup_power2_divisions: [u64; 16],
     /// Whether one division leaves sizes unrounded (up to PyTorch 2.3). Otherwise it means plain rounding.
     pub one_division_is_exact: bool,
-    /// Bytes that are added to each request before it is rounded; 0 in PyTorch's own allocator, 32 in `torch_npu`.
-    pub request_padding: u64,
     /// Bytes of a segment for requests between 1 and 10 MiB, and the granule of large expandable
     /// segments (`large_segment_size_mb`, PyTorch 2.11).
     pub large_segment_size: u64,
@@ -58,7 +56,6 @@ impl Default for Settings {
             expandable_segments_reserve: None,
             roundup_power2_divisions: [0; 16],
             one_division_is_exact: false,
-            request_padding: 0,
             large_segment_size: 20 * MIB,
             per_process_memory_fraction: 1.0,
             throw_on_cudamalloc_oom: false,

@@ -297,7 +297,7 @@ impl Audit {
                     && free_list.is_small == (size <= 1 << 20)
             })
             .map(|block| {
-                let order = match allocator.behaviour.tie_break {
+                let order = match allocator.behaviour.tie_break() {
                     TieBreak::LowestAddress => 0,
                     TieBreak::OldestBlock => block.registration as usize,
                     TieBreak::OldestSegment => self.segments.range(..=block.addr).next_back().unwrap().1.1,

@@ -152,15 +152,7 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
             within_rounding |= c.all_together_suffices().is_within_rounding();
             c.is_exhausted()
         }
-        Verdict::Capacity
-        | Verdict::MemoryLimit
-        | Verdict::Spurious
-        | Verdict::PendingFree
-        | Verdict::OtherStream
-        | Verdict::NonPytorch
-        | Verdict::Growth
-        | Verdict::Unknown
-        | Verdict::Served => !within_rounding,
+        _ => !within_rounding,
     };
     let is_about_free_memory = !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
     let verdict = match c.unreleased {

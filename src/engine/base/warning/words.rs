@@ -6,11 +6,11 @@
 #[macro_export]
 macro_rules! words {
     ($(#[$attribute:meta])* $vis:vis enum $Name:ident {
-        $($(#[doc = $meaning:literal])+ $Variant:ident = $word:literal,)*
+        $($(#[doc = $meaning:literal])+ $(#[default $($nothing:tt)?])? $Variant:ident = $word:literal,)*
     }) => {
         $(#[$attribute])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        $vis enum $Name { $($(#[doc = $meaning])+ $Variant,)* }
+        $vis enum $Name { $($(#[doc = $meaning])+ $(#[default $($nothing)?])? $Variant,)* }
 
         impl $Name {
             /// All variants, in order of declaration.

@@ -53,11 +53,7 @@ fn for_each_memory_entry(device: Device<'_>, reserved_before: u64, mut visit: im
     let mut reserved = reserved_before;
     let is_visited = |action: Action| action.changes_reserved() || action == Action::Oom;
     for (index, entry) in device.entries_where(is_visited) {
-        if entry.action.is_growth() {
-            reserved = reserved.saturating_add(entry.size);
-        } else if entry.action.is_shrink() {
-            reserved = reserved.saturating_sub(entry.size);
-        }
+        reserved = entry.reserved_after(reserved);
         visit(index, &entry, reserved);
     }
 }

@@ -1,7 +1,7 @@
 //! Recognizes files that PyTorch's native CUDA allocator did not write.
 
 use crate::allocator::conf::find_option;
-use crate::base::units::{MIB, counted};
+use crate::base::units::counted;
 use crate::base::warning::{Code, Warning};
 use crate::snapshot::{Block, BlockState, Segment, Snapshot};
 
@@ -20,12 +20,6 @@ pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
             "the stacks name {package}, which has an allocator of its own: oomscope does not know its rules, and these \
              figures assume PyTorch's CUDA allocator"
         ));
-    }
-    if looks_like_npu(snapshot) {
-        return backend(
-            "blocks are 32 bytes larger than those of PyTorch's CUDA allocator, as in torch_npu: oomscope does not \
-             know its rules, and these figures assume PyTorch's CUDA allocator",
-        );
     }
     let contradictory = count_contradictory_segments(snapshot);
     (contradictory > 0).then(|| {
@@ -49,26 +43,6 @@ fn find_foreign_package(snapshot: &Snapshot) -> Option<&'static str> {
         let file = snapshot.text(frame.file);
         FOREIGN_PACKAGES.into_iter().find(|package| file.contains(package) && is_in(file, package))
     })
-}
-
-/// Bytes that `torch_npu` adds to a request before it rounds.
-const NPU_PADDING: u64 = 32;
-
-/// The bytes that the allocator of `snapshot` adds to each request before it rounds.
-pub(super) fn request_padding(snapshot: &Snapshot) -> u64 {
-    if looks_like_npu(snapshot) { NPU_PADDING } else { 0 }
-}
-
-/// Only blocks where the padding of `torch_npu` makes a difference count.
-fn looks_like_npu(snapshot: &Snapshot) -> bool {
-    let rounded = |bytes: u64| bytes.checked_next_multiple_of(512);
-    let mut conclusive = snapshot.blocks.iter().filter(|block| {
-        block.state == BlockState::ActiveAllocated
-            && block.size < MIB
-            && rounded(block.requested_size) != rounded(block.requested_size.saturating_add(NPU_PADDING))
-    });
-    let is_larger = |block: &Block| Some(block.size) == rounded(block.requested_size.saturating_add(NPU_PADDING));
-    conclusive.next().is_some_and(is_larger) && conclusive.all(is_larger)
 }
 
 /// Segments whose blocks do not fit, or that overlap another segment of the device.

@@ -13,9 +13,7 @@ use super::reservations::Reservations;
 use super::tiling::{DeviceRange, Tiling};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::allocator::{
-    BlockView, CachingAllocator, InitialBlock, InitialSegment, SegmentView, block_size, round_size,
-};
+use crate::allocator::{BlockView, CachingAllocator, InitialSegment, SegmentView, block_size, round_size};
 use crate::base::ids::StackId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::MIB;
@@ -25,33 +23,28 @@ use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 #[derive(Debug, Default)]
 pub(crate) struct InitialState {
     pub(crate) ranges: Vec<DeviceRange>,
-    blocks: Vec<ReconstructedBlock>,
+    /// Allocated or pending, in address order.
+    blocks: Vec<BlockView>,
 }
 
+/// A block that was active before the trace.
 #[derive(Debug, Clone, Copy)]
-struct ReconstructedBlock {
-    addr: u64,
-    /// 0 until it is inferred.
-    size: u64,
-    requested: u64,
-    state: BlockState,
-    stack: StackId,
+struct TracedBlock {
+    /// Its size is 0 until it is inferred.
+    block: BlockView,
     /// The entry that completes its free; `usize::MAX` if it exists at the end.
     freed_at: usize,
 }
 
-impl ReconstructedBlock {
-    /// An active block of the snapshot.
-    fn from_snapshot(block: &Block) -> Self {
-        Self {
-            addr: block.address,
-            size: block.size,
-            requested: block.requested_size,
-            state: block.state,
-            stack: block.extended_stack,
-            freed_at: usize::MAX,
-        }
-    }
+/// The active ones of `blocks`.
+fn active_blocks<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<BlockView> {
+    blocks.filter(|block| block.state != BlockState::Inactive).map(view_of).collect()
+}
+
+/// `block` with its context as its stack.
+pub(crate) fn view_of(block: &Block) -> BlockView {
+    let Block { address: addr, size, requested_size: requested, state, extended_stack: context, .. } = *block;
+    BlockView { addr, size, requested, state, context }
 }
 
 /// Bytes reserved before the first entry. They are above 0 if the recording began late or its ring buffer wrapped.
@@ -79,31 +72,29 @@ impl InitialState {
             return Self::default();
         }
         let mut state = Self { ranges: initial_ranges(device, &segment_entries, pools), blocks: Vec::new() };
-        state.find_initial_blocks(device);
-        state.infer_block_sizes(device, settings);
+        let mut blocks = find_initial_blocks(device);
+        state.infer_block_sizes(&mut blocks, device, settings);
+        state.blocks = blocks.into_iter().map(|traced| traced.block).collect();
         state
     }
 
     /// The memory of `device` at the end of the trace.
     pub(crate) fn from_snapshot(device: Device<'_>) -> Self {
-        let used = device.blocks().filter(|block| block.state != BlockState::Inactive);
-        let mut blocks: Vec<ReconstructedBlock> = used.map(ReconstructedBlock::from_snapshot).collect();
+        let mut blocks = active_blocks(device.blocks());
         blocks.sort_by_key(|b| b.addr);
         blocks.dedup_by_key(|b| b.addr);
         Self { ranges: initial_ranges(device, &[], &PoolIndex::from_device(device)), blocks }
     }
 
     pub(crate) fn from_layout(layout: &Layout) -> Self {
-        let blocks = (0..layout.blocks.len()).filter_map(|index| layout.blocks.get(index));
-        let used = blocks.filter(|block| block.state != BlockState::Inactive);
         Self {
             ranges: layout.segments.iter().map(DeviceRange::from).collect(),
-            blocks: used.map(ReconstructedBlock::from_snapshot).collect(),
+            blocks: active_blocks(layout.blocks.iter()),
         }
     }
 
     pub(crate) fn from_model(allocator: &CachingAllocator) -> Self {
-        let (segments, views) = allocator.view();
+        let (segments, mut blocks) = allocator.view();
         let range = |segment: &SegmentView| DeviceRange {
             addr: segment.addr,
             size: segment.size,
@@ -112,16 +103,8 @@ impl InitialState {
             is_small: segment.is_small,
             is_expandable: segment.is_expandable,
         };
-        let live = |block: &BlockView| ReconstructedBlock {
-            addr: block.addr,
-            size: block.size,
-            requested: block.requested,
-            state: block.state,
-            stack: block.context,
-            freed_at: usize::MAX,
-        };
-        let active = views.iter().filter(|block| block.state != BlockState::Inactive);
-        Self { ranges: segments.iter().map(range).collect(), blocks: active.map(live).collect() }
+        blocks.retain(|block| block.state != BlockState::Inactive);
+        Self { ranges: segments.iter().map(range).collect(), blocks }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -129,7 +112,7 @@ impl InitialState {
     }
 
     /// The state in the form that the allocator model starts from.
-    pub(crate) fn to_model_state(&self, reservations: &Reservations) -> (Vec<InitialSegment>, Vec<InitialBlock>) {
+    pub(crate) fn to_model_state(&self, reservations: &Reservations) -> (Vec<InitialSegment>, Vec<BlockView>) {
         let mut lowest_addrs = SeededMap::default();
         for range in self.ranges.iter().filter(|range| range.is_expandable) {
             lowest_addrs.entry((range.stream, range.is_small, range.pool)).or_insert(range.addr);
@@ -153,14 +136,7 @@ impl InitialState {
             is_small: range.is_small,
             reservation: reservation(range),
         });
-        let blocks = self.blocks.iter().map(|block| InitialBlock {
-            addr: block.addr,
-            size: block.size,
-            requested: block.requested,
-            state: block.state,
-            context: block.stack,
-        });
-        (segments.collect(), blocks.collect())
+        (segments.collect(), self.blocks.clone())
     }
 
     /// Adds the memory to an empty tiling; the number of ranges and blocks that do not fit.
@@ -173,88 +149,18 @@ impl InitialState {
             if tiling.place_block(block.addr, block.size, block.requested, block.state).is_err() {
                 contradictions += 1;
             } else {
-                tiling.set_stack(block.addr, block.stack);
+                tiling.set_stack(block.addr, block.context);
             }
         }
         contradictions
     }
 
-    /// Finds every active block that no entry allocated.
-    fn find_initial_blocks(&mut self, device: Device<'_>) {
-        let mut live: SeededSet<u64> = SeededSet::default();
-        // With its index in `self.blocks`, if it is an initial block.
-        let mut pending: SeededMap<u64, Option<usize>> = SeededMap::default();
-        // The block that the last entry freed. Most frees complete at once.
-        let mut just_freed = None;
-        for index in 0..device.len() {
-            let entry = device.entry(index);
-            if let Some(freed) = just_freed.take() {
-                if entry.action == Action::FreeCompleted && entry.addr == freed {
-                    continue;
-                }
-                pending.insert(freed, None);
-            }
-            let state = match entry.action {
-                Action::Alloc => {
-                    live.insert(entry.addr);
-                    if !pending.is_empty() {
-                        pending.remove(&entry.addr);
-                    }
-                    continue;
-                }
-                Action::FreeRequested => {
-                    if live.remove(&entry.addr) {
-                        just_freed = Some(entry.addr);
-                        continue;
-                    }
-                    pending.insert(entry.addr, Some(self.blocks.len()));
-                    BlockState::ActiveAllocated
-                }
-                Action::FreeCompleted => {
-                    let freed = pending.remove(&entry.addr);
-                    if let Some(block) = freed.flatten().and_then(|index| self.blocks.get_mut(index)) {
-                        block.freed_at = index; // it took up its memory until now
-                    }
-                    if freed.is_some() || live.remove(&entry.addr) {
-                        continue;
-                    }
-                    BlockState::ActivePendingFree
-                }
-                _ => continue,
-            };
-            self.blocks.push(ReconstructedBlock {
-                addr: entry.addr,
-                size: 0,
-                requested: entry.size,
-                state,
-                stack: StackId::default(),
-                freed_at: index,
-            });
-        }
-        pending.extend(just_freed.map(|freed| (freed, None)));
-        for block in device.blocks() {
-            if block.state == BlockState::Inactive || live.contains(&block.address) {
-                continue;
-            }
-            if let Some(known) = pending.get(&block.address) {
-                if let Some(initial_block) = known.and_then(|index| self.blocks.get_mut(index)) {
-                    initial_block.size = block.size;
-                }
-                continue;
-            }
-            self.blocks.push(ReconstructedBlock::from_snapshot(block));
-        }
-        // If several blocks have one address, the first in the trace is the initial one.
-        self.blocks.sort_by_key(|b| (b.addr, b.freed_at));
-        self.blocks.dedup_by_key(|b| b.addr);
-    }
-
     /// Infers the sizes of blocks that were freed during the trace.
-    fn infer_block_sizes(&mut self, device: Device<'_>, settings: &Settings) {
-        let next_allocs = self.next_allocs(device, settings);
+    fn infer_block_sizes(&self, blocks: &mut [TracedBlock], device: Device<'_>, settings: &Settings) {
+        let next_allocs = next_allocs(blocks, device, settings);
         let ends = self.chain_ends();
         let mut next_addr = u64::MAX;
-        for block in self.blocks.iter_mut().rev() {
+        for TracedBlock { block, .. } in blocks.iter_mut().rev() {
             let after = self.ranges.partition_point(|r| r.addr <= block.addr);
             let range = after.checked_sub(1).and_then(|i| self.ranges.get(i));
             // Outside every range: `place_in` counts it as a contradiction.
@@ -291,32 +197,95 @@ impl InitialState {
         ends.reverse();
         ends
     }
+}
 
-    /// For each block of unknown size, the address of the first allocation right behind it while it was active. A block
-    /// of the large pool may be up to 1 MiB larger than its rounded request.
-    fn next_allocs(&self, device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
-        let mut next_allocs = SeededMap::default();
-        let unknown = self.blocks.iter().filter(|block| block.size == 0);
-        let last_freed_at = unknown.map(|block| block.freed_at).max().unwrap_or(0);
-        for index in 0..device.len().min(last_freed_at) {
-            if device.action(index) != Some(Action::Alloc) {
+/// Finds every active block that no entry allocated.
+fn find_initial_blocks(device: Device<'_>) -> Vec<TracedBlock> {
+    let mut blocks: Vec<TracedBlock> = Vec::new();
+    let mut live: SeededSet<u64> = SeededSet::default();
+    // With its index in `blocks`, if it is an initial block.
+    let mut pending: SeededMap<u64, Option<usize>> = SeededMap::default();
+    // The block that the last entry freed. Most frees complete at once.
+    let mut just_freed = None;
+    for index in 0..device.len() {
+        let entry = device.entry(index);
+        if let Some(freed) = just_freed.take() {
+            if entry.action == Action::FreeCompleted && entry.addr == freed {
                 continue;
             }
-            let entry = device.entry(index);
-            let after = self.blocks.partition_point(|b| b.addr < entry.addr);
-            let Some(block) = after.checked_sub(1).and_then(|i| self.blocks.get(i)) else {
-                continue; // no initial block is below this address
-            };
-            let min_end = block.addr.saturating_add(round_size(block.requested, settings));
-            if block.size == 0
-                && index < block.freed_at
-                && (min_end..=min_end.saturating_add(MIB)).contains(&entry.addr)
-            {
-                next_allocs.entry(block.addr).or_insert(entry.addr);
-            }
+            pending.insert(freed, None);
         }
-        next_allocs
+        let state = match entry.action {
+            Action::Alloc => {
+                live.insert(entry.addr);
+                if !pending.is_empty() {
+                    pending.remove(&entry.addr);
+                }
+                continue;
+            }
+            Action::FreeRequested => {
+                if live.remove(&entry.addr) {
+                    just_freed = Some(entry.addr);
+                    continue;
+                }
+                pending.insert(entry.addr, Some(blocks.len()));
+                BlockState::ActiveAllocated
+            }
+            Action::FreeCompleted => {
+                let freed = pending.remove(&entry.addr);
+                if let Some(block) = freed.flatten().and_then(|index| blocks.get_mut(index)) {
+                    block.freed_at = index; // it took up its memory until now
+                }
+                if freed.is_some() || live.remove(&entry.addr) {
+                    continue;
+                }
+                BlockState::ActivePendingFree
+            }
+            _ => continue,
+        };
+        let (addr, requested, context) = (entry.addr, entry.size, StackId::default());
+        blocks.push(TracedBlock { block: BlockView { addr, size: 0, requested, state, context }, freed_at: index });
     }
+    pending.extend(just_freed.map(|freed| (freed, None)));
+    for block in device.blocks() {
+        if block.state == BlockState::Inactive || live.contains(&block.address) {
+            continue;
+        }
+        if let Some(known) = pending.get(&block.address) {
+            if let Some(initial_block) = known.and_then(|index| blocks.get_mut(index)) {
+                initial_block.block.size = block.size;
+            }
+            continue;
+        }
+        blocks.push(TracedBlock { block: view_of(block), freed_at: usize::MAX });
+    }
+    // If several blocks have one address, the first in the trace is the initial one.
+    blocks.sort_by_key(|traced| (traced.block.addr, traced.freed_at));
+    blocks.dedup_by_key(|traced| traced.block.addr);
+    blocks
+}
+
+/// For each block of unknown size, the address of the first allocation right behind it while it was active. A block
+/// of the large pool may be up to 1 MiB larger than its rounded request.
+fn next_allocs(blocks: &[TracedBlock], device: Device<'_>, settings: &Settings) -> SeededMap<u64, u64> {
+    let mut next_allocs = SeededMap::default();
+    let unknown = blocks.iter().filter(|traced| traced.block.size == 0);
+    let last_freed_at = unknown.map(|traced| traced.freed_at).max().unwrap_or(0);
+    for index in 0..device.len().min(last_freed_at) {
+        if device.action(index) != Some(Action::Alloc) {
+            continue;
+        }
+        let entry = device.entry(index);
+        let after = blocks.partition_point(|traced| traced.block.addr < entry.addr);
+        let Some(TracedBlock { block, freed_at }) = after.checked_sub(1).and_then(|i| blocks.get(i)) else {
+            continue; // no initial block is below this address
+        };
+        let min_end = block.addr.saturating_add(round_size(block.requested, settings));
+        if block.size == 0 && index < *freed_at && (min_end..=min_end.saturating_add(MIB)).contains(&entry.addr) {
+            next_allocs.entry(block.addr).or_insert(entry.addr);
+        }
+    }
+    next_allocs
 }
 
 /// The final ranges with the segment entries of the trace undone, in address order.

@@ -27,7 +27,7 @@ pub use capacity::{inferred_capacity, inferred_limit};
 pub use completions::is_completed_at_once;
 pub use completions::lacks_completions;
 pub use foreign::warn_if_foreign;
-pub(crate) use initial_state::InitialState;
+pub(crate) use initial_state::{InitialState, view_of};
 pub use layout::Layout;
 pub(crate) use pool_index::PoolIndex;
 pub use replay::{LiteralOutcome, LiteralReplay, ReplayStep, SettingsChange};

@@ -1,6 +1,5 @@
 //! The releases and settings that a snapshot may have been recorded under.
 
-use super::foreign::request_padding;
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::releases::{NEWEST, OLDEST};
 use crate::snapshot::{Action, Snapshot, TorchRange};
@@ -29,14 +28,12 @@ pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
         let entries = &snapshot.entries;
         // Without a recorder nothing shows the options; most programs set none.
         let mut settings = parse_or_default(snapshot.settings_string().unwrap_or_default(), minor);
-        settings.request_padding = request_padding(snapshot);
         settings.expandable_segments |= snapshot.segments.iter().any(|s| s.is_expandable)
             || (0..entries.len()).any(|index| entries.action(index) == Some(Action::SegmentMap));
         return settings;
     };
     // The string has options that are recorded nowhere else. The values recorded beside it were in effect.
     let mut settings = parse_or_default(&raw.string, minor);
-    settings.request_padding = request_padding(snapshot);
     settings.max_split_size = raw.bytes("max_split_size").unwrap_or(u64::MAX);
     if let Some(expandable) = raw.flag("expandable_segments") {
         settings.expandable_segments = expandable;

@@ -1,6 +1,6 @@
 //! The first difference between the model and a recording, and its cause.
 
-use crate::allocator::{AllocatorEntry, ServedBy};
+use crate::allocator::AllocatorEntry;
 use crate::base::units::size;
 use crate::snapshot::{Action, TraceEntry};
 
@@ -22,8 +22,8 @@ pub struct Divergence {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The model made another decision; it served its last request in this way.
-    Decision(ServedBy),
+    /// The model made another decision.
+    Decision,
     /// The trace frees an address where nothing is allocated.
     UnknownFree,
     /// The trace completes a free that is not pending.
@@ -37,10 +37,10 @@ pub enum Fault {
 }
 
 impl Divergence {
-    /// One sentence: the difference and the rule in question.
+    /// One sentence.
     pub fn describe(&self) -> String {
         match self.fault {
-            Fault::Decision(service) => self.describe_decision(service),
+            Fault::Decision => self.describe_decision(),
             Fault::UnknownFree => "the trace frees an address where nothing is allocated: entries are \
                 missing or contradict each other"
                 .to_owned(),
@@ -57,7 +57,7 @@ impl Divergence {
         }
     }
 
-    fn describe_decision(&self, service: ServedBy) -> String {
+    fn describe_decision(&self) -> String {
         let Some(recorded) = &self.recorded else {
             return "the recording ends, but the model continues".to_owned();
         };
@@ -68,36 +68,12 @@ impl Divergence {
             |action: Action, addr: u64, bytes| format!("{} of {} at {addr:#x}", action.name(), size(bytes));
         let model = describe_entry(predicted.action, predicted.addr, predicted.size);
         let torch = describe_entry(recorded.action, recorded.addr, recorded.size);
-        let rule = match (predicted.action, recorded.action) {
-            (Action::Alloc, Action::Alloc) => {
-                if predicted.addr == recorded.addr {
-                    "the stream or the pool of the block"
-                } else if service == ServedBy::Cached {
-                    "the order in which free blocks are tried, or the size of an earlier split"
-                } else {
-                    "where new memory is used"
-                }
-            }
-            (Action::Alloc, a) if a != Action::Alloc => {
-                "whether a free block fits: its pool and stream, max_split_size and the rounding of sizes"
-            }
-            (a, Action::Alloc) if a != Action::Alloc => {
-                "whether a free block fits: its pool and stream, max_split_size and the rounding of sizes"
-            }
-            (Action::SegmentFree | Action::SegmentUnmap, _) | (_, Action::SegmentFree | Action::SegmentUnmap) => {
-                "which memory is released and when: garbage collection, process limits, pools still in \
-                 use"
-            }
-            (Action::Oom, _) | (_, Action::Oom) => "whether the device had memory left",
-            (Action::SegmentAlloc | Action::SegmentMap, _) => "the size of a segment and where it is mapped",
-            _ => "the order of entries",
-        };
         let doubt = if self.names_pools {
             ""
         } else {
             "; before PyTorch 2.12 entries do not name their pool, so memory of a private pool \
              that no longer exists at the end looks like the default pool's"
         };
-        format!("the model chose {model}, PyTorch {torch}; rule in question: {rule}{doubt}")
+        format!("the model chose {model}, PyTorch {torch}{doubt}")
     }
 }

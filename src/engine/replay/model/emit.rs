@@ -4,6 +4,7 @@
 //! Frames, pools, settings and annotations come from the recording, since the model knows them by id or not at all.
 //! Compile contexts and user metadata are written as absent, unless the caller has them.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use serde_json::{Map, Value, json};
@@ -17,17 +18,17 @@ use crate::snapshot::pickle::{MemoKey, PickleWriter};
 use crate::snapshot::{Action, BlockState, Snapshot};
 
 /// The trace and the final state of one device's allocator.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct EmittedDevice<'a> {
     pub device: u64,
     /// The trace, each entry with its time in microseconds.
-    pub entries: &'a [(AllocatorEntry, u64)],
+    pub entries: Cow<'a, [(AllocatorEntry, u64)]>,
     /// The texts of each entry; empty for entries that the model wrote.
-    pub texts: &'a [EmittedTexts],
+    pub texts: Vec<EmittedTexts>,
     /// See [`crate::allocator::CachingAllocator::view`].
-    pub segments: &'a [SegmentView],
+    pub segments: Vec<SegmentView>,
     /// The blocks of all segments.
-    pub blocks: &'a [BlockView],
+    pub blocks: Vec<BlockView>,
 }
 
 /// Texts of an entry that the model does not know.
@@ -37,8 +38,9 @@ pub struct EmittedTexts {
     pub user_metadata: Option<SymbolId>,
 }
 
-/// Writes to `out` the snapshot that PyTorch 2.`minor` would write for `devices`. Pools, stacks and annotations are
-/// those of `snapshot`, and so are the settings, unless `new_settings` gives others with their string.
+/// Writes to `out` the snapshot that PyTorch 2.`minor`, or the oldest known release, would write for `devices`. Pools,
+/// stacks and annotations are those of `snapshot`, and so are the settings, unless `new_settings` gives others with their
+/// string.
 ///
 /// Each frame and each stack is written once, however many entries share it, so the reader's memory does not grow with
 /// the trace.
@@ -135,12 +137,10 @@ impl Emitter<'_> {
         self.write_unsigned("requested_size", requested)?;
         self.write_unsigned("stream", segment.stream)?;
         self.write_string("segment_type", if segment.is_small { "small" } else { "large" })?;
-        if self.has_key("is_expandable") {
-            self.write_pool("segment_pool_id", segment.pool)?;
-            self.pickle.write_interned("is_expandable")?;
-            self.pickle.write_bool(segment.is_expandable)?;
-            self.write_frames(segment.context)?;
-        }
+        self.write_pool("segment_pool_id", segment.pool)?;
+        self.pickle.write_interned("is_expandable")?;
+        self.pickle.write_bool(segment.is_expandable)?;
+        self.write_frames(segment.context)?;
         self.pickle.write_interned("blocks")?;
         self.write_list(blocks.len(), blocks, Self::write_block)?;
         self.pickle.end_small_dict();
@@ -148,11 +148,8 @@ impl Emitter<'_> {
     }
 
     fn write_block(&mut self, block: &BlockView) -> io::Result<()> {
-        let names_addresses = self.has_key("is_expandable");
         self.pickle.begin_small_dict()?;
-        if names_addresses {
-            self.write_unsigned("address", block.addr)?;
-        }
+        self.write_unsigned("address", block.addr)?;
         self.write_unsigned("size", block.size)?;
         self.write_unsigned("requested_size", block.requested)?;
         let state = match block.state {
@@ -161,27 +158,9 @@ impl Emitter<'_> {
             BlockState::Inactive => "inactive",
         };
         self.write_string("state", state)?;
-        if names_addresses {
-            self.write_frames(block.context)?;
-        } else if block.state != BlockState::Inactive {
-            self.write_history(block)?;
-        }
+        self.write_frames(block.context)?;
         self.pickle.end_small_dict();
         Ok(())
-    }
-
-    /// PyTorch 2.0 writes the stack of a block in its list of former blocks.
-    fn write_history(&mut self, block: &BlockView) -> io::Result<()> {
-        self.pickle.write_interned("history")?;
-        self.write_list(1, [block], |this, block| {
-            this.pickle.begin_small_dict()?;
-            this.write_unsigned("addr", block.addr)?;
-            this.write_unsigned("real_size", block.requested)?;
-            this.write_frames(block.context)?;
-            this.pickle.end_small_dict();
-            Ok(())
-        })
-        .map(drop)
     }
 
     /// One list per device, at the index of its number.
@@ -194,8 +173,8 @@ impl Emitter<'_> {
             let device = devices.binary_search_by_key(&(number as u64), |device| device.device);
             let device = device.ok().and_then(|index| devices.get(index));
             // PyTorch also writes an empty list for a device without entries.
-            let entries = device.map(|device| device.entries).unwrap_or_default();
-            let texts = device.map(|device| device.texts).unwrap_or_default();
+            let entries = device.map(|device| &*device.entries).unwrap_or_default();
+            let texts = device.map(|device| &*device.texts).unwrap_or_default();
             let texts = || texts.iter().copied().chain(std::iter::repeat(EmittedTexts::default()));
             let named_entries = || entries.iter().zip(texts()).filter(|((entry, _), _)| entry.action != Action::Other);
             this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
@@ -312,7 +291,7 @@ impl Emitter<'_> {
             return self.pickle.write_reference(memo);
         }
         let frames = self.snapshot.stacks.frames(stack);
-        let memo = self.write_list(frames.len(), frames, Self::write_frame)?;
+        let memo = self.write_list(frames.len(), frames.iter(), Self::write_frame)?;
         if let Some(known) = self.stacks.get_mut(stack.index()) {
             *known = Some(memo);
         }

@@ -19,9 +19,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
 use crate::base::units::MIB;
-use crate::replay::literal::{
-    candidate_releases, inferred_capacity, no_split_pools, recorded_settings, settings_for_release,
-};
+use crate::replay::literal::{candidate_releases, inferred_capacity, no_split_pools, settings_for_release};
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
 /// The user's knowledge about a recording.
@@ -107,18 +105,6 @@ fn best_release<'a>(
     })
 }
 
-/// The settings in effect: as recorded, or inferred if the release does not record them. `minor` is the release, if
-/// known.
-pub fn settings_in_effect(snapshot: &Snapshot, minor: Option<u32>) -> Settings {
-    let traced: Vec<Device<'_>> = snapshot.devices().filter(|device| !device.is_empty()).collect();
-    if snapshot.settings.is_some() || traced.is_empty() {
-        return minor.map_or_else(|| recorded_settings(snapshot), |minor| settings_for_release(snapshot, minor));
-    }
-    let inference = infer(snapshot, &traced, KnownSetup { minor, capacity: None });
-    let furthest = inference.devices.into_iter().max_by_key(|inferred| inferred.verification.matched);
-    furthest.map_or_else(|| recorded_settings(snapshot), |inferred| inferred.hypothesis.last_settings().clone())
-}
-
 impl<'a> Inference<'a> {
     fn new(releases: RangeInclusive<u32>, devices: Vec<InferredDevice<'a>>) -> Self {
         let is_exact = devices.iter().all(|inferred| inferred.verification.is_exact());
@@ -173,7 +159,7 @@ fn with_settings_changes(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
 fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
     let mut best = inferred;
     while let Some(divergence) = &best.verification.divergence
-        && matches!(divergence.fault, Fault::Decision(_))
+        && matches!(divergence.fault, Fault::Decision)
     {
         let device = best.device;
         let hypotheses = alternatives(device, &best.hypothesis, divergence);

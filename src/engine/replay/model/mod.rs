@@ -27,7 +27,7 @@ pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, InferredDevice, KnownSetup, infer, settings_in_effect};
+pub use infer::{Inference, InferredDevice, KnownSetup, infer};
 pub use simulate::{
     ModelFigures, Simulation, peak_if_served, peak_if_served_with, simulate, simulate_on, simulate_with_headroom,
     sufficient_capacity,

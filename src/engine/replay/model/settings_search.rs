@@ -86,7 +86,7 @@ impl<'a> SettingsSearch<'a> {
                 op_starts.push(ahead.position());
             }
             let Some(divergence) = ahead.divergence() else { break }; // the epochs explain the whole trace
-            if !matches!(divergence.fault, Fault::Decision(_)) {
+            if !matches!(divergence.fault, Fault::Decision) {
                 return None;
             }
             // The last start is that of the operation after the diverging one.

@@ -416,7 +416,7 @@ impl<'a> Verifier<'a> {
         self.matched += matched;
         self.predicted += written.len();
         if let Some((index, predicted)) = difference {
-            let fault = Fault::Decision(self.allocator.served_by());
+            let fault = Fault::Decision;
             self.set_divergence(index, predicted, fault);
         } else if let Some(why) = self.allocator.undefined_behaviour() {
             self.set_divergence(entries.end.saturating_sub(1), None, Fault::Undefined(why));

@@ -16,8 +16,7 @@ mod trace_ops;
 mod workspaces;
 
 pub use device_frees::{DeviceFree, device_frees};
-pub use program::Program;
-pub use program::{ListRange, Operation, OperationKind, ReleaseScope, ResizedRequest};
+pub use program::{ListRange, LiveRequest, Operation, OperationKind, Program, ReleaseScope, ResizedRequest};
 pub use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 pub use trace_op::{Boundary, TraceOp};
-pub use trace_ops::{TraceOps, reserved_after};
+pub use trace_ops::TraceOps;

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::allocator::conf::Settings;
 use crate::allocator::releases::{Rule, has_rule};
-use crate::allocator::{InitialBlock, InitialSegment, round_size};
+use crate::allocator::{BlockView, InitialSegment, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::replay::literal::DEFAULT_STREAM;
 use crate::snapshot::{BlockState, Device};
@@ -19,7 +19,7 @@ pub struct Program<'a> {
     pub device: Device<'a>,
     pub initial_segments: Vec<InitialSegment>,
     /// In address order; block `i` keeps slot `i`.
-    pub initial_blocks: Vec<InitialBlock>,
+    pub initial_blocks: Vec<BlockView>,
     pub operations: Vec<Operation>,
     /// The slots of pending frees, in the order in which they were completed.
     pub completed: Vec<u32>,
@@ -81,14 +81,15 @@ pub struct ResizedRequest {
 }
 
 /// A request, and what the program holds with it.
-struct LiveRequest {
-    entry_index: u32,
+#[derive(Debug, Clone, Copy)]
+pub struct LiveRequest {
+    pub entry_index: u32,
     /// Rounded.
-    size: u64,
+    pub size: u64,
     /// All live blocks and this request, rounded.
-    live_bytes: u64,
+    pub live_bytes: u64,
     /// When it was recorded.
-    was_served: bool,
+    pub was_served: bool,
 }
 
 /// Which pools a release empties.
@@ -116,7 +117,7 @@ impl Program<'_> {
         order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
         let mut operations = Vec::with_capacity(order.len() + self.operations.len());
         for (.., index) in order {
-            let InitialBlock { addr, requested: size, state, context, .. } = self.initial_blocks[index];
+            let BlockView { addr, requested: size, state, context, .. } = self.initial_blocks[index];
             if size == 0 {
                 continue;
             }
@@ -268,16 +269,8 @@ impl Program<'_> {
         needed
     }
 
-    /// Calls `visit` with the entry index of every request, and the bytes of the live blocks with it, rounded under
-    /// `settings`.
-    pub fn for_each_request(&self, settings: &Settings, mut visit: impl FnMut(usize, u64)) {
-        self.walk_requests(settings, |request| {
-            visit(request.entry_index as usize, request.live_bytes);
-        });
-    }
-
-    /// Calls `visit` with every request; the peak of the live blocks with it.
-    fn walk_requests(&self, settings: &Settings, mut visit: impl FnMut(&LiveRequest)) -> u64 {
+    /// Calls `visit` with every request, rounded under `settings`; the peak of the live blocks with it.
+    pub fn walk_requests(&self, settings: &Settings, mut visit: impl FnMut(LiveRequest)) -> u64 {
         let mut sizes = vec![0; self.slot_count];
         for (size, block) in sizes.iter_mut().zip(&self.initial_blocks) {
             *size = if block.state == BlockState::ActivePendingFree { 0 } else { block.size };
@@ -291,7 +284,7 @@ impl Program<'_> {
                     let live_bytes = live.saturating_add(size);
                     peak = peak.max(live_bytes);
                     let (entry_index, was_served) = (operation.entry_index, slot.is_some());
-                    visit(&LiveRequest { entry_index, size, live_bytes, was_served });
+                    visit(LiveRequest { entry_index, size, live_bytes, was_served });
                     if let Some(slot) = slot {
                         sizes[slot as usize] = size;
                         live = live_bytes;

@@ -37,7 +37,7 @@ impl<'a> TraceOps<'a> {
     pub(crate) fn new(device: Device<'a>, reserved: u64) -> Self {
         let (mut now, mut peak_reserved) = (reserved, reserved);
         for (_, entry) in device.entries_where(Action::changes_reserved) {
-            now = reserved_after(now, &entry);
+            now = entry.reserved_after(now);
             peak_reserved = peak_reserved.max(now);
         }
         Self {
@@ -178,7 +178,7 @@ impl<'a> TraceOps<'a> {
         for index in entries.clone() {
             if self.action(index).is_some_and(Action::changes_reserved) {
                 let entry = self.entry(index);
-                self.reserved = reserved_after(self.reserved, &entry);
+                self.reserved = entry.reserved_after(self.reserved);
                 self.pools.apply_entry(index, &entry);
                 if entry.action.is_growth() && entry.stack != StackId::default() {
                     self.alloc_stacks.insert(entry.addr, entry.stack);
@@ -186,15 +186,6 @@ impl<'a> TraceOps<'a> {
             }
         }
         self.next_entry = entries.end;
-    }
-}
-
-/// Bytes reserved after `entry`, given those before it.
-pub fn reserved_after(reserved: u64, entry: &TraceEntry) -> u64 {
-    match entry.action {
-        Action::SegmentAlloc | Action::SegmentMap => reserved.saturating_add(entry.size),
-        Action::SegmentFree | Action::SegmentUnmap => reserved.saturating_sub(entry.size),
-        _ => reserved,
     }
 }
 

@@ -4,10 +4,9 @@ use super::super::{
     DryRun, EXIT_CODE, OTHER_BRANCHES, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, TextLength,
     UnsizedWork, ValueRead, Workspace,
 };
+use super::Decoder;
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
-use super::{Decoder, STACK};
-use crate::base::ids::StackId;
-use crate::snapshot::pickle::{Kind, Value};
+use crate::snapshot::pickle::Value;
 
 /// The stub records no more workspaces than this.
 const MAX_WORKSPACES: usize = 1 << 18;
@@ -17,7 +16,7 @@ impl Decoder {
     pub(super) fn read_dry_run(&self, value: Value) -> Option<DryRun> {
         let text = |dict, key| self.short_text(dict, key);
         // Other releases of oomscope may write other keys: a missing number counts as 0, a missing list as empty.
-        let number = |dict, key| self.find(dict, key).and_then(|it| self.integer(it)).unwrap_or(0);
+        let number = |dict, key| self.number(dict, key).unwrap_or(0);
         let unsized_by = self.find(value, "unsized")?;
         let read = |item: Value| ValueRead {
             operators: text(item, "operators"),
@@ -25,25 +24,13 @@ impl Decoder {
             bytes: number(item, "bytes"),
             first_us: number(item, "first_us"),
             stack: self.stack(item, "frames"),
-            value: match text(item, "value").as_str() {
-                "random" => ReadValue::Random,
-                "assumed" => ReadValue::Assumed,
-                "finite" => ReadValue::Finite,
-                "maximum" => ReadValue::Maximum,
-                _ => ReadValue::Zero,
-            },
-            usage: match text(item, "usage").as_str() {
-                "report" => ReadUsage::Report,
-                "set" => ReadUsage::Set,
-                "branch" => ReadUsage::Branch,
-                "size" => ReadUsage::Size,
-                _ => ReadUsage::Unknown,
-            },
+            value: ReadValue::from_word(&text(item, "value")).unwrap_or_default(),
+            usage: ReadUsage::from_word(&text(item, "usage")).unwrap_or_default(),
             decided_at: self.stack(item, "decided_at"),
         };
         let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
         let workspace = |row: Value| {
-            let row: Vec<u64> = self.items(row).into_iter().take(6).filter_map(|it| self.integer(it)).collect();
+            let row = self.numbers(row, 6);
             let [time_us, device, stream, bytes, needed, ref rest @ ..] = *row.as_slice() else {
                 return None; // another release's row
             };
@@ -53,7 +40,7 @@ impl Decoder {
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let failure = |item: Value| RecordedFailure { bytes: number(item, "bytes"), stack: self.stack(item, "frames") };
         let missing = items("missing").into_iter().take(MAX_ITEMS);
-        let is_true = |key| self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true));
+        let is_true = |key| self.is_true(value, key);
         let is_short = |name: &String| name.len() <= MAX_TEXT;
         Some(DryRun {
             gpu: text(value, "gpu"),
@@ -80,7 +67,7 @@ impl Decoder {
             end: self.find(value, "end").map(|end| self.read_end(end)).unwrap_or_default(),
             failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
             failure_count: number(value, "failure_count"),
-            absent_device: self.find(value, "absent_device").and_then(|it| self.integer(it)),
+            absent_device: self.number(value, "absent_device"),
             generated: match text(value, "generated").as_str() {
                 "max" => Some(TextLength::Maximum),
                 "min" => Some(TextLength::Minimum),
@@ -96,7 +83,7 @@ impl Decoder {
 
     fn read_end(&self, end: Value) -> ProcessEnd {
         let text = |key| self.short_text(end, key);
-        let code = self.find(end, "code").and_then(|it| self.integer(it));
+        let code = self.number(end, "code");
         let stack = self.stack(end, "frames");
         // The command writes the digits if the process ended with another code than it announced.
         let final_code = text("final").strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
@@ -114,14 +101,6 @@ impl Decoder {
                 ProcessEnd::Error(ProcessError { name: text("error"), message: text("message"), stack, after_read })
             }
             _ => ProcessEnd::Running,
-        }
-    }
-
-    /// The stack under `key` in a dict.
-    fn stack(&self, dict: Value, key: &str) -> Option<StackId> {
-        match self.find(dict, key)?.kind() {
-            Kind::Node(STACK, id) => Some(StackId(id)),
-            _ => None,
         }
     }
 }

@@ -56,36 +56,36 @@ impl Decoder {
         let device = |item: Value| RecorderDevice {
             name: self.short_text(item, "name"),
             // 0 says that the size is unknown.
-            total_bytes: self.find(item, "total_bytes").and_then(|it| self.integer(it)).unwrap_or(0),
+            total_bytes: self.number(item, "total_bytes").unwrap_or(0),
         };
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
     }
 
     fn read_recorded_failure(&self, value: Value) -> Option<ObservedFailure> {
-        let number = |key| self.find(value, key).and_then(|it| self.integer(it));
         Some(ObservedFailure {
-            device: number("device")?,
-            requested_bytes: number("request_bytes")?,
-            free_bytes: number("device_free_bytes")?,
+            device: self.number(value, "device")?,
+            requested_bytes: self.number(value, "request_bytes")?,
+            free_bytes: self.number(value, "device_free_bytes")?,
         })
     }
 
     fn read_sleep(&self, value: Value) -> Option<RecordedSleep> {
-        let number = |item, key| self.find(item, key).and_then(|it| self.integer(it));
         let change = |item: Value| {
             let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
             let asleep = |(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?));
             let asleep = by_tag.filter_map(asleep).collect();
-            let call = match &*self.short_text(item, "call") {
-                "sleep" => SleepCall::Sleep,
-                "wake_up" => SleepCall::WakeUp,
-                _ => SleepCall::Snapshot,
-            };
-            Some(SleepChange { call, time_us: number(item, "time_us")?, device: number(item, "device")?, asleep })
+            let call = self.short_text(item, "call").replace('_', "-");
+            let call = SleepCall::from_word(&call).unwrap_or(SleepCall::Snapshot);
+            Some(SleepChange {
+                call,
+                time_us: self.number(item, "time_us")?,
+                device: self.number(item, "device")?,
+                asleep,
+            })
         };
         let segment = |item: Value| {
             let tag = self.short_text(item, "tag");
-            Some(SleepSegment { address: number(item, "address")?, bytes: number(item, "bytes")?, tag })
+            Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
         };
         let items = |key| self.find(value, key).map_or_else(Vec::new, |it| self.items(it)).into_iter().take(MAX_SLEEPS);
         let changes: Vec<SleepChange> = items("changes").filter_map(change).collect();
@@ -95,11 +95,7 @@ impl Decoder {
     }
 
     fn read_recorder_threads(&self, value: Value) -> Vec<StackId> {
-        let stack = |item: Value| match self.find(item, "frames")?.kind() {
-            Kind::Node(STACK, id) => Some(StackId(id)),
-            _ => None,
-        };
-        self.items(value).into_iter().take(MAX_ITEMS).filter_map(stack).collect()
+        self.items(value).into_iter().take(MAX_ITEMS).filter_map(|item| self.stack(item, "frames")).collect()
     }
 
     /// The text of `key` in a dict; empty if it is missing or too long.
@@ -107,6 +103,28 @@ impl Decoder {
         let text = self.find(dict, key).and_then(|it| self.as_text(it));
         // The recorder writes these texts for people; no figure depends on them.
         text.filter(|text| text.len() <= MAX_TEXT).unwrap_or_default().to_owned()
+    }
+
+    /// The integer of `key` in a dict.
+    pub(super) fn number(&self, dict: Value, key: &str) -> Option<u64> {
+        self.integer(self.find(dict, key)?)
+    }
+
+    /// The stack of `key` in a dict.
+    pub(super) fn stack(&self, dict: Value, key: &str) -> Option<StackId> {
+        match self.find(dict, key)?.kind() {
+            Kind::Node(STACK, id) => Some(StackId(id)),
+            _ => None,
+        }
+    }
+
+    pub(super) fn is_true(&self, dict: Value, key: &str) -> bool {
+        self.find(dict, key).is_some_and(|it| it.kind() == Kind::Bool(true))
+    }
+
+    /// The first `count` integers of a list.
+    pub(super) fn numbers(&self, list: Value, count: usize) -> Vec<u64> {
+        self.items(list).into_iter().take(count).filter_map(|it| self.integer(it)).collect()
     }
 
     /// The value of `key` in a dict.

@@ -4,8 +4,8 @@
 use super::super::tensor_names::{
     Author, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind, TensorNames,
 };
+use super::Decoder;
 use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
-use super::{Decoder, STACK};
 use crate::base::ids::{StackId, SymbolId};
 use crate::snapshot::pickle::{Kind, Value};
 
@@ -51,17 +51,15 @@ impl Decoder {
             })
         };
         let container = |row: Value| {
-            let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
-            let [name, type_name, items] = *row.as_slice() else { return None };
+            let [name, type_name, items] = *self.numbers(row, 3) else { return None };
             Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items })
         };
-        let forward = |it: Value| Some((self.one_frame(it)?, self.integer(self.find(it, "last_line")?)?));
+        let forward = |it: Value| Some((self.stack(it, "frames")?, self.number(it, "last_line")?));
         let forwards: Vec<Option<(StackId, u64)>> = items("forwards").into_iter().take(MAX_ROWS).map(forward).collect();
         let module = |row: Value| {
-            let row: Vec<u64> = self.items(row).into_iter().take(3).filter_map(|it| self.integer(it)).collect();
-            let [name, class_name, forward] = *row.as_slice() else { return None };
+            let [name, _, forward] = *self.numbers(row, 3) else { return None };
             let (forward, last_line) = (*forwards.get(usize::try_from(forward).ok()?)?)?;
-            Some(NamedModule { name: text(name)?, class_name: text(class_name)?, forward, last_line })
+            Some(NamedModule { name: text(name)?, forward, last_line })
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
@@ -80,15 +78,15 @@ impl Decoder {
             containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
             modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
             is_complete: self.is_true(value, "complete"),
-            locals_frame: locals.and_then(|locals| self.one_frame(locals)),
+            locals_frame: locals.and_then(|locals| self.stack(locals, "frames")),
             locals: locals.map(|locals| self.read_locals(locals)).unwrap_or_default(),
             untrained: names_in("untrained"),
             idle: names_in("idle"),
             adapted: names_in("adapted"),
             evaluating: names_in("evaluating"),
             alone: items("alone").into_iter().take(MAX_ITEMS).filter_map(alone).collect(),
-            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(|it| self.one_frame(it)).collect(),
-            optimizers: self.find(value, "optimizers").and_then(|it| self.integer(it)),
+            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(|it| self.stack(it, "frames")).collect(),
+            optimizers: self.number(value, "optimizers"),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.
             roots: roots.into_iter().map(Option::unwrap_or_default).collect(),
@@ -108,29 +106,17 @@ impl Decoder {
     }
 
     fn read_shape(&self, value: Value) -> Vec<u64> {
-        self.items(value).into_iter().take(MAX_DIMENSIONS).filter_map(|it| self.integer(it)).collect()
+        self.numbers(value, MAX_DIMENSIONS)
     }
 
     fn read_name_root(&self, value: Value) -> Option<NameRoot> {
         Some(NameRoot {
             kind: self.word(self.find(value, "kind")?, RootKind::from_word)?,
             author: self.word(self.find(value, "author")?, Author::from_word)?,
-            frame: self.one_frame(value),
+            frame: self.stack(value, "frames"),
             module: self.find(value, "module").and_then(|it| self.name_text(it)),
             file: self.find(value, "file").and_then(|it| self.name_text(it)),
         })
-    }
-
-    pub(super) fn is_true(&self, value: Value, key: &str) -> bool {
-        self.find(value, key).is_some_and(|it| it.kind() == Kind::Bool(true))
-    }
-
-    /// The stack under `frames`.
-    fn one_frame(&self, value: Value) -> Option<StackId> {
-        match self.find(value, "frames")?.kind() {
-            Kind::Node(STACK, id) => Some(StackId(id)),
-            _ => None,
-        }
     }
 
     /// The tensors under `tensors`.

@@ -123,7 +123,7 @@ impl<'a> StackReader<'a> {
     fn read_frame_list(&self, stack: StackId) -> FrameList {
         let ids = self.snapshot.stacks.frames(stack);
         let (mut frames, mut bytes) = (Vec::new(), 0);
-        for id in ids {
+        for id in ids.iter() {
             let frame = self.frame_report(id);
             bytes += frame_bytes(&frame);
             if bytes > self.bounds.list_bytes && !frames.is_empty() {
@@ -139,7 +139,7 @@ impl<'a> StackReader<'a> {
     /// without any, the innermost frame of PyTorch's Python code.
     pub fn operation(&self, stack: StackId) -> Option<String> {
         let mut operators: Vec<String> = Vec::new();
-        for id in self.snapshot.stacks.frames(stack) {
+        for id in self.snapshot.stacks.frames(stack).iter() {
             let frame = self.snapshot.stacks.frame(id);
             match self.origin(id) {
                 Origin::Native => {
@@ -194,12 +194,12 @@ impl<'a> StackReader<'a> {
     fn all_frames(&self, maker: ExtendedStack) -> (usize, Vec<FrameId>) {
         let stacks = &self.snapshot.stacks;
         let mut ids = Vec::new();
-        for id in stacks.frames(maker.stack) {
-            ids.extend(stacks.original_source(id));
+        for id in stacks.frames(maker.stack).iter() {
+            ids.extend(stacks.original_source(id).iter());
             ids.push(id);
         }
         let own = ids.len();
-        ids.extend(stacks.frames(maker.caller));
+        ids.extend(stacks.frames(maker.caller).iter());
         (own, ids)
     }
 

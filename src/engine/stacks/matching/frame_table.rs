@@ -63,7 +63,7 @@ impl FrameTable {
     pub fn stack_keys(&self, side: usize, snapshot: &Snapshot, stack: StackId) -> Vec<FrameKey> {
         let maker = snapshot.stacks.extended(stack);
         let stacks = [stack, maker.caller, maker.forward];
-        let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack));
+        let ids = stacks.iter().flat_map(|stack| snapshot.stacks.frames(*stack).iter());
         ids.map(|id| self.frame_key(side, id)).collect()
     }
 

@@ -1,6 +1,5 @@
 //! Named ranges (`record_function`, `Optimizer.step`) from the snapshot's `external_annotations`.
 
-use super::clock::Clock;
 use super::phase::Phase;
 use crate::base::ids::{SymbolId, to_u32};
 use crate::base::intern::SeededMap;
@@ -76,7 +75,6 @@ impl AnnotatedRanges {
     /// PyTorch records an annotation for the current device only. A device without any uses those of all devices.
     pub(super) fn from_annotations(device: Device<'_>) -> Self {
         let snapshot = device.snapshot();
-        let clock = Clock::new(device);
         let is_on_device = |a: &&Annotation| a.device == device.id();
         let has_device_ranges = snapshot.annotations.iter().any(|a| is_on_device(&a));
         let mut annotations: Vec<_> =
@@ -89,7 +87,7 @@ impl AnnotatedRanges {
             // Annotations and entries are sorted, so each search starts where the last one ended.
             // Entries in the microsecond in which a range ends belong to it.
             let until = annotation.time_us.saturating_add(u64::from(!annotation.is_start));
-            from = clock.first_entry_at(from, until);
+            from = device.first_entry_at(from, until);
             let index = to_u32(from);
             let name = snapshot.text(annotation.name);
             let is_step = name.starts_with("Optimizer.step");

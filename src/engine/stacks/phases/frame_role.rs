@@ -81,16 +81,6 @@ pub(super) enum FrameRole {
 impl FrameRole {
     pub(super) fn phase(self) -> Option<Phase> {
         Some(match self {
-            Self::Nothing
-            | Self::KvCache
-            | Self::Workspace
-            | Self::GathersParameters
-            | Self::CollectiveBuffers
-            | Self::GradientBuckets
-            | Self::ReducesGradients
-            | Self::GradientBuffer
-            | Self::CollectiveWrapper
-            | Self::ZeroGrad => return None,
             Self::Constructor
             | Self::OptimizerConstructor
             | Self::Init
@@ -105,6 +95,7 @@ impl FrameRole {
             | Self::StepWithReadyState
             | Self::ForeachStep
             | Self::StateInStep => Phase::Optimizer,
+            _ => return None,
         })
     }
 

@@ -5,23 +5,18 @@
 //! (`steps`). Without evidence the phase is [`Phase::Other`] and there is no step.
 
 mod annotations;
-mod clock;
 mod frame_role;
 mod phase;
 mod stack_traits;
 mod steps;
 
-use std::ops::Range;
-
 use self::annotations::AnnotatedRanges;
-pub use self::clock::Clock;
 pub use self::frame_role::KnownPurpose;
 pub use self::phase::Phase;
 pub use self::phase::PhaseRun;
 use self::stack_traits::{Caller, TraitReader};
 pub use self::stack_traits::{Routine, StackTraits};
-pub use self::steps::StepMarker;
-use self::steps::Steps;
+pub use self::steps::{StepMarker, Steps};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::snapshot::{Action, Device, Stacks};
 use crate::stacks::frames::StackReader;
@@ -33,7 +28,8 @@ pub struct Phases {
     /// Entries at which forward passes start: the stack names one, and the previous stack did not.
     forward_starts: Vec<u32>,
     annotations: AnnotatedRanges,
-    steps: Steps,
+    /// The training steps.
+    pub steps: Steps,
     /// By stack; `None` if the device does not use the stack.
     traits: Vec<Option<StackTraits>>,
 }
@@ -63,24 +59,6 @@ impl Phases {
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
     pub fn phase_at(&self, entry: usize) -> Phase {
         self.run_at(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
-    }
-
-    /// The training step of `entry`, counted from 0; `None` before the first step, or if the trace shows no steps.
-    pub fn step_at(&self, entry: usize) -> Option<u32> {
-        self.steps.step_at(entry)
-    }
-
-    pub fn completed_steps(&self) -> usize {
-        self.steps.ends().len()
-    }
-
-    /// The entries of `step`, including a last step that did not complete.
-    pub fn step_entries(&self, step: u32) -> Option<Range<usize>> {
-        self.steps.entries(step)
-    }
-
-    pub fn step_marker(&self) -> Option<StepMarker> {
-        self.steps.marker()
     }
 
     /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
@@ -121,11 +99,6 @@ impl Phases {
     /// Oldest first.
     pub fn runs(&self) -> &[PhaseRun] {
         &self.runs
-    }
-
-    /// For each completed step, the first entry after it.
-    pub fn step_ends(&self) -> &[u32] {
-        self.steps.ends()
     }
 
     /// The traits of a stack of this device: of a trace entry or a final block.

@@ -104,7 +104,7 @@ impl<'a> TraitReader<'a> {
         let (mut strong_phase, mut weak_phase, mut is_backward, mut is_torch_only) = (None, None, false, true);
         let (mut has_outer_code, mut is_optimizer_closure, mut starts_at_thread_entry) = (false, false, false);
         let (mut is_direct, mut is_custom_step) = (true, false);
-        for id in self.snapshot.stacks.frames(stack) {
+        for id in self.snapshot.stacks.frames(stack).iter() {
             let (role, origin) = &self.roles[id.index()];
             if (role, origin) == (&FrameRole::Nothing, &Origin::Native) {
                 is_torch_only = false; // most frames of a stack with C++ frames

@@ -24,7 +24,7 @@ words! {
 
 /// The boundaries of training steps.
 #[derive(Debug, Default)]
-pub(super) struct Steps {
+pub struct Steps {
     /// The first entry of the first step.
     first: u32,
     /// For each completed step, the first entry after it.
@@ -52,14 +52,16 @@ impl Steps {
         Self { first, ends, len, marker: Some(from) }
     }
 
-    pub(super) fn step_at(&self, entry: usize) -> Option<u32> {
+    /// The training step of `entry`, counted from 0; `None` before the first step, or if the trace shows no steps.
+    pub fn step_at(&self, entry: usize) -> Option<u32> {
         if self.marker.is_none() || entry < self.first as usize {
             return None;
         }
         Some(to_u32(self.ends.partition_point(|end| *end as usize <= entry)))
     }
 
-    pub(super) fn entries(&self, step: u32) -> Option<Range<usize>> {
+    /// The entries of `step`, including a last step that did not complete.
+    pub fn entries(&self, step: u32) -> Option<Range<usize>> {
         self.marker?;
         let step = step as usize;
         let start = match step.checked_sub(1) {
@@ -69,11 +71,12 @@ impl Steps {
         Some(start as usize..self.ends.get(step).map_or(self.len, |end| *end as usize))
     }
 
-    pub(super) fn ends(&self) -> &[u32] {
+    /// For each completed step, the first entry after it.
+    pub fn ends(&self) -> &[u32] {
         &self.ends
     }
 
-    pub(super) fn marker(&self) -> Option<StepMarker> {
+    pub fn marker(&self) -> Option<StepMarker> {
         self.marker
     }
 }

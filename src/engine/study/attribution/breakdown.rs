@@ -122,7 +122,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a BlockLives<'a>, live_set: &'a LiveSet) -> Self {
         let phases = device.phases();
         let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
-        let step = live_set.entry.and_then(|entry| phases.step_at(entry));
+        let step = live_set.entry.and_then(|entry| phases.steps.step_at(entry));
         let phase = lifetimes.phase(live_set.point);
         Self { device, phases, lifetimes, live_set, step, phase, all }
     }

@@ -443,7 +443,7 @@ impl Classifier<'_> {
             return (Category::Other, Low);
         }
         let counts = self.lifetimes.free_counts(block.stack);
-        let step_of = |point: TracePoint| self.phases.step_at(point.entry as usize);
+        let step_of = |point: TracePoint| self.phases.steps.step_at(point.entry as usize);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
             // The optimizer may run the model within its step, which ends the run.

@@ -56,7 +56,7 @@ impl GradientBuckets {
                 let since = last.start as usize..=now;
                 let zero_grads = phases.zero_grad_ends();
                 let are_dropped = if zero_grads.is_empty() {
-                    let is_over = phases.step_at(last.start as usize) != phases.step_at(now);
+                    let is_over = phases.steps.step_at(last.start as usize) != phases.steps.step_at(now);
                     is_over && matches!(phases.phase_at(now), Phase::Data | Phase::Forward)
                 } else {
                     zero_grads.iter().any(|end| since.contains(&(*end as usize)))
@@ -79,14 +79,7 @@ impl GradientBuckets {
             match category {
                 Category::Gradients if is_bucket(block) => in_buckets += block.requested_bytes,
                 Category::Gradients => separate += block.requested_bytes,
-                Category::Parameters
-                | Category::OptimizerState
-                | Category::Activations
-                | Category::KvCache
-                | Category::Communication
-                | Category::Inputs
-                | Category::Temporaries
-                | Category::Other => {}
+                _ => {}
             }
         }
         // While the next pass communicates, gradients move into the buckets one by one.

@@ -73,9 +73,7 @@ impl Leaks {
             && grown.fold(0, u64::saturating_add) >= missing
             && self.steps_left.is_none_or(|left| left < longest)
     }
-}
 
-impl Leaks {
     /// The growth per step on `device` in bytes; 0 if nothing grows.
     pub fn bytes_per_step(device: DeviceStudy<'_, '_>) -> u64 {
         device.growth().map_or(0, Growth::bytes_per_step)
@@ -117,7 +115,8 @@ impl Leaks {
 impl LeakSuspect {
     fn new(device: DeviceStudy<'_, '_>, line: LineId, growing: &GrowingLine, growth: &Growth) -> Self {
         let stack = device.device().entry(growing.last_entry).extended_stack;
-        let since = device.phases().step_at(growing.first_entry).unwrap_or_else(|| to_u32(growing.first_iteration));
+        let since =
+            device.phases().steps.step_at(growing.first_entry).unwrap_or_else(|| to_u32(growing.first_iteration));
         let mut suspect = Self {
             location: device.stacks().code_location(line),
             operation: device.stacks().operation(stack),

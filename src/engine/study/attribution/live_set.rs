@@ -1,11 +1,12 @@
 //! The live blocks at one position of a trace.
 
+use crate::allocator::BlockView;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::{Phase, StackTraits};
 use crate::study::DeviceStudy;
-use crate::study::block_sizes::{BlockSizes, InitialBlock};
+use crate::study::block_sizes::BlockSizes;
 
 /// An entry of the trace with its phase run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,8 +102,8 @@ impl OpenBlock {
 
 /// The blocks that are live before the first entry.
 pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockSizes) -> OpenBlocks {
-    let open = |block: &InitialBlock| {
-        let InitialBlock { address, bytes, requested_bytes, extended_stack } = *block;
+    let open = |block: &BlockView| {
+        let BlockView { addr: address, size: bytes, requested: requested_bytes, context: extended_stack, .. } = *block;
         let block = LiveBlock {
             address,
             bytes,

@@ -122,7 +122,7 @@ pub fn attribute_memory(
         at_peak: breakdown(peak),
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
         at_position: position.and_then(breakdown),
-        steps: StepsReport { completed: phases.completed_steps() as u64, marker: phases.step_marker() },
+        steps: StepsReport { completed: phases.steps.ends().len() as u64, marker: phases.steps.marker() },
         leaks: Leaks::from_device(device, top, capacity),
     }
 }

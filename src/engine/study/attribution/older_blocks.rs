@@ -192,13 +192,7 @@ impl ParameterCounts {
                 Category::OptimizerState => {
                     *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1;
                 }
-                Category::Gradients
-                | Category::Activations
-                | Category::KvCache
-                | Category::Communication
-                | Category::Inputs
-                | Category::Temporaries
-                | Category::Other => {}
+                _ => {}
             }
         }
         let states = of_stacks.keys().map(|(_, requested)| *requested).collect();

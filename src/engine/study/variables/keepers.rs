@@ -44,10 +44,10 @@ impl LiveVariables<'_> {
             let graph_bytes = if self.is_in_graph(*address) { *bytes } else { 0 };
             parts.entry((variable, *category)).or_default().add(*bytes, graph_bytes, *confidence);
         }
-        let is_snapshot = BlockSum::from_sizes(blocks.iter().map(|(_, bytes, _)| *bytes)) == self.all();
+        let is_snapshot = BlockSum::from_sizes(blocks.iter().map(|(_, bytes, _)| *bytes)) == self.all;
         let owners = self.owners(stacks);
         let named = owners.iter().filter(|(row, _)| row.name.is_some()).map(|(row, _)| row.bytes).sum();
-        if !is_snapshot || ratio(named, self.all().bytes) < MIN_NAMED_RATIO {
+        if !is_snapshot || ratio(named, self.all.bytes) < MIN_NAMED_RATIO {
             return Vec::new();
         }
         let mut rows: Vec<HolderByVariable> = Vec::new();
@@ -56,7 +56,7 @@ impl LiveVariables<'_> {
                 let mut part = Part::default();
                 variables.iter().filter_map(|index| parts.get(&(*index, *category))).for_each(|one| part.merge(one));
                 if part.sum.blocks > 0 {
-                    let share_ratio = ratio(part.sum.bytes, self.all().bytes);
+                    let share_ratio = ratio(part.sum.bytes, self.all.bytes);
                     let BlockSum { bytes, blocks } = part.sum;
                     let graph_bytes = part.graph_bytes;
                     let kept = KeptByVariable { bytes, blocks, share_ratio, graph_bytes, ..owner.clone() };
@@ -72,7 +72,7 @@ impl LiveVariables<'_> {
 
     /// The owners of the largest variables, with the indexes of these.
     fn owners(&self, stacks: &StackReader<'_>) -> Vec<(KeptByVariable, Vec<usize>)> {
-        let modules = Modules::new(self.snapshot(), self.names());
+        let modules = Modules::new(self.snapshot, self.names);
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
         let mut rows: Vec<(KeptByVariable, Vec<usize>)> = Vec::new();
         for index in 0..self.count().min(MAX_VARIABLES) {
@@ -83,7 +83,7 @@ impl LiveVariables<'_> {
             };
             let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
             if let Some(row) = indexes.get(&(name.clone(), kind)) {
-                add(&mut rows[*row].0, &variable, self.all().bytes);
+                add(&mut rows[*row].0, &variable, self.all.bytes);
                 rows[*row].1.push(index);
             } else {
                 indexes.insert((name.clone(), kind), rows.len());

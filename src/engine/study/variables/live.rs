@@ -18,12 +18,13 @@ use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 /// The variables of a device, by the bytes that they keep, descending.
 #[derive(Debug)]
 pub struct LiveVariables<'a> {
-    snapshot: &'a Snapshot,
-    names: &'a TensorNames,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) names: &'a TensorNames,
     variables: Vec<(Holder, Group<'a>)>,
     /// By address of a live block, its index in `variables`, and whether only an autograd graph keeps it.
     of_block: SeededMap<u64, (u32, bool)>,
-    all: BlockSum,
+    /// The sum of all live blocks.
+    pub(super) all: BlockSum,
     containers: Containers<'a>,
     /// The statements that fill or assign the largest variables.
     written: Vec<Option<Keep>>,
@@ -121,26 +122,9 @@ impl<'a> LiveVariables<'a> {
         self.variables.len()
     }
 
-    pub(super) fn names(&self) -> &TensorNames {
-        self.names
-    }
-
-    pub(super) fn snapshot(&self) -> &Snapshot {
-        self.snapshot
-    }
-
-    /// The sum of all live blocks.
-    pub(crate) fn all(&self) -> BlockSum {
-        self.all
-    }
-
     /// The sum of the blocks that variable `index` keeps.
     pub(crate) fn sum(&self, index: usize) -> BlockSum {
         self.variables[index].1.sum
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        self.names.is_complete
     }
 
     /// The variable that keeps the live block at `address`.

@@ -181,16 +181,16 @@ impl KeptReport {
     /// The `top` variables.
     pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, text: &ProgramText<'_>, top: usize) -> Self {
         let shown = variables.count().min(top);
-        let rest = (0..shown).fold(variables.all(), |rest, index| rest.minus(variables.sum(index)));
+        let rest = (0..shown).fold(variables.all, |rest, index| rest.minus(variables.sum(index)));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
-        let (names, snapshot) = (variables.names(), variables.snapshot());
+        let (names, snapshot) = (variables.names, variables.snapshot);
         let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
         let with_grad = |name: &&SymbolId| text.is_called_with_grad(snapshot.text(**name));
         let untrained: Vec<SymbolId> = names.untrained.iter().filter(with_grad).copied().collect();
         let running = RunningText::new(snapshot, names, text);
         Self {
-            complete: variables.is_complete(),
+            complete: names.is_complete,
             top: TopRows { rows, rest },
             keepers,
             optimizers: names.optimizers,

@@ -7,7 +7,7 @@ use super::device_range::DeviceRange;
 use super::free::{FreeKindSums, Tracking};
 use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
-use crate::allocator::{block_size, is_small_request, round_size};
+use crate::allocator::{BlockView, block_size, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::snapshot::BlockState;
@@ -117,10 +117,11 @@ impl Tiling {
     }
 
     /// Every active block in no order: address, size, requested bytes, state and stack.
-    pub fn active_blocks(&self) -> impl Iterator<Item = (u64, u64, u64, BlockState, StackId)> + '_ {
-        self.tiles()
-            .filter(|t| t.state != BlockState::Inactive)
-            .map(|t| (t.addr, t.size, t.requested, t.state, t.stack))
+    pub fn active_blocks(&self) -> impl Iterator<Item = BlockView> + '_ {
+        self.tiles().filter(|tile| tile.state != BlockState::Inactive).map(|tile| {
+            let Tile { addr, size, requested, state, stack: context, .. } = *tile;
+            BlockView { addr, size, requested, state, context }
+        })
     }
 
     /// Every tile, in an order that depends on the trace alone.
