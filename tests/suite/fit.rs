@@ -259,15 +259,13 @@ fn the_largest_size_below_which_all_fit_leads() {
 #[test]
 fn on_another_gpu_buffers_and_workspaces_are_those_of_that_gpu() {
     let files = [12, 20].map(|size| format!("{size}=fixtures/sizes/2.15.0-bias_on_t4-{size}.pickle.gz"));
-    for (gpu, product, peaks) in
-        [("t4", "Tesla T4", [37_285_376, 48_234_496]), ("h100", "NVIDIA H100 80GB HBM3", [62_320_128, 81_788_928])]
-    {
+    for (gpu, peaks) in [("t4", [37_285_376, 48_234_496]), ("h100", [62_320_128, 81_788_928])] {
         let args = ["fit", "--format", "json", &files[0], &files[1], "--sizes", "64", "--capacity", gpu];
         let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
         let device = &report["devices"][0];
         let row = device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == 64).unwrap();
         let predicted = ["peak_allocated_bytes", "peak_reserved_bytes"].map(|key| row[key].as_u64().unwrap());
-        assert_eq!((device["launched_on"].as_str(), predicted), (Some(product), peaks));
+        assert_eq!(predicted, peaks, "{gpu}");
     }
 }
 
