@@ -153,97 +153,107 @@ const MIN_GROWING_STEPS: u64 = 8;
 /// A failure, and the evidence about it.
 type Case<'a> = (&'a OomReport, Evidence<'a>);
 
-/// A kind of evidence, and the advice that follows if a case has it.
-type Rule = (&'static str, fn(Case<'_>) -> Option<Advice>);
+/// The advice that follows from a kind of evidence, if a case has it.
+type Rule = fn(Case<'_>) -> Option<Advice>;
 
 /// The most useful advice first: a cure of the program with complete evidence; then a setting with which the job
 /// continues; then anything that serves this request.
 const RULES: &[Rule] = &[
-    ("the text of the failing line, and sizes", |(oom, evidence)| {
+    // The text of the failing line, and sizes.
+    |(oom, evidence)| {
         let cure = evidence.large_value.filter(|_| !is_grown(oom, evidence))?;
         Some(Advice::Shapes(cure.clone(), user_line(&oom.location)))
-    }),
-    ("a request larger than the memory within reach, in parts", |(oom, evidence)| {
-        OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence)))
-    }),
-    ("a request larger than the memory within reach", |(oom, _)| {
-        OversizedRequest::from_failure(oom).map(Advice::RequestLess)
-    }),
-    ("`torch.load` makes the request", |(oom, _)| {
-        is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location)))
-    }),
+    },
+    // A request larger than the memory within reach, in parts.
+    |(oom, evidence)| OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence))),
+    // A request larger than the memory within reach.
+    |(oom, _)| OversizedRequest::from_failure(oom).map(Advice::RequestLess),
+    // `torch.load` makes the request.
+    |(oom, _)| is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location))),
     // The results of a CUDA graph stay in its pool, so changing the variable that keeps them frees nothing.
-    ("memory of private pools, without growth", |(oom, evidence)| {
+    // Memory of private pools, without growth.
+    |(oom, evidence)| {
         let is_it = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
         is_it.then_some(Advice::Standard(Verdict::PrivatePool))
-    }),
-    ("variables that keep the memory", |(oom, evidence)| find_cure(oom, evidence.kept?).map(Advice::Cure)),
-    ("a serving engine beside the program", |(oom, evidence)| {
+    },
+    // Variables that keep the memory.
+    |(oom, evidence)| find_cure(oom, evidence.kept?).map(Advice::Cure),
+    // A serving engine beside the program.
+    |(oom, evidence)| {
         let is_it = !is_grown(oom, evidence) && oom.verdict == Verdict::Capacity;
         engine_beside(oom).filter(|_| is_it).map(Advice::SleepEngine)
-    }),
-    ("a batch that needs no gradients", |case| parts(case).filter(|_| !is_grown(case.0, case.1))),
-    ("graphs of forward passes that no backward pass follows", |case| {
-        unused_graphs(case).filter(|graphs| graphs.after_backward).map(Advice::NoGrad)
-    }),
-    ("graphs that stay after their backward pass", |(oom, evidence)| {
+    },
+    // A batch that needs no gradients.
+    |case| parts(case).filter(|_| !is_grown(case.0, case.1)),
+    // Graphs of forward passes that no backward pass follows.
+    |case| unused_graphs(case).filter(|graphs| graphs.after_backward).map(Advice::NoGrad),
+    // Graphs that stay after their backward pass.
+    |(oom, evidence)| {
         let graphs = evidence.leaks.kept_graphs.as_ref().filter(|_| is_grown(oom, evidence))?;
         let in_text = || evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
         let variable = evidence.leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
         Some(Advice::Detach(graphs.clone(), variable.filter(|variable| variable.is_graph())))
-    }),
-    ("calls that keep the memory, without names", |(_, evidence)| {
+    },
+    // Calls that keep the memory, without names.
+    |(_, evidence)| {
         let fails_later = |cure: &&Cure| cure.then.as_ref().is_some_and(JobOutcome::fails_again);
         evidence.by_calls.filter(|cure| !fails_later(cure)).cloned().map(Advice::Cure)
-    }),
-    ("graphs of forward passes, and no backward pass is recorded", |case| unused_graphs(case).map(Advice::NoGrad)),
-    ("lines that grow", |(oom, evidence)| {
+    },
+    // Graphs of forward passes, and no backward pass is recorded.
+    |case| unused_graphs(case).map(Advice::NoGrad),
+    // Lines that grow.
+    |(oom, evidence)| {
         let leaks = evidence.leaks;
         let line = || leaks.suspects.first().map(|suspect| user_line(&suspect.location));
         let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
         is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
-    }),
+    },
     // Settings only postpone a failure by growing inputs.
-    ("inputs that grow", |(oom, _)| {
+    // Inputs that grow.
+    |(oom, _)| {
         let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
         (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
-    }),
-    ("a setting after which the job goes on", |(oom, _)| {
+    },
+    // A setting after which the job goes on.
+    |(oom, _)| {
         let remedy = oom.remedies.iter().find(|remedy| remedy.then.goes_on())?;
         Some(Advice::GoOn(Box::new(remedy.clone())))
-    }),
-    ("calls that keep the memory, although the replay fails again later", |(_, evidence)| {
-        evidence.by_calls.cloned().map(Advice::Cure)
-    }),
+    },
+    // Calls that keep the memory, although the replay fails again later.
+    |(_, evidence)| evidence.by_calls.cloned().map(Advice::Cure),
     // Applies even if nothing serves the request.
-    ("a single input out of line", |(oom, _)| {
+    // A single input out of line.
+    |(oom, _)| {
         let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)?;
         Some(Advice::LimitInput(single.clone()))
-    }),
-    ("a change after which the job goes on", |(_, evidence)| {
-        best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice)
-    }),
-    ("inputs that vary", |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput)),
+    },
+    // A change after which the job goes on.
+    |(_, evidence)| best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice),
+    // Inputs that vary.
+    |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput),
     // The setting may only postpone the failure, but it addresses its cause. A change of the optimizer's step comes
     // first where it is known to help: it saves memory in every step, and a limit on splits may slow the program.
-    ("fragmentation, and a setting that serves the request", |(oom, evidence)| {
+    // Fragmentation, and a setting that serves the request.
+    |(oom, evidence)| {
         let change = best_change(evidence.changes);
         let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
         let (settings, why) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation)?;
         let leads = change.is_none() || !is_foreach && !settings.contains("max_split_size_mb");
         leads.then_some(Advice::Try(settings, why))
-    }),
-    ("a change that serves the request", |(_, evidence)| best_change(evidence.changes).map(as_advice)),
-    ("another verdict than fragmentation or capacity", |(oom, _)| {
+    },
+    // A change that serves the request.
+    |(_, evidence)| best_change(evidence.changes).map(as_advice),
+    // Another verdict than fragmentation or capacity.
+    |(oom, _)| {
         let is_other = !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
         is_other.then_some(Advice::Standard(oom.verdict))
-    }),
+    },
     // After replays the verdict's standard advice, to try a setting, would be stale.
-    ("a setting that serves the request", |(oom, _)| {
-        unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why))
-    }),
+    // A setting that serves the request.
+    |(oom, _)| unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why)),
     // Neither a category that is a guess nor a change with little effect leads the advice.
-    ("a change whose sizes are a guess", |(oom, evidence)| {
+    // A change whose sizes are a guess.
+    |(oom, evidence)| {
         let may_lead = |row: &&ProgramRow| {
             let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
             !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
@@ -251,22 +261,18 @@ const RULES: &[Rule] = &[
         let mut guesses = evidence.changes.iter().filter(may_lead);
         let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
         Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
-    }),
-    ("replays that all fail", |(oom, evidence)| {
+    },
+    // Replays that all fail.
+    |(oom, evidence)| {
         let may_help = evidence.changes.iter().any(may_help);
         why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
-    }),
+    },
 ];
 
 /// The most useful piece of advice, whether the size of the device is known or not.
 fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    let advice = RULES.iter().find_map(|(_, advice)| advice((oom, evidence)));
+    let advice = RULES.iter().find_map(|rule| rule((oom, evidence)));
     advice.unwrap_or(Advice::Standard(oom.verdict))
-}
-
-/// The kinds of evidence, in the order in which they are considered.
-pub fn order_of_evidence() -> impl Iterator<Item = &'static str> {
-    RULES.iter().map(|(evidence, _)| *evidence)
 }
 
 fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {

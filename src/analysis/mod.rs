@@ -44,7 +44,7 @@ mod trials;
 pub use crate::base::warning::Warning;
 pub use crate::python::RunningValue;
 pub use crate::replay::literal::Bucket;
-pub use advice::{Advice, NoSettingHelps, OversizedRequest, order_of_evidence};
+pub use advice::{Advice, NoSettingHelps, OversizedRequest};
 pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};
 pub use cache_flushes::CacheFlushes;
 pub use cures::{Cure, CureHolder, CureKind, CureRow, Fact};

@@ -131,7 +131,7 @@ pub struct DivergenceReport {
     pub predicted: Option<EntryReport>,
     /// The recorded entry; null if there is none.
     pub recorded: Option<EntryReport>,
-    /// The allocator rule that is in question.
+    /// What the model and PyTorch did, in words.
     pub why: String,
 }
 

@@ -147,7 +147,6 @@ fn a_guess_that_may_mean_several_things_gets_one_line_with_the_right_command() {
         ("analyze FILE --csv", "`oomscope export FILE --format csv`"),
         ("export FILE --to svg", "`oomscope report FILE -o report.html`"),
         ("whatif FILE --expandable-segments", "`oomscope whatif --set expandable_segments:True FILE`"),
-        ("analyze FILE --replay", "--replay is an option of `oomscope report`"),
         ("diff --before FILE --after OTHER", "`oomscope diff FILE OTHER`"),
         ("gpus", "rtx4090"),
         ("man", "`oomscope generate man DIR`"),

@@ -7,9 +7,7 @@ use super::report::{ChangedProgram, ProgramChange, ProgramRow};
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::round_size;
 use crate::base::units::signed_difference;
-use crate::replay::model::{
-    Hypothesis, Simulation, simulate, simulate_with_headroom,
-};
+use crate::replay::model::{Hypothesis, Simulation, simulate, simulate_with_headroom};
 use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;

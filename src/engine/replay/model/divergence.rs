@@ -1,7 +1,7 @@
 //! The first difference between the model and a recording, and its cause.
 
 use crate::allocator::AllocatorEntry;
-use crate::base::units::size;
+use crate::base::units::{self, size};
 use crate::snapshot::{Action, TraceEntry};
 
 #[derive(Debug, Clone)]
@@ -64,16 +64,21 @@ impl Divergence {
         let Some(predicted) = &self.predicted else {
             return format!("PyTorch recorded {} where the model had nothing left to do", recorded.action.name());
         };
-        let describe_entry =
-            |action: Action, addr: u64, bytes| format!("{} of {} at {addr:#x}", action.name(), size(bytes));
-        let model = describe_entry(predicted.action, predicted.addr, predicted.size);
-        let torch = describe_entry(recorded.action, recorded.addr, recorded.size);
+        let is_same_stream = predicted.stream == recorded.stream;
+        let describe_entry = |action: Action, addr: u64, bytes: u64, stream: u64| {
+            let stream = if is_same_stream { String::new() } else { format!(" on stream {}", units::stream(stream)) };
+            format!("{} of {} at {addr:#x}{stream}", action.name(), size(bytes))
+        };
+        let model = describe_entry(predicted.action, predicted.addr, predicted.size, predicted.stream);
+        let torch = describe_entry(recorded.action, recorded.addr, recorded.size, recorded.stream);
+        let pool =
+            if recorded.pool.is_some_and(|pool| pool != predicted.pool) { " in another memory pool" } else { "" };
         let doubt = if self.names_pools {
             ""
         } else {
             "; before PyTorch 2.12 entries do not name their pool, so memory of a private pool \
              that no longer exists at the end looks like the default pool's"
         };
-        format!("the model chose {model}, PyTorch {torch}{doubt}")
+        format!("the model chose {model}, PyTorch {torch}{pool}{doubt}")
     }
 }
