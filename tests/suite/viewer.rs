@@ -353,6 +353,7 @@ fn it_connects_to_nothing_but_the_file_in_its_address() {
     viewer.open("#url=missing.pickle");
     let message = viewer.answer("missing");
     assert!(message.contains("404 Not Found"), "{message}");
+    viewer.browser.errors(); // Chromium notes it, too
 }
 
 #[test]

@@ -63,8 +63,8 @@ pub fn write(
     }
     let drawn = devices.first().and_then(|(snapshot, page)| picture(analysis_of(report, *snapshot, page)?));
     let drawn = drawn.unwrap_or_default();
-    let Screen { headline, answer, rest } = screen;
-    write!(out, "{headline}{answer}{drawn}{rest}<div id=\"app\"></div>\n{}", html(&below))?;
+    let Screen { notes, headline, answer, rest } = screen;
+    write!(out, "{notes}{headline}{answer}{drawn}{rest}<div id=\"app\"></div>\n{}", html(&below))?;
     out.write_all(b"</main>\n")?;
     data_block(out, "analysis", &json(report)?)?;
     if order == PageOrder::Compared {

@@ -12,6 +12,8 @@ const HOLDERS: &str = "held ";
 
 /// The parts of a first screen, each as HTML.
 pub(super) struct Screen {
+    /// About the page itself: files that were not read. The page's script leaves what precedes the headline.
+    pub(super) notes: String,
     pub(super) headline: String,
     /// Empty if there is nothing to explain or to do.
     pub(super) answer: String,
@@ -22,10 +24,12 @@ impl Screen {
     /// The first screen of `document`, with short paths and without the advice to make this page.
     pub(super) fn new(document: &mut Document) -> Self {
         document.shorten_locations();
-        let (mut headline, mut answer, mut rest, mut blockers) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        let (mut notes, mut headline, mut answer) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut rest, mut blockers) = (Vec::new(), Vec::new());
         for block in std::mem::take(&mut document.blocks) {
             match block {
                 Block::Headline(..) => headline.push(block),
+                Block::Heading(..) | Block::List(..) => notes.push(block),
                 Block::Fields(fields) => {
                     let is_answer = |field: &Field| ANSWER.contains(&&*field.name);
                     let fields = fields.into_iter().filter(|field| !is_own_command(field));
@@ -43,12 +47,12 @@ impl Screen {
         let render = |blocks| html(&Document { blocks, ..Document::default() });
         let fields = |fields| format!("<div class=\"answer\">\n{}</div>\n", render(vec![Block::Fields(fields)]));
         let answer = if answer.is_empty() { String::new() } else { fields(answer) };
-        Self { headline: render(headline), answer, rest: render(rest) }
+        Self { notes: render(notes), headline: render(headline), answer, rest: render(rest) }
     }
 
     /// The whole screen.
     pub(super) fn html(&self) -> String {
-        [&*self.headline, &self.answer, &self.rest].concat()
+        [&*self.notes, &self.headline, &self.answer, &self.rest].concat()
     }
 }
 
