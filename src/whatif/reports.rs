@@ -131,7 +131,7 @@ pub struct DivergenceReport {
     pub predicted: Option<EntryReport>,
     /// The recorded entry; null if there is none.
     pub recorded: Option<EntryReport>,
-    /// What the model and PyTorch did, in words.
+    /// The choices of the model and of PyTorch, in words.
     pub why: String,
 }
 

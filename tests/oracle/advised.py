@@ -252,7 +252,38 @@ def kept_logits(version):
         outputs.append(out if version == "before" else out.cpu())
 
 
-@program(240, "not the optimizer's temporaries")
+# Half the batch
+
+
+@program(330, "half the batch")
+def forward_activations(version):
+    model = Model(512, 6).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(6):
+        rows = 1024 if step < 2 else 2400
+        for _ in range(1 if version == "before" else 2):
+            model(data(rows if version == "before" else rows // 2, 512)).pow(2).mean().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@program(400, "not half the batch")
+def evaluation_table(version):
+    """A table of fixed size, made in the forward pass of some step."""
+    model = Model(512, 4).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    rows = 2048 if version == "before" else 1024
+    for step in range(8):
+        for _ in range(1 if version == "before" else 2):
+            x = data(rows, 512)
+            table = data(300, 1024, 256) if step == 5 else None
+            model(x).pow(2).mean().backward()
+            del table
+        optimizer.step()
+        optimizer.zero_grad()
+
+
+@program(240, "not half the batch")
 def state_too_large(version):
     """The optimizer's state does not fit, with whatever batch."""
     model = Model(768, 4).cuda()
@@ -263,6 +294,9 @@ def state_too_large(version):
             model(data(rows, 768)).pow(2).mean().backward()
         optimizer.step()
         optimizer.zero_grad()
+
+
+# Devices that hold different amounts
 
 
 def run(name, version, out):

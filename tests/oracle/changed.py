@@ -7,6 +7,7 @@ Changes:
 - checkpoint: every block
 - fused, loop: the optimizer with fused=True or foreach=False
 - unset: gradients set to None before the forward pass
+- halves: half the batch, twice
 - offload: no optimizer state on the device
 - half: the model in bfloat16
 - dropped: references from the last step deleted
@@ -15,7 +16,6 @@ PyTorch's statistics go to OUT's name with .json. STUBCUDA_TOTAL_MIB is the size
 """
 
 import contextlib
-import os
 import sys
 
 import torch
@@ -235,11 +235,13 @@ def train(model, make, batch, steps=3, size=8, keeps=None, **options):
     if CHANGE == "offload":
         make = Offload
     optimizer = make(model.parameters(), **options)
+    micro = 2 if CHANGE == "halves" else 1
     is_amp = keeps == "amp"
     for _ in range(steps):
         if CHANGE == "unset":
             optimizer.zero_grad(set_to_none=True)
-        one_pass(model, batch(size), is_amp)
+        for _ in range(micro):
+            one_pass(model, batch(size // micro), is_amp)
         optimizer.step()
         if CHANGE != "unset":
             optimizer.zero_grad(set_to_none=keeps != "zeros")

@@ -102,7 +102,7 @@ def row(oomscope, path, has_names):
             pickle.dump(snapshot, file)
     command = [oomscope, "whatif", "--program", "--format", "json", path]
     report = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    rows = [row for row in report["program"][0]["rows"] if row["change"] == "checkpoint"]
+    rows = [row for row in report["devices"][0]["rows"] if row["change"] == "checkpoint"]
     return max(rows, key=lambda row: ("`model.blocks" in row["what"], row["allocated_gain_bytes"]), default=None)
 
 

@@ -147,7 +147,7 @@ fn on_a_device_with_room_everything_is_compared_with_one_peak() {
         let study = Study::new(&snapshot, Scope::default());
         let options = ["expandable_segments:True".to_owned()];
         let capacity = Some(1 << 40);
-        let options = WhatIfOptions { options: &options, capacity, tries: Tries::Both, ..WhatIfOptions::default() };
+        let options = WhatIfOptions { options: &options, capacity, tries: Tries::Both };
         let Ok(report) = compare_settings(&study, "a", options, &|_, _| {}) else { continue };
         for device in report.devices.iter().filter(|device| device.reserved_before_bytes == 0 && device.exact) {
             let goes_on = device.tried.iter().filter(|row| row.then.goes_on());
@@ -177,7 +177,7 @@ fn nothing_helps_that_fails_again() {
     }
 }
 
-/// Other changes leave what each step leaves behind.
+/// Half the batch only halves what a step leaves behind.
 #[test]
 fn only_what_stops_a_growth_helps() {
     for name in GROWING {

@@ -77,10 +77,12 @@ fn the_modules_of_a_helper_are_checkpointed_together() {
     assert!(off(row, "levels", "checkpoint") <= 35, "{row}");
 }
 
-/// Each row against the program with another optimizer or other numbers; in thousandths.
+/// Each row against the program with another optimizer, other numbers or half the batch; in thousandths.
 #[test]
 fn other_changes_need_as_much_as_in_the_allocator() {
     for (program, change, is, most) in [
+        ("dense", "half-batch", "halves", 10),
+        ("after", "half-batch", "halves", 15),
         ("dense", "half-precision", "half", 40),
         ("small", "half-precision", "half", 1),
         ("dense", "optimizer-temporaries", "loop", 0),

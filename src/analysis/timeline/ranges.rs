@@ -119,7 +119,10 @@ mod tests {
         Snapshot::read(file.to_string().as_bytes(), &|_| {}).unwrap()
     }
 
-    fn spans(snapshot: &Snapshot, window: Range<usize>) -> Vec<(&str, &str, Range<usize>, [Option<u64>; 2])> {
+    /// Name, source, entries and times.
+    type Span<'s> = (&'s str, &'s str, Range<usize>, [Option<u64>; 2]);
+
+    fn spans(snapshot: &Snapshot, window: Range<usize>) -> Vec<Span<'_>> {
         let spans = named_spans(snapshot.device(0), &window).into_iter();
         spans.map(|span| (snapshot.text(span.name), span.source, span.entries, span.times)).collect()
     }

@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 
 use rayon::prelude::*;
 
+use super::batch::halve_batch;
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
 use super::foreach::step_by_parameter;
@@ -62,12 +63,13 @@ pub(super) struct ChangeFinder {
 
 type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
 
-static FINDERS: [ChangeFinder; 6] = [
+static FINDERS: [ChangeFinder; 7] = [
     ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: checkpoint_by_default },
     step_finder(|program| step_by_parameter(program).into_iter().collect()),
     step_finder(|program| fuse_optimizer(program).into_iter().collect()),
     step_finder(|program| offload_state(program).into_iter().collect()),
     step_finder(|program| free_leftovers(program).into_iter().collect()),
+    step_finder(|program| halve_batch(program).into_iter().collect()),
     step_finder(|program| halve_precision(program).into_iter().collect()),
 ];
 

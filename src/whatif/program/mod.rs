@@ -9,6 +9,7 @@
 //! script; `find_changes` lists them; `change_replay` replays them. If the recording ends with a failure, the script
 //! goes on as `whatif::forecast` predicts, up to the end of one more iteration.
 
+mod batch;
 mod change_replay;
 mod checkpoint;
 mod checkpoint_plan;

@@ -157,6 +157,8 @@ words! {
         StateOffloaded = "state-offloaded",
         /// Memory that a step leaves behind is freed at its end
         LeftBehind = "left-behind",
+        /// Half the batch, in two passes before each optimizer step
+        HalfBatch = "half-batch",
         /// A call without gradients computes in parts
         InParts = "in-parts",
         /// The model is in half precision
