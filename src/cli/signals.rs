@@ -3,7 +3,7 @@
 #[cfg(unix)]
 use self::unix::watch;
 #[cfg(unix)]
-pub(super) use self::unix::{handled_by, ignored_signals, is_interrupted_by_terminal, process_exists, process_name};
+pub(super) use self::unix::{SignalThread, catch, handled_by, is_interrupted_by_terminal, process_exists, process_name};
 
 use std::io;
 use std::path::PathBuf;
@@ -65,48 +65,70 @@ pub(super) fn handled_by<T>(task: impl FnOnce() -> T) -> T {
 
 #[cfg(unix)]
 mod unix {
-    use std::sync::Once;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::io;
+    use std::sync::{Mutex, PoisonError};
+    use std::thread::JoinHandle;
 
     use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-    use signal_hook::iterator::Signals;
+    use signal_hook::iterator::{Handle, Signals};
     use signal_hook::low_level::emulate_default_handler;
 
-    /// Something else handles the signals.
-    static IS_HANDLED: AtomicBool = AtomicBool::new(false);
+    /// The thread that removes the temporary files, if it runs.
+    static WATCHER: Mutex<Option<SignalThread>> = Mutex::new(None);
+
+    /// A thread that acts on signals until this is dropped.
+    #[derive(Debug)]
+    pub(in crate::cli) struct SignalThread {
+        handle: Handle,
+        thread: Option<JoinHandle<()>>,
+    }
+
+    impl SignalThread {
+        /// Calls `act` with the number of each of `signals`.
+        pub(in crate::cli) fn start(mut signals: Signals, act: impl Fn(i32) + Send + 'static) -> Self {
+            let handle = signals.handle();
+            let thread = std::thread::spawn(move || signals.forever().for_each(act));
+            Self { handle, thread: Some(thread) }
+        }
+    }
+
+    impl Drop for SignalThread {
+        fn drop(&mut self) {
+            self.handle.close();
+            let _ = self.thread.take().map(JoinHandle::join);
+        }
+    }
+
+    /// Catches those of `signals` that the parent process does not ignore (nohup); ignored ones stay so, also for a command.
+    pub(in crate::cli) fn catch(signals: &[i32]) -> io::Result<Signals> {
+        let ignored = ignored_signals();
+        Signals::new(signals.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))
+    }
 
     /// From now on, signals that end the program remove the temporary files.
     pub(in crate::cli) fn watch() {
-        static STARTED: Once = Once::new();
-        STARTED.call_once(|| {
-            let ignored = ignored_signals();
-            let ending = [SIGHUP, SIGINT, SIGTERM];
+        let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
+        if watcher.is_none() {
             // Without the signals, temporary files stay, as they do with SIGKILL.
-            let Ok(mut signals) = Signals::new(ending.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0))
-            else {
-                return;
-            };
-            std::thread::spawn(move || {
-                for signal in signals.forever() {
-                    if IS_HANDLED.load(Ordering::SeqCst) {
-                        continue;
-                    }
-                    // The lock is kept, so that no other file is created or renamed.
-                    let mut files = super::temporary();
-                    for path in files.drain(..) {
-                        let _ = std::fs::remove_file(path);
-                    }
-                    let _ = emulate_default_handler(signal);
-                }
-            });
-        });
+            *watcher = catch(&[SIGHUP, SIGINT, SIGTERM]).ok().map(|signals| SignalThread::start(signals, end_program));
+        }
+    }
+
+    fn end_program(signal: i32) {
+        // The lock is kept, so that no other file is created or renamed.
+        let mut files = super::temporary();
+        for path in files.drain(..) {
+            let _ = std::fs::remove_file(path);
+        }
+        let _ = emulate_default_handler(signal);
     }
 
     /// Signals do not end the program while `task` runs, which handles them or forwards them to a command.
     pub(in crate::cli) fn handled_by<T>(task: impl FnOnce() -> T) -> T {
-        IS_HANDLED.store(true, Ordering::SeqCst);
+        // A thread that only skipped them could come to a signal after the task, and end the program.
+        drop(WATCHER.lock().unwrap_or_else(PoisonError::into_inner).take());
         let result = task();
-        IS_HANDLED.store(false, Ordering::SeqCst);
+        watch();
         result
     }
 
@@ -138,7 +160,7 @@ mod unix {
     }
 
     /// A bit for each signal that this process ignores; 0 on systems without /proc.
-    pub(in crate::cli) fn ignored_signals() -> u64 {
+    fn ignored_signals() -> u64 {
         // Few parents ignore signals, so without a readable mask all of them are caught.
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let line = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

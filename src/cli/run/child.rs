@@ -117,13 +117,12 @@ mod signals {
     use std::io;
     use std::os::unix::process::ExitStatusExt as _;
     use std::process::ExitStatus;
-    use std::thread::JoinHandle;
 
     use rustix::process::{Pid, Signal, kill_process};
     use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-    use signal_hook::iterator::{Handle, Signals};
+    use signal_hook::iterator::Signals;
 
-    use crate::cli::signals::{ignored_signals, is_interrupted_by_terminal};
+    use crate::cli::signals::{SignalThread, catch, is_interrupted_by_terminal};
 
     /// Signals for the command. A terminal sends SIGINT and SIGQUIT to the command as well, so these are then caught but
     /// not forwarded, and the command decides what they do.
@@ -138,44 +137,25 @@ mod signals {
 
     impl SignalForwarder {
         pub(super) fn new() -> io::Result<Self> {
-            let ignored = ignored_signals();
-            // Signals that the parent process ignores (nohup) stay ignored, also for the command.
-            Signals::new(FORWARDED.iter().filter(|signal| ignored >> (**signal - 1) & 1 == 0)).map(Self)
+            catch(&FORWARDED).map(Self)
         }
 
         /// Forwards signals to `child` until the result is dropped.
-        pub(super) fn forward_to(self, child: u32) -> Forwarding {
-            let Self(mut signals) = self;
-            let handle = signals.handle();
+        pub(super) fn forward_to(self, child: u32) -> SignalThread {
             let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
-            let thread = std::thread::spawn(move || {
-                for signal in signals.forever() {
-                    let signal = match signal {
-                        SIGHUP => Signal::HUP,
-                        SIGTERM => Signal::TERM,
-                        SIGUSR1 => Signal::USR1,
-                        SIGUSR2 => Signal::USR2,
-                        _ if is_interrupted_by_terminal() => continue,
-                        SIGINT => Signal::INT,
-                        _ => Signal::QUIT,
-                    };
-                    // The command may have ended just now.
-                    let _ = pid.map(|pid| kill_process(pid, signal));
-                }
-            });
-            Forwarding { handle, thread: Some(thread) }
-        }
-    }
-
-    pub(super) struct Forwarding {
-        handle: Handle,
-        thread: Option<JoinHandle<()>>,
-    }
-
-    impl Drop for Forwarding {
-        fn drop(&mut self) {
-            self.handle.close();
-            let _ = self.thread.take().map(JoinHandle::join);
+            SignalThread::start(self.0, move |signal| {
+                let signal = match signal {
+                    SIGHUP => Signal::HUP,
+                    SIGTERM => Signal::TERM,
+                    SIGUSR1 => Signal::USR1,
+                    SIGUSR2 => Signal::USR2,
+                    _ if is_interrupted_by_terminal() => return,
+                    SIGINT => Signal::INT,
+                    _ => Signal::QUIT,
+                };
+                // The command may have ended just now.
+                let _ = pid.map(|pid| kill_process(pid, signal));
+            })
         }
     }
 }
