@@ -67,7 +67,9 @@ impl Divergence {
         let is_same_stream = predicted.stream == recorded.stream;
         let describe_entry = |action: Action, addr: u64, bytes: u64, stream: u64| {
             let stream = if is_same_stream { String::new() } else { format!(" on stream {}", units::stream(stream)) };
-            format!("{} of {} at {addr:#x}{stream}", action.name(), size(bytes))
+            // The address of a failed request is the number of free bytes.
+            let at = if action == Action::Oom { String::new() } else { format!(" at {addr:#x}") };
+            format!("{} of {}{at}{stream}", action.name(), size(bytes))
         };
         let model = describe_entry(predicted.action, predicted.addr, predicted.size, predicted.stream);
         let torch = describe_entry(recorded.action, recorded.addr, recorded.size, recorded.stream);
