@@ -143,7 +143,7 @@ impl Cure {
             "at" => return Some(at_line(keeper.written.as_ref().map(|written| &written.at))),
             "call" => return Some(at_line(self.call.as_ref())),
             "items" => {
-                let items = keeper.container.as_ref()?.items.map(|items| items.to_string());
+                let items = keeper.container.as_ref()?.items.map(|items| counted(items, "item"));
                 return Some(format!("it holds {}", items.unwrap_or_else(|| size(keeper.bytes))));
             }
             _ => return None,

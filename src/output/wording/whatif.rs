@@ -97,6 +97,7 @@ pub(crate) fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
         (0, 0) if best.then.goes_on() => strong("nothing needs noticeably less").and(format!(" of {all} tried")),
         (0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
         (0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
+        (1, _) => strong(format!("1 of {all} tried helps")).and(": ").and(code(best.label())),
         (helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
     })
 }
