@@ -6,8 +6,8 @@ use super::find::cure_of;
 use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
 use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
-use crate::stacks::frames::{CodeLocation, FrameReport};
-use crate::study::memory::{BlockSum, TopRows};
+use crate::stacks::frames::FrameReport;
+
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
 const GRAPH: u64 = 2 << 30;
@@ -26,9 +26,9 @@ fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&st
         name: Some(name.to_owned()),
         kind: Some(kind),
         root: Some(RootKind::Frame),
-        author: None,
+
         function: Some(line("main")),
-        module: None,
+
         container: container.map(|(of, items)| Container {
             name: name.to_owned(),
             r#type: of.to_owned(),
@@ -37,10 +37,7 @@ fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&st
         }),
         written: None,
         dtype: Some("float32".to_owned()),
-        shape: None,
-        places: None,
-        operator: None,
-        allocated_by: CodeLocation::default(),
+        ..KeptByVariable::default()
     }
 }
 
@@ -51,19 +48,7 @@ fn written(kind: WriteKind, value: &str, backward: Option<BackwardCall>) -> Writ
 
 /// A report of these keepers.
 fn kept(keepers: Vec<KeptByVariable>) -> KeptReport {
-    KeptReport {
-        complete: true,
-        top: TopRows { rows: Vec::new(), rest: BlockSum::default() },
-        keepers,
-        optimizers: Some(1),
-        trains: Some(true),
-        untrained: Vec::new(),
-        idle: Vec::new(),
-        adapted: Vec::new(),
-        evaluating: Vec::new(),
-        unread: Vec::new(),
-        graph_backward: None,
-    }
+    KeptReport { complete: true, keepers, optimizers: Some(1), trains: Some(true), ..KeptReport::default() }
 }
 
 /// The cure of `keeper`, for a request that fails at `running`.

@@ -20,7 +20,7 @@ use crate::study::memory;
 use crate::study::memory::{
     BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key,
 };
-use crate::study::variables::HolderByVariable;
+use crate::study::variables::KeptByVariable;
 
 /// Lines of a position that are compared with those of other ranks, at most.
 const COMPARED_LINES: usize = 40;
@@ -58,7 +58,7 @@ pub struct MemoryBreakdown {
     /// By the owner of the variable that keeps it; absent unless this is the memory of the snapshot and most of it has a
     /// name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub by_variable: Vec<HolderByVariable>,
+    pub by_variable: Vec<KeptByVariable>,
     /// The same with enough rows to compare ranks.
     #[serde(skip)]
     pub compared_lines: Vec<Holder>,
@@ -239,7 +239,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         memory::top_holders(self.device.stacks(), held, self.all, top)
     }
 
-    fn by_variable(&self, classified: &[Classification], top: usize) -> Vec<HolderByVariable> {
+    fn by_variable(&self, classified: &[Classification], top: usize) -> Vec<KeptByVariable> {
         let blocks = self.live_set.blocks.iter().zip(classified);
         let blocks: Vec<_> = blocks.map(|(block, class)| (block.address, block.bytes, *class)).collect();
         let variables = self.device.variables();

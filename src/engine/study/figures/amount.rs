@@ -5,17 +5,18 @@ use std::fmt;
 use serde::{Serialize, Serializer};
 
 use crate::base::units::{count, parse_memory, parse_ratio, percent, size};
+use crate::base::warning::words;
 
-/// The unit of a figure.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Unit {
-    /// A share of a whole, 0 to 1.
-    Ratio,
-    /// On pages in binary units.
-    Bytes,
-    /// A number of blocks, entries or failures.
-    Count,
+words! {
+    /// The unit of a figure.
+    pub enum Unit {
+        /// A share of a whole, 0 to 1.
+        Ratio = "ratio",
+        /// On pages in binary units.
+        Bytes = "bytes",
+        /// A number of blocks, entries or failures.
+        Count = "count",
+    }
 }
 
 impl Unit {

@@ -66,7 +66,7 @@ pub struct NamedShare {
 }
 
 /// The largest rows of a table, and the sum of all others.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TopRows<T> {
     /// The rows with most bytes, descending, `--top` of them.
     pub rows: Vec<T>,

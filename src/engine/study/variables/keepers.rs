@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::{HolderByVariable, KeptByVariable, LiveVariables};
+use super::{KeptByVariable, LiveVariables};
 use crate::base::units::{escape_name, ratio};
 use crate::snapshot::{Snapshot, TensorKind, TensorNames};
 use crate::stacks::frames::StackReader;
@@ -37,7 +37,7 @@ impl LiveVariables<'_> {
         stacks: &StackReader<'_>,
         blocks: &[(u64, u64, Classification)],
         top: usize,
-    ) -> Vec<HolderByVariable> {
+    ) -> Vec<KeptByVariable> {
         let mut parts: FxHashMap<(usize, Category), Part> = FxHashMap::default();
         for (address, bytes, (category, confidence)) in blocks {
             let Some(variable) = self.of_block(*address) else { return Vec::new() }; // freed before the snapshot
@@ -50,22 +50,25 @@ impl LiveVariables<'_> {
         if !is_snapshot || ratio(named, self.all.bytes) < MIN_NAMED_RATIO {
             return Vec::new();
         }
-        let mut rows: Vec<HolderByVariable> = Vec::new();
+        let mut rows = Vec::new();
         for (owner, variables) in owners {
             for category in Category::ALL {
                 let mut part = Part::default();
                 variables.iter().filter_map(|index| parts.get(&(*index, *category))).for_each(|one| part.merge(one));
                 if part.sum.blocks > 0 {
-                    let share_ratio = ratio(part.sum.bytes, self.all.bytes);
-                    let BlockSum { bytes, blocks } = part.sum;
-                    let graph_bytes = part.graph_bytes;
-                    let kept = KeptByVariable { bytes, blocks, share_ratio, graph_bytes, ..owner.clone() };
-                    let category_confidence = part.confidence.of_half();
-                    rows.push(HolderByVariable { kept, category: *category, category_confidence });
+                    rows.push(KeptByVariable {
+                        bytes: part.sum.bytes,
+                        blocks: part.sum.blocks,
+                        share_ratio: ratio(part.sum.bytes, self.all.bytes),
+                        graph_bytes: part.graph_bytes,
+                        category: Some(*category),
+                        category_confidence: Some(part.confidence.of_half()),
+                        ..owner.clone()
+                    });
                 }
             }
         }
-        rows.sort_by_key(|row| Reverse(row.kept.bytes)); // stable
+        rows.sort_by_key(|row| Reverse(row.bytes)); // stable
         rows.truncate(top);
         rows
     }

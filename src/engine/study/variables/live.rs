@@ -183,6 +183,7 @@ impl<'a> LiveVariables<'a> {
             places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
             operator: largest.and_then(|tensor| tensor.operator).map(text),
             allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
+            ..KeptByVariable::default()
         }
     }
 }

@@ -22,7 +22,7 @@ use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
 /// The variables that keep the allocated memory alive.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct KeptReport {
     /// Whether the recorder had time to look everywhere.
     pub complete: bool,
@@ -61,21 +61,9 @@ pub struct KeptReport {
     pub graph_backward: Option<FrameReport>,
 }
 
-/// Live blocks of one category that variables of one owner keep, such as the parameters of a
-/// model or the items of a container.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct HolderByVariable {
-    /// The owner's largest variable; `bytes`, `blocks`, `share_ratio` and `graph_bytes` are sums over these blocks.
-    #[serde(flatten)]
-    pub kept: KeptByVariable,
-    /// The category.
-    pub category: Category,
-    /// The confidence that at least half of the bytes have or exceed.
-    pub category_confidence: Confidence,
-}
-
-/// Live blocks that one variable keeps.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+/// Live blocks that one variable keeps or, in a breakdown, those of one category that the variables of an owner keep,
+/// such as the parameters of a model or the items of a container.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct KeptByVariable {
     /// Bytes in these blocks.
     pub bytes: u64,
@@ -122,6 +110,12 @@ pub struct KeptByVariable {
     pub operator: Option<String>,
     /// The source line that allocated most of these bytes.
     pub allocated_by: CodeLocation,
+    /// The category; absent outside of a breakdown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// The confidence that at least half of the bytes have or exceed; absent outside of a breakdown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category_confidence: Option<Confidence>,
 }
 
 /// A container of the program.

@@ -11,7 +11,7 @@ use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
 use crate::study::memory::{BlockSum, Holder};
-use crate::study::variables::{HolderByVariable, KeptByVariable};
+use crate::study::variables::KeptByVariable;
 
 /// Blocks in the way, at most.
 const MAX_BLOCKERS: usize = 3;
@@ -68,10 +68,10 @@ fn caller_label(caller: &FrameReport, line: &Holder) -> Text {
     source_location(path, &format!(":{}", caller.line))
 }
 
-fn variable(HolderByVariable { kept, category, category_confidence }: &HolderByVariable) -> HeldRow {
+fn variable(kept: &KeptByVariable) -> HeldRow {
     HeldRow {
         holder: variable_label(kept).into(),
-        category: Some((*category, *category_confidence)),
+        category: kept.category.zip(kept.category_confidence),
         sum: BlockSum { bytes: kept.bytes, blocks: kept.blocks },
     }
 }
