@@ -2,7 +2,6 @@
 //! verdict.
 
 use super::cures::{Cure, find_cure};
-use super::engine_beside::engine_beside;
 use super::shape_cure::ShapeCure;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
@@ -10,7 +9,6 @@ use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::study::attribution::{KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange};
-use crate::study::memory::Holder;
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::Sureness;
 use crate::whatif::program::{ProgramChange, ProgramRow};
@@ -123,7 +121,7 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
     // Growth and a growing input may both be found; the larger one explains the failure.
     let input = oom.unusual_input.as_ref().map_or(0, UnusualInput::excess_bytes);
     let explains = |growth: &Growth| (growth.explains || ends_job_later(oom)) && growth.bytes >= input;
-    match oom.growth {
+    match oom.outlook.growth {
         Some(growth) if explains(&growth) => Some(growth.bytes_per_step),
         _ if input > oom.shortfall_bytes => None,
         _ => leaks.explain_shortfall(oom.shortfall_bytes).then_some(leaks.bytes_per_step),
@@ -139,7 +137,8 @@ fn ends_job_later(oom: &OomReport) -> bool {
 
 /// Recommends an action for `oom`, the last failure of a device.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    let first = first_advice(oom, evidence);
+    let advice = RULES.iter().find_map(|rule| rule((oom, evidence)));
+    let first = advice.unwrap_or(Advice::Standard(oom.verdict));
     let is_unknown = matches!(first, Advice::NothingHelps(..) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
@@ -269,18 +268,22 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// The most useful piece of advice, whether the size of the device is known or not.
-fn first_advice(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    let advice = RULES.iter().find_map(|rule| rule((oom, evidence)));
-    advice.unwrap_or(Advice::Standard(oom.verdict))
-}
-
 fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {
     explaining_growth(oom, evidence.leaks).is_some()
 }
 
 fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
     Some(Advice::Shapes(evidence.in_parts?.clone(), user_line(&oom.location)))
+}
+
+/// The engine that holds enough to serve `oom`'s request, if that is none of an engine's, as
+/// beside training.
+fn engine_beside(oom: &OomReport) -> Option<&'static Engine> {
+    if oom.is_in_engine() {
+        return None;
+    }
+    let held = oom.held.as_ref()?.by_engine.iter().find(|row| row.engine.is_some())?;
+    held.engine.filter(|_| held.share.bytes >= oom.shortfall_bytes)
 }
 
 fn as_advice(row: &ProgramRow) -> Advice {
@@ -352,10 +355,6 @@ fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
     })
 }
 
-fn live_lines(oom: &OomReport) -> impl Iterator<Item = &Holder> {
-    oom.held.iter().flat_map(|held| &held.by_line.rows)
-}
-
 /// Whether `torch.load` made the request: it holds a copy of the checkpoint on the device beside the model.
 fn is_checkpoint_load(oom: &OomReport) -> bool {
     let mut files = oom.frames.iter().map(|frame| forward_slashes(&frame.file));
@@ -380,6 +379,7 @@ impl OomReport {
 
     /// The source line that holds the most memory.
     pub fn holder(&self) -> Option<String> {
-        live_lines(self).find_map(|line| line.location.frame.as_ref().map(FrameReport::file_line))
+        let lines = &self.held.as_ref()?.by_line.rows;
+        lines.iter().find_map(|line| line.location.frame.as_ref().map(FrameReport::file_line))
     }
 }

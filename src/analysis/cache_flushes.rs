@@ -20,11 +20,8 @@ impl CacheFlushes {
         let window = device.window();
         let released = device_frees(device.device(), history.outcome.initial_totals.reserved);
         let for_requests = released.filter(|one| one.is_for_request && window.contains(&one.entry_index));
-        let none = Self { requests: 0, released_bytes: 0 };
-        let flushes = for_requests.fold(none, |sum, one| Self {
-            requests: sum.requests + 1,
-            released_bytes: sum.released_bytes.saturating_add(one.bytes),
-        });
-        (flushes.requests > 0).then_some(flushes)
+        let (requests, released_bytes) =
+            for_requests.fold((0, 0_u64), |(count, sum), one| (count + 1, sum.saturating_add(one.bytes)));
+        (requests > 0).then_some(Self { requests, released_bytes })
     }
 }

@@ -2,12 +2,10 @@
 
 use serde::{Serialize, Serializer};
 
-use super::advice::{Advice, Evidence, advise, explaining_growth};
+use super::advice::{Advice, explaining_growth};
 use super::cache_flushes::CacheFlushes;
-use super::conclusion::conclude;
 use super::expandable_gain::ExpandableGain;
 use super::idle_cache::IdleCache;
-use super::last_failure::{KnownMemory, LastFailure, tried};
 use super::local_tensors::LocalTensors;
 use super::options::Options;
 use super::step_requests::StepRequests;
@@ -120,7 +118,7 @@ pub struct DeviceReport {
     pub truncated: bool,
     /// The replay with which those for a failed request are compared; `None` if none failed.
     #[serde(skip)]
-    tried_on: Option<TriedOn>,
+    pub(super) tried_on: Option<TriedOn>,
 }
 
 promised! {
@@ -160,37 +158,6 @@ impl DeviceReport {
         explaining_growth(oom, &self.leaks)
     }
 
-    /// The report on failed request `index` of `ooms`, as if it were the last. The snapshot shows variables, and the
-    /// attribution the holders, of the last failure only: the advice on an earlier one does without.
-    #[must_use]
-    pub fn at_failure(&self, index: usize) -> Self {
-        let mut report = self.clone();
-        let later = self.ooms.len().saturating_sub(index + 1);
-        if later == 0 {
-            return report;
-        }
-        report.ooms.truncate(index + 1);
-        (report.later_failures, report.kept_by, report.local_tensors) = (later as u64, None, None);
-        report.changes.clear();
-        let Some((oom, on)) = report.ooms.last().zip(self.tried_on) else { return report };
-        let evidence = Evidence {
-            kept: None,
-            by_calls: None,
-            in_parts: None,
-            large_value: None,
-            completed_steps: self.steps.completed,
-            leaks: &self.leaks,
-            changes: &[],
-            is_capacity_known: self.capacity_bytes.is_some(),
-            has_grad: true,
-        };
-        let advice = advise(oom, evidence);
-        report.conclusion = Some(conclude(oom, &advice, &self.leaks));
-        report.advice = vec![advice];
-        report.tried = tried(on, oom, &[]);
-        report
-    }
-
     /// Whether `bytes` matter on this device: a notable part of the peak, and of the device if its size is known.
     pub fn is_notable(&self, bytes: u64) -> bool {
         let of_device = self.capacity_bytes.map_or(0, |capacity| capacity / NOTICEABLE_PARTS);
@@ -209,57 +176,39 @@ impl DeviceReport {
     }
 }
 
-/// Analyzes one device. Returns the report and the warnings about its trace.
+/// Analyzes one device, except for the reason of its last failure. Returns the report and the warnings about its trace.
 pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
-    let report = report_with_warnings(device, options, &mut warnings);
-    (report, warnings)
-}
-
-fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warnings: &mut Warnings) -> DeviceReport {
     let mut failures = FailureCollector::new(device);
     // The replay and the reading of stacks need nothing of each other: two cores share them.
     let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
     let (history, ()) = threads::join(replay, || device.read_stacks());
-    let moment = selected_position(device, options, warnings);
+    let moment = selected_position(device, options, &mut warnings);
     let position = moment.unwrap_or_default();
     let attribute = || attribute(device, history, position, options);
     let (attribution, cache_flushes) = threads::join(attribute, || CacheFlushes::from_history(device, history?));
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
     let step_requests = step_requests(device, [at_failure.as_ref(), at_peak.as_ref()]);
-    let ooms = failures.reports(at_failure, !leaks.suspects.is_empty(), warnings);
-    warn_about_trace(device, warnings);
+    let ooms = failures.reports(at_failure, !leaks.suspects.is_empty(), &mut warnings);
+    warn_about_trace(device, &mut warnings);
     let memory = device.memory_at(position);
     let (figures, is_at_snapshot) = (&memory.figures, moment.is_none());
     let names = device.variables().filter(|_| is_at_snapshot);
     let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), options.top));
-    let known = KnownMemory {
-        leaks: &leaks,
-        kept_by: kept_by.as_ref(),
-        allocated_bytes: figures.allocated_bytes,
-        completed_steps: steps.completed,
-    };
-    let failure = LastFailure::find(device, &ooms, known);
-    let tried_on = failure.as_ref().map(|failure| failure.tried_on);
-    let conclusion = failure.as_ref().map(|failure| failure.conclusion);
-    let no_failure = || (None, Vec::new(), Vec::new(), Vec::new());
-    let (local_tensors, advice, changes, tried) = failure.map_or_else(no_failure, |failure| {
-        (failure.local_tensors, vec![failure.advice], failure.changes, failure.tried)
-    });
     let has_failed = !ooms.is_empty();
-    DeviceReport {
+    let report = DeviceReport {
         device: device.id(),
         moment,
         capacity_bytes: device.capacity(),
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
         ooms,
-        local_tensors,
-        conclusion,
-        advice,
-        changes,
-        tried,
-        tried_on,
+        local_tensors: None,
+        conclusion: None,
+        advice: Vec::new(),
+        changes: Vec::new(),
+        tried: Vec::new(),
+        tried_on: None,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
         top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
@@ -279,7 +228,8 @@ fn report_with_warnings(device: DeviceStudy<'_, '_>, options: Options<'_>, warni
         cache_flushes,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
         later_failures: 0,
-    }
+    };
+    (report, warnings)
 }
 
 /// The position of `--at`, if the device has it.

@@ -75,53 +75,39 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
     let outside = dry_run.context_bytes.saturating_add(dry_run.nccl_bytes());
     hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(outside));
     let program = device.program();
-    let outcomes = PlacementOutcomes::simulate(program, &hypothesis);
+    let (_, reserved_bytes, failing_placements) = simulate(program, &hypothesis);
     let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
-    let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest| {
+    let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest_bytes| {
         let program = program.with_workspaces(&dry_run.workspaces);
-        let with = PlacementOutcomes::simulate(&program, &hypothesis);
-        WorkspacesReport {
-            calls: workspaces().count() as u64,
-            largest_bytes: largest,
-            allocated_bytes: with.allocated,
-            reserved_bytes: with.reserved,
-            failing_placements: with.failing,
-        }
+        let (allocated_bytes, reserved_bytes, failing_placements) = simulate(&program, &hypothesis);
+        let calls = workspaces().count() as u64;
+        WorkspacesReport { calls, largest_bytes, allocated_bytes, reserved_bytes, failing_placements }
     });
     Some(RangeReport {
         device: device.id(),
         placements: PLACEMENTS.len() as u64,
-        failing_placements: outcomes.failing,
-        reserved_bytes: outcomes.reserved,
+        failing_placements,
+        reserved_bytes,
         with_workspaces,
     })
 }
 
-/// The results over all placements.
-struct PlacementOutcomes {
-    allocated: u64,
-    reserved: ByteRange,
-    failing: u64,
-}
-
-impl PlacementOutcomes {
-    fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> Self {
-        let capacity = hypothesis.capacity.unwrap_or_default();
-        let simulated = PLACEMENTS.par_iter().map(|placement| {
-            let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
-            let done = simulate_on(program, hypothesis, device, |_, _| true, None);
-            let statistics = done.allocator.statistics();
-            let allocated = statistics.allocated_bytes.all.peak;
-            (allocated, statistics.reserved_bytes.all.peak, !done.ooms.is_empty())
-        });
-        let simulated: Vec<(u64, u64, bool)> = simulated.collect();
-        let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
-        Self {
-            allocated: simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0),
-            reserved: ByteRange { minimum: reserved().min().unwrap_or(0), maximum: reserved().max().unwrap_or(0) },
-            failing: simulated.iter().filter(|(.., fails)| *fails).count() as u64,
-        }
-    }
+/// The most allocated bytes, the range of the peaks of reserved bytes, and the number of placements in which a request
+/// fails.
+fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, ByteRange, u64) {
+    let capacity = hypothesis.capacity.unwrap_or_default();
+    let simulated = PLACEMENTS.par_iter().map(|placement| {
+        let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
+        let done = simulate_on(program, hypothesis, device, |_, _| true, None);
+        let statistics = done.allocator.statistics();
+        let allocated = statistics.allocated_bytes.all.peak;
+        (allocated, statistics.reserved_bytes.all.peak, !done.ooms.is_empty())
+    });
+    let simulated: Vec<(u64, u64, bool)> = simulated.collect();
+    let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
+    let range = ByteRange { minimum: reserved().min().unwrap_or(0), maximum: reserved().max().unwrap_or(0) };
+    let allocated = simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0);
+    (allocated, range, simulated.iter().filter(|(.., fails)| *fails).count() as u64)
 }
 
 impl RangeReport {

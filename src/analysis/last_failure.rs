@@ -1,8 +1,8 @@
 //! The last failed request of a device: the evidence about it, its conclusion, and what to do.
 
-use super::advice::{Advice, Evidence, advise};
-use super::conclusion::conclude;
+use super::advice::{Advice, Evidence, advise, explaining_growth};
 use super::cures::{Cure, CureHolder, find_cures_by_stacks};
+use super::device::DeviceReport;
 use super::in_parts::{call_in_parts, large_value_of};
 use super::local_tensors::LocalTensors;
 use super::running_calls::RunningCalls;
@@ -11,77 +11,82 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, Remedy};
 use crate::study::DeviceStudy;
 use crate::study::attribution::Leaks;
-use crate::study::variables::KeptReport;
 use crate::whatif::program::{CureReplay, ProgramRow, find_best_changes, replay_without_group};
 use crate::whatif::{TriedOn, TriedRow, sort_tried};
 
 /// While a snapshot is taken, memory changes by at most one part in this number.
 const MAX_CHANGED_PARTS: u64 = 20;
 
-/// The memory of a device, as far as it is evidence about its last failure.
-#[derive(Clone, Copy)]
-pub(super) struct KnownMemory<'a> {
-    pub(super) leaks: &'a Leaks,
-    /// The variables that the recorder named at the snapshot.
-    pub(super) kept_by: Option<&'a KeptReport>,
-    /// Allocated bytes at the snapshot.
-    pub(super) allocated_bytes: u64,
-    /// Number of complete steps.
-    pub(super) completed_steps: u64,
+/// Adds what follows from the evidence about the last failed request of `device` to its report.
+pub(super) fn explain_last_failure(report: &mut DeviceReport, device: DeviceStudy<'_, '_>) {
+    let Some((oom, failed)) = report.ooms.last().zip(device.failed_requests().next_back()) else { return };
+    let (leaks, kept_by) = (&report.leaks, report.kept_by.as_ref());
+    let allocated_bytes = report.memory.allocated_bytes;
+    let running = RunningCalls::new(device, failed, device.text());
+    let by_text = || kept_by_statements(device, oom, leaks, &running);
+    let by_text = if kept_by.is_none() { by_text() } else { None };
+    // Other threads go on while a snapshot is taken.
+    let is_at_failure = allocated_bytes.abs_diff(oom.allocated_bytes) <= allocated_bytes / MAX_CHANGED_PARTS;
+    let local_tensors = LocalTensors::at_failure(device, oom.requested_bytes);
+    let (in_parts, parts_replayed) = call_in_parts(device, oom, &running).unzip();
+    let large_value = large_value_of(device, oom, &running, local_tensors.as_ref());
+    // Where names show no cure, the program needs the memory.
+    let by_calls = if kept_by.is_none() { cure_by_calls(device, oom) } else { None };
+    let (by_calls, calls_replayed) = by_calls.unzip();
+    let by_calls = by_calls.map(|cure| with_exception_keeper(device, cure));
+    let best_changes = if needs_program_change(oom) { find_best_changes(device) } else { None };
+    let replayed = [calls_replayed.flatten(), parts_replayed.flatten()].into_iter().flatten();
+    let changes: Vec<ProgramRow> = replayed.chain(best_changes.unwrap_or_default()).collect();
+    let evidence = Evidence {
+        kept: kept_by.filter(|_| is_at_failure).or(by_text.as_ref()),
+        by_calls: by_calls.as_ref(),
+        in_parts: in_parts.as_ref(),
+        large_value: large_value.as_ref(),
+        completed_steps: report.steps.completed,
+        leaks,
+        changes: &changes,
+        is_capacity_known: device.capacity().is_some(),
+        has_grad: device.text().has_grad(&running.lines),
+    };
+    let (advice, tried_on) = (advise(oom, evidence), TriedOn::from_device(device));
+    report.conclusion = Some(conclude(oom, &advice, leaks));
+    report.tried = tried(tried_on, oom, &changes);
+    report.local_tensors = local_tensors;
+    report.advice = vec![advice];
+    report.tried_on = Some(tried_on);
+    report.changes = changes;
 }
 
-/// The last failed request of a device, with what follows from the evidence.
-pub(super) struct LastFailure {
-    pub(super) local_tensors: Option<LocalTensors>,
-    pub(super) advice: Advice,
-    pub(super) conclusion: Verdict,
-    /// The changes to the program that serve it in a replay, the best first.
-    pub(super) changes: Vec<ProgramRow>,
-    pub(super) tried_on: TriedOn,
-    pub(super) tried: Vec<TriedRow>,
-}
-
-impl LastFailure {
-    /// The last of `ooms`, the failed requests of `device`.
-    pub(super) fn find(device: DeviceStudy<'_, '_>, ooms: &[OomReport], memory: KnownMemory<'_>) -> Option<Self> {
-        let (oom, failed) = ooms.last().zip(device.failed_requests().next_back())?;
-        let KnownMemory { leaks, kept_by, allocated_bytes, completed_steps } = memory;
-        let running = RunningCalls::new(device, failed, device.text());
-        let by_text = || kept_by_statements(device, oom, leaks, &running);
-        let by_text = if kept_by.is_none() { by_text() } else { None };
-        // Other threads go on while a snapshot is taken.
-        let is_at_failure = allocated_bytes.abs_diff(oom.allocated_bytes) <= allocated_bytes / MAX_CHANGED_PARTS;
-        let local_tensors = LocalTensors::at_failure(device, oom.requested_bytes);
-        let (in_parts, parts_replayed) = call_in_parts(device, oom, &running).unzip();
-        let large_value = large_value_of(device, oom, &running, local_tensors.as_ref());
-        // Where names show no cure, the program needs the memory.
-        let by_calls = if kept_by.is_none() { cure_by_calls(device, oom) } else { None };
-        let (by_calls, calls_replayed) = by_calls.unzip();
-        let by_calls = by_calls.map(|cure| with_exception_keeper(device, cure));
-        let best_changes = if needs_program_change(oom) { find_best_changes(device) } else { None };
-        let replayed = [calls_replayed.flatten(), parts_replayed.flatten()].into_iter().flatten();
-        let changes: Vec<ProgramRow> = replayed.chain(best_changes.unwrap_or_default()).collect();
+impl DeviceReport {
+    /// The report on failed request `index` of `ooms`, as if it were the last. The snapshot shows variables, and the
+    /// attribution the holders, of the last failure only: the advice on an earlier one does without.
+    #[must_use]
+    pub fn at_failure(&self, index: usize) -> Self {
+        let mut report = self.clone();
+        let later = self.ooms.len().saturating_sub(index + 1);
+        if later == 0 {
+            return report;
+        }
+        report.ooms.truncate(index + 1);
+        (report.later_failures, report.kept_by, report.local_tensors) = (later as u64, None, None);
+        report.changes.clear();
+        let Some((oom, on)) = report.ooms.last().zip(self.tried_on) else { return report };
         let evidence = Evidence {
-            kept: kept_by.filter(|_| is_at_failure).or(by_text.as_ref()),
-            by_calls: by_calls.as_ref(),
-            in_parts: in_parts.as_ref(),
-            large_value: large_value.as_ref(),
-            completed_steps,
-            leaks,
-            changes: &changes,
-            is_capacity_known: device.capacity().is_some(),
-            has_grad: device.text().has_grad(&running.lines),
+            kept: None,
+            by_calls: None,
+            in_parts: None,
+            large_value: None,
+            completed_steps: self.steps.completed,
+            leaks: &self.leaks,
+            changes: &[],
+            is_capacity_known: self.capacity_bytes.is_some(),
+            has_grad: true,
         };
         let advice = advise(oom, evidence);
-        let tried_on = TriedOn::from_device(device);
-        Some(Self {
-            local_tensors,
-            conclusion: conclude(oom, &advice, leaks),
-            advice,
-            tried_on,
-            tried: tried(tried_on, oom, &changes),
-            changes,
-        })
+        report.conclusion = Some(conclude(oom, &advice, &self.leaks));
+        report.advice = vec![advice];
+        report.tried = tried(on, oom, &[]);
+        report
     }
 }
 
@@ -123,8 +128,26 @@ fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, 
     growing.or(serving)
 }
 
+/// The word of a page for `oom`, the last failure of a device. It answers the same question as `advice`, the first of its
+/// recommendations: the free bytes alone may blame a layout that no setting mends.
+fn conclude(oom: &OomReport, advice: &Advice, leaks: &Leaks) -> Verdict {
+    if explaining_growth(oom, leaks).is_some() {
+        return Verdict::Growth;
+    }
+    let is_served = oom.remedies.iter().any(|remedy| remedy.avoids_oom);
+    let is_apart = matches!(oom.verdict, Verdict::Fragmentation | Verdict::OtherStream);
+    match advice {
+        Advice::Cure(cure) if cure.is_growth() => Verdict::Growth,
+        Advice::Cure(_) => Verdict::Capacity,
+        Advice::Shapes(..) if is_apart => Verdict::Capacity,
+        Advice::NothingHelps(..) | Advice::Guess(..) if is_apart && !is_served => Verdict::Capacity,
+        Advice::GoOn(_) if oom.verdict == Verdict::Capacity => Verdict::Fragmentation,
+        _ => oom.verdict,
+    }
+}
+
 /// The replays for `oom`, the last failed request.
-pub(super) fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
+fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> {
     let settings = oom.remedies.iter().map(|remedy| {
         let outcome = (&remedy.then, remedy.peak_of_trace_bytes);
         on.settings(remedy.settings_change(), outcome, None)

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::base::units::escape_name;
-use crate::snapshot::{LocalTensor, Snapshot};
+use crate::snapshot::LocalTensor;
 use crate::stacks::frames::FrameReport;
 use crate::study::DeviceStudy;
 
@@ -55,19 +55,16 @@ impl LocalTensors {
         let snapshot = device.snapshot();
         let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.failure_on(device.id()).is_some());
         let names = snapshot.tensor_names.as_ref().filter(|names| is_here && !names.locals.is_empty())?;
-        let frame_at = |stack| snapshot.stacks.frames(stack).first().map(|frame| device.stacks().frame_report(frame));
-        let tensors = read_tensors(snapshot, &names.locals);
+        let frame = snapshot.stacks.frames(names.locals_frame?).first()?;
+        let text = |id| escape_name(snapshot.text(id));
+        let tensor = |local: &LocalTensor| {
+            let (name, dtype) = (text(local.name), text(local.dtype));
+            LocalTensorReport { name, dtype, shape: local.shape.clone() }
+        };
+        let tensors: Vec<LocalTensorReport> = names.locals.iter().map(tensor).collect();
         let request = explain_request(&tensors, requested_bytes);
-        Some(Self { function: frame_at(names.locals_frame?)?, tensors, request })
+        Some(Self { function: device.stacks().frame_report(frame), tensors, request })
     }
-}
-
-fn read_tensors(snapshot: &Snapshot, tensors: &[LocalTensor]) -> Vec<LocalTensorReport> {
-    let text = |id| escape_name(snapshot.text(id));
-    tensors
-        .iter()
-        .map(|local| LocalTensorReport { name: text(local.name), dtype: text(local.dtype), shape: local.shape.clone() })
-        .collect()
 }
 
 /// The shape with a last dimension from any of `tensors` that has `bytes` bytes, rounded, if there is only one.

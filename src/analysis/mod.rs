@@ -6,7 +6,6 @@
 mod advice;
 mod analyzed;
 mod cache_flushes;
-mod conclusion;
 mod cures;
 mod device;
 mod device_use;
@@ -15,7 +14,6 @@ mod dry_range;
 mod dry_reads;
 mod dry_run;
 mod dry_verdict;
-mod engine_beside;
 mod expandable_gain;
 pub mod failure;
 mod idle_cache;

@@ -1,8 +1,5 @@
 //! Reads rank and host from the path of a snapshot.
 
-#[cfg(any(feature = "cli", test))]
-use std::cmp::Reverse;
-
 /// The number behind the last `rank` in `path`.
 pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     let lower = path.to_ascii_lowercase();
@@ -12,27 +9,27 @@ pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     number.get(..digits)?.parse().ok()
 }
 
-/// The reasons in the names of the recorder's files, the first one to look at first.
+/// The reasons in the names of the recorder's files.
 #[cfg(any(feature = "cli", test))]
 const REASONS: [&str; 3] = ["oom", "exit", "asked"];
 
 /// Whether `path` is of a snapshot that another process requested, so that a later one of its own may follow.
 #[cfg(feature = "cli")]
 pub(crate) fn is_requested(path: &str) -> bool {
-    without_reason(path).is_some_and(|(_, (reason, _))| REASONS.get(reason) == Some(&"asked"))
+    without_reason(path).is_some_and(|(_, reason)| reason == "asked")
 }
 
-/// `path` without the reason and the number of a file of `oomscope run`, and a key that is the least for the file of a
-/// rank to look at first: `rank2-oom1.pickle` is one of `rank2.pickle`.
+/// `path` without the reason and the number of a file of `oomscope run`, and the reason: `rank2-oom1.pickle` is one of
+/// `rank2.pickle`.
 #[cfg(any(feature = "cli", test))]
-pub(crate) fn without_reason(path: &str) -> Option<(String, (usize, Reverse<u64>))> {
+pub(crate) fn without_reason(path: &str) -> Option<(String, &'static str)> {
     let name = path.rfind('/').map_or(0, |slash| slash + 1);
     let stem_end = name + path.get(name..)?.find('.')?;
     let (stem, reason) = path.get(..stem_end)?.rsplit_once('-')?;
     let word = reason.trim_end_matches(|c: char| c.is_ascii_digit());
-    let number: u64 = reason.get(word.len()..)?.parse().ok()?;
-    let order = REASONS.iter().position(|reason| *reason == word)?;
-    Some((format!("{stem}{}", path.get(stem_end..)?), (order, Reverse(number))))
+    let _: u64 = reason.get(word.len()..)?.parse().ok()?;
+    let reason = REASONS.iter().find(|reason| **reason == word)?;
+    Some((format!("{stem}{}", path.get(stem_end..)?), reason))
 }
 
 /// The innermost directory in `path` with the name of a host.
@@ -81,9 +78,9 @@ mod tests {
         for other in ["rank2.pickle", "rank-2.pickle", "rank2-oom.pickle", "a-oom1/rank2.pickle", "rank2-oom1"] {
             assert!(name(other).is_none());
         }
-        let order = |path| without_reason(path).map(|(_, order)| order);
-        assert!(order("rank2-oom1.pickle") < order("rank2-exit9.pickle"));
-        assert!(order("rank2-exit2.pickle") < order("rank2-exit1.pickle"));
+        let reason = |path| without_reason(path).map(|(_, reason)| reason);
+        assert_eq!(reason("rank2-oom1.pickle"), Some("oom"));
+        assert_eq!(reason("rank2-asked12.pickle"), Some("asked"));
     }
 
     #[test]

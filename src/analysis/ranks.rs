@@ -77,9 +77,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         (Reverse(bad), rank_in_path(&row.path), row.path.clone(), row.device)
     });
     let failures = failures(&devices);
-    let has_history =
-        |device: &DeviceReport| device.timeline.as_ref().is_some_and(|timeline| timeline.trace_entries > 1);
-    let devices_with_history = devices.iter().filter(|(_, device)| has_history(device)).count();
+    let with_history = devices.iter().filter(|(_, device)| device.history().is_some()).count();
     let (rows, reports): (Vec<RankRow>, Vec<&DeviceReport>) = devices.into_iter().unzip();
     // A second device of a rank has no peers. Devices of one process are compared with each other.
     let is_compared = |row: &RankRow| row.is_own_device || latest.len() == 1;
@@ -94,18 +92,15 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let peers: Vec<Peer<'_>> = rows.iter().zip(&reports).map(|(row, device)| Peer { row, device }).collect();
     let larger = outlier.filter(|index| rows.get(*index).is_some_and(|row| row.peak_allocated_bytes > median));
     let difference = if are_ranks { find_difference(&peers, &groups, larger) } else { None };
-    let with_history = devices_with_history;
-    let peaks = match with_history {
-        0 if median == 0 => "not known: no history was kept".to_owned(),
-        _ if median == 0 => "most hold no memory at their peak".to_owned(),
-        _ => describe_peaks(outlier.and_then(|index| rows.get(index)), median, with_history > 0, names),
-    };
     let failed = describe_failures(&failures, &rows, with_history, names);
-    let summary = match with_history {
-        0 if median == 0 => format!("{failed}; the peaks are not known"),
-        _ => format!("{failed}; {peaks}"),
+    let (peaks, summary) = if with_history == 0 && median == 0 {
+        ("not known: no history was kept".to_owned(), format!("{failed}; the peaks are not known"))
+    } else {
+        let outlier = outlier.and_then(|index| rows.get(index));
+        let peaks = describe_peaks(outlier, median, with_history > 0, names);
+        let summary = format!("{failed}; {peaks}");
+        (peaks, summary)
     };
-    let median_peak_allocated_bytes = median;
     Some(Ranks {
         rows,
         failures,
@@ -114,7 +109,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
         attempts,
         other_jobs,
         earlier_dumps,
-        median_peak_allocated_bytes,
+        median_peak_allocated_bytes: median,
         outlier,
         summary,
         failed,
@@ -247,20 +242,14 @@ fn count_processes(rows: &[RankRow], is_wanted: &dyn Fn(usize) -> bool) -> u64 {
 fn list_of_ranks(numbers: &[u64]) -> String {
     /// Runs of numbers in a sentence, at most.
     const MAX_RUNS: usize = 3;
-    let runs: Vec<(u64, u64)> = numbers.iter().fold(Vec::new(), |mut runs, number| {
-        match runs.last_mut() {
-            Some((_, last)) if *last + 1 == *number => *last = *number,
-            _ => runs.push((*number, *number)),
-        }
-        runs
-    });
+    let runs: Vec<&[u64]> = numbers.chunk_by(|number, next| number + 1 == *next).collect();
     if runs.len() > MAX_RUNS {
         return counted(numbers.len() as u64, "rank");
     }
-    let run = |(first, last): &(u64, u64)| match last - first {
-        0 => first.to_string(),
-        1 => format!("{first} and {last}"),
-        _ => format!("{first} to {last}"),
+    let run = |run: &&[u64]| match run {
+        [first, last] => format!("{first} and {last}"),
+        [first, .., last] => format!("{first} to {last}"),
+        one => one.iter().map(u64::to_string).collect(),
     };
     let mut runs: Vec<String> = runs.iter().map(run).collect();
     let last = runs.pop().unwrap_or_default();
@@ -316,6 +305,9 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: 
 
 fn describe_peaks(outlier: Option<&RankRow>, median: u64, are_peaks: bool, names: RowNames) -> String {
     // Without a history, the memory of the snapshot itself is compared.
+    if median == 0 {
+        return "most hold no memory at their peak".to_owned();
+    }
     let (figures, verb) =
         if are_peaks { ("peaks of allocated memory", "peaks at") } else { ("allocated sizes", "has") };
     let Some(rank) = outlier else {

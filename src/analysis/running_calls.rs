@@ -69,7 +69,8 @@ fn begin_at_last_calls(
     since: &mut [(usize, usize)],
 ) {
     let trace = device.device();
-    let mut calls: Vec<CallInTrace> = since.iter().rev().map(|(start, _)| CallInTrace::new(*start)).collect();
+    let call = |(start, _): &(usize, usize)| CallInTrace { since: *start, start: *start, ..CallInTrace::default() };
+    let mut calls: Vec<CallInTrace> = since.iter().rev().map(call).collect();
     let mut lines_by_stack: FxHashMap<StackId, Vec<Line<'_>>> = FxHashMap::default();
     for index in since.last().map_or(failed, |(start, _)| *start)..failed {
         let entry = trace.entry(index);
@@ -88,6 +89,7 @@ fn begin_at_last_calls(
 }
 
 /// The lines of one function that make requests, in the order of the trace.
+#[derive(Default)]
 struct CallInTrace {
     /// Earlier entries are of other calls.
     since: usize,
@@ -100,10 +102,6 @@ struct CallInTrace {
 }
 
 impl CallInTrace {
-    fn new(since: usize) -> Self {
-        Self { since, start: since, first: None, previous: None, is_repeated: false }
-    }
-
     fn add(&mut self, index: usize, line: &Line<'_>, program: &ProgramText<'_>) {
         if index < self.since || self.is_repeated {
             return;

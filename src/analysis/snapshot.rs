@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use super::device::{self, DeviceReport};
 use super::dry_run::{DryRunReport, dry_run};
 use super::failure::SourceExcerpt;
+use super::last_failure::explain_last_failure;
 use super::options::Options;
 use super::process::process;
 use crate::base::details::promised;
@@ -73,7 +74,11 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
     let studies: Vec<DeviceStudy<'_, '_>> = study.devices().collect();
-    let reports = threads::map(&studies, |device| device::report(*device, options));
+    let reports = threads::map(&studies, |device| {
+        let (mut report, warnings) = device::report(*device, options);
+        explain_last_failure(&mut report, *device);
+        (report, warnings)
+    });
     let (mut devices, of_devices): (Vec<DeviceReport>, Vec<Warnings>) = reports.into_iter().unzip();
     warnings.extend(of_devices.iter().flat_map(Warnings::to_vec));
     warn_about_file(study, &mut warnings);

@@ -146,12 +146,9 @@ pub(super) fn kept_by_statements(
         complete: true,
         top: TopRows { rows: Vec::new(), rest: all },
         keepers,
-
         trains: Some(trains),
         untrained: module.into_iter().collect(),
-
         evaluating: program.evaluated(&failing.lines).into_iter().collect(),
-
         graph_backward: program.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
         ..KeptReport::default()
     })
@@ -379,16 +376,13 @@ impl Kept {
             graph_bytes: if is_graph { graph_bytes } else { 0 },
             name,
             kind: kind.or(Some(if is_graph || !graphs.is_empty() { TensorKind::Saved } else { TensorKind::Variable })),
-
             function: keep.filter(|keep| keep.local_to.is_some()).map(at),
-
             container,
             written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| {
                 let written = Written::new(keep, stacks);
                 // An object with several tensors is none itself.
                 Written { value: written.value.filter(|value| is_tensor || is_graph || value.contains('(')), ..written }
             }),
-
             allocated_by: stacks.code_location(stacks.line_id(largest.1)),
             ..KeptByVariable::default()
         }

@@ -333,12 +333,12 @@ fn a_postponed_failure_is_no_fragmentation() {
         assert_eq!((best.settings.as_str(), best.avoids_oom), ("expandable_segments:True", true));
         let JobOutcome::FailsAgain { after_requests, .. } = best.then else { panic!("{name}: {:?}", best.then) };
         assert_eq!((after_requests + 1, best.fails_soon), (later, Some(true)), "{name}");
-        assert!(best.spare_bytes < oom.next_step.unwrap().spare_bytes, "{name}: granules");
+        assert!(best.spare_bytes < oom.outlook.next_step.unwrap().spare_bytes, "{name}: granules");
     }
     // Half of a checkpoint was loaded: no step before it tells what is to come.
     let oom = dead_end("load_checkpoint");
-    assert_eq!((oom.verdict.word(), oom.next_step), ("capacity", None), "{}", oom.verdict_reason);
-    let filling = oom.filling.unwrap();
+    assert_eq!((oom.verdict.word(), oom.outlook.next_step), ("capacity", None), "{}", oom.verdict_reason);
+    let filling = oom.outlook.filling.unwrap();
     assert!(filling.requests > 100 && filling.bytes > 4 * filling.spare_bytes, "{filling:?}");
     // What lasts is still one.
     let snapshot = fixtures::snapshot("goes_on/buckets-430");
@@ -353,7 +353,7 @@ fn a_postponed_failure_is_no_fragmentation() {
 
 #[test]
 fn growth_that_explains_a_failure_comes_first() {
-    let growth = dead_end("leak_losses").growth.unwrap();
+    let growth = dead_end("leak_losses").outlook.growth.unwrap();
     assert!(growth.explains && growth.steps > 40 && growth.steps_left < Some(5), "{growth:?}");
     let page = result_of(&["analyze", "fixtures/dead_ends/leak_losses.pickle.gz"]);
     let place = |field: &str| page.find(&format!("\n{field}")).unwrap_or_else(|| panic!("no {field}: {page}"));
@@ -361,7 +361,7 @@ fn growth_that_explains_a_failure_comes_first() {
     assert!(place("grows at") < place("held by") && place("held by") < place("tried in a replay"), "{page}");
     assert!(!page.contains("in the way"), "everything is held: {page}");
     assert!(page.contains("fails 7 requests later"), "nothing lasts where a replay fails: {page}");
-    let few = dead_end("fsdp2").growth;
+    let few = dead_end("fsdp2").outlook.growth;
     assert_eq!(few, None, "its inputs grow");
 }
 

@@ -82,7 +82,7 @@ fn growth_has_the_rate_and_the_lines_of_the_program() {
             Options { top: 10, ..Options::default() },
         );
         let device = &report.devices[0];
-        let growth = device.ooms.last().unwrap().growth.unwrap();
+        let growth = device.ooms.last().unwrap().outlook.growth.unwrap();
         assert!(growth.bytes_per_step.abs_diff(rate) <= rate / 50, "{name}: {growth:?}");
         assert_eq!((growth.kind.word(), growth.explains), (kind, true), "{name}");
         assert_eq!(
@@ -94,7 +94,7 @@ fn growth_has_the_rate_and_the_lines_of_the_program() {
         assert_eq!(found.collect::<Vec<u32>>(), lines, "{name}");
     }
     for name in ["buckets-430", "varying_lengths-430", "first_adam_step-330"] {
-        assert_eq!(failure(name).growth, None, "{name}");
+        assert_eq!(failure(name).outlook.growth, None, "{name}");
     }
 }
 

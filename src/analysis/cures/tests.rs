@@ -7,7 +7,6 @@ use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
 use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::FrameReport;
-
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
 const GRAPH: u64 = 2 << 30;
@@ -26,9 +25,7 @@ fn keeper(name: &str, kind: TensorKind, graph_bytes: u64, container: Option<(&st
         name: Some(name.to_owned()),
         kind: Some(kind),
         root: Some(RootKind::Frame),
-
         function: Some(line("main")),
-
         container: container.map(|(of, items)| Container {
             name: name.to_owned(),
             r#type: of.to_owned(),

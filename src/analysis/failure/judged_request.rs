@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::blockers::Blocker;
 use super::failed::FailureFacts;
 use super::judged::Judgement;
-use super::outlook::{Filling, Growth, NextStep};
+use super::outlook::Outlook;
 use super::reason::{CauseNote, VerdictReason};
 use super::source_excerpt::SourceExcerpt;
 use crate::allocator::verdict::{Certainty, Verdict};
@@ -54,16 +54,9 @@ pub struct JudgedRequest {
     pub confidence: Certainty,
     /// The reason in a sentence with figures.
     pub verdict_reason: VerdictReason,
-    /// Growth from step to step up to this request; only for the last failure of a trace.
+    /// The program's prospects; only for the last failure of a trace.
     #[serde(skip)]
-    pub growth: Option<Growth>,
-    /// Uninterrupted requests by the failing line; only for a failure that ended a trace.
-    #[serde(skip)]
-    pub filling: Option<Filling>,
-    /// Predicted memory needs of the rest of the iteration and of one more; only for a failure that ended a trace, in a
-    /// loop.
-    #[serde(skip)]
-    pub next_step: Option<NextStep>,
+    pub outlook: Outlook,
     /// The innermost line outside PyTorch in the request's stack.
     #[serde(flatten, with = "Culprit")]
     pub location: CodeLocation,
@@ -113,9 +106,7 @@ impl JudgedRequest {
                 asleep_bytes: device.sleep().map_or(0, |sleep| sleep.asleep_at(request.entry)),
                 ..judgement.reason
             },
-            growth: judgement.outlook.growth,
-            next_step: judgement.outlook.next_step,
-            filling: judgement.outlook.filling,
+            outlook: judgement.outlook,
             location: stacks.code_location(stacks.line_id(request.stack)),
             source: None,
             operation: stacks.operation(request.stack),

@@ -133,10 +133,13 @@ impl Filling {
 
 /// The program's prospects, as far as known.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Outlook {
-    pub(super) next_step: Option<NextStep>,
-    pub(super) growth: Option<Growth>,
-    pub(super) filling: Option<Filling>,
+pub struct Outlook {
+    /// Predicted memory needs of the rest of the iteration and of one more, if the program is in a loop.
+    pub next_step: Option<NextStep>,
+    /// Growth from step to step up to this request.
+    pub growth: Option<Growth>,
+    /// Uninterrupted requests by the failing line.
+    pub filling: Option<Filling>,
 }
 
 impl Outlook {

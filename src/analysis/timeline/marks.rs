@@ -11,7 +11,7 @@ use crate::snapshot::{Action, TraceEntry};
 const MAX_LISTED: usize = 100;
 
 /// Marks by kind.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct TimelineMarks {
     /// Failed requests, with the bytes of each request.
     pub oom: MarkSeries,
@@ -77,11 +77,6 @@ impl MarkSeries {
 }
 
 impl TimelineMarks {
-    pub(super) fn new() -> Self {
-        let [oom, reclaim, empty_cache, snapshot] = std::array::from_fn(|_| MarkSeries::default());
-        Self { oom, reclaim, empty_cache, snapshot }
-    }
-
     #[inline]
     pub(super) fn add_entry(&mut self, index: usize, event: &TraceEntry, bucket: usize) {
         let (kind, bytes) = match event.action {

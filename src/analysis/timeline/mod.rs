@@ -17,8 +17,7 @@ use crate::base::warning::Warnings;
 use crate::replay::literal::{Tracking, is_completed_at_once};
 use crate::replay::ops::device_frees;
 use crate::snapshot::{BlockState, Snapshot};
-use crate::study::warn_about_replay;
-use crate::study::{Activity, DeviceStudy, Scope, Study, Window, sample_index};
+use crate::study::{Activity, DeviceStudy, Scope, Study, Window, sample_index, warn_about_replay};
 
 /// The part of a snapshot to report, and the resolution.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +48,7 @@ pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> Ti
 
 fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warnings) -> Option<DeviceTimeline> {
     let (device, window) = (study.device(), &study.window());
-    let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::new());
+    let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::default());
     let (mut recorder, mut marks) = fresh();
     let history = study.replay(Tracking::FreeKinds, |step| {
         if step.entry.is_none() {

@@ -43,7 +43,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
 fn describe_growth(oom: &OomReport, device: &DeviceReport, bytes_per_step: u64) -> String {
     let is_replaced = device.leaks.kind == Some(GrowthKind::Replaced);
     let what = if is_replaced { "what is made anew each step is larger by" } else { "each step keeps" };
-    let so_far = oom.growth.map_or_else(String::new, |growth| {
+    let so_far = oom.outlook.growth.map_or_else(String::new, |growth| {
         format!(", {} in the last {}", size(growth.bytes), counted(growth.steps, "step"))
     });
     format!("{what} {}{so_far}; no setting helps for long", size(bytes_per_step))
