@@ -66,10 +66,10 @@ promised! {
 
 /// Analyzes `snapshot`, read from `path` of `size_bytes`.
 pub fn analyze(snapshot: &Snapshot, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
-    analyze_study(&Study::new(snapshot, options.scope()), path, size_bytes, options)
+    analyze_study(&Study::new(snapshot, options.scope), path, size_bytes, options)
 }
 
-/// Analyzes a snapshot within the scope of its study, for which `options` must have been used.
+/// Analyzes a snapshot within the scope of its study, in place of that of `options`.
 pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Options<'_>) -> SnapshotReport {
     let snapshot = study.snapshot();
     let mut warnings = snapshot.warnings.clone();
@@ -84,7 +84,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
     warn_about_file(study, &mut warnings);
     let dry_run = dry_run(study, &devices, &mut warnings);
     // Stripped paths are for a page that others will see, and the text of a program is more private than its paths.
-    if !options.strip_paths {
+    if !study.scope().strip_paths {
         for oom in devices.iter_mut().filter_map(|device| device.ooms.last_mut()) {
             let frame = oom.location.frame.as_ref();
             oom.request.source = frame.and_then(|frame| SourceExcerpt::quote(frame, &snapshot.source));
@@ -99,7 +99,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         process: process(study),
         events: snapshot.entries.len() as u64,
         time_us: study.devices().filter_map(|device| last_us(device.device())).max(),
-        torch_version: options.minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
+        torch_version: study.scope().minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
         found_settings: inferred_options(snapshot, study.settings()),

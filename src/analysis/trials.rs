@@ -19,7 +19,7 @@ pub struct TrialsReport {
 }
 
 /// A dry run with a remedy that needs no change to the program.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct TrialReport {
     /// The remedy: allocator settings, `foreach=False in the optimizer` or a smaller size; null in the first run.
     pub remedy: Option<String>,
@@ -44,6 +44,7 @@ pub struct TrialReport {
 
 words! {
     /// How a dry run with a remedy ends.
+    #[derive(Default)]
     pub enum TrialOutcome {
         /// It runs to its end
         Ends = "ends",
@@ -54,6 +55,7 @@ words! {
         /// A request fails, after more requests were served than in the first run
         FailsLater = "fails-later",
         /// It ends otherwise
+        #[default]
         Unknown = "unknown",
         /// The program chooses its allocator settings itself
         NotInEffect = "not-in-effect",

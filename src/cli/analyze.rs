@@ -19,7 +19,7 @@ use crate::output::Brief;
 use crate::output::formats;
 use crate::output::report;
 use crate::snapshot::Snapshot;
-use crate::study::PositionSelector;
+use crate::study::{PositionSelector, Scope};
 
 /// Show why a request failed, who holds the memory, and what helps
 #[derive(Debug, Args)]
@@ -119,22 +119,20 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     }
     let (config, config_path) = Config::load(None)?;
     let inputs = args.snapshots.named_inputs(args.name.as_deref(), args.output.output.as_deref())?;
-    if let Some(path) = &args.output.output {
-        config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+    if let Some(config) = &config_path {
+        inputs::refuse_output_over_input(config, args.output.output.as_deref())?;
     }
     let mut output = args.output.open()?.with_exact_sizes(args.bytes);
     let source = args.source.open_at(args.output.format() == Format::Human && output.is_terminal())?;
-    let options = Options {
+    let scope = Scope {
         device: args.device,
-        top: args.top,
         window: args.window.window()?,
-        at: args.at,
         capacity: args.capacity,
-        request: args.request,
-        rules: &config.categories,
         minor: args.torch_version,
-        ..Options::default()
+        ..Scope::default()
     };
+    let (at, request) = (args.at, args.request);
+    let options = Options { scope, top: args.top, at, request, rules: &config.categories };
     let analyze = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
         source.add_to(snapshot);
         analyze(snapshot, path, bytes, options)
@@ -175,7 +173,7 @@ fn stream(inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Res
     if let Some(position) = options.at.filter(|_| !has_position.into_inner()) {
         bail!(missing_position(position));
     }
-    if let Some(device) = options.device.filter(|_| !has_device.into_inner()) {
+    if let Some(device) = options.scope.device.filter(|_| !has_device.into_inner()) {
         bail!("no snapshot has memory or a trace of GPU {device}");
     }
     Ok(exit)

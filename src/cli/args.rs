@@ -151,7 +151,7 @@ impl SnapshotArgs {
     /// The same, in which standard input has this name.
     pub(super) fn named_inputs(&self, name: Option<&str>, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
         let mut inputs = expand_named(&self.paths, name)?;
-        output.map_or(Ok(()), |output| refuse_output_over_inputs(&mut inputs, output))?;
+        refuse_output_over_inputs(&mut inputs, output)?;
         Ok(inputs)
     }
 }

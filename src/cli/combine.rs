@@ -33,7 +33,7 @@ pub(super) fn combine_snapshots(
             bail!(missing_position(position));
         }
     }
-    if let Some(device) = options.device {
+    if let Some(device) = options.scope.device {
         let snapshots = &report.snapshots;
         let without = snapshots.iter().filter(|snapshot| snapshot.devices.is_empty()).map(|snapshot| &*snapshot.path);
         if let Some(message) = inputs::missing_device(without, device) {

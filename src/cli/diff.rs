@@ -73,7 +73,7 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
     }
     let paths = [single_snapshot(&args.before)?, single_snapshot(&args.after)?];
     for path in &paths {
-        args.output.output.as_ref().map_or(Ok(()), |output| refuse_output_over_input(path, output))?;
+        refuse_output_over_input(path, args.output.output.as_deref())?;
     }
     let output = args.output.open()?.with_exact_sizes(args.bytes);
     let report = compare_files([&paths[0], &paths[1]], options)?;

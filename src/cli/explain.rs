@@ -49,9 +49,7 @@ pub(super) struct Explain {
 
 pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
     let path = args.file.display().to_string();
-    if let Some(written) = &args.output.output {
-        inputs::refuse_output_over_input(&args.file, written)?;
-    }
+    inputs::refuse_output_over_input(&args.file, args.output.output.as_deref())?;
     let output = args.output.open()?;
     let log = if args.file.is_dir() { read_directory(&args.file) } else { read_log(&args.file) };
     let log = log.with_context(|| path.clone())?;
@@ -80,8 +78,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
 
 /// Reads all logs in `directory` as those of one job.
 fn read_directory(directory: &Path) -> anyhow::Result<Log> {
-    let mut paths = Vec::new();
-    find_logs(directory, &mut paths)?;
+    let paths = inputs::find_files(directory, is_named_like_a_log)?;
     if paths.is_empty() {
         bail!("no log in this directory: oomscope reads names that end in {}", LOG_ENDS.join(", "));
     }
@@ -104,31 +101,18 @@ pub(super) fn is_message(arg: &OsStr) -> bool {
 
 /// Whether `directory` has logs, and no snapshot.
 pub(super) fn has_only_logs(directory: &Path) -> bool {
-    let mut logs = Vec::new();
     directory.is_dir()
         && inputs::expand_paths(&[directory.to_owned()]).is_err()
-        && find_logs(directory, &mut logs).is_ok()
-        && !logs.is_empty()
+        && inputs::find_files(directory, is_named_like_a_log).is_ok_and(|logs| !logs.is_empty())
 }
 
 /// Names of logs end so, before `.gz` or `.zst`.
 const LOG_ENDS: [&str; 6] = [".log", ".out", ".err", ".txt", "stdout", "stderr"];
 
-fn find_logs(directory: &Path, paths: &mut Vec<PathBuf>) -> io::Result<()> {
-    let mut inside: Vec<PathBuf> =
-        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    inside.sort();
-    for path in inside {
-        let name = path.to_string_lossy().to_lowercase();
-        let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
-        // Links to directories may form cycles.
-        if path.is_dir() && !path.is_symlink() {
-            find_logs(&path, paths)?;
-        } else if path.is_file() && LOG_ENDS.iter().any(|end| name.ends_with(end)) {
-            paths.push(path);
-        }
-    }
-    Ok(())
+fn is_named_like_a_log(path: &Path) -> bool {
+    let name = path.to_string_lossy().to_lowercase();
+    let name = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);
+    LOG_ENDS.iter().any(|end| name.ends_with(end))
 }
 
 /// The rank in the name of a log, or its directory below torchrun's `attempt_0`.

@@ -13,9 +13,8 @@ use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
 use crate::base::units::counted;
-use crate::output::export::TableSink;
 use crate::output::export::{
-    CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, write_window,
+    CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,
 };
 use crate::study::{PositionSelector, Scope, Study};
 

@@ -104,8 +104,6 @@ pub(super) fn parse_recording(text: &str) -> Result<(u64, PathBuf), String> {
     }
 }
 
-/// Maximum number of dry runs of a command.
-const MAX_RUNS: usize = 5;
 /// The smallest size that is run without `--sizes`.
 const FIRST_SIZE: u64 = 4;
 
@@ -127,7 +125,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
     let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
-    let search = SizeSearch::new(&dry_run.options, &args.command, &name, args.multiple_of, MAX_RUNS)?;
+    let search = SizeSearch::new(&dry_run.options, &args.command, &name, args.multiple_of)?;
     let report = search.run(&sizes)?;
     output.write_answer(args.output.format(), &report, report::size_search)?;
     Ok(Exit::Success)
@@ -137,11 +135,10 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     if !args.command.is_empty() {
         return search(args);
     }
-    let output_path = args.output.output.as_deref();
     let recordings = args.recordings.iter().map(|(size, path)| Ok((*size, inputs::single_snapshot(path)?)));
     let recordings: Vec<(u64, PathBuf)> = recordings.collect::<anyhow::Result<_>>()?;
     for (_, path) in &recordings {
-        output_path.map_or(Ok(()), |output| inputs::refuse_output_over_input(path, output))?;
+        inputs::refuse_output_over_input(path, args.output.output.as_deref())?;
     }
     for (index, (size, path)) in recordings.iter().enumerate() {
         let is_same = |other: &&(u64, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);

@@ -172,7 +172,7 @@ impl Refused<'_> {
             }
             _ if command == "fit" && !value.contains('=') && Path::new(value).exists() => {
                 let args: Vec<&OsString> = self.args.iter().skip(1).filter(|arg| *arg != command).collect();
-                Some(Correction::Hint(format!("for one recording, `oomscope whatif {}`", join(args))))
+                Some(Correction::Hint(format!("for one recording, `oomscope whatif {}`", shell_line(args))))
             }
             _ => None,
         }
@@ -214,9 +214,10 @@ impl Refused<'_> {
         let others = self.args[1..self.at.start].iter().chain(&self.args[after..]).filter(is_other);
         let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
         let gpus: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        let program = self.args[after..].iter().filter(|arg| *arg != "--");
         let filled = hint
-            .replace("{args}", &or(join(others), "SNAPSHOT"))
-            .replace("{command}", &or(join(self.args[after..].iter().filter(|arg| *arg != "--")), "python train.py"))
+            .replace("{args}", &or(shell_line(others), "SNAPSHOT"))
+            .replace("{command}", &or(shell_line(program), "python train.py"))
             .replace("{value}", &value.unwrap_or_else(|| "SIZE".to_owned()))
             .replace("{gpus}", &gpus.join(" "));
         Correction::Hint(filled)
@@ -232,12 +233,13 @@ fn is_program(arg: &OsString) -> bool {
 /// The commands that run a program.
 fn describe_run(program: &[OsString]) -> String {
     let is_script = program.first().is_some_and(|first| first.to_string_lossy().ends_with(".py"));
-    let program = join(program.iter().skip_while(|arg| *arg == "--"));
+    let program = shell_line(program.iter().skip_while(|arg| *arg == "--"));
     let program = if is_script { format!("python {program}") } else { program };
     format!("`oomscope run -- {program}` records it; without a GPU, `oomscope dry-run -- {program}`")
 }
 
-fn join<'a>(args: impl IntoIterator<Item = &'a OsString>) -> String {
+/// `args` as they are typed in a shell.
+pub(super) fn shell_line<'a>(args: impl IntoIterator<Item = &'a OsString>) -> String {
     args.into_iter().map(|arg| quote_shell_word(&arg.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 

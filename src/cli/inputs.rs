@@ -40,23 +40,6 @@ impl Input {
     }
 }
 
-pub(super) enum ReadOutcome<T> {
-    Read(T),
-    Unreadable(Unreadable),
-    /// A JSON file in a directory that is not a snapshot.
-    Skipped,
-}
-
-impl<T> ReadOutcome<T> {
-    fn map<U>(self, process: impl FnOnce(T) -> U) -> ReadOutcome<U> {
-        match self {
-            Self::Read(value) => ReadOutcome::Read(process(value)),
-            Self::Unreadable(error) => ReadOutcome::Unreadable(error),
-            Self::Skipped => ReadOutcome::Skipped,
-        }
-    }
-}
-
 pub(super) fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
@@ -104,11 +87,12 @@ fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
         inputs.push(Input::named(path));
         return Ok(());
     }
-    let before = inputs.len();
-    find_snapshots(path, inputs).with_context(|| format!("{}: cannot be listed", path.display()))?;
-    if inputs.len() == before {
+    let found = find_files(path, is_named_like_a_snapshot);
+    let found = found.with_context(|| format!("{}: cannot be listed", path.display()))?;
+    if found.is_empty() {
         bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
     }
+    inputs.extend(found.iter().map(|path| Input::discovered(path)));
     Ok(())
 }
 
@@ -132,7 +116,8 @@ fn matching_paths(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 /// Refuses an output file that is also an input. A JSON file found in a directory is removed from `inputs` instead: it
 /// may be the output of an earlier run.
-pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: &Path) -> anyhow::Result<()> {
+pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: Option<&Path>) -> anyhow::Result<()> {
+    let Some(output) = output else { return Ok(()) }; // standard output
     // Compares files, not names, because of symbolic and hard links.
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
     let is_snapshot = |input: &&Input| !input.is_discovered || !is_named_json(&input.path);
@@ -158,9 +143,8 @@ pub(super) fn are_same_file(path: &Path, other: &Path) -> bool {
     }
 }
 
-pub(super) fn refuse_output_over_input(input: &Path, output: &Path) -> anyhow::Result<()> {
-    let mut inputs = vec![Input::named(input)];
-    refuse_output_over_inputs(&mut inputs, output)
+pub(super) fn refuse_output_over_input(input: &Path, output: Option<&Path>) -> anyhow::Result<()> {
+    refuse_output_over_inputs(&mut vec![Input::named(input)], output)
 }
 
 /// `path` with slashes on every platform, for names in files that are read on another.
@@ -169,19 +153,21 @@ pub(super) fn with_slashes(path: &Path) -> String {
     parts.join("/")
 }
 
-fn find_snapshots(directory: &Path, inputs: &mut Vec<Input>) -> std::io::Result<()> {
+/// The files below `directory` whose names are wanted, sorted by name.
+pub(super) fn find_files(directory: &Path, is_wanted: fn(&Path) -> bool) -> std::io::Result<Vec<PathBuf>> {
     let mut paths: Vec<PathBuf> =
         std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
     paths.sort();
+    let mut found = Vec::new();
     for path in paths {
         // Links to directories may form cycles.
         if path.is_dir() && !path.is_symlink() {
-            find_snapshots(&path, inputs)?;
-        } else if is_named_like_a_snapshot(&path) && path.is_file() {
-            inputs.push(Input::discovered(&path));
+            found.extend(find_files(&path, is_wanted)?);
+        } else if is_wanted(&path) && path.is_file() {
+            found.push(path);
         }
     }
-    Ok(())
+    Ok(found)
 }
 
 fn is_named_json(path: &Path) -> bool {
@@ -228,33 +214,20 @@ pub(super) fn read_each<T: Send>(
     process: impl Fn(&mut Snapshot, &str, u64) -> T + Sync,
     mut receive: impl FnMut(Result<T, Unreadable>) -> ControlFlow<()>,
 ) {
-    let total = inputs.iter().filter_map(|i| i.path.metadata().ok()).map(|m| m.len()).sum();
-    let progress = Progress::new(total, inputs.len());
-    let (mut skipped, mut snapshots, mut is_stopped) = (Vec::new(), Vec::new(), false);
-    let read_input = |input: &Input| read(input, &progress, &process);
-    process_in_order(inputs, read_input, |input, outcome| {
-        let flow = match outcome {
-            ReadOutcome::Read(result) => {
-                snapshots.push(&*input.path);
-                receive(Ok(result))
-            }
-            ReadOutcome::Unreadable(error) => receive(Err(error)),
-            ReadOutcome::Skipped => {
-                skipped.push(input);
-                ControlFlow::Continue(())
-            }
-        };
+    let progress = progress_of(inputs);
+    let (mut seen, mut is_stopped) = (Seen::default(), false);
+    let read = |input: &Input| {
+        let process = |(mut snapshot, stored_bytes)| process(&mut snapshot, &input.name, stored_bytes);
+        load(input, &progress).map(|loaded| loaded.map(process))
+    };
+    process_in_order(inputs, read, |input, read| {
+        let flow = seen.add(input, read).map_or(ControlFlow::Continue(()), &mut receive);
         is_stopped = flow.is_break();
         flow
     });
     drop(progress);
-    if is_stopped {
-        return;
-    }
-    for error in unreadable_ranks(skipped, snapshots) {
-        if receive(Err(error)).is_break() {
-            return;
-        }
+    if !is_stopped {
+        let _ = seen.unreadable_ranks().into_iter().try_for_each(|error| receive(Err(error)));
     }
 }
 
@@ -267,34 +240,58 @@ pub(super) fn read_in_turn(
     inputs: &[Input],
     mut process: impl FnMut(&Snapshot, &str) -> anyhow::Result<()>,
 ) -> anyhow::Result<Vec<Unreadable>> {
-    let total = inputs.iter().filter_map(|input| input.path.metadata().ok()).map(|m| m.len()).sum();
-    let progress = Progress::new(total, inputs.len());
-    let (mut unreadable, mut skipped, mut snapshots) = (Vec::new(), Vec::new(), Vec::new());
+    let progress = progress_of(inputs);
+    let (mut seen, mut unreadable) = (Seen::default(), Vec::new());
     for input in inputs {
-        match load(input, &progress) {
-            ReadOutcome::Read(loaded) => {
-                snapshots.push(&*input.path);
-                process(&loaded.snapshot, &loaded.path)?;
-            }
-            ReadOutcome::Unreadable(error) => unreadable.push(error),
-            ReadOutcome::Skipped => skipped.push(input),
+        match seen.add(input, load(input, &progress)) {
+            Some(Ok((snapshot, _))) => process(&snapshot, &input.name)?,
+            Some(Err(error)) => unreadable.push(error),
+            None => {}
         }
     }
     drop(progress);
-    unreadable.extend(unreadable_ranks(skipped, snapshots));
+    unreadable.extend(seen.unreadable_ranks());
     Ok(unreadable)
 }
 
-/// The errors of the `skipped` files that are named like the ranks among `snapshots`. Reports the number of the others.
-fn unreadable_ranks(skipped: Vec<&Input>, snapshots: Vec<&Path>) -> Vec<Unreadable> {
-    let rank_names = RankNames::from_snapshots(snapshots.into_iter());
-    let (ranks, others): (Vec<&Input>, Vec<&Input>) =
-        skipped.into_iter().partition(|input| rank_names.has_sibling(&input.path));
-    if !others.is_empty() {
-        print_stderr(&format!("skipped {}: not a snapshot", counted(others.len() as u64, ".json file")));
+fn progress_of(inputs: &[Input]) -> Progress {
+    let total = inputs.iter().filter_map(|input| input.path.metadata().ok()).map(|file| file.len()).sum();
+    Progress::new(total, inputs.len())
+}
+
+/// The files that were read, to recognize other ranks of their job among those that were skipped.
+#[derive(Default)]
+struct Seen<'i> {
+    snapshots: Vec<&'i Path>,
+    skipped: Vec<&'i Input>,
+}
+
+impl<'i> Seen<'i> {
+    /// Returns what was read from `input`, unless it was skipped.
+    fn add<T>(&mut self, input: &'i Input, read: Result<Option<T>, Unreadable>) -> Option<Result<T, Unreadable>> {
+        match &read {
+            Ok(Some(_)) => self.snapshots.push(&input.path),
+            Ok(None) => self.skipped.push(input),
+            Err(_) => {}
+        }
+        read.transpose()
     }
-    let message = "is not a snapshot, although it is named like the other ranks";
-    ranks.iter().map(|rank| Unreadable { path: rank.name.clone(), message: message.to_owned() }).collect()
+
+    /// The errors of the skipped files that are named like the ranks among the snapshots. Reports the number of the
+    /// others.
+    fn unreadable_ranks(self) -> Vec<Unreadable> {
+        let names: BTreeSet<_> = self.snapshots.into_iter().map(rank_name).collect();
+        let patterns: BTreeSet<String> = names.iter().map(|(_, name)| without_numbers(name)).collect();
+        // A file that is named like one of the snapshots belongs to it.
+        let is_rank = |name: (PathBuf, String)| patterns.contains(&without_numbers(&name.1)) && !names.contains(&name);
+        let (ranks, others): (Vec<_>, Vec<_>) =
+            self.skipped.into_iter().partition(|input| is_rank(rank_name(&input.path)));
+        if !others.is_empty() {
+            print_stderr(&format!("skipped {}: not a snapshot", counted(others.len() as u64, ".json file")));
+        }
+        let message = "is not a snapshot, although it is named like the other ranks";
+        ranks.iter().map(|rank| Unreadable { path: rank.name.clone(), message: message.to_owned() }).collect()
+    }
 }
 
 /// The message that the snapshots at `paths`, if any, do not have `device`.
@@ -343,24 +340,10 @@ pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) 
         .ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
 }
 
-/// A snapshot that was read.
-struct Loaded {
-    snapshot: Snapshot,
-    path: String,
-    stored_bytes: u64,
-}
-
-fn read<T>(input: &Input, progress: &Progress, process: impl Fn(&mut Snapshot, &str, u64) -> T) -> ReadOutcome<T> {
-    load(input, progress).map(|mut loaded| process(&mut loaded.snapshot, &loaded.path, loaded.stored_bytes))
-}
-
-fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {
-    let path = input.name.clone();
-    let failed = |message: String| ReadOutcome::Unreadable(Unreadable { path: path.clone(), message });
-    let source = match Source::open(&input.path) {
-        Ok(source) => source,
-        Err(error) => return failed(error.to_string()),
-    };
+/// Reads a snapshot. Returns it with its stored size, or `None` for a JSON file in a directory that is not a snapshot.
+fn load(input: &Input, progress: &Progress) -> Result<Option<(Snapshot, u64)>, Unreadable> {
+    let failed = |message: String| Unreadable { path: input.name.clone(), message };
+    let source = Source::open(&input.path).map_err(|error| failed(error.to_string()))?;
     let seen = AtomicU64::new(0);
     // Progress of a compressed file counts stored bytes.
     let stored_offset = |offset: u64| {
@@ -374,37 +357,13 @@ fn load(input: &Input, progress: &Progress) -> ReadOutcome<Loaded> {
     };
     let read = Snapshot::read(&source, &report);
     report(source.len() as u64);
-    if let Err(error) = source.check_unchanged() {
-        return failed(error.to_string());
-    }
+    source.check_unchanged().map_err(|error| failed(error.to_string()))?;
     let stored_bytes = source.stored_bytes();
     threads::drop_aside(source);
     match read {
-        Ok(snapshot) => ReadOutcome::Read(Loaded { snapshot, path, stored_bytes }),
-        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => ReadOutcome::Skipped,
-        Err(error) => failed(error.to_string()),
-    }
-}
-
-/// The file names of a job's snapshots, to recognize its other ranks.
-pub(super) struct RankNames {
-    /// Directory, and file name up to the first dot.
-    names: BTreeSet<(PathBuf, String)>,
-    /// The file names with `#` for every number.
-    patterns: BTreeSet<String>,
-}
-
-impl RankNames {
-    pub(super) fn from_snapshots<'a>(snapshots: impl Iterator<Item = &'a Path>) -> Self {
-        let names: BTreeSet<_> = snapshots.map(rank_name).collect();
-        let patterns = names.iter().map(|(_, name)| without_numbers(name)).collect();
-        Self { names, patterns }
-    }
-
-    /// True if `path` is named like another rank, and not like a file that belongs to one of the snapshots.
-    pub(super) fn has_sibling(&self, path: &Path) -> bool {
-        let name = rank_name(path);
-        self.patterns.contains(&without_numbers(&name.1)) && !self.names.contains(&name)
+        Ok(snapshot) => Ok(Some((snapshot, stored_bytes))),
+        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => Ok(None),
+        Err(error) => Err(failed(error.to_string())),
     }
 }
 

@@ -7,12 +7,33 @@ use anyhow::bail;
 use serde::Serialize;
 use serde_json::json;
 
+use super::args::Format;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
 use super::output::Output;
 use crate::analysis::{Unreadable, rank_in_path};
+use crate::output::document::Document;
 use crate::output::formats;
 use crate::snapshot::Snapshot;
+
+/// Writes the answer of `command` about one snapshot or, with `--format jsonl`, a line about each of several.
+pub(super) fn write_answers<T: Serialize>(
+    (command, format): (&str, Format),
+    output: Output,
+    inputs: &[Input],
+    answer: impl Fn(&Snapshot, &str) -> anyhow::Result<T> + Sync,
+    document: impl Fn(&T) -> Document,
+) -> anyhow::Result<Exit> {
+    match inputs {
+        _ if format == Format::Jsonl => write_lines(output, inputs, |snapshot, path, _| answer(snapshot, path)),
+        [input] => {
+            let answer = answer(&inputs::read_one(&input.path)?, &input.name)?;
+            output.write_answer(format, &answer, document)?;
+            Ok(Exit::Success)
+        }
+        _ => bail!("{command} takes one snapshot; with --format jsonl several, one line each"),
+    }
+}
 
 /// Writes each answer as a line of JSON. The error of a file is a line, too, and a message.
 ///

@@ -65,9 +65,7 @@ pub(super) struct Live {
 pub(super) fn run(args: &Live) -> anyhow::Result<Exit> {
     let file = args.snapshot.as_path();
     let path = file.display().to_string();
-    if let Some(written) = &args.output.output {
-        inputs::refuse_output_over_input(file, written)?;
-    }
+    inputs::refuse_output_over_input(file, args.output.output.as_deref())?;
     let output = args.output.open()?;
     let snapshot = inputs::read_one(file)?;
     let scope = Scope { device: args.device, ..Scope::default() };

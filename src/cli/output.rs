@@ -33,16 +33,10 @@ pub(super) struct Output {
 
 impl Output {
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
-        let Some(path) = path.filter(|path| *path != Path::new("-")) else {
-            return Ok(Self::new(None, "standard output".to_owned()));
-        };
-        let name = path.display().to_string();
-        let file = AtomicFile::open(path).with_context(|| format!("{name} cannot be written"))?;
-        Ok(Self::new(Some(file), name))
-    }
-
-    fn new(file: Option<AtomicFile>, name: String) -> Self {
-        Self { file, name, view: ViewArgs::default(), has_exact_sizes: false, also: Vec::new() }
+        let path = path.filter(|path| *path != Path::new("-"));
+        let name = path.map_or_else(|| "standard output".to_owned(), |path| path.display().to_string());
+        let file = path.map(AtomicFile::open).transpose().with_context(|| format!("{name} cannot be written"))?;
+        Ok(Self { file, name, view: ViewArgs::default(), has_exact_sizes: false, also: Vec::new() })
     }
 
     pub(super) fn with_view(self, view: ViewArgs) -> Self {

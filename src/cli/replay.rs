@@ -83,9 +83,7 @@ fn diverges(report: &ReplayReport) -> bool {
 }
 
 fn one_snapshot(args: &Replay, input: &Input, output: Output) -> anyhow::Result<Exit> {
-    if let Some(emitted) = &args.emit_snapshot {
-        inputs::refuse_output_over_input(&input.path, emitted)?;
-    }
+    inputs::refuse_output_over_input(&input.path, args.emit_snapshot.as_deref())?;
     if let (Some(page), Some(emitted)) = (&args.model.output.output, &args.emit_snapshot)
         && inputs::are_same_file(page, emitted)
     {

@@ -17,7 +17,7 @@ use super::output::Output;
 use super::source::SourceArgs;
 use crate::analysis::{Options, SnapshotReport, analyze_study};
 use crate::output::page::{self, PageData, PageOrder};
-use crate::study::{PositionSelector, Study};
+use crate::study::{PositionSelector, Scope, Study};
 
 /// Stacks, source lines and segments in a list.
 const TOP: usize = 10;
@@ -79,16 +79,14 @@ pub(super) struct Report {
 
 pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let (config, config_path) = Config::load(None)?;
-    let options = Options {
+    let scope = Scope {
         device: args.device,
-        top: TOP,
         window: args.window.window()?,
-        at: args.at,
         capacity: args.capacity,
-        rules: &config.categories,
         strip_paths: args.strip_paths,
-        ..Options::default()
+        minor: None,
     };
+    let options = Options { scope, top: TOP, at: args.at, request: None, rules: &config.categories };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     inputs::keep_latest(&mut inputs);
     match &args.output {
@@ -98,8 +96,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
             {
                 bail!("{}: {hint}", path.display());
             }
-            inputs::refuse_output_over_inputs(&mut inputs, path)?;
-            config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, path))?;
+            inputs::refuse_output_over_inputs(&mut inputs, Some(path))?;
+            config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, Some(path)))?;
         }
         None if io::stdout().is_terminal() => bail!("name a file for the page: -o report.html"),
         None => {}
@@ -111,7 +109,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         source.add_to(snapshot);
-        let study = Study::new(snapshot, options.scope());
+        let study = Study::new(snapshot, scope);
         let report = analyze_study(&study, path, bytes, options);
         let data = PageData::from_study(&study, &report, inputs.len())?;
         anyhow::Ok((report, data))

@@ -3,10 +3,9 @@
 use anyhow::bail;
 use clap::Args;
 
-use super::args::{Format, OutputArgs, SnapshotArgs, WindowArgs};
+use super::args::{OutputArgs, SnapshotArgs, WindowArgs};
 use super::exit::Exit;
-use super::inputs;
-use super::lines::write_lines;
+use super::lines::write_answers;
 use crate::analysis::timeline::{TimelineOptions, TimelineReport, timeline};
 use crate::output::report;
 use crate::snapshot::Snapshot;
@@ -46,15 +45,7 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let window = args.window.window()?;
     let output = args.output.open()?;
     let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
-    match (inputs.as_slice(), args.output.format()) {
-        (_, Format::Jsonl) => write_lines(output, &inputs, |snapshot, path, _| follow(snapshot, path)),
-        ([input], format) => {
-            let report = follow(&inputs::read_one(&input.path)?, &input.name)?;
-            output.write_answer(format, &report, report::timeline)?;
-            Ok(Exit::Success)
-        }
-        _ => bail!("timeline takes one snapshot; with --format jsonl several, one line each"),
-    }
+    write_answers(("timeline", args.output.format()), output, &inputs, follow, report::timeline)
 }
 
 fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {

@@ -1,13 +1,12 @@
 //! `oomscope whatif`
 
-use anyhow::{anyhow, bail};
+use anyhow::anyhow;
 use clap::Args;
 
 use super::args::{Format, ModelArgs, parse_release, parse_settings};
 use super::exit::Exit;
-use super::inputs::{self, Input};
-use super::lines::write_lines;
-use super::output::Output;
+use super::inputs;
+use super::lines::write_answers;
 use super::progress::Progress;
 use crate::output::report;
 use crate::snapshot::Snapshot;
@@ -52,44 +51,23 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let mut inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     inputs::keep_latest(&mut inputs);
     let output = args.model.open()?;
-    match inputs.as_slice() {
-        _ if args.model.output.format() == Format::Jsonl => write_lines(output, &inputs, |snapshot, path, _| {
-            compare(args, &study(args, snapshot, path)?, path, &|_, _| {})
-        }),
-        [input] => one_snapshot(args, input, output),
-        _ => bail!("whatif takes one snapshot; with --format jsonl several, one line each"),
-    }
-}
-
-fn study<'a>(args: &Whatif, snapshot: &'a Snapshot, path: &str) -> anyhow::Result<Study<'a>> {
-    let (device, minor) = (args.model.device, args.torch_version);
-    let study = Study::new(snapshot, Scope { device, minor, ..Scope::default() });
-    inputs::first_device_with_trace(&study, path)?;
-    Ok(study)
+    let format = args.model.output.format();
+    let compare = |snapshot: &Snapshot, path: &str| compare(args, snapshot, path, format != Format::Jsonl);
+    write_answers(("whatif", format), output, &inputs, compare, report::whatif)
 }
 
 /// Compares the settings of `args`, or those of the built-in grid, and changes of the program.
-fn compare(
-    args: &Whatif,
-    study: &Study<'_>,
-    path: &str,
-    progress: &(dyn Fn(usize, usize) + Sync),
-) -> anyhow::Result<WhatIfReport> {
+fn compare(args: &Whatif, snapshot: &Snapshot, path: &str, shows_progress: bool) -> anyhow::Result<WhatIfReport> {
+    let (device, minor) = (args.model.device, args.torch_version);
+    let study = Study::new(snapshot, Scope { device, minor, ..Scope::default() });
+    inputs::first_device_with_trace(&study, path)?;
+    let progress = shows_progress.then(Progress::for_replays);
+    let set_done = |done, all| progress.iter().for_each(|progress| progress.set_done(done, all));
     let tries = match () {
         () if args.program => Tries::Program,
         () if args.set.is_empty() => Tries::Both,
         () => Tries::Settings,
     };
     let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries };
-    compare_settings(study, path, options, progress).map_err(|error| anyhow!("--set {error}"))
-}
-
-fn one_snapshot(args: &Whatif, input: &Input, output: Output) -> anyhow::Result<Exit> {
-    let snapshot = inputs::read_one(&input.path)?;
-    let study = study(args, &snapshot, &input.name)?;
-    let progress = Progress::for_replays();
-    let report = compare(args, &study, &input.name, &|done, total| progress.set_done(done, total))?;
-    drop(progress);
-    output.write_answer(args.model.output.format(), &report, report::whatif)?;
-    Ok(Exit::Success)
+    compare_settings(&study, path, options, &set_done).map_err(|error| anyhow!("--set {error}"))
 }

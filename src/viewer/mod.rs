@@ -67,7 +67,7 @@ impl DroppedFiles {
         };
         let stored_bytes = source.stored_bytes();
         drop(source); // the analysis needs the memory
-        let study = Study::new(&snapshot, options.scope());
+        let study = Study::new(&snapshot, options.scope);
         let report = analyze_study(&study, name, stored_bytes, options);
         let data = PageData::from_study(&study, &report, files)?;
         self.snapshots.push((report, data));

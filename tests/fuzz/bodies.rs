@@ -11,6 +11,7 @@ use oomscope::output::document::{self, Document, Style};
 use oomscope::output::formats;
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
+use oomscope::study::Scope;
 
 use pickle_tree::Tree;
 
@@ -59,7 +60,8 @@ pub fn assert_in_proportion(bytes: usize, heap: usize) {
 pub fn analysis(bytes: &[u8]) -> bool {
     let Ok(snapshot) = Snapshot::read(bytes, &|_| ()) else { return false };
     let answers = || {
-        let options = Options { top: 3, request: Some(20 << 20), capacity: Some(300 << 20), ..Options::default() };
+        let scope = Scope { capacity: Some(300 << 20), ..Scope::default() };
+        let options = Options { top: 3, request: Some(20 << 20), scope, ..Options::default() };
         let one = || analyze(&snapshot, "a", bytes.len() as u64, options);
         let snapshots = vec![one(), one()];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);

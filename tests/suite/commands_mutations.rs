@@ -140,8 +140,8 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let value = |report: serde_json::Result<Value>| report.unwrap();
     let (mut said, mut data) = (Vec::new(), Vec::new());
     for window in [Window::default(), window::around_failure(3)] {
-        let options =
-            Options { top: 3, window, request: Some(20 * MIB), capacity: Some(300 * MIB), ..Options::default() };
+        let scope = Scope { window, capacity: Some(300 * MIB), ..Scope::default() };
+        let options = Options { top: 3, scope, request: Some(20 * MIB), ..Options::default() };
         let snapshots = vec![analyze(snapshot, "a", 1, options), analyze(other, "b", 1, options)];
         let report = AnalyzeReport::new(snapshots, Vec::new(), 10);
         said.extend(shown(&report::analyze(&report)));
@@ -189,7 +189,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
     let judged = vec![judge(snapshot, "a", "", &gate)];
     let missing = gate.missing_findings(&judged, &BTreeSet::new());
     let ranks = RankCount::new(Some(2), &judged);
-    let report = CheckReport::new(judged, missing, None, Vec::new(), Vec::new(), ranks);
+    let report = CheckReport::new(judged, CheckReport { findings: missing, ranks, ..CheckReport::default() });
     said.extend(shown(&report::check(&report)));
     said.extend([formats::github(&report), formats::junit(&report)]);
     data.push(value(serde_json::to_value(&report)));

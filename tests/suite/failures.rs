@@ -73,7 +73,12 @@ fn words_of(name: &str) -> String {
 }
 
 fn failure(name: &str, capacity: Option<u64>) -> OomReport {
-    let report = analyze(&recording(name), name, 0, Options { top: 10, capacity, ..Options::default() });
+    let report = analyze(
+        &recording(name),
+        name,
+        0,
+        Options { top: 10, scope: Scope { capacity, ..Scope::default() }, ..Options::default() },
+    );
     let [oom] = &report.devices[0].ooms[..] else { panic!("{name}: not one failure") };
     oom.clone()
 }

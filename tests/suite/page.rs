@@ -350,8 +350,8 @@ proptest! {
     fn no_entries_whatever_keep_a_page_from_being_written(file in garbage::snapshot(), last in 0..60_u64) {
         let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
         for (window, budget) in [(Window::default(), usize::MAX), (window::last(last), 200)] {
-            let options = Options { top: 2, window, ..Options::default() };
-            let study = Study::new(&snapshot, options.scope());
+            let options = Options { top: 2, scope: Scope { window, ..Scope::default() }, ..Options::default() };
+            let study = Study::new(&snapshot, options.scope);
             let report = analyze_study(&study, "a", 0, options);
             let devices = study.devices().zip(&report.devices);
             let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());

@@ -13,7 +13,7 @@ use oomscope::output::formats;
 use oomscope::output::report;
 use oomscope::replay::literal::{LiteralOutcome, LiteralReplay, Tiling, Totals, Tracking, recorded_settings};
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Window};
+use oomscope::study::{SERIES_ALLOCATED, SERIES_RESERVED, Scope, Window};
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -226,7 +226,7 @@ proptest! {
         let (from, to) = (ends[0].min(ends[1]), ends[0].max(ends[1]));
         let snapshot = read(&snapshot_bytes(&[(&reference, 0)]));
         let part = |window| {
-            let report = analyze(&snapshot, "", 0, Options { window, ..Options::default() });
+            let report = analyze(&snapshot, "", 0, Options { scope: Scope { window, ..Scope::default() }, ..Options::default() });
             let device = &report.devices[0];
             (device.peak.allocated_bytes, device.peak.reserved_bytes, device.oom_count)
         };
@@ -244,7 +244,7 @@ proptest! {
         let cut = from / 2;
         let cut_snapshot = read(&snapshot_bytes(&[(&reference, cut)]));
         let window = window::between(Some((from - cut) as u64), Some((to - cut) as u64));
-        let report = analyze(&cut_snapshot, "", 0, Options { window, ..Options::default() });
+        let report = analyze(&cut_snapshot, "", 0, Options { scope: Scope { window, ..Scope::default() }, ..Options::default() });
         for device in &report.devices {
             for bucket in device.timeline.iter().flat_map(|timeline| timeline.samples.buckets()) {
                 prop_assert!(bucket.max[SERIES_ALLOCATED] <= device.peak.allocated_bytes);
@@ -281,7 +281,7 @@ proptest! {
         capacity in any::<Option<u64>>(),
     ) {
         let snapshot = read(&serde_json::to_vec(&file).unwrap());
-        let options = Options { top: 2, window, capacity, ..Options::default() };
+        let options = Options { top: 2, scope: Scope { window, capacity, ..Scope::default() }, ..Options::default() };
         let snapshots = ["a/1.pickle", "a/2.pickle"].map(|path| analyze(&snapshot, path, 1, options));
         for several in [&snapshots[..1], &snapshots] {
             let report = AnalyzeReport::new(several.to_vec(), Vec::new(), 10);

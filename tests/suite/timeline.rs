@@ -12,8 +12,8 @@ use oomscope::output::document::{Style, terminal};
 use oomscope::output::formats;
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::Window;
 use oomscope::study::figures::Figure;
+use oomscope::study::{Scope, Window};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ fn every_recording_ends_in_its_snapshot_and_peaks_as_in_analyze() {
         let snapshot = read(&fixtures::pickle(name));
         let parts = [window::last(300), window::around_failure(50), window::between(Some(100), Some(900))];
         for window in [Window::default(), parts[i % 3]] {
-            let options = Options { window, ..Options::default() };
+            let options = Options { scope: Scope { window, ..Scope::default() }, ..Options::default() };
             let analyzed = analyze(&snapshot, "a", 0, options);
             for device in follow(&snapshot, window, 100).devices {
                 is_sound(&device, 100);

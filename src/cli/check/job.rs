@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Context as _;
 
 use super::args::Check;
 use crate::analysis::SnapshotReport;
-use crate::base::units::quote_shell_word;
 use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
+use crate::cli::guess::shell_line;
 use crate::cli::run::{CommandEnd, CommandOutput, RunStatus, create_numbered, describe_no_snapshot, record};
 use crate::compare::gate::{AllowMissing, CheckedJob};
 
@@ -21,7 +21,8 @@ pub(super) struct FinishedJob {
     run: AnalyzedRun,
     end: CommandEnd,
     status: RunStatus,
-    directory: PathBuf,
+    /// Where the snapshots are.
+    pub(super) directory: PathBuf,
     /// `directory` is not one that the user named.
     is_temporary: bool,
 }
@@ -64,18 +65,13 @@ impl FinishedJob {
         latest.iter().map(|snapshot| snapshot.path.clone()).zip(names).collect()
     }
 
-    /// The command and its arguments, for a shell.
-    fn command_line(&self) -> String {
-        command_line(&self.command)
-    }
-
     /// Judges the verdict.
     pub(super) fn check(&self, allow_missing: &AllowMissing, source: &dyn Fn(&str) -> Option<String>) -> CheckedJob {
         let no_verdict = || {
             let message = describe_no_snapshot(&self.command, self.end, &self.status);
             message.strip_prefix("no verdict: ").map_or(message.clone(), str::to_owned)
         };
-        let names = (self.gpu.clone(), self.command_line());
+        let names = (self.gpu.clone(), shell_line(&self.command));
         CheckedJob::new(names, self.run.job.dry_run.as_ref(), no_verdict, allow_missing, source)
     }
 
@@ -87,15 +83,4 @@ impl FinishedJob {
         }
         Ok(())
     }
-
-    /// Where the snapshots are.
-    pub(super) fn directory(&self) -> &Path {
-        &self.directory
-    }
-}
-
-/// `command` as it is typed in a shell.
-pub(super) fn command_line(command: &[OsString]) -> String {
-    let words: Vec<String> = command.iter().map(|word| quote_shell_word(&word.to_string_lossy())).collect();
-    words.join(" ")
 }

@@ -7,13 +7,7 @@ use crate::study::figures::{Amount, Unit};
 
 /// A flag for every [`Limit`]; it overrides the limit in `oomscope.toml`.
 #[derive(Debug)]
-pub(super) struct LimitArgs(Limits);
-
-impl LimitArgs {
-    pub(super) fn limits(&self) -> &Limits {
-        &self.0
-    }
-}
+pub(super) struct LimitArgs(pub(super) Limits);
 
 fn flag(limit: Limit) -> Arg {
     let heading = match limit.unit() {

@@ -5,21 +5,22 @@ mod entry;
 mod job;
 mod limits;
 mod outputs;
-mod repository;
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 
 pub(super) use self::args::Check;
 use self::entry::{EntryArgs, name_in_entry};
-use self::job::{FinishedJob, command_line};
+use self::job::FinishedJob;
 use self::outputs::Outputs;
-use self::repository::{find_source, repository_root};
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
+use super::guess::shell_line;
 use super::inputs;
 use super::output::Output;
+use super::source::find_below;
 use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
@@ -34,10 +35,10 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         return Ok(Exit::Success);
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
-    let flags = args.limits.limits();
+    let flags = &args.limits.0;
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
     let has_command = args.has_command();
-    let command = has_command.then(|| args.checked_command().map(command_line)).transpose()?;
+    let command = has_command.then(|| args.checked_command().map(shell_line)).transpose()?;
     let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
     if let (None, Some(limit)) = (&entry, limits.iter().find(|limit| limit.needs_baseline())) {
         bail!("{} needs a baseline: give --baseline oomscope-baseline.json (--add writes it)", limit.key());
@@ -57,7 +58,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         inputs = inputs::expand_paths(&paths)?;
     }
     let root = repository_root();
-    let source = |file: &str| find_source(&root, file);
+    let source = |file: &str| find_below(&root, file).map(|path| inputs::with_slashes(&path));
     let allow_missing = AllowMissing::new(&args.allow_missing);
     let names = job.as_ref().map(FinishedJob::process_names);
     let mut files_of_ranks: BTreeMap<String, usize> = BTreeMap::new();
@@ -79,39 +80,47 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
             (name, _) => name,
         },
     };
+    let compared = entry.as_ref().filter(|entry| !entry.is_written);
     let gate = Gate {
         rules: &config.limits,
         flags,
-        entry: entry.as_ref().filter(|entry| !entry.is_written).map(EntryArgs::named),
+        entry: compared.map(EntryArgs::named),
         is_measured: entry.is_some(),
         is_only: inputs.len() == 1,
         allow_missing: &allow_missing,
         device: args.device,
         source: &source,
     };
-    let (judged, unreadable) =
-        inputs::read_all(&inputs, |snapshot, path, _| (path.to_owned(), judge(snapshot, path, &name_of(path), &gate)));
-    let (judged, unreadable) = require_devices(judged, unreadable, args.device)?;
+    let (judged, mut unreadable) =
+        inputs::read_all(&inputs, |snapshot, path, _| judge(snapshot, path, &name_of(path), &gate));
+    let judged = require_devices(judged, &mut unreadable, args.device)?;
     let has_findings = judged.iter().any(|file| !file.findings.is_empty());
     if !has_findings && unreadable.is_empty() && job.is_none() && entry.is_none() {
         bail!("no limit applies to any of the snapshots");
     }
     let config_path = config_path.map(|path| path.display().to_string());
-    let unused = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
+    let warnings = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
     let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
-    let missing = gate.missing_findings(&judged, &unreadable_names);
-    let checked_job = job.as_ref().map(|job| job.check(&allow_missing, &source));
+    let findings = gate.missing_findings(&judged, &unreadable_names);
+    let dry_run = job.as_ref().map(|job| job.check(&allow_missing, &source));
     let measured = entry.as_ref().map(|_| EntryArgs::measure(&judged));
     let refusal = entry.as_ref().zip(measured.as_ref());
     let refusal = refusal.and_then(|(entry, measured)| entry.refusal(&judged, measured, &allow_missing));
-    let before = entry.as_ref().filter(|entry| !entry.is_written).and_then(|entry| entry.before.as_ref());
-    let objections =
-        before.zip(measured.as_ref()).map(|(before, after)| objections(before, after, &judged, &allow_missing));
+    let both = compared.and_then(|entry| entry.before.as_ref()).zip(measured.as_ref());
+    let objections = both.map(|(before, after)| objections(before, after, &judged, &allow_missing)).unwrap_or_default();
     let ranks = RankCount::new(args.ranks, &judged);
     let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.allows_reason(Code::NotChecked));
-    let report = CheckReport::new(judged, missing, config_path, unused, unreadable, ranks)
-        .with_objections(objections.unwrap_or_default())
-        .with_job(checked_job);
+    let others = CheckReport {
+        config: config_path,
+        findings,
+        warnings,
+        unreadable,
+        ranks,
+        objections,
+        dry_run,
+        ..Default::default()
+    };
+    let report = CheckReport::new(judged, others);
     let comparison = entry.as_ref().zip(measured);
     let comparison = comparison.map(|(entry, measured)| entry.finish(measured, report.passed, refusal));
     let report = report.with_baseline(comparison.transpose()?);
@@ -121,8 +130,8 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     outputs.write(&report)?;
     match &job {
         Some(job) if report.passed => job.remove_temporary()?,
-        Some(job) if job.directory().exists() => {
-            print_stderr(&format!("for details: oomscope {}", job.directory().display()));
+        Some(job) if job.directory.exists() => {
+            print_stderr(&format!("for details: oomscope {}", job.directory.display()));
         }
         _ => {}
     }
@@ -131,6 +140,14 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
         (true, false) => Exit::Failed,
         (true, true) => Exit::Success,
     })
+}
+
+/// The root of the repository that contains the working directory, or else the working directory. Annotations need
+/// paths relative to it.
+fn repository_root() -> PathBuf {
+    // A deleted working directory has no files to annotate.
+    let here = std::env::current_dir().unwrap_or_default();
+    here.ancestors().find(|dir| dir.join(".git").exists()).map_or_else(|| here.clone(), Path::to_owned)
 }
 
 /// Warns about overrides in `config` that apply to nothing, because their path may be misspelt.
@@ -147,22 +164,19 @@ fn unused_overrides(rules: &LimitRules, config: &str, judged: &[JudgedSnapshot])
 /// A snapshot without a device to check must not pass silently, so it counts as unreadable. With `--device`, at least
 /// one snapshot must have the device.
 fn require_devices(
-    judged: Vec<(String, JudgedSnapshot)>,
-    mut unreadable: Vec<Unreadable>,
+    judged: Vec<JudgedSnapshot>,
+    unreadable: &mut Vec<Unreadable>,
     device: Option<u64>,
-) -> anyhow::Result<(Vec<JudgedSnapshot>, Vec<Unreadable>)> {
-    if let Some(device) = device {
-        let paths = judged.iter().map(|(path, _)| &**path);
-        if judged.iter().all(|(_, judged)| judged.devices.is_empty())
-            && let Some(message) = inputs::missing_device(paths, device)
-        {
-            bail!(message);
-        }
-        return Ok((judged.into_iter().map(|(_, judged)| judged).collect(), unreadable));
+) -> anyhow::Result<Vec<JudgedSnapshot>> {
+    let Some(device) = device else {
+        let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|file| !file.devices.is_empty());
+        let message = "no memory and no trace to check";
+        unreadable.extend(empty.into_iter().map(|file| Unreadable { path: file.path, message: message.to_owned() }));
+        return Ok(kept);
+    };
+    let lacks_device = judged.iter().all(|file| file.devices.is_empty());
+    match inputs::missing_device(judged.iter().map(|file| &*file.path), device) {
+        Some(message) if lacks_device => bail!(message),
+        _ => Ok(judged),
     }
-    let (kept, empty): (Vec<_>, Vec<_>) = judged.into_iter().partition(|(_, judged)| !judged.devices.is_empty());
-    unreadable.extend(
-        empty.into_iter().map(|(path, _)| Unreadable { path, message: "no memory and no trace to check".to_owned() }),
-    );
-    Ok((kept.into_iter().map(|(_, judged)| judged).collect(), unreadable))
 }

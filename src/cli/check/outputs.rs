@@ -18,10 +18,10 @@ impl Outputs {
         let main = (args.format, args.output.as_deref());
         let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
         let wanted: Vec<(CheckFormat, Option<&Path>)> = std::iter::once(main).chain(also).collect();
-        for path in wanted.iter().filter_map(|(_, path)| *path) {
-            inputs::refuse_output_over_inputs(inputs, path)?;
+        for (_, path) in &wanted {
+            inputs::refuse_output_over_inputs(inputs, *path)?;
             for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
-                inputs::refuse_output_over_input(protected, path)?;
+                inputs::refuse_output_over_input(protected, *path)?;
             }
         }
         let open = |(format, path)| Ok((format, Output::open(path)?.with_view(args.view)));
@@ -34,14 +34,14 @@ impl Outputs {
 }
 
 fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<()> {
-    let text = match format {
-        CheckFormat::Github => formats::github(report),
-        CheckFormat::Junit => formats::junit(report),
-        CheckFormat::Sarif => formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?,
-        CheckFormat::Human => return output.write_answer(Format::Human, report, report::check),
-        CheckFormat::Json => return output.write_answer(Format::Json, report, report::check),
-        CheckFormat::Jsonl => return output.write_answer(Format::Jsonl, report, report::check),
-        CheckFormat::Markdown => return output.write_answer(Format::Markdown, report, report::check),
+    let format = match format {
+        CheckFormat::Github => return output.write(&formats::github(report)),
+        CheckFormat::Junit => return output.write(&formats::junit(report)),
+        CheckFormat::Sarif => return output.write(&formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?),
+        CheckFormat::Human => Format::Human,
+        CheckFormat::Json => Format::Json,
+        CheckFormat::Jsonl => Format::Jsonl,
+        CheckFormat::Markdown => Format::Markdown,
     };
-    output.write(&text)
+    output.write_answer(format, report, report::check)
 }

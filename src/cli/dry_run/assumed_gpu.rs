@@ -1,14 +1,9 @@
 //! The GPU that a dry run simulates.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use anyhow::bail;
-use clap::ValueEnum;
-use serde::Serialize;
 
-use super::set_value::SetValue;
 use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
@@ -19,40 +14,6 @@ pub(in crate::cli) struct AssumedGpu {
     /// Bytes of `--memory`, instead of the GPU's own.
     pub(super) memory: Option<u64>,
     pub(super) devices: u64,
-}
-
-/// The length of generated texts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum GeneratedLength {
-    Max,
-    Min,
-}
-
-/// The configuration that the stub and the recorder read.
-#[derive(Debug, Serialize)]
-pub(super) struct DryRunConfig {
-    gpu: String,
-    capability: String,
-    total_bytes: u64,
-    context_bytes: u64,
-    /// This program, which writes the page.
-    program: Option<PathBuf>,
-    /// Seconds.
-    patience: f64,
-    /// The program is one rank of a job, and the others do not run.
-    alone: bool,
-    /// Files that the program writes go to the output directory instead of their own places.
-    redirect_files: bool,
-    /// Values of reads, instead of zero.
-    pub(super) values: Vec<SetValue>,
-    /// The length of generated texts: `max` or `min`.
-    pub(super) generate: GeneratedLength,
-    /// Every optimizer has `foreach=False`.
-    pub(super) steps_by_parameter: bool,
-    /// Options of a serving engine in place of the program's.
-    pub(super) engine_options: BTreeMap<&'static str, serde_json::Value>,
-    environment: BTreeMap<&'static str, String>,
 }
 
 impl AssumedGpu {
@@ -82,9 +43,10 @@ impl AssumedGpu {
         }
     }
 
-    pub(super) fn config(&self, patience: Duration, alone: bool, redirect_files: bool) -> DryRunConfig {
+    /// The variables by which the stub knows the GPU.
+    pub(super) fn environment(&self) -> BTreeMap<&'static str, String> {
         let gpu = self.gpu;
-        let environment = [
+        BTreeMap::from([
             ("STUBCUDA_NAME", gpu.product.to_owned()),
             ("STUBCUDA_CC", gpu.capability.to_string()),
             ("STUBCUDA_SMS", gpu.multiprocessors.to_string()),
@@ -94,22 +56,7 @@ impl AssumedGpu {
             ("STUBCUDA_TOTAL_MIB", (self.total_bytes() / MIB).to_string()),
             ("STUBCUDA_OTHER_MIB", gpu.context_mib.to_string()),
             ("STUBCUDA_DEVICES", self.devices.to_string()),
-        ];
-        DryRunConfig {
-            gpu: self.name(),
-            capability: gpu.format_capability(),
-            total_bytes: self.total_bytes(),
-            context_bytes: gpu.context_mib * MIB,
-            program: std::env::current_exe().ok(),
-            patience: patience.as_secs_f64(),
-            alone,
-            redirect_files,
-            values: Vec::new(),
-            generate: GeneratedLength::Max,
-            steps_by_parameter: false,
-            engine_options: BTreeMap::new(),
-            environment: environment.into(),
-        }
+        ])
     }
 }
 

@@ -45,8 +45,8 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     args.options.assumed_gpu().check_memory()?;
     let command = &args.command;
     let mut directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
-    let name = directory.name().to_owned();
-    directory.add_environment(trials::compiled_code(&name));
+    let name = directory.name.clone();
+    directory.environment.extend(trials::compiled_code(&name));
     if !args.options.real_files {
         print_stderr(&written_files::announce(&name));
     }

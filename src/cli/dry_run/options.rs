@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use clap::{Args, Parser};
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::assumed_gpu::{AssumedGpu, GeneratedLength, parse_gpu};
+use super::assumed_gpu::{AssumedGpu, parse_gpu};
 use super::set_value::{SetValue, parse_value};
-use super::single_rank::{RankOfJob, SingleRank, parse_rank};
+use super::single_rank::{DEFAULT_DEVICES, RankOfJob, parse_rank, rank_environment};
 use super::stub;
 use crate::allocator::device::GpuModel;
+use crate::base::units::MIB;
 use crate::cli::args::{gpu_or, parse_capacity};
 use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
 
@@ -87,8 +88,8 @@ pub(in crate::cli) struct DryRunOptions {
     /// Length of generated texts: the maximum that the program sets, the most memory, or one token
     ///
     /// For `generate` of transformers. Which token ends a text depends on values of the GPU.
-    #[arg(long, value_name = "max|min", default_value = "max")]
-    generate: GeneratedLength,
+    #[arg(long, value_name = "max|min", default_value = "max", value_parser = ["max", "min"])]
+    generate: String,
 
     /// Stop a program that only reads values, and allocates no memory, for this long; 0: never
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = parse_seconds)]
@@ -109,13 +110,8 @@ impl MachineArgs {
         self.gpu.is_some() || self.memory.is_some() || self.devices.is_some() || self.rank.is_some()
     }
 
-    fn single_rank(&self) -> Option<SingleRank> {
-        let devices = self.devices.unwrap_or(SingleRank::DEFAULT_DEVICES);
-        self.rank.map(|rank| SingleRank::new(rank, devices))
-    }
-
     fn assumed_gpu(&self) -> AssumedGpu {
-        let ranks = self.rank.map(|(_, ranks)| ranks.min(SingleRank::DEFAULT_DEVICES));
+        let ranks = self.rank.map(|(_, ranks)| ranks.min(DEFAULT_DEVICES));
         AssumedGpu {
             gpu: self.gpu.unwrap_or_else(GpuModel::current),
             memory: self.memory,
@@ -158,17 +154,31 @@ impl DryRunOptions {
             keep: 3,
             names: true,
         };
-        let rank = self.machine.single_rank();
-        let mut config = self.assumed_gpu().config(self.patience, rank.is_some(), !self.real_files);
-        config.values.clone_from(&self.machine.value);
-        config.values.extend(intervention.values);
-        config.generate = self.generate;
-        config.steps_by_parameter = intervention.steps_by_parameter;
-        config.engine_options = intervention.engine_options;
-        let config = serde_json::to_string(&config)?;
+        let MachineArgs { devices, rank, value, .. } = &self.machine;
+        let gpu = self.assumed_gpu();
+        let program = std::env::current_exe().ok().and_then(|program| program.into_os_string().into_string().ok());
+        let values: Vec<&SetValue> = value.iter().chain(&intervention.values).collect();
+        // For the stub and the recorder.
+        let config = json!({
+            "gpu": gpu.name(),
+            "capability": gpu.gpu.format_capability(),
+            "total_bytes": gpu.total_bytes(),
+            "context_bytes": gpu.gpu.context_mib * MIB,
+            "program": program, // this one, which writes the page
+            "patience": self.patience.as_secs_f64(),
+            "alone": rank.is_some(),
+            "redirect_files": !self.real_files,
+            "values": values,
+            "generate": self.generate,
+            "steps_by_parameter": intervention.steps_by_parameter,
+            "engine_options": intervention.engine_options,
+            "environment": gpu.environment(),
+        });
+        let config = config.to_string();
         let mut files = stub::FILES.to_vec();
         files.push(("dry-run.json", &config));
-        let mut environment = rank.map(SingleRank::environment).unwrap_or_default();
+        let devices = devices.unwrap_or(DEFAULT_DEVICES);
+        let mut environment = rank.map(|rank| rank_environment(rank, devices)).unwrap_or_default();
         environment.extend(intervention.environment);
         let kind =
             RunKind { name: "oomscope-dry-run", files: &files, environment: &environment, is_shared: !self.is_alone };

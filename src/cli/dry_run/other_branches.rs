@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
 use super::options::Intervention;
-use super::set_value::SetValue;
+use super::set_value::ANOTHER;
 use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict};
 use crate::base::units::{counted, size};
 use crate::cli::exit::print_stderr;
@@ -50,7 +50,8 @@ pub(super) fn run(
             "the value read at {label} decides how the program goes on: runs again with another; the output is in {}",
             log.display()
         ));
-        let values = places.iter().map(|(file, line)| SetValue::another(file, *line)).collect();
+        let another = |(file, line): &(String, u32)| (file.clone(), u64::from(*line), ANOTHER.to_owned());
+        let values = places.iter().map(another).collect();
         let run_directory =
             args.options.prepare(Some(&directory), Intervention { values, ..Intervention::default() })?;
         let (end, status, others) = record_to_log(&args.command, run_directory, &log)?;

@@ -1,21 +1,11 @@
 //! Parses `--value LINE=V`.
 
-use serde::Serialize;
-
 /// The value that reads of the GPU at a source line give: file, line and value, as `python/oomscope/_values.py` takes
 /// them.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct SetValue(String, u64, String);
+pub(super) type SetValue = (String, u64, String);
 
 /// In place of a value: another one than a run without `--value` would give.
-const ANOTHER: &str = "another";
-
-impl SetValue {
-    /// Another value for the reads at a line of `file`.
-    pub(super) fn another(file: &str, line: u32) -> Self {
-        Self(file.to_owned(), line.into(), ANOTHER.to_owned())
-    }
-}
+pub(super) const ANOTHER: &str = "another";
 
 /// Parses `train.py:12=True`, `train.py:12=64` or `train.py:12=0.5`.
 pub(super) fn parse_value(text: &str) -> Result<SetValue, String> {
@@ -27,16 +17,16 @@ pub(super) fn parse_value(text: &str) -> Result<SetValue, String> {
     if file.is_empty() || !is_value {
         return Err(error());
     }
-    Ok(SetValue(file.to_owned(), line, value.to_owned()))
+    Ok((file.to_owned(), line, value.to_owned()))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SetValue, parse_value};
+    use super::parse_value;
 
     #[test]
     fn a_line_and_a_value_are_read() {
-        let value = |line, value: &str| Ok(SetValue("a/train.py".to_owned(), line, value.to_owned()));
+        let value = |line, value: &str| Ok(("a/train.py".to_owned(), line, value.to_owned()));
         assert_eq!(parse_value("a/train.py:12=True"), value(12, "True"));
         assert_eq!(parse_value("a/train.py:3=-0.5"), value(3, "-0.5"));
         for wrong in ["train.py:12", "train.py=1", ":12=1", "train.py:x=1", "train.py:12=yes", "train.py:12="] {

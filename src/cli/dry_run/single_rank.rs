@@ -13,45 +13,31 @@ pub(super) fn parse_rank(text: &str) -> Result<RankOfJob, String> {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SingleRank {
-    rank: u64,
-    world_size: u64,
-    /// Number of ranks on its machine.
-    local_world_size: u64,
-}
+/// Default number of GPUs of a machine: most machines for multi-node jobs have 8.
+pub(super) const DEFAULT_DEVICES: u64 = 8;
 
-impl SingleRank {
-    /// Default number of GPUs of a machine: most machines for multi-node jobs have 8.
-    pub(super) const DEFAULT_DEVICES: u64 = 8;
-
-    pub(super) fn new((rank, world_size): RankOfJob, devices: u64) -> Self {
-        Self { rank, world_size, local_world_size: devices.min(world_size) }
-    }
-
-    /// The environment variables that torchrun would set.
-    pub(super) fn environment(self) -> Vec<(&'static str, String)> {
-        let Self { rank, world_size, local_world_size: beside } = self;
-        vec![
-            ("RANK", rank.to_string()),
-            ("WORLD_SIZE", world_size.to_string()),
-            ("LOCAL_RANK", (rank % beside).to_string()),
-            ("LOCAL_WORLD_SIZE", beside.to_string()),
-            ("GROUP_RANK", (rank / beside).to_string()),
-            ("MASTER_ADDR", "127.0.0.1".to_owned()),
-            ("MASTER_PORT", "29500".to_owned()),
-        ]
-    }
+/// The environment variables that torchrun would set for a rank on a machine with this number of `devices`.
+pub(super) fn rank_environment((rank, world_size): RankOfJob, devices: u64) -> Vec<(&'static str, String)> {
+    let on_machine = devices.min(world_size);
+    vec![
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", world_size.to_string()),
+        ("LOCAL_RANK", (rank % on_machine).to_string()),
+        ("LOCAL_WORLD_SIZE", on_machine.to_string()),
+        ("GROUP_RANK", (rank / on_machine).to_string()),
+        ("MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("MASTER_PORT", "29500".to_owned()),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{SingleRank, parse_rank};
+    use super::{parse_rank, rank_environment};
 
     #[test]
     fn a_rank_gets_the_environment_of_torchrun() {
         let ranks = |job, devices| {
-            let environment = SingleRank::new(parse_rank(job).unwrap(), devices).environment();
+            let environment = rank_environment(parse_rank(job).unwrap(), devices);
             environment.iter().take(5).map(|(_, value)| value.parse().unwrap()).collect::<Vec<u64>>()
         };
         assert_eq!(ranks("11/64", 8), [11, 64, 3, 8, 1]);

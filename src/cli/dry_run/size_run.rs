@@ -22,9 +22,9 @@ pub(in crate::cli) struct SizeRun {
     /// The analysis of that snapshot. If there are several ranks, it is the one that failed or reserved most.
     pub(in crate::cli) report: SnapshotReport,
     /// A request failed in a process of the run, and it did not get past it.
-    has_failed: bool,
-    /// A value of the GPU, or memory that only a GPU knows, may decide otherwise.
-    may_differ: bool,
+    pub(in crate::cli) has_failed: bool,
+    /// False if a value of the GPU, or memory that only a GPU knows, may decide otherwise.
+    pub(in crate::cli) is_certain: bool,
 }
 
 impl SizeRun {
@@ -43,18 +43,18 @@ impl SizeRun {
         // A program that tries again with less did not complete at this size.
         let is_retried = run.job.dry_run.as_ref().is_some_and(|job| matches!(job.reason, DryRunReason::Retried(_)));
         let has_failed = run.has_failed() || is_retried;
-        let may_differ =
-            status.lost() > 0 || run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
+        let may_fit = run.job.dry_run.as_ref().is_some_and(|job| job.verdict == DryRunVerdict::MayFit);
+        let is_certain = status.lost() == 0 && !may_fit;
         let mut worst: Option<Self> = None;
         for (path, report) in snapshots.iter().zip(run.job.snapshots) {
-            let ran = Self { snapshot: path.clone(), report, has_failed, may_differ };
+            let ran = Self { snapshot: path.clone(), report, has_failed, is_certain };
             let key = |ran: &Self| (has_failed && ran.last_failure().is_some(), ran.reserved());
             if worst.as_ref().is_none_or(|worst| key(&ran) > key(worst)) {
                 worst = Some(ran);
             }
         }
         let has_succeeded = end.code() == 0;
-        worst.filter(|ran| has_succeeded || ran.failed()).ok_or_else(|| {
+        worst.filter(|ran| has_succeeded || ran.has_failed).ok_or_else(|| {
             let why = if has_succeeded {
                 "no process used CUDA".to_owned()
             } else {
@@ -63,15 +63,6 @@ impl SizeRun {
             let error = last_line(log).filter(|_| !has_succeeded).map(|line| format!(": {line}")).unwrap_or_default();
             anyhow!("{label}: {why}{error}; see its output in {}", log.display())
         })
-    }
-
-    pub(in crate::cli) fn failed(&self) -> bool {
-        self.has_failed
-    }
-
-    /// True unless a value of the GPU, or memory that only a GPU knows, may decide otherwise.
-    pub(in crate::cli) fn is_certain(&self) -> bool {
-        !self.may_differ
     }
 
     /// Peak reserved bytes of the device that reserved most; 0 if no device was used.
@@ -91,7 +82,7 @@ impl SizeRun {
     /// True if it fits with any addresses, and with the largest workspaces of libraries.
     pub(super) fn fits_in_worst_case(&self) -> bool {
         let ranges = self.report.dry_run.iter().flat_map(|dry| &dry.ranges);
-        !self.failed() && ranges.into_iter().all(RangeReport::fits)
+        !self.has_failed && ranges.into_iter().all(RangeReport::fits)
     }
 }
 

@@ -17,6 +17,8 @@ use crate::cli::sized_recordings::SizedRecordings;
 use crate::study::Scope;
 use crate::whatif::fit::{Bracket, FitOptions, FitReport, SizeChooser, fit, size_on_line};
 
+/// Maximum number of dry runs of a command.
+const MAX_RUNS: usize = 5;
 /// If memory does not grow, this multiple of the largest size is run before the answer is that every size fits.
 const FAR: u64 = 1024;
 
@@ -34,8 +36,6 @@ pub(in crate::cli) struct SizeSearch<'r> {
     /// The answer is a multiple of this: `given_multiple`, or that of the program, by what it refuses.
     multiple: u64,
     given_multiple: u64,
-    /// Maximum number of dry runs.
-    max_runs: usize,
     directory: PathBuf,
     done: BTreeMap<u64, SizeRun>,
     /// Sizes with which the program ended with an error of its own.
@@ -51,7 +51,6 @@ impl<'r> SizeSearch<'r> {
         command: &'r [OsString],
         name: &'r str,
         multiple: u64,
-        max_runs: usize,
     ) -> anyhow::Result<Self> {
         options.assumed_gpu().check_memory()?;
         let directory = create_numbered("oomscope-dry-run")?;
@@ -64,7 +63,6 @@ impl<'r> SizeSearch<'r> {
             name,
             multiple,
             given_multiple: multiple,
-            max_runs,
             directory,
             done: BTreeMap::new(),
             refused: Vec::new(),
@@ -91,7 +89,7 @@ impl<'r> SizeSearch<'r> {
     }
 
     fn fitting(&self) -> impl Iterator<Item = u64> {
-        self.done.iter().filter(|(_, ran)| !ran.failed()).map(|(size, _)| *size)
+        self.done.iter().filter(|(_, ran)| !ran.has_failed).map(|(size, _)| *size)
     }
 
     /// The numbers of the sizes between which the answer is.
@@ -104,7 +102,7 @@ impl<'r> SizeSearch<'r> {
     }
 
     fn runs_left(&self) -> usize {
-        self.max_runs.saturating_sub(self.done.len())
+        MAX_RUNS.saturating_sub(self.done.len())
     }
 
     /// The smallest size that failed above all that fit.
@@ -139,8 +137,8 @@ impl<'r> SizeSearch<'r> {
         self.done.insert(value, run);
         let report = self.report();
         if let Some(run) = report.run_at(value) {
-            let (made, max) = (self.done.len(), self.max_runs);
-            print_stderr(&format!("{name} = {}: {} (run {made} of at most {max})", count(value), run.describe()));
+            let made = self.done.len();
+            print_stderr(&format!("{name} = {}: {} (run {made} of at most {MAX_RUNS})", count(value), run.describe()));
         }
         Ok(true)
     }
@@ -191,10 +189,10 @@ impl<'r> SizeSearch<'r> {
     fn report(&self) -> SizeSearchReport {
         let (bracket, gpu) = (self.bracket(), self.options.assumed_gpu());
         let runs = self.done.iter().map(|(at, ran)| {
-            let oom = ran.last_failure().filter(|_| ran.failed());
+            let oom = ran.last_failure().filter(|_| ran.has_failed);
             SizeRunReport {
                 size: *at,
-                fits: !ran.failed(),
+                fits: !ran.has_failed,
                 fits_in_worst_case: ran.fits_in_worst_case(),
                 reserved_bytes: ran.reserved(),
                 requested_bytes: oom.map(|oom| oom.requested_bytes),
@@ -213,14 +211,14 @@ impl<'r> SizeSearch<'r> {
             every_size_fits: false,
             by_data: None,
             refused: self.refused.clone(),
-            is_memory_unknown: self.done.values().any(|ran| !ran.failed() && !ran.has_known_memory()),
+            is_memory_unknown: self.done.values().any(|ran| !ran.has_failed && !ran.has_known_memory()),
             runs: runs.collect(),
         }
     }
 
     /// The largest size that fits if memory grows as between the two largest that do.
     fn extrapolate(&self) -> Option<u64> {
-        let fitting = self.done.iter().filter(|(_, ran)| !ran.failed());
+        let fitting = self.done.iter().filter(|(_, ran)| !ran.has_failed);
         let points: Vec<(u64, u64)> = fitting.map(|(size, ran)| (*size, ran.reserved())).collect();
         size_on_line(&points, self.options.assumed_gpu().usable_bytes())
     }
@@ -228,7 +226,7 @@ impl<'r> SizeSearch<'r> {
     /// The prediction from the runs that fit.
     fn fit_runs(&self) -> anyhow::Result<FitReport> {
         let mut recordings = SizedRecordings::default();
-        for (at, ran) in self.done.iter().filter(|(_, ran)| !ran.failed()) {
+        for (at, ran) in self.done.iter().filter(|(_, ran)| !ran.has_failed) {
             recordings.add(*at, &ran.snapshot)?;
         }
         let options = FitOptions {

@@ -16,8 +16,6 @@ use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandEnd, record_to_log};
 use crate::whatif::program::ProgramChange;
 
-/// Maximum number of runs after the first.
-const MAX_RUNS: usize = 5;
 /// Maximum number of runs that try allocator settings: the best two of the replay, so that other remedies get their turn.
 const MAX_SETTINGS: usize = 2;
 
@@ -25,7 +23,7 @@ const MAX_SETTINGS: usize = 2;
 pub(super) const CACHE: &str = "cache";
 
 /// The run that failed, and where to try its remedies.
-pub(super) struct Trials<'r> {
+struct Trials<'r> {
     args: &'r DryRun,
     directory: &'r Path,
     /// The settings string of the failed run; `None` if the release does not record it.
@@ -49,7 +47,8 @@ pub(super) fn run(
     log: Option<&Path>,
 ) -> anyhow::Result<TrialsReport> {
     let first = AnalyzedRun::read(snapshots, Some((end, lost)))?;
-    let mut trials = Trials::new(args, directory, &first);
+    let settings = first.job.snapshots.first().and_then(|snapshot| snapshot.settings_string.clone());
+    let mut trials = Trials { args, directory, settings, served: first.served, runs: Vec::new(), made: 0 };
     let as_it_is = trials.judge(end, &first);
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
     if let Some(serving) = first.serving() {
@@ -68,7 +67,13 @@ pub(super) fn run(
     if !args.tries || !first.has_failed() {
         return Ok(trials.finish());
     }
-    trials.run_all(&remedies_of(&first))?;
+    // A program that sets its own settings gets no further ones.
+    let mut are_settings_its_own = false;
+    for remedy in remedies_of(&first) {
+        if !are_settings_its_own || !matches!(remedy, OutsideRemedy::Settings(_)) {
+            are_settings_its_own |= trials.run(&remedy)? == TrialOutcome::NotInEffect;
+        }
+    }
     if trials.made == 0 {
         print_stderr(
             "--try: no allocator setting serves the request in a replay, and the optimizer is not the reason; \
@@ -102,29 +107,9 @@ fn remedies_of(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     remedies
 }
 
-impl<'r> Trials<'r> {
-    /// The trials of remedies for `failed`, in subdirectories of `directory`.
-    pub(super) fn new(args: &'r DryRun, directory: &'r Path, failed: &AnalyzedRun) -> Self {
-        let settings = failed.job.snapshots.first().and_then(|snapshot| snapshot.settings_string.clone());
-        Self { args, directory, settings, served: failed.served, runs: Vec::new(), made: 0 }
-    }
-
-    /// Runs the command with each of `remedies`. A program that sets its own settings gets no further ones.
-    pub(super) fn run_all(&mut self, remedies: &[OutsideRemedy]) -> anyhow::Result<()> {
-        let mut are_settings_its_own = false;
-        for remedy in remedies {
-            let is_setting = matches!(remedy, OutsideRemedy::Settings(_));
-            if is_setting && are_settings_its_own || self.made == MAX_RUNS {
-                continue;
-            }
-            let outcome = self.run(remedy)?;
-            are_settings_its_own |= outcome == TrialOutcome::NotInEffect;
-        }
-        Ok(())
-    }
-
+impl Trials<'_> {
     /// Runs the command with `remedy`, and prints how it ends.
-    pub(super) fn run(&mut self, remedy: &OutsideRemedy) -> anyhow::Result<TrialOutcome> {
+    fn run(&mut self, remedy: &OutsideRemedy) -> anyhow::Result<TrialOutcome> {
         self.made += 1;
         let directory = self.directory.join(format!("try-{}", self.made));
         let log = directory.with_extension("txt");
@@ -155,7 +140,7 @@ impl<'r> Trials<'r> {
         Ok(outcome)
     }
 
-    pub(super) fn finish(self) -> TrialsReport {
+    fn finish(self) -> TrialsReport {
         let gpu = self.args.options.assumed_gpu();
         TrialsReport { gpu: gpu.name(), usable_bytes: gpu.usable_bytes(), runs: self.runs }
     }
@@ -226,15 +211,5 @@ pub(super) fn compiled_code(directory: &Path) -> Option<(&'static str, String)> 
 
 /// A run without figures.
 fn unknown(outcome: TrialOutcome, reason: Option<String>) -> TrialReport {
-    TrialReport {
-        remedy: None,
-        outcome,
-        headroom_bytes: None,
-        requested_bytes: None,
-        location: None,
-        reason,
-        copy: None,
-        output: None,
-        serving: None,
-    }
+    TrialReport { outcome, reason, ..TrialReport::default() }
 }

@@ -10,7 +10,7 @@ use crate::explore::{Analyzed, Input, Loaded};
 use crate::study::{DeviceStudy, Study};
 
 /// Number of rows in tables of the analysis, which the screen does not show.
-pub(super) const TABLE_ROWS: usize = 10;
+const TABLE_ROWS: usize = 10;
 
 /// A message to the thread that draws; results are of a device.
 pub(super) enum Message {
@@ -78,9 +78,7 @@ pub(super) fn work<'s, 'e, 'a>(
         // The screen may be gone.
         let send = |message: Message| drop(sender.send(message));
         send(Message::Recording(device.id(), Box::new(Loaded::from_device(device))));
-        let of_study = study.scope();
-        let options =
-            Options { device: of_study.device, capacity: of_study.capacity, top: TABLE_ROWS, ..Options::default() };
+        let options = Options { scope: study.scope(), top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &name, 0, options);
         send(Message::Analysis(device.id(), Analyzed::from_report(device, &report)));
     });

@@ -6,22 +6,21 @@ mod screen;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread::{self, Scope};
+use std::thread;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
 
-use self::messages::{Message, TABLE_ROWS, read_inputs, work};
+use self::messages::{Message, read_inputs, work};
 use self::screen::Screen;
 use super::args::{gpu_or, parse_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::supports_unicode;
 use super::source::{SourceArgs, SourceDirectory};
-use crate::analysis::Options;
 use crate::explore::{Colours, Effect, Look, State, draw};
 use crate::snapshot::Snapshot;
-use crate::study::{DeviceStudy, Study};
+use crate::study::{DeviceStudy, Scope, Study};
 
 /// Explore it in the terminal: over time, by address, by holder
 #[derive(Debug, Args)]
@@ -60,7 +59,7 @@ pub(super) struct Explore {
 
 /// The screen, and what it shows.
 struct Session {
-    options: Options<'static>,
+    scope: Scope,
     source: SourceDirectory,
     screen: Screen,
     look: Look,
@@ -75,14 +74,14 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
         bail!("explore draws on a terminal, and standard output is none; use `oomscope analyze {name}`");
     }
     let source = args.source.open_at(true)?;
-    let options = Options { device: args.device, capacity: args.capacity, top: TABLE_ROWS, ..Options::default() };
+    let scope = Scope { device: args.device, capacity: args.capacity, ..Scope::default() };
     let snapshot = inputs::read_one(&path)?;
-    let Some(device) = worst_device(&Study::new(&snapshot, options.scope())) else {
+    let Some(device) = worst_device(&Study::new(&snapshot, scope)) else {
         bail!("{name}: holds no memory and no trace");
     };
     let (sender, messages) = channel();
     let screen = Screen::open().context("the terminal cannot be used")?;
-    let session = Session { options, source, screen, look: look(), messages, sender };
+    let session = Session { scope, source, screen, look: look(), messages, sender };
     read_inputs(session.sender.clone());
     show_file(session, name, device, snapshot)?;
     Ok(Exit::Success)
@@ -94,7 +93,7 @@ fn show_file(mut session: Session, name: String, device: u64, mut snapshot: Snap
     let (done, wait) = channel();
     thread::spawn(move || {
         session.source.add_to(&mut snapshot);
-        let study = Study::new(&snapshot, session.options.scope());
+        let study = Study::new(&snapshot, session.scope);
         thread::scope(|scope| {
             let shown = session.show_devices(scope, &study, &name, device);
             drop(session); // restores the terminal
@@ -126,7 +125,7 @@ impl Session {
     /// Shows the devices of `study`, each until the user goes to the next one, from `first` on.
     fn show_devices<'s, 'e>(
         &mut self,
-        scope: &'s Scope<'s, 'e>,
+        scope: &'s thread::Scope<'s, 'e>,
         study: &'e Study<'_>,
         name: &str,
         first: u64,
@@ -145,7 +144,7 @@ impl Session {
     /// Shows one device until the user leaves it.
     fn show<'s, 'e, 'a>(
         &mut self,
-        scope: &'s Scope<'s, 'e>,
+        scope: &'s thread::Scope<'s, 'e>,
         study: &'e Study<'a>,
         device: DeviceStudy<'e, 'a>,
         name: &str,

@@ -43,7 +43,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
     let mut recordings = SizedRecordings::default();
     for (size, path) in &args.recordings {
         let path = inputs::single_snapshot(path)?;
-        args.output.output.as_deref().map_or(Ok(()), |output| inputs::refuse_output_over_input(&path, output))?;
+        inputs::refuse_output_over_input(&path, args.output.output.as_deref())?;
         recordings.add(*size, &path)?;
     }
     let (name, runs) = if args.command.is_empty() {

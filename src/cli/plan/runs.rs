@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
+use serde_json::json;
 
 use crate::allocator::conf::{ConfChange, EXPANDABLE_SEGMENTS};
 use crate::base::units::{count, size};
@@ -29,7 +30,7 @@ pub(super) struct Runs<'r> {
 }
 
 /// The contents of `plan.json`.
-#[derive(Debug, Default, Serialize, Deserialize)]
+#[derive(Debug, Default, Deserialize)]
 struct State {
     command: Vec<String>,
     runs: Vec<PlanRun>,
@@ -105,8 +106,8 @@ impl<'r> Runs<'r> {
             gpu: gpu.to_owned(),
             expandable_segments,
             size: value,
-            fits: !run.failed(),
-            is_certain: run.is_certain(),
+            fits: !run.has_failed,
+            is_certain: run.is_certain,
             reserved_bytes: run.reserved(),
             snapshot: run.snapshot.display().to_string(),
         };
@@ -122,7 +123,8 @@ impl<'r> Runs<'r> {
     fn save(&self) -> anyhow::Result<()> {
         let file = self.directory.join(STATE_FILE);
         let new = PathBuf::from(format!("{}.new", file.display()));
-        let text = serde_json::to_vec_pretty(&self.state)?;
+        let State { command, runs, settings } = &self.state;
+        let text = format!("{:#}", json!({ "command": command, "runs": runs, "settings": settings }));
         fs::write(&new, text)
             .and_then(|()| fs::rename(&new, &file))
             .with_context(|| format!("{}: cannot be written", file.display()))

@@ -80,9 +80,9 @@ pub(super) fn run(
         let path = env::join_paths(std::iter::once(control.clone()).chain(others))
             .map_err(|_| anyhow!("{}: PYTHONPATH cannot hold this name", control.display()))?;
         command
-            .envs(directory.environment().iter().cloned())
+            .envs(directory.environment.iter().cloned())
             .env("PYTHONPATH", path)
-            .env("OOMSCOPE_DIR", directory.path());
+            .env("OOMSCOPE_DIR", &directory.path);
     }
     match output {
         CommandOutput::Inherited => {}

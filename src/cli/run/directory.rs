@@ -82,13 +82,14 @@ pub(in crate::cli) enum SnapshotWhen {
 #[derive(Debug)]
 pub(in crate::cli) struct RunDirectory {
     /// The path for messages, as given.
-    name: PathBuf,
+    pub(in crate::cli) name: PathBuf,
     /// Absolute path.
-    path: PathBuf,
+    pub(super) path: PathBuf,
     /// Created by this run, so it is removed if it stays empty.
     is_created: bool,
     earlier_snapshots: Vec<PathBuf>,
-    environment: Vec<(&'static str, String)>,
+    /// Variables of the command.
+    pub(in crate::cli) environment: Vec<(&'static str, String)>,
     /// Show other runs that this one uses the directory.
     locks: Vec<DirectoryLock>,
 }
@@ -178,25 +179,6 @@ impl RunDirectory {
             AtomicFile::replace(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;
         }
         Ok(())
-    }
-
-    /// The path for messages, as given.
-    pub(in crate::cli) fn name(&self) -> &Path {
-        &self.name
-    }
-
-    /// The absolute path.
-    pub(super) fn path(&self) -> &Path {
-        &self.path
-    }
-
-    pub(super) fn environment(&self) -> &[(&'static str, String)] {
-        &self.environment
-    }
-
-    /// Sets further variables of the command.
-    pub(in crate::cli) fn add_environment(&mut self, variables: impl IntoIterator<Item = (&'static str, String)>) {
-        self.environment.extend(variables);
     }
 
     /// The directory for PYTHONPATH.

@@ -54,34 +54,31 @@ pub struct DeviceDiff {
     pub other_stacks: OtherRows,
 }
 
-/// The same device in both snapshots.
-pub(super) struct DevicePair<'s, 'a> {
-    /// That of the second snapshot, if two numbers are paired.
-    pub(super) number: u64,
-    /// Before and after; at least one is present.
-    pub(super) devices: [Option<DeviceStudy<'s, 'a>>; 2],
-    pub(super) readers: [&'s StackReader<'a>; 2],
-    pub(super) words: &'s FrameTable,
-}
-
-/// Compares a device.
-pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> DeviceDiff {
-    let at = both.compared_position(options.at);
-    let recorded = ComparedPart::new(both.devices, at);
+/// Compares a device, before and after; at least one is present.
+pub(super) fn device_diff<'s, 'a>(
+    devices: [Option<DeviceStudy<'s, 'a>>; 2],
+    readers: [&'s StackReader<'a>; 2],
+    words: &FrameTable,
+    options: DiffOptions,
+) -> DeviceDiff {
+    // Without a trace there is no peak.
+    let lacks_trace = devices.iter().flatten().any(|device| device.device().is_empty());
+    let at = if lacks_trace { ComparedMoment::Snapshot } else { options.at };
+    let recorded = ComparedPart::new(devices, at);
     let memories = [0, 1].map(|side| {
         let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
-        let new = |device| ComparedMemory::new((side, device), both.words, at, until, peak);
-        both.devices[side].map(new)
+        let new = |device| ComparedMemory::new((side, device), words, at, until, peak);
+        devices[side].map(new)
     });
     let figures = [0, 1].map(|side| {
-        let ooms = both.devices[side]?.failed_requests().count() as u64;
+        let ooms = devices[side]?.failed_requests().count() as u64;
         Some(Figures::new(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);
     let stacks = memories.each_ref().map(|it| it.stacks.iter().map(LiveStack::candidate).collect::<Vec<_>>());
-    let pairs = pair_stacks(&stacks[0], &stacks[1], both.words);
-    let holders = DeviceHolders { readers: both.readers, words: both.words, sides: memories.each_ref(), pairs: &pairs };
+    let pairs = pair_stacks(&stacks[0], &stacks[1], words);
+    let holders = DeviceHolders { readers, words, sides: memories.each_ref(), pairs: &pairs };
     let (mut lines, mut other_lines) = holders.by_line(usize::MAX);
     let moment = moment(at, recorded.steps);
     let summary = summarize(&moment, &figures, &lines);
@@ -91,7 +88,8 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
     let (stacks, other_stacks) = holders.by_stack(options.top);
     let [before, after] = figures.map(Option::unwrap_or_default);
     DeviceDiff {
-        device: both.number,
+        // The number of the second snapshot, if two numbers are paired.
+        device: devices.iter().rev().find_map(|device| Some((*device)?.id())).unwrap_or_default(),
         at,
         summary,
         moment,
@@ -104,17 +102,9 @@ pub(super) fn device_diff(both: &DevicePair<'_, '_>, options: DiffOptions) -> De
         by_phase: recorded.by_phase(),
         lines,
         other_lines,
-        variables: VariablesDiff::new(both.devices, options.top),
+        variables: VariablesDiff::new(devices, options.top),
         stacks,
         other_stacks,
-    }
-}
-
-impl DevicePair<'_, '_> {
-    /// The position to compare: without a trace there is no peak.
-    fn compared_position(&self, requested: ComparedMoment) -> ComparedMoment {
-        let mut devices = self.devices.iter().flatten();
-        if devices.any(|device| device.device().is_empty()) { ComparedMoment::Snapshot } else { requested }
     }
 }
 

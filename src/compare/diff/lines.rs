@@ -56,27 +56,21 @@ struct LineSets {
 impl LineSets {
     /// The root of `line`, which starts a new set if it is new.
     fn set(&mut self, line: SidedLine) -> usize {
-        let leads_to = &mut self.parents;
+        let parents = &mut self.parents;
         let mut row = *self.rows.entry(line).or_insert_with(|| {
-            leads_to.push(leads_to.len());
-            leads_to.len() - 1
+            parents.push(parents.len());
+            parents.len() - 1
         });
-        while let Some(next) = leads_to.get(row).copied().filter(|next| *next != row) {
-            // Path halving.
-            let after = leads_to.get(next).copied().unwrap_or(next);
-            if let Some(lead) = leads_to.get_mut(row) {
-                *lead = after;
-            }
-            row = next;
+        while parents[row] != row {
+            parents[row] = parents[parents[row]]; // path halving
+            row = parents[row];
         }
         row
     }
 
     fn link(&mut self, a: SidedLine, b: SidedLine) {
         let (a, b) = (self.set(a), self.set(b));
-        if let Some(lead) = self.parents.get_mut(a) {
-            *lead = b;
-        }
+        self.parents[a] = b;
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::device::{DeviceDiff, DevicePair, device_diff};
+use super::device::{DeviceDiff, device_diff};
 use super::steps::{ComparedMoment, DiffOptions};
 use crate::analysis::warnings_of;
 use crate::base::warning::{Code, Warning};
@@ -58,12 +58,7 @@ pub fn diff(before: File<'_>, after: File<'_>, options: DiffOptions) -> DiffRepo
     let words = FrameTable::new([before.snapshot, after.snapshot]);
     let readers = studies.each_ref().map(Study::stacks);
     let pairs = pair_devices(&studies).into_iter();
-    let devices: Vec<DeviceDiff> = pairs
-        .map(|devices| {
-            let number = devices.iter().rev().find_map(|device| Some((*device)?.id())).unwrap_or_default();
-            device_diff(&DevicePair { number, devices, readers, words: &words }, options)
-        })
-        .collect();
+    let devices: Vec<DeviceDiff> = pairs.map(|devices| device_diff(devices, readers, &words, options)).collect();
     DiffReport {
         before: before.path.to_owned(),
         after: after.path.to_owned(),

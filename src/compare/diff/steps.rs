@@ -42,18 +42,6 @@ pub struct PeakChange {
     pub delta_peak_allocated_bytes: i64,
 }
 
-impl PeakChange {
-    fn new(sides: [&BTreeMap<Phase, u64>; 2], phase: Phase) -> Self {
-        let [before, after] = sides.map(|side| side.get(&phase).copied().unwrap_or(0)); // 0 if a side lacks it
-        Self {
-            phase,
-            before_peak_allocated_bytes: before,
-            after_peak_allocated_bytes: after,
-            delta_peak_allocated_bytes: signed_difference(before, after),
-        }
-    }
-}
-
 /// Number of steps that started: the completed ones, and the next one if it allocates.
 fn steps_started(device: DeviceStudy<'_, '_>) -> usize {
     let completed = device.phases().steps.ends().len();
@@ -185,7 +173,16 @@ impl ComparedPart {
         if phases == [Phase::Other] {
             return Vec::new();
         }
-        phases.into_iter().map(|phase| PeakChange::new(sides, phase)).collect()
+        let change = |phase| {
+            let [before, after] = sides.map(|side| side.get(&phase).copied().unwrap_or(0)); // 0 if a side lacks it
+            PeakChange {
+                phase,
+                before_peak_allocated_bytes: before,
+                after_peak_allocated_bytes: after,
+                delta_peak_allocated_bytes: signed_difference(before, after),
+            }
+        };
+        phases.into_iter().map(change).collect()
     }
 }
 

@@ -18,11 +18,7 @@ const REASONS: [Code; 7] = [
 ];
 
 /// The verdicts of a dry run that are no certain answer.
-const VERDICTS: [(DryRunVerdict, &str); 3] = [
-    (DryRunVerdict::MayFit, "may-fit"),
-    (DryRunVerdict::DidNotFinish, "did-not-finish"),
-    (DryRunVerdict::NoVerdict, "no-verdict"),
-];
+const VERDICTS: [DryRunVerdict; 3] = [DryRunVerdict::MayFit, DryRunVerdict::DidNotFinish, DryRunVerdict::NoVerdict];
 
 /// The accepted figures and reasons, by word.
 #[derive(Debug, Clone, Default)]
@@ -37,15 +33,10 @@ impl AllowMissing {
     /// All valid words: figures with a limit, reasons, verdicts and objections.
     pub fn words() -> impl Iterator<Item = &'static str> {
         let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
-        let verdicts = VERDICTS.iter().map(|(_, word)| *word);
+        let verdicts = VERDICTS.iter().map(|verdict| verdict.word());
         let reasons = REASONS.iter().map(|code| code.word());
         let objections = ObjectionCode::ALL.iter().map(|code| code.word());
         figures.map(|figure| figure.word()).chain(reasons).chain(verdicts).chain(objections)
-    }
-
-    /// Whether a recording that starts late is taken as whole, and its figures are compared.
-    pub(super) fn accepts_late_start(&self) -> bool {
-        self.allows_reason(Code::Truncated)
     }
 
     /// Whether every figure may be unknown because of `code`.
@@ -60,7 +51,7 @@ impl AllowMissing {
 
     /// Whether a dry run with this verdict passes.
     pub(super) fn allows_verdict(&self, verdict: DryRunVerdict) -> bool {
-        VERDICTS.iter().any(|(known, word)| *known == verdict && self.has(word))
+        VERDICTS.contains(&verdict) && self.has(verdict.word())
     }
 
     /// Whether `figure` may be unknown because of `code`.

@@ -1,10 +1,8 @@
 //! Whether snapshots can be compared with an entry of a baseline. Every path through `check` asks [`objections`].
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
-use super::allow_missing::AllowMissing;
-use super::allow_missing::{Objection, ObjectionCode};
+use super::allow_missing::{AllowMissing, Objection, ObjectionCode};
 use super::entries::BaselineEntry;
 use super::judge::JudgedSnapshot;
 
@@ -32,15 +30,11 @@ pub fn objections(
 /// The first two snapshots that would be the same row of an entry.
 pub fn repeated_rank(judged: &[JudgedSnapshot]) -> Option<(&str, &str)> {
     let mut first: BTreeMap<(&str, u64), &str> = BTreeMap::new();
-    judged.iter().flat_map(|snapshot| snapshot.devices.iter().map(move |device| (snapshot, *device))).find_map(
-        |(snapshot, device)| match first.entry((&snapshot.name, device)) {
-            Entry::Vacant(place) => {
-                place.insert(&snapshot.path);
-                None
-            }
-            Entry::Occupied(same) => Some((*same.get(), &*snapshot.path)),
-        },
-    )
+    let mut rows = judged.iter().flat_map(|snapshot| snapshot.devices.iter().map(move |device| (snapshot, *device)));
+    rows.find_map(|(snapshot, device)| {
+        let same = first.insert((&snapshot.name, device), &snapshot.path)?;
+        Some((same, &*snapshot.path))
+    })
 }
 
 /// The functions that hold memory at the peak. Lines move, and functions rarely do.

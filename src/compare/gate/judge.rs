@@ -6,8 +6,7 @@ use super::allow_missing::AllowMissing;
 use super::changes::DeviceChange;
 use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
-use super::limits::LimitRules;
-use super::limits::{Limit, Limits};
+use super::limits::{Limit, LimitRules, Limits};
 use super::measure::measure;
 use super::measured::GatedDevice;
 use crate::analysis::failure::failures;
@@ -109,20 +108,18 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         compares |= figures.iter().any(|figure| figure.needs_baseline());
         let failures = if figures.contains(&Figure::Ooms) { failures(device, &mut warnings) } else { Vec::new() };
         warn_about_trace(device, &mut warnings);
-        let accepts_late_start = gate.allow_missing.accepts_late_start();
         let measured = if gate.is_measured { measure(device, name, gate.source) } else { None };
         let before = gate.before(name, device.id());
-        let grown =
-            measured.as_ref().filter(|_| before.is_some()).map(|after| DeviceChange::new(before, after).changes);
+        let grown = measured.as_ref().map(|after| DeviceChange::new(before, after).changes).unwrap_or_default();
         judged.measured.extend(measured.map(MeasuredDevice::with_main_lines));
         let entry = gate.entry.map_or("", |entry| entry.name);
-        let grown = grown.unwrap_or_default();
-        let gated = GatedDevice { device, before, failures, accepts_late_start, entry, grown };
+        let accepts_late_start = gate.allow_missing.allows_reason(warning::Code::Truncated);
+        let gated = GatedDevice { device, path, before, failures, accepts_late_start, entry, grown };
         if gate.is_measured && judged.incomplete.is_none() {
             let why = gated.check_complete(None).err();
             judged.incomplete = why.filter(|why| !gate.allow_missing.allows_reason(missing_code(why)));
         }
-        judged.findings.extend(gate.findings(&gated, path, &limits));
+        judged.findings.extend(gate.findings(&gated, &limits));
         judged.devices.push(device.id());
     }
     warn_about_file(&study, &mut warnings);
@@ -156,14 +153,6 @@ fn unknown_message(why: Option<&UnknownReason>, is_allowed: bool) -> String {
     format!("not known{allowed}: {why}")
 }
 
-impl JudgedSnapshot {
-    /// Distinguishes the ranks of a job: by their numbers, or else by process.
-    pub(super) fn rank_key(&self) -> (Option<&str>, u64) {
-        let process = if self.rank.is_some() { 0 } else { self.process };
-        (self.rank.as_deref(), process)
-    }
-}
-
 impl Gate<'_> {
     /// Limits that fail the check and limits that warn, for a device of the snapshot at `path`.
     fn limits(&self, path: &str, name: &str, device: u64) -> [Limits; 2] {
@@ -185,27 +174,30 @@ impl Gate<'_> {
         self.entry?.entry?.device(name, self.is_only, device)
     }
 
-    fn findings(&self, device: &GatedDevice<'_, '_>, path: &str, limits: &[Limits; 2]) -> Vec<Finding> {
+    fn findings(&self, device: &GatedDevice<'_, '_>, limits: &[Limits; 2]) -> Vec<Finding> {
         let mut findings = Vec::new();
         for limit in Limit::all() {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(limits) {
                 let Some(most) = limits.get(limit) else { continue }; // not limited
                 let figures = limit.figures();
-                findings.extend(figures.map(|figure| self.finding(device, path, figure, severity, most)));
+                findings.extend(figures.map(|figure| self.finding(Ok(device), figure, severity, most)));
             }
         }
         findings
     }
 
+    /// The finding on a device, or on a row of the baseline whose device is missing.
     fn finding(
         &self,
-        device: &GatedDevice<'_, '_>,
-        path: &str,
+        device: Result<&GatedDevice<'_, '_>, &MeasuredDevice>,
         figure: Figure,
         severity: Severity,
         limit: Amount,
     ) -> Finding {
-        let (actual, why) = match figure.read(device) {
+        let missing = |row: &MeasuredDevice| {
+            Err(UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() })
+        };
+        let (actual, why) = match device.map_or_else(missing, |device| figure.read(device)) {
             Ok(actual) => (Some(actual), None),
             // An incomplete figure may violate the limit already.
             Err(why) => (why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why)),
@@ -214,24 +206,28 @@ impl Gate<'_> {
         let is_allowed = actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
         let passed = is_allowed || holds(limit, actual);
         let (limit_text, actual_text) = format_distinguishably(limit, actual);
-        let known = actual.map(|_| format!("{}; the limit is {limit_text}", device.sentence(figure, &actual_text)));
+        let sentence = device.ok().filter(|_| actual.is_some()).map(|device| device.sentence(figure, &actual_text));
+        let known = sentence.map(|sentence| format!("{sentence}; the limit is {limit_text}"));
         let message = match (known, why) {
             (Some(known), None) => known,
             (Some(known), Some(why)) => format!("{known}; and that is only a lower bound: {why}"),
             (None, why) => unknown_message(why.as_ref(), is_allowed),
         };
+        let (path, id) =
+            device.map_or_else(|row| (&*row.process, row.device), |device| (device.path, device.device.id()));
+        let exceeding = device.ok().filter(|_| !passed && actual.is_some());
         Finding {
             code: figure,
             severity,
             path: path.to_owned(),
-            device: device.device.id(),
+            device: id,
             unit: figure.unit(),
             limit,
             actual,
             missing,
             passed,
             message,
-            lines: if passed || actual.is_none() { Vec::new() } else { self.lines(device, figure) },
+            lines: exceeding.map(|device| self.lines(device, figure)).unwrap_or_default(),
         }
     }
 
@@ -250,26 +246,10 @@ impl Gate<'_> {
         let is_wanted = |row: &&MeasuredDevice| self.device.is_none_or(|only| only == row.device);
         let mut findings = Vec::new();
         for row in entry.devices.iter().filter(is_wanted).filter(|row| !is_there(row)) {
-            let why = UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() };
             let limits = self.limits(&row.process, &row.process, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {
-                    findings.extend(limit.figures().map(|figure| {
-                        let passed = self.allow_missing.allows(figure, missing_code(&why));
-                        Finding {
-                            code: figure,
-                            severity,
-                            path: row.process.clone(),
-                            device: row.device,
-                            unit: figure.unit(),
-                            limit: most,
-                            actual: None,
-                            missing: Some(missing_code(&why)),
-                            passed,
-                            message: unknown_message(Some(&why), passed),
-                            lines: Vec::new(),
-                        }
-                    }));
+                    findings.extend(limit.figures().map(|figure| self.finding(Err(row), figure, severity, most)));
                 }
             }
         }
@@ -278,12 +258,10 @@ impl Gate<'_> {
 
     fn lines(&self, device: &GatedDevice<'_, '_>, figure: Figure) -> Vec<CodeLine> {
         let (lines, what) = device.lines(figure, MAX_LINES);
-        lines.into_iter().map(|line| self.line(line, what)).collect()
-    }
-
-    fn line(&self, LineShare { frame, bytes }: LineShare, what: &'static str) -> CodeLine {
-        let is_users = frame.origin == Origin::User;
-        let source = if is_users { (self.source)(&frame.file) } else { None };
-        CodeLine { frame, source, bytes, what }
+        let line = |LineShare { frame, bytes }| {
+            let source = if frame.origin == Origin::User { (self.source)(&frame.file) } else { None };
+            CodeLine { frame, source, bytes, what }
+        };
+        lines.into_iter().map(line).collect()
     }
 }

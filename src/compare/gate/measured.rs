@@ -14,6 +14,8 @@ use crate::study::{DeviceStudy, PeaksFromEmpty};
 /// A device whose figures are computed as limits need them.
 pub(super) struct GatedDevice<'s, 'a> {
     pub(super) device: DeviceStudy<'s, 'a>,
+    /// Path of its snapshot.
+    pub(super) path: &'s str,
     /// The device in the entry of the baseline.
     pub(super) before: Option<&'s MeasuredDevice>,
     /// Its failed requests, if a limit needs them.

@@ -15,14 +15,11 @@ mod measure;
 mod measured;
 mod verdict;
 
-pub use allow_missing::AllowMissing;
-pub use allow_missing::{Objection, ObjectionCode};
+pub use allow_missing::{AllowMissing, Objection, ObjectionCode};
 pub use changes::{BaselineComparison, DeviceChange, LineDelta};
 pub use comparable::{objections, repeated_rank};
 pub use entries::{BaselineEntries, BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
 pub use finding::{CodeLine, FileWarning, Finding, Severity};
 pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
-pub use limits::{Limit, Limits};
-pub use limits::{LimitRule, LimitRules};
-pub use verdict::CheckedJob;
-pub use verdict::{CheckReport, RankCount, RepeatedRank};
+pub use limits::{Limit, LimitRule, LimitRules, Limits};
+pub use verdict::{CheckReport, CheckedJob, RankCount, RepeatedRank};

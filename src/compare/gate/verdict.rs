@@ -14,7 +14,7 @@ use crate::analysis::{DryRunReason, DryRunVerdict, JobVerdict, Unreadable};
 use crate::stacks::frames::{CodeLocation, FrameReport};
 
 /// The JSON of `oomscope check`.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 #[serde(remote = "Self")]
 pub struct CheckReport {
     /// Whether all snapshots were read and all limits hold, except those that only warn.
@@ -79,7 +79,9 @@ impl RankCount {
         let mut first: BTreeMap<(Option<&str>, u64), &str> = BTreeMap::new();
         let mut repeated = Vec::new();
         for snapshot in judged {
-            match first.entry(snapshot.rank_key()) {
+            // Ranks have numbers; without one, the process is the key.
+            let process = if snapshot.rank.is_some() { 0 } else { snapshot.process };
+            match first.entry((snapshot.rank.as_deref(), process)) {
                 Entry::Vacant(place) => {
                     place.insert(&snapshot.path);
                 }
@@ -95,42 +97,22 @@ impl RankCount {
 }
 
 impl CheckReport {
-    /// Combines the results of all snapshots.
-    pub fn new(
-        judged: Vec<JudgedSnapshot>,
-        missing: Vec<Finding>,
-        config: Option<String>,
-        unused_overrides: Vec<FileWarning>,
-        unreadable: Vec<Unreadable>,
-        ranks: Option<RankCount>,
-    ) -> Self {
+    /// Adds the results of all snapshots to the other results of a check, which decide with them whether it passed.
+    #[must_use]
+    pub fn new(judged: Vec<JudgedSnapshot>, others: Self) -> Self {
         let (mut findings, mut warnings) = (Vec::new(), Vec::new());
         for snapshot in judged {
             findings.extend(snapshot.findings);
             warnings.extend(snapshot.warnings);
         }
-        findings.extend(missing);
-        warnings.extend(unused_overrides);
-        let is_complete = unreadable.is_empty() && ranks.as_ref().is_none_or(|ranks| ranks.expected == ranks.checked);
-        let passed = is_complete && violations(&findings, Severity::Fail) == 0;
-        Self {
-            passed,
-            config,
-            findings,
-            baseline: None,
-            dry_run: None,
-            warnings,
-            unreadable,
-            ranks,
-            objections: Vec::new(),
-        }
-    }
-
-    /// Adds the reasons why the comparison with the baseline cannot pass.
-    #[must_use]
-    pub fn with_objections(self, objections: Vec<Objection>) -> Self {
-        let passed = self.passed && objections.iter().all(|objection| objection.allowed);
-        Self { passed, objections, ..self }
+        findings.extend(others.findings);
+        warnings.extend(others.warnings);
+        let passed = others.unreadable.is_empty()
+            && others.ranks.as_ref().is_none_or(|ranks| ranks.expected == ranks.checked)
+            && others.objections.iter().all(|objection| objection.allowed)
+            && others.dry_run.as_ref().is_none_or(|job| job.passed)
+            && violations(&findings, Severity::Fail) == 0;
+        Self { passed, findings, warnings, ..others }
     }
 
     /// Adds the comparison with an entry of a baseline.
@@ -138,13 +120,6 @@ impl CheckReport {
     pub fn with_baseline(self, baseline: Option<BaselineComparison>) -> Self {
         let passed = self.passed && baseline.as_ref().is_none_or(|baseline| baseline.not_written.is_none());
         Self { passed, baseline, ..self }
-    }
-
-    /// Adds the verdict on the dry run that the snapshots come from.
-    #[must_use]
-    pub fn with_job(self, job: Option<CheckedJob>) -> Self {
-        let passed = self.passed && job.as_ref().is_none_or(|job| job.passed);
-        Self { passed, dry_run: job, ..self }
     }
 
     /// The violations: failing ones before warnings, worst first.
