@@ -70,13 +70,8 @@ impl OversizedRequest {
         let reach_bytes = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
         let (bytes, allocated_bytes) = (oom.requested_bytes, oom.allocated_bytes);
         let is_oversized = bytes > reach_bytes || bytes / MIN_OVERSIZED_RATIO > allocated_bytes;
-        let location = oom.location.clone();
-        (is_oversized && oom.verdict == Verdict::Capacity).then_some(Self {
-            location,
-            bytes,
-            reach_bytes,
-            allocated_bytes,
-        })
+        let request = Self { location: oom.location.clone(), bytes, reach_bytes, allocated_bytes };
+        (is_oversized && oom.verdict == Verdict::Capacity).then_some(request)
     }
 }
 

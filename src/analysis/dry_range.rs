@@ -3,8 +3,11 @@
 //! The program runs once; its calls are replayed on a simulated device for each alternative. Among equal free blocks
 //! PyTorch takes the one at the lowest address, so placement changes reserved bytes, but never the requests.
 
+use std::ops::RangeInclusive;
+
 use rayon::prelude::*;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
+use serde_json::json;
 
 use crate::allocator::device::{Placement, SimulatedDevice};
 use crate::replay::model::{Hypothesis, simulate_on};
@@ -32,21 +35,15 @@ pub struct RangeReport {
     /// Number of placements in which a request fails.
     pub failing_placements: u64,
     /// Range of the peak of reserved bytes over all placements.
-    pub reserved_bytes: ByteRange,
+    #[serde(serialize_with = "serialize_range")]
+    pub reserved_bytes: RangeInclusive<u64>,
     /// The same with the workspaces of closed libraries (cuDNN, cuSOLVER, cuFFT, cuSPARSE); absent if there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub with_workspaces: Option<WorkspacesReport>,
 }
 
-/// A range of byte counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct ByteRange {
-    /// Minimum in bytes.
-    #[serde(rename = "least")]
-    pub minimum: u64,
-    /// Maximum in bytes.
-    #[serde(rename = "most")]
-    pub maximum: u64,
+fn serialize_range<S: Serializer>(range: &RangeInclusive<u64>, serializer: S) -> Result<S::Ok, S::Error> {
+    json!({ "least": range.start(), "most": range.end() }).serialize(serializer)
 }
 
 /// Results with the workspaces of libraries, whose sizes are estimated from the calls and documented algorithms.
@@ -59,7 +56,8 @@ pub struct WorkspacesReport {
     /// Peak of allocated bytes.
     pub allocated_bytes: u64,
     /// Range of the peak of reserved bytes over all placements.
-    pub reserved_bytes: ByteRange,
+    #[serde(serialize_with = "serialize_range")]
+    pub reserved_bytes: RangeInclusive<u64>,
     /// Number of placements in which one of the program's requests fails.
     pub failing_placements: u64,
 }
@@ -94,7 +92,7 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
 
 /// The most allocated bytes, the range of the peaks of reserved bytes, and the number of placements in which a request
 /// fails.
-fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, ByteRange, u64) {
+fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, RangeInclusive<u64>, u64) {
     let capacity = hypothesis.capacity.unwrap_or_default();
     let simulated = PLACEMENTS.par_iter().map(|placement| {
         let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
@@ -105,7 +103,7 @@ fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, ByteRange, 
     });
     let simulated: Vec<(u64, u64, bool)> = simulated.collect();
     let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
-    let range = ByteRange { minimum: reserved().min().unwrap_or(0), maximum: reserved().max().unwrap_or(0) };
+    let range = reserved().min().unwrap_or(0)..=reserved().max().unwrap_or(0);
     let allocated = simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0);
     (allocated, range, simulated.iter().filter(|(.., fails)| *fails).count() as u64)
 }
@@ -118,6 +116,6 @@ impl RangeReport {
 
     /// Whether the placement of memory changes the result.
     pub(crate) fn is_affected_by_placement(&self) -> bool {
-        self.failing_placements > 0 || self.reserved_bytes.minimum < self.reserved_bytes.maximum
+        self.failing_placements > 0 || self.reserved_bytes.start() < self.reserved_bytes.end()
     }
 }

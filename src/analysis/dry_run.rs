@@ -230,8 +230,8 @@ impl DryRunReport {
     /// The most memory that a device may reserve: `peak` as recorded, the upper end of a range, or with other branches.
     pub(crate) fn most_reserved(&self, peak: u64) -> u64 {
         let ranges = self.ranges.iter().flat_map(|range| {
-            let with = range.with_workspaces.as_ref().map(|with| with.reserved_bytes.maximum);
-            [Some(range.reserved_bytes.maximum), with]
+            let with = range.with_workspaces.as_ref().map(|with| *with.reserved_bytes.end());
+            [Some(*range.reserved_bytes.end()), with]
         });
         ranges.flatten().chain(self.other_branches_bytes).fold(peak, u64::max)
     }

@@ -47,7 +47,7 @@ pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};
 pub use cache_flushes::CacheFlushes;
 pub use cures::{Cure, CureHolder, CureKind, CureRow, Fact};
 pub use device::DeviceReport;
-pub use dry_range::{ByteRange, RangeReport, WorkspacesReport};
+pub use dry_range::{RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning};
 pub use dry_verdict::{

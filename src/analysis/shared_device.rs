@@ -61,12 +61,8 @@ fn exceeded(sharers: &[Sharer<'_>]) -> Option<SharedDevice> {
     let holders = sharers.iter().zip(&held).filter(|(_, bytes)| **bytes > 0);
     let processes: Vec<(String, u64)> = holders.map(|(sharer, bytes)| (sharer.name(), *bytes)).collect();
     let device = sharers.first()?.used.device;
-    (processes.len() > 1 && sum(&held) > total_bytes).then_some(SharedDevice {
-        device,
-        total_bytes,
-        processes,
-        is_simultaneous,
-    })
+    let is_exceeded = processes.len() > 1 && sum(&held) > total_bytes;
+    is_exceeded.then_some(SharedDevice { device, total_bytes, processes, is_simultaneous })
 }
 
 /// The bytes of each process when they hold most together.

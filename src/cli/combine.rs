@@ -2,7 +2,7 @@
 
 use anyhow::bail;
 
-use super::exit::{Exit, print_stderr};
+use super::exit::{Exit, print_stderr, report_unreadable};
 use super::inputs;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable};
 use crate::study::PositionSelector;
@@ -16,16 +16,7 @@ pub(super) fn combine_snapshots(
     unreadable: Vec<Unreadable>,
     options: Options,
 ) -> anyhow::Result<Option<(AnalyzeReport, Exit)>> {
-    for file in &unreadable {
-        print_stderr(&format!("{}: {}", file.path, file.message));
-    }
-    if snapshots.is_empty() {
-        if unreadable.is_empty() {
-            bail!("no snapshot among the files given");
-        }
-        return Ok(None);
-    }
-    let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
+    let Some(exit) = report_unreadable(&unreadable, snapshots.len())? else { return Ok(None) };
     let report = AnalyzeReport::new(snapshots, unreadable, options.top);
     if let Some(position) = options.at {
         let mut devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);

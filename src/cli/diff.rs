@@ -1,6 +1,6 @@
 //! `oomscope diff`
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::bail;
 use clap::{Args, ValueEnum};
@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::args::OutputArgs;
 use super::exit::Exit;
 use super::inputs::{is_stdin, read_one, refuse_output_over_input, single_snapshot};
-use crate::compare::diff::{ComparedMoment, DiffOptions, DiffReport, File, diff};
+use crate::compare::diff::{ComparedMoment, DiffOptions, File, diff};
 use crate::output::report;
 
 /// Compare two snapshots: the source lines that hold more or less
@@ -76,20 +76,14 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         refuse_output_over_input(path, args.output.output.as_deref())?;
     }
     let output = args.output.open()?.with_exact_sizes(args.bytes);
-    let report = compare_files([&paths[0], &paths[1]], options)?;
-    output.write_answer(args.output.format(), &report, report::diff)?;
-    Ok(Exit::Success)
-}
-
-fn compare_files(paths: [&Path; 2], options: DiffOptions) -> anyhow::Result<DiffReport> {
-    let names = paths.map(|path| path.display().to_string());
-    let before = read_one(paths[0])?;
-    let after = read_one(paths[1])?;
+    let names = paths.each_ref().map(|path| path.display().to_string());
+    let (before, after) = (read_one(&paths[0])?, read_one(&paths[1])?);
     let report = diff(File { snapshot: &before, path: &names[0] }, File { snapshot: &after, path: &names[1] }, options);
     if let Some(device) = options.device
         && report.devices.is_empty()
     {
         bail!("{} and {}: no memory and no trace of GPU {device}", names[0], names[1]);
     }
-    Ok(report)
+    output.write_answer(args.output.format(), &report, report::diff)?;
+    Ok(Exit::Success)
 }

@@ -3,6 +3,9 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use anyhow::bail;
+
+use crate::analysis::Unreadable;
 use crate::base::units::{escape_command_lines, escape_text};
 
 /// The result of a command, for the exit code.
@@ -70,4 +73,20 @@ pub(super) fn exit_code(result: anyhow::Result<Exit>) -> ExitCode {
 pub(super) fn print_stderr(message: &str) {
     // If standard error is closed, there is nowhere to report it.
     let _ = writeln!(io::stderr().lock(), "oomscope: {}", escape_text(message));
+}
+
+/// Reports the unreadable files beside a number of files that were `read`. `None` if no file was read.
+///
+/// # Errors
+/// Returns an error if there is no file at all.
+pub(super) fn report_unreadable(unreadable: &[Unreadable], read: usize) -> anyhow::Result<Option<Exit>> {
+    for file in unreadable {
+        print_stderr(&format!("{}: {}", file.path, file.message));
+    }
+    match (read, unreadable.len()) {
+        (0, 0) => bail!("no snapshot among the files given"),
+        (0, _) => Ok(None),
+        (_, 0) => Ok(Some(Exit::Success)),
+        _ => Ok(Some(Exit::Unreadable)),
+    }
 }

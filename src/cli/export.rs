@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::args::{POSITION, SnapshotArgs, WindowArgs};
 use super::atomic_file::AtomicFile;
-use super::exit::{Exit, print_stderr};
+use super::exit::{Exit, print_stderr, report_unreadable};
 use super::inputs::{self, Input};
 use super::output::Output;
 use crate::base::units::counted;
@@ -159,12 +159,7 @@ impl Job<'_> {
             outside += usize::from(recording.is_outside_of_trace());
             add(&recording)
         })?;
-        for file in &unreadable {
-            print_stderr(&format!("{}: {}", file.path, file.message));
-        }
-        if read.is_empty() && unreadable.is_empty() {
-            bail!("no snapshot among the files given");
-        }
+        let exit = report_unreadable(&unreadable, read.len())?;
         if let Some(device) = self.scope.device.filter(|_| with_devices == 0)
             && let Some(message) = inputs::missing_device(read.iter().map(String::as_str), device)
         {
@@ -173,8 +168,7 @@ impl Job<'_> {
         if outside == read.len() && outside > 0 {
             bail!("{}: no trace entry in the selected part of the trace", describe_paths(&read));
         }
-        let exit = if unreadable.is_empty() { Exit::Success } else { Exit::Unreadable };
-        Ok((!read.is_empty()).then_some(exit))
+        Ok(exit)
     }
 
     /// Like [`Self::each`] for a writer of one position. Names the snapshots that do not have it; fails if none does.

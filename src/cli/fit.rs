@@ -15,7 +15,6 @@ use crate::allocator::device::GpuModel;
 use crate::base::units::MIB;
 use crate::output::document::Document;
 use crate::output::report;
-use crate::study::Scope;
 use crate::whatif::fit::{FitOptions, fit};
 
 /// Find the largest size that fits, by dry runs or from recordings
@@ -161,7 +160,7 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
     };
-    let report = match sized.study(Scope::default(), |inputs| fit(inputs, &options))? {
+    let report = match sized.study(|inputs| fit(inputs, &options))? {
         Ok(report) => report,
         Err(refusal) => {
             if args.output.format() == Format::Json {

@@ -22,9 +22,10 @@ impl SizedRecordings {
         self.read.len()
     }
 
-    /// Passes the recordings to `predict`, each studied in `scope`. All need a trace.
-    pub(super) fn study<T>(&self, scope: Scope, predict: impl FnOnce(&[FitInput<'_, '_>]) -> T) -> anyhow::Result<T> {
-        let studies: Vec<Study<'_>> = self.read.iter().map(|(.., snapshot)| Study::new(snapshot, scope)).collect();
+    /// Passes the recordings to `predict`. All need a trace.
+    pub(super) fn study<T>(&self, predict: impl FnOnce(&[FitInput<'_, '_>]) -> T) -> anyhow::Result<T> {
+        let studies: Vec<Study<'_>> =
+            self.read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
         let inputs = self.read.iter().zip(&studies).map(|((size, path, _), study)| {
             inputs::first_device_with_trace(study, path)?;
             Ok(FitInput { size: *size, path, study })

@@ -2,7 +2,7 @@
 
 use super::failed::FailureFacts;
 use super::outlook::Outlook;
-use super::reason::{DeadEnd, Served, VerdictReason};
+use super::reason::{DeadEnd, VerdictReason};
 use super::remedies::TrialResults;
 use crate::allocator::conf::Settings;
 use crate::allocator::verdict::{Certainty, Verdict, decide};
@@ -10,74 +10,50 @@ use crate::allocator::verdict::{Certainty, Verdict, decide};
 /// A device is full if less than this part of the memory within reach is not in use (3 %).
 const FULL_FRACTION: u64 = 32;
 
-/// A verdict with its certainty.
-pub(super) struct Judgement {
-    pub(super) verdict: Verdict,
-    pub(super) confidence: Certainty,
-    pub(super) reason: VerdictReason,
-    pub(super) outlook: Outlook,
-}
-
-impl Judgement {
-    /// Judges a request that `failed`. Fragmentation becomes capacity if the program would fail again soon after, or
-    /// if the device is full and no setting is known to serve the next step too. A verdict is certain only if the model
-    /// reproduces the recording and memory does not grow; a capacity verdict also requires a known device size.
-    pub(super) fn new(
-        failed: &FailureFacts,
-        trials: &TrialResults,
-        outlook: Outlook,
-        [is_reproduced, is_capacity_known, grows]: [bool; 3],
-        settings: &Settings,
-    ) -> Self {
-        let ruling = decide(&failed.circumstances);
-        let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
-        let is_dead_end = outlook.is_dead_end() || trials.only_postpones();
-        let (reach, unused) = (failed.reach(), failed.unused());
-        let is_full = unused < reach / FULL_FRACTION && !trials.has_lasting_remedy();
-        let is_futile = ruling.verdict == Verdict::Fragmentation && (exceeds_reach || is_dead_end || is_full);
-        let verdict = if is_futile { Verdict::Capacity } else { ruling.verdict };
-        let is_confirmed = match verdict {
-            // Only a replay of this and the next step shows that contiguous memory would have been enough.
-            Verdict::Fragmentation => trials.has_lasting_remedy() && !grows && outlook.growth.is_none(),
-            // On a device of unknown size other processes may hold memory.
-            Verdict::Capacity => {
-                let is_full = exceeds_reach || failed.circumstances.is_exhausted();
-                is_full && is_capacity_known && !trials.has_remedy()
-            }
-            Verdict::Unknown => false,
-            _ => !outlook.is_dead_end() && !grows,
-        };
-        let guess = failed.pool_guess;
-        let is_known = guess.pool.is_some() && !guess.is_open && is_reproduced;
-        let is_certain = ruling.is_certain && is_known && is_confirmed;
-        Self {
-            verdict,
-            confidence: if is_certain { Certainty::Certain } else { Certainty::Possible },
-            reason: VerdictReason {
-                dead_end: (verdict != ruling.verdict).then(|| {
-                    let layout_helps = !exceeds_reach && !is_dead_end;
-                    if layout_helps { DeadEnd::Full { unused, reach } } else { dead_end(outlook, trials.has_remedy()) }
-                }),
-                ..VerdictReason::new(failed, ruling.verdict, settings)
-            },
-            outlook,
+/// The verdict on a request that `failed`, with its certainty and reason. Fragmentation becomes capacity if the program
+/// would fail again soon after, or if the device is full and no setting is known to serve the next step too. A verdict is
+/// certain only if the model reproduces the recording and memory does not grow; a capacity verdict also requires a known
+/// device size.
+pub(super) fn judge(
+    failed: &FailureFacts,
+    trials: &TrialResults,
+    outlook: &Outlook,
+    [is_reproduced, is_capacity_known, grows]: [bool; 3],
+    settings: &Settings,
+) -> (Verdict, Certainty, VerdictReason) {
+    let ruling = decide(&failed.circumstances);
+    let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
+    let is_dead_end = outlook.is_dead_end() || trials.only_postpones();
+    let (reach, unused) = (failed.reach(), failed.unused());
+    let is_full = unused < reach / FULL_FRACTION && !trials.has_lasting_remedy();
+    let is_futile = ruling.verdict == Verdict::Fragmentation && (exceeds_reach || is_dead_end || is_full);
+    let verdict = if is_futile { Verdict::Capacity } else { ruling.verdict };
+    let is_confirmed = match verdict {
+        // Only a replay of this and the next step shows that contiguous memory would have been enough.
+        Verdict::Fragmentation => trials.has_lasting_remedy() && !grows && outlook.growth.is_none(),
+        // On a device of unknown size other processes may hold memory.
+        Verdict::Capacity => {
+            let is_full = exceeds_reach || failed.circumstances.is_exhausted();
+            is_full && is_capacity_known && !trials.has_remedy()
         }
-    }
-
-    /// Judges a tried request that the first of `served` would serve, after bytes of the cache were released for it.
-    pub(super) fn served(tried: &FailureFacts, served: (Served, u64), settings: &Settings) -> Self {
-        let reason = VerdictReason::new(tried, Verdict::Served, settings);
-        Self {
-            verdict: Verdict::Served,
-            confidence: Certainty::Possible, // it rests on assumptions
-            reason: VerdictReason { served: Some(served), ..reason },
-            outlook: Outlook::default(),
-        }
-    }
+        Verdict::Unknown => false,
+        _ => !outlook.is_dead_end() && !grows,
+    };
+    let guess = failed.pool_guess;
+    let is_known = guess.pool.is_some() && !guess.is_open && is_reproduced;
+    let is_certain = ruling.is_certain && is_known && is_confirmed;
+    let reason = VerdictReason {
+        dead_end: (verdict != ruling.verdict).then(|| {
+            let layout_helps = !exceeds_reach && !is_dead_end;
+            if layout_helps { DeadEnd::Full { unused, reach } } else { dead_end(*outlook, trials.has_remedy()) }
+        }),
+        ..VerdictReason::new(failed, ruling.verdict, settings)
+    };
+    (verdict, if is_certain { Certainty::Certain } else { Certainty::Possible }, reason)
 }
 
 impl VerdictReason {
-    fn new(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> Self {
+    pub(super) fn new(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> Self {
         Self {
             verdict,
             memory: failed.circumstances,

@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use super::blockers::Blocker;
 use super::failed::FailureFacts;
-use super::judged::Judgement;
 use super::outlook::Outlook;
 use super::reason::{CauseNote, VerdictReason};
 use super::source_excerpt::SourceExcerpt;
@@ -83,7 +82,12 @@ pub struct JudgedRequest {
 }
 
 impl JudgedRequest {
-    pub(super) fn new(device: DeviceStudy<'_, '_>, failed: FailureFacts, judgement: &Judgement) -> Self {
+    pub(super) fn new(
+        device: DeviceStudy<'_, '_>,
+        failed: FailureFacts,
+        &(verdict, confidence, reason): &(Verdict, Certainty, VerdictReason),
+        outlook: Outlook,
+    ) -> Self {
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let FailureFacts { request, circumstances, totals, pool_guess, .. } = &failed;
         Self {
@@ -100,13 +104,13 @@ impl JudgedRequest {
             cached_bytes: totals.reserved - totals.active,
             largest_free_block_bytes: circumstances.largest.unwrap_or_default().bytes,
             time_us: (request.time_us != 0).then_some(request.time_us),
-            verdict: judgement.verdict,
-            confidence: judgement.confidence,
+            verdict,
+            confidence,
             verdict_reason: VerdictReason {
                 asleep_bytes: device.sleep().map_or(0, |sleep| sleep.asleep_at(request.entry)),
-                ..judgement.reason
+                ..reason
             },
-            outlook: judgement.outlook,
+            outlook,
             location: stacks.code_location(stacks.line_id(request.stack)),
             source: None,
             operation: stacks.operation(request.stack),

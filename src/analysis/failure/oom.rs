@@ -5,7 +5,7 @@ use std::ops::Deref;
 use serde::Serialize;
 
 use super::failed::FailureFacts;
-use super::judged::Judgement;
+use super::judged::judge;
 use super::judged_request::JudgedRequest;
 use super::outlook::{Outlook, UnusualInput};
 use super::remedies::{RecordedReplay, Remedy, TrialResults};
@@ -83,13 +83,13 @@ impl OomReport {
         };
         let is_capacity_known = device.capacity().is_some();
         let known = [is_reproduced, is_capacity_known, grows];
-        let judgement = Judgement::new(&failed, &trials, outlook, known, device.settings());
+        let judgement = judge(&failed, &trials, &outlook, known, device.settings());
         let is_known = |remedy: &Remedy| {
             remedy.avoids_oom && matches!(remedy.then, JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. })
         };
         Self {
             is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_known),
-            request: JudgedRequest::new(device, failed, &judgement),
+            request: JudgedRequest::new(device, failed, &judgement, outlook),
             unusual_input: forecast.and_then(|known| UnusualInput::from_forecast(device, known)),
             as_recorded: trials.as_recorded,
             remedies: trials.remedies,

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use super::failed::{FailureFacts, RequestFacts};
-use super::judged::Judgement;
 use super::judged_request::JudgedRequest;
 use super::oom::{FailureContext, OomReport};
-use super::reason::Served;
+use super::outlook::Outlook;
+use super::reason::{Served, VerdictReason};
 use crate::allocator::ServedBy;
-use crate::allocator::verdict::Verdict;
+use crate::allocator::verdict::{Certainty, Verdict};
 use crate::replay::literal::{candidate_releases, inferred_capacity};
 use crate::replay::model::{Hypothesis, RequestResult, try_request};
 use crate::snapshot::{Action, Device, Pools, Stacks};
@@ -28,18 +28,18 @@ pub struct RequestReport {
     /// Assumptions about what the file does not record, one sentence each.
     pub assumed: Vec<Assumption>,
     /// The verdict on the request: `served`, why it would fail, or `unknown` if the size of the device is not known.
-    #[serde(flatten)]
+    #[serde(flatten, serialize_with = "served_or_failed")]
     pub outcome: RequestOutcome,
 }
 
-/// The outcome of a tried request. Both variants have the keys of a failed request.
-#[derive(Debug, Clone, Serialize)]
-#[serde(untagged)]
-pub enum RequestOutcome {
-    /// The request would succeed.
-    Served(Box<JudgedRequest>),
-    /// The request would fail.
-    Failed(Box<OomReport>),
+/// A tried request that would be served, or would fail. Both have the keys of a failed request.
+pub type RequestOutcome = Result<Box<JudgedRequest>, Box<OomReport>>;
+
+fn served_or_failed<S: Serializer>(outcome: &RequestOutcome, serializer: S) -> Result<S::Ok, S::Error> {
+    match outcome {
+        Ok(served) => served.serialize(serializer),
+        Err(failed) => failed.serialize(serializer),
+    }
 }
 
 /// An assumption about what the file does not record.
@@ -105,14 +105,16 @@ pub(crate) fn request(
     };
     let facts = FailureFacts::tried(device, request, &answer.tiling);
     let outcome = if let Some(served) = served_from {
-        let judgement = Judgement::served(&facts, (served, answer.released_bytes), device.settings());
-        RequestOutcome::Served(Box::new(JudgedRequest::new(device, facts, &judgement)))
+        let reason = VerdictReason::new(&facts, Verdict::Served, device.settings());
+        let reason = VerdictReason { served: Some((served, answer.released_bytes)), ..reason };
+        let judgement = (Verdict::Served, Certainty::Possible, reason); // it rests on assumptions
+        Ok(Box::new(JudgedRequest::new(device, facts, &judgement, Outlook::default())))
     } else {
         let mut failed = OomReport::new(device, facts, FailureContext::default());
         if matches!(assumption, Assumption::FullDevice) {
             failed.request.verdict = Verdict::Unknown;
         }
-        RequestOutcome::Failed(Box::new(failed))
+        Err(Box::new(failed))
     };
     let assumed = vec![Assumption::Stream(stream), assumption];
     RequestReport { asked_bytes: bytes, served_from, given_back_bytes: answer.released_bytes, assumed, outcome }

@@ -28,17 +28,18 @@ pub(in crate::cli) struct SizeRun {
 }
 
 impl SizeRun {
-    /// Runs `command` in `directory` with its output in `log`. `label` names the run in an error, as in `BATCH = 4`.
+    /// Runs `command` in `directory`, with its output in a file beside it. `label` names the run in an error, as in
+    /// `BATCH = 4`.
     pub(in crate::cli) fn record(
         options: &DryRunOptions,
         command: &[OsString],
         directory: &Path,
-        log: &Path,
         intervention: Intervention,
         label: &str,
     ) -> anyhow::Result<Self> {
+        let log = directory.with_extension("txt");
         let directory = options.prepare(Some(directory), intervention)?;
-        let (end, status, snapshots) = record_to_log(command, directory, log)?;
+        let (end, status, snapshots) = record_to_log(command, directory, &log)?;
         let run = AnalyzedRun::read(&snapshots, None)?;
         // A program that tries again with less did not complete at this size.
         let is_retried = run.job.dry_run.as_ref().is_some_and(|job| matches!(job.reason, DryRunReason::Retried(_)));
@@ -60,7 +61,7 @@ impl SizeRun {
             } else {
                 format!("the command exited with code {}, without an out-of-memory error", end.code())
             };
-            let error = last_line(log).filter(|_| !has_succeeded).map(|line| format!(": {line}")).unwrap_or_default();
+            let error = last_line(&log).filter(|_| !has_succeeded).map(|line| format!(": {line}")).unwrap_or_default();
             anyhow!("{label}: {why}{error}; see its output in {}", log.display())
         })
     }

@@ -14,7 +14,6 @@ use crate::base::units::count;
 use crate::cli::exit::print_stderr;
 use crate::cli::run::create_numbered;
 use crate::cli::sized_recordings::SizedRecordings;
-use crate::study::Scope;
 use crate::whatif::fit::{Bracket, FitOptions, FitReport, SizeChooser, fit, size_on_line};
 
 /// Maximum number of dry runs of a command.
@@ -117,12 +116,11 @@ impl<'r> SizeSearch<'r> {
         let name = self.name;
         let command = placeholder::fill(self.command, name, value);
         let directory = self.directory.join(format!("{name}-{value}"));
-        let log = self.directory.join(format!("{name}-{value}.txt"));
         let label = format!("{name} = {value}");
-        let run = match SizeRun::record(self.options, &command, &directory, &log, Intervention::default(), &label) {
+        let run = match SizeRun::record(self.options, &command, &directory, Intervention::default(), &label) {
             Err(error) if self.refused.len() < MAX_REFUSED => {
                 print_stderr(&format!("{error:#}"));
-                let reason = last_line(&log).unwrap_or_else(|| "an error".to_owned());
+                let reason = last_line(&directory.with_extension("txt")).unwrap_or_else(|| "an error".to_owned());
                 self.refused.push(RefusedSize { size: value, reason });
                 self.multiple = match self.likely_multiple() {
                     Some(multiple) => multiple,
@@ -237,7 +235,7 @@ impl<'r> SizeSearch<'r> {
             settings: None,
             multiple: 1,
         };
-        let report = recordings.study(Scope::default(), |inputs| fit(inputs, &options))?;
+        let report = recordings.study(|inputs| fit(inputs, &options))?;
         report.map_err(|refusal| anyhow!(refusal.sentence))
     }
 

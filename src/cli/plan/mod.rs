@@ -21,14 +21,13 @@ use super::inputs;
 use super::sized_recordings::SizedRecordings;
 use crate::allocator::device::GpuModel;
 use crate::output::report;
-use crate::study::Scope;
 use crate::whatif::plan::{PlanOptions, PlanReport, PlanRun, plan};
 
 /// Most recordings at larger sizes than those of `--sizes`.
 const MAX_FURTHER_RECORDINGS: usize = 2;
 
 fn plan_from(recordings: &SizedRecordings, options: &PlanOptions<'_>) -> anyhow::Result<PlanReport> {
-    recordings.study(Scope::default(), |inputs| plan(inputs, options))?.map_err(|error| anyhow!(error))
+    recordings.study(|inputs| plan(inputs, options))?.map_err(|error| anyhow!(error))
 }
 
 pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {

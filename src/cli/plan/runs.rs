@@ -83,7 +83,6 @@ impl<'r> Runs<'r> {
         }
         let with = if expandable_segments { "-expandable" } else { "" };
         let directory = self.directory.join(format!("{gpu}-{}-{value}{with}", self.name));
-        let log = directory.with_extension("txt");
         fs::create_dir_all(self.directory)
             .with_context(|| format!("{}: cannot be created", self.directory.display()))?;
         let command = fill_placeholder(self.command, self.name, value);
@@ -92,7 +91,7 @@ impl<'r> Runs<'r> {
             if expandable_segments { Intervention::with_settings(&settings) } else { Intervention::default() };
         let label = format!("{} = {} on {gpu}", self.name, count(value));
         let args = DryRun::on_gpu(gpu, None, &command)?;
-        let run = SizeRun::record(&args.options, &command, &directory, &log, intervention, &label)?;
+        let run = SizeRun::record(&args.options, &command, &directory, intervention, &label)?;
         let in_effect = run.report.settings_string.clone().unwrap_or_default();
         if expandable_segments && in_effect != settings && run.report.settings_string.is_some() {
             print_stderr("the program chooses its own allocator settings: expandable segments are predicted only");

@@ -142,17 +142,13 @@ impl<'a> DeviceHolders<'a> {
         held
     }
 
-    fn frames(&self, pair: &Pair) -> [Option<FrameList>; 2] {
-        let stacks = self.stacks(pair);
-        [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)))
-    }
-
     /// The `top` stacks with the largest changes, and the sum of all others.
     pub(super) fn by_stack(&self, top: usize) -> (Vec<StackChange>, OtherRows) {
         let rows = self.pairs.iter().map(|pair| (self.held(pair), pair)).collect();
         let (shown, others) = split_listed(rows, top);
         let rows = shown.into_iter().filter_map(|(status, held, pair)| {
-            let [before, after] = self.frames(pair);
+            let stacks = self.stacks(pair);
+            let [before, after] = [0, 1].map(|side| stacks[side].map(|stack| self.readers[side].frame_list(stack.id)));
             let moved = pair.matched_by.is_some_and(|by| by != MatchedBy::Content);
             let moved_from = before.clone().filter(|_| moved).map(|before| before.frames);
             let matched_by = pair.matched_by;

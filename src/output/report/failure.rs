@@ -2,7 +2,7 @@
 
 use super::phrases::{entries_after, operation_label, stack_block};
 use super::screen::add_blockers;
-use crate::analysis::failure::{JudgedRequest, RequestOutcome};
+use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
@@ -71,7 +71,7 @@ fn circumstances(document: &mut Document, oom: &JudgedRequest) {
 /// Appends details of a tried request that fails.
 pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
     let Some(request) = &device.request else { return }; // without --request
-    if let RequestOutcome::Failed(oom) = &request.outcome {
+    if let Err(oom) = &request.outcome {
         document.heading(format!("The request of {} on GPU {}", size(request.asked_bytes), device.device));
         circumstances(document, oom);
         add_blockers(document, oom);

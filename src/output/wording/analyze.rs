@@ -9,7 +9,7 @@ use super::place::{category_label, describe_position_on, location_label};
 use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{OomReport, RequestOutcome, RequestReport};
+use crate::analysis::failure::{OomReport, RequestReport};
 use crate::analysis::{AnalyzeReport, CacheFlushes, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{count, counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
@@ -107,14 +107,12 @@ fn describe_holder(device: &DeviceReport, held: Option<&MemoryBreakdown>) -> Opt
 pub(crate) fn describe_request(device: &DeviceReport, request: &RequestReport) -> (Text, String) {
     let label = format!("{} more on GPU {}", size(request.asked_bytes), device.device);
     match &request.outcome {
-        RequestOutcome::Served(served) => {
-            (strong(format!("{label} would be served")), served.verdict_reason.to_string())
-        }
-        RequestOutcome::Failed(oom) if oom.verdict == Verdict::Unknown => (
+        Ok(served) => (strong(format!("{label} would be served")), served.verdict_reason.to_string()),
+        Err(oom) if oom.verdict == Verdict::Unknown => (
             strong(format!("whether {label} would be served is not known")),
             "the cache has no room for it, and the size of the device is unknown: give --capacity".to_owned(),
         ),
-        RequestOutcome::Failed(oom) => (alarm(format!("{label} would fail")), oom.verdict_reason.to_string()),
+        Err(oom) => (alarm(format!("{label} would fail")), oom.verdict_reason.to_string()),
     }
 }
 

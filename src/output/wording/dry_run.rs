@@ -1,8 +1,9 @@
 //! Warnings about a dry run.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
-use crate::analysis::{ByteRange, DryRunReport, DryRunWarning, ReadReport};
+use crate::analysis::{DryRunReport, DryRunWarning, ReadReport};
 use crate::base::units::{count, counted, size};
 use crate::snapshot::{ReadValue, Serving, TextLength};
 
@@ -33,7 +34,7 @@ impl fmt::Display for DryRunWarning<'_> {
                  placements of memory GPU {} peaks at {} reserved, and {}",
                 range.placements,
                 range.device,
-                describe_range(range.reserved_bytes),
+                describe_range(&range.reserved_bytes),
                 describe_failing(range.failing_placements, range.placements)
             ),
             Self::Reads(report) => f.write_str(&describe_reads(report)),
@@ -94,7 +95,7 @@ fn describe_workspaces(report: &DryRunReport) -> String {
     let (calls, sized) = (report.unknown_sizes.calls(), report.sized_workspaces());
     let estimates = report.ranges.iter().filter_map(|range| {
         let with = range.with_workspaces.as_ref()?;
-        let (reserved, failing) = (describe_range(with.reserved_bytes), with.failing_placements);
+        let (reserved, failing) = (describe_range(&with.reserved_bytes), with.failing_placements);
         let result = describe_failing(failing, range.placements);
         Some(format!("; with estimates GPU {} peaks at {reserved} reserved, and {result}", range.device))
     });
@@ -112,11 +113,11 @@ fn describe_workspaces(report: &DryRunReport) -> String {
     )
 }
 
-fn describe_range(range: ByteRange) -> String {
-    if range.minimum == range.maximum {
-        return size(range.maximum);
+fn describe_range(range: &RangeInclusive<u64>) -> String {
+    if range.start() == range.end() {
+        return size(*range.end());
     }
-    format!("between {} and {}", size(range.minimum), size(range.maximum))
+    format!("between {} and {}", size(*range.start()), size(*range.end()))
 }
 
 fn describe_nccl(bytes: u64) -> String {
@@ -207,7 +208,7 @@ mod tests {
 
     #[test]
     fn placements_are_described_if_they_make_a_difference() {
-        let bytes = |min, max| ByteRange { minimum: min * MIB, maximum: max * MIB };
+        let bytes = |min, max| min * MIB..=max * MIB;
         let range = |failing_placements, reserved_bytes| RangeReport {
             device: 0,
             placements: 6,
