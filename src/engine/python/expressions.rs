@@ -46,7 +46,7 @@ impl<'a> Parser<'a> {
         if !self.is(",") {
             return Some(first);
         }
-        let (start, mut end) = (first.start, first.end);
+        let start = first.start;
         let mut parts = vec![first];
         while self.take(",").is_some() {
             let ends = |token: &Token<'_>| {
@@ -55,10 +55,9 @@ impl<'a> Parser<'a> {
             if self.peek().is_none_or(ends) {
                 break;
             }
-            let next = item(self)?;
-            end = next.end;
-            parts.push(next);
+            parts.push(item(self)?);
         }
+        let end = parts.last()?.end; // without a trailing comma
         Some(Expr { kind: ExprKind::Group, word: "(", parts, start, end })
     }
 
@@ -68,7 +67,7 @@ impl<'a> Parser<'a> {
             return inner(self);
         }
         let value = inner(self)?;
-        Some(Expr { kind: ExprKind::Star, word: "", end: value.end, parts: vec![value], start })
+        Some(self.expr(ExprKind::Star, "", vec![value], start))
     }
 
     pub(super) fn expression(&mut self) -> Option<Expr<'a>> {
@@ -80,8 +79,7 @@ impl<'a> Parser<'a> {
         if self.take("lambda").is_some() {
             let mut parts = self.parameters(":")?;
             parts.push(self.expression()?);
-            let end = parts.last()?.end;
-            return Some(Expr { kind: ExprKind::Lambda, word: "", parts, start, end });
+            return Some(self.expr(ExprKind::Lambda, "", parts, start));
         }
         if self.take("yield").is_some() {
             let word = if self.take("from").is_some() { "from" } else { "" };
@@ -92,18 +90,16 @@ impl<'a> Parser<'a> {
         }
         let value = self.operation()?;
         if self.take(":=").is_some() {
-            let new = self.expression()?;
-            let end = new.end;
-            return Some(Expr { kind: ExprKind::As, word: "", parts: vec![new, value], start, end });
+            let parts = vec![self.expression()?, value];
+            return Some(self.expr(ExprKind::As, "", parts, start));
         }
         if self.take("if").is_none() {
             return Some(value);
         }
         let test = self.operation()?;
         self.take("else")?;
-        let other = self.expression()?;
-        let end = other.end;
-        Some(Expr { kind: ExprKind::Conditional, word: "", parts: vec![value, test, other], start, end })
+        let parts = vec![value, test, self.expression()?];
+        Some(self.expr(ExprKind::Conditional, "", parts, start))
     }
 
     /// A chain of binary operators, without precedence: values flow through every operator in the same way, but the
@@ -132,12 +128,11 @@ impl<'a> Parser<'a> {
             }
             parts.push(self.primary()?);
         }
-        let end = parts.last()?.end;
-        match (parts.len(), is_compared) {
-            (1, _) => parts.pop(),
-            (_, true) => Some(Expr { kind: ExprKind::Comparison, word, parts, start, end }),
-            (_, false) => Some(Expr { kind: ExprKind::Operation, word, parts, start, end }),
+        if parts.len() == 1 {
+            return parts.pop();
         }
+        let kind = if is_compared { ExprKind::Comparison } else { ExprKind::Operation };
+        Some(self.expr(kind, word, parts, start))
     }
 
     /// An atom with its attributes, calls and indexes.
@@ -146,16 +141,14 @@ impl<'a> Parser<'a> {
         for _ in 0..MAX_DEPTH {
             let start = value.start;
             if self.take(".").is_some() {
-                let end = self.peek()?.end();
                 let word = self.take_kind(TokenKind::Name)?;
-                value = Expr { kind: ExprKind::Attribute, word, parts: vec![value], start, end };
+                value = self.expr(ExprKind::Attribute, word, vec![value], start);
             } else if self.is("(") || self.is("[") {
                 let (kind, close) = if self.is("(") { (ExprKind::Call, ")") } else { (ExprKind::Subscript, "]") };
                 self.at += 1;
                 let mut parts = vec![value];
                 self.items(close, &mut parts)?;
-                let end = self.tokens[self.at - 1].end();
-                value = Expr { kind, word: "", parts, start, end };
+                value = self.expr(kind, "", parts, start);
             } else {
                 return Some(value);
             }
@@ -165,43 +158,43 @@ impl<'a> Parser<'a> {
 
     fn atom(&mut self) -> Option<Expr<'a>> {
         let token = *self.peek()?;
-        let (start, end) = (token.start, token.end());
-        match (token.kind, token.text) {
+        let start = token.start;
+        let kind = match (token.kind, token.text) {
             (TokenKind::Operator, open @ ("(" | "[" | "{")) => {
                 self.at += 1;
-                let close = if open == "(" {
-                    ")"
-                } else if open == "[" {
-                    "]"
-                } else {
-                    "}"
+                let close = match open {
+                    "(" => ")",
+                    "[" => "]",
+                    _ => "}",
                 };
                 let mut parts = Vec::new();
                 let has_comma = self.items(close, &mut parts)?;
-                let end = self.tokens[self.at - 1].end();
                 let is_made = parts.iter().any(|part| part.kind == ExprKind::Clause);
-                if open == "(" && parts.len() == 1 && !has_comma {
-                    return parts.pop().map(|inner| Expr { start, end, ..inner });
-                }
                 let kind = if is_made { ExprKind::Comprehension } else { ExprKind::Group };
-                Some(Expr { kind, word: &self.text[start..=start], parts, start, end })
+                let is_tuple = open != "(" || parts.len() != 1 || has_comma;
+                let mut group = self.expr(kind, token.text, parts, start);
+                return if is_tuple {
+                    Some(group)
+                } else {
+                    group.parts.pop().map(|it| Expr { start, end: group.end, ..it })
+                };
             }
             (TokenKind::Constant, _) => {
                 while self.take_kind(TokenKind::Constant).is_some() {}
-                let end = self.tokens[self.at - 1].end();
-                Some(Expr { kind: ExprKind::Constant, word: token.text, parts: Vec::new(), start, end })
+                ExprKind::Constant
             }
             (TokenKind::Name, "None" | "True" | "False") | (TokenKind::Operator, "..." | ":") => {
                 self.at += usize::from(token.text != ":");
-                Some(Expr { kind: ExprKind::Constant, word: token.text, parts: Vec::new(), start, end })
+                ExprKind::Constant
             }
-            (TokenKind::Name, "for" | "if" | "else" | "in" | "as" | "and" | "or" | "is") => None,
-            (TokenKind::Name, word) => {
+            (TokenKind::Name, "for" | "if" | "else" | "in" | "as" | "and" | "or" | "is") => return None,
+            (TokenKind::Name, _) => {
                 self.at += 1;
-                Some(Expr { kind: ExprKind::Name, word, parts: Vec::new(), start, end })
+                ExprKind::Name
             }
-            _ => None,
-        }
+            _ => return None,
+        };
+        Some(self.expr(kind, token.text, Vec::new(), start))
     }
 
     /// Reads the contents of brackets up to `close`: arguments, indexes, items, keys with values, clauses. Returns whether
@@ -220,14 +213,12 @@ impl<'a> Parser<'a> {
                 while self.take("if").is_some() {
                     clause.push(self.operation()?);
                 }
-                let end = clause.last()?.end;
-                parts.push(Expr { kind: ExprKind::Clause, word: "", parts: clause, start, end });
+                parts.push(self.expr(ExprKind::Clause, "", clause, start));
             } else if self.take(":").is_none() {
                 let value = self.star(Self::expression)?;
                 if value.kind == ExprKind::Name && self.take("=").is_some() {
-                    let given = self.expression()?;
-                    let (word, start, end) = (value.word, value.start, given.end);
-                    parts.push(Expr { kind: ExprKind::Keyword, word, parts: vec![given], start, end });
+                    let given = vec![self.expression()?];
+                    parts.push(self.expr(ExprKind::Keyword, value.word, given, value.start));
                 } else {
                     parts.push(value);
                 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::containers::makes_parts;
 use super::program::{Place, ProgramText, calls_backward, last_part};
 use super::tracked::{ON_HOST, Tracked, carries};
-use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::writes::{PUT, Write, writes};
 use crate::snapshot::{BackwardCall, WriteKind};
 
@@ -83,7 +83,7 @@ impl<'p, 'a> Flow<'p, 'a> {
 
     /// Follows the value through the function of `place`, from its statement on. Returns whether the function returns it.
     pub(super) fn through(&mut self, place: &Place<'p, 'a>, tracked: &Tracked<'_>, depth: usize) -> bool {
-        let Some(start) = place.statement() else { return false };
+        let start = place.statement();
         let mut known = Tracked { names: tracked.names.clone(), made: None };
         let mut goes_on = false;
         if tracked.made.is_some() {
@@ -96,7 +96,7 @@ impl<'p, 'a> Flow<'p, 'a> {
         let statements = place.own_statements();
         for round in 0..2 {
             for other in &statements {
-                let Some(statement) = other.statement() else { continue };
+                let statement = other.statement();
                 let is_later = is_whole || statement.first_line > start.first_line;
                 let is_around =
                     || enclosing.is_some_and(|it| (it.first_line..=it.last_line).contains(&statement.first_line));
@@ -117,16 +117,14 @@ impl<'p, 'a> Flow<'p, 'a> {
     }
 
     fn write(&mut self, place: &Place<'p, 'a>, tracked: &mut Tracked<'_>) -> bool {
-        let Some(statement) = place.statement() else { return false };
+        let statement = place.statement();
         let is_yielded = statement
-            .parts
-            .iter()
-            .flat_map(Expr::walk)
+            .expressions()
             .any(|part| part.kind == ExprKind::Yield && part.parts.iter().any(|value| carries(value, tracked)));
         match (statement.kind, statement.parts.as_slice()) {
             (StmtKind::Return, [value]) => return carries(value, tracked),
             (StmtKind::Loop, [target, items]) if carries(items, tracked) => {
-                tracked.names.extend(pairs(target, None).iter().filter_map(|(target, _)| target.variable()));
+                tracked.names.extend(target.targets().filter_map(Expr::variable));
             }
             (StmtKind::With | StmtKind::Block, items) => {
                 for named in items.iter().flat_map(Expr::walk).filter(|part| part.kind == ExprKind::As) {
@@ -162,8 +160,10 @@ impl<'p, 'a> Flow<'p, 'a> {
 
     /// Follows the value into the functions of the program that `statement` calls with it.
     fn enter_calls(&mut self, place: &Place<'p, 'a>, tracked: &Tracked<'_>, depth: usize) {
-        let Some(statement) = place.statement().filter(|_| depth < MAX_CALLS) else { return };
-        for call in statement.calls() {
+        if depth >= MAX_CALLS {
+            return;
+        }
+        for call in place.statement().calls() {
             let Some(name) = call.called() else { continue };
             let given =
                 |(index, given): (usize, &Expr<'a>)| carries(given, tracked).then_some((index, given.word, given.kind));
@@ -179,7 +179,7 @@ impl<'p, 'a> Flow<'p, 'a> {
                 continue;
             }
             for function in functions {
-                let Some(parameters) = function.statement().map(|function| &function.parts) else { continue };
+                let parameters = &function.statement().parts;
                 let is_method = parameters.first().is_some_and(|first| matches!(first.word, "self" | "cls"));
                 for (index, word, kind) in &given {
                     let by_name = |one: &&Expr<'_>| *kind == ExprKind::Keyword && one.word == *word;
@@ -229,7 +229,7 @@ impl<'p, 'a> Flow<'p, 'a> {
 impl<'a> ProgramText<'a> {
     /// The statement of `place`, whose `write` keeps `value`.
     pub(super) fn keep_at(&self, place: &Place<'_, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) -> Option<Keep> {
-        let (kind, variable, statement) = (write.kind, write.target.variable()?, place.statement()?);
+        let (kind, variable) = (write.kind, write.target.variable()?);
         let makes_list = value.walk().any(makes_parts) || value.called() == Some("list");
         let (container, is_bounded) = match kind {
             WriteKind::Put | WriteKind::Extend | WriteKind::Store => {
@@ -251,7 +251,7 @@ impl<'a> ProgramText<'a> {
             is_bounded,
             value: place.text_of(write.state.unwrap_or(value)).map(str::to_owned),
             file: place.file.path.to_owned(),
-            line: statement.first_line,
+            line: place.statement().first_line,
             function: place.function_name().to_owned(),
             local_to: is_local(place, &variable).then(|| place.function_name().to_owned()),
             in_loop,
@@ -266,10 +266,9 @@ impl<'a> ProgramText<'a> {
     fn backward_elsewhere(&self, place: &Place<'_, 'a>, variable: &str) -> Option<BackwardCall> {
         let word = last_part(variable);
         let here = place.function().map(|function| function.first_line);
-        let functions = self.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
-        let mut others = functions.filter(|it| it.kind == StmtKind::Function && Some(it.first_line) != here);
+        let mut others = self.statements().filter(|it| it.kind == StmtKind::Function && Some(it.first_line) != here);
         let reads = |function: &Stmt<'_>| {
-            let mut parts = function.walk().flat_map(|statement| statement.parts.iter().flat_map(Expr::walk));
+            let mut parts = function.walk().flat_map(Stmt::expressions);
             parts.any(|part| matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && part.word == word)
         };
         let is_backward = |function: &Stmt<'_>| calls_backward(function).next().is_some();
@@ -285,22 +284,19 @@ fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
     }
     let own = place.own_statements();
     let is_shared = |statement: &Stmt<'_>| {
-        statement.kind == StmtKind::Shared && statement.parts.iter().flat_map(Expr::walk).any(|it| it.word == variable)
+        statement.kind == StmtKind::Shared && statement.expressions().any(|it| it.word == variable)
     };
     let assigns = |statement: &Stmt<'a>| match (statement.kind, statement.parts.as_slice()) {
-        (StmtKind::Assign, [targets @ .., _]) => targets
-            .iter()
-            .flat_map(|it| pairs(it, None))
-            .any(|(it, _)| it.kind == ExprKind::Name && it.word == variable),
-        (StmtKind::Augmented | StmtKind::Loop, [target, _]) => {
-            pairs(target, None).iter().any(|(it, _)| it.word == variable)
+        (StmtKind::Assign, _) => {
+            let mut assigned = statement.assignments().into_iter();
+            assigned.any(|(it, _)| it.kind == ExprKind::Name && it.word == variable)
         }
+        (StmtKind::Augmented | StmtKind::Loop, [target, _]) => target.targets().any(|it| it.word == variable),
         (StmtKind::With, items) => items.iter().any(|it| it.kind == ExprKind::As && it.parts[1].word == variable),
         _ => false,
     };
-    let statements = || own.iter().filter_map(Place::statement);
-    let yields =
-        |statement: &Stmt<'_>| statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Yield);
+    let statements = || own.iter().map(Place::statement);
+    let yields = |statement: &Stmt<'_>| statement.expressions().any(|part| part.kind == ExprKind::Yield);
     !statements().any(is_shared) && statements().any(assigns) && !statements().any(yields)
 }
 
@@ -318,13 +314,13 @@ fn items_with<'a>(place: &Place<'_, 'a>, target: &Expr<'a>) -> Vec<String> {
 fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
     // An attribute outlives the call, and a loop may call the method again.
     let is_in_loop = |other: &Place<'_, '_>| {
-        let is_header = other.statement().is_some_and(|it| it.kind == StmtKind::Loop);
+        let is_header = other.statement().kind == StmtKind::Loop;
         let inner = other.innermost_loop().filter(|_| !is_header);
         inner.is_some() || other.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
     };
     let repeats = |other: &&Place<'_, '_>| variable.contains('.') || is_in_loop(other);
     place.own_statements().iter().filter(repeats).any(|other| {
-        let Some(statement) = other.statement() else { return false };
+        let statement = other.statement();
         let read = match statement.kind {
             StmtKind::Assign => statement.parts.last().map(std::slice::from_ref).unwrap_or_default(),
             StmtKind::Augmented => &statement.parts[1..],

@@ -17,7 +17,7 @@ impl ProgramText<'_> {
         for frame in frames.iter().filter(|frame| !frame.function.ends_with("comp>") && frame.function != "<genexpr>") {
             let Some(place) = self.place(frame) else { break };
             flow.has_grad &= place.has_grad();
-            let named = inner.filter(|name| place.statement().is_some_and(|statement| calls(statement, name)));
+            let named = inner.filter(|name| calls(place.statement(), name));
             // A package is between the two frames, and gets the value.
             if inner.is_some() && named.is_none() && frame.calls_package {
                 break;
@@ -53,8 +53,8 @@ impl ProgramText<'_> {
     pub fn exception_keepers(&self) -> Vec<Keep> {
         let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
         for place in self.all_places() {
-            let statement = place.statement().filter(|it| it.word == "except");
-            if let Some([_, name]) = statement.map(|it| it.parts.as_slice()) {
+            let statement = place.statement();
+            if let ("except", [_, name]) = (statement.word, statement.parts.as_slice()) {
                 flow.through(&place, &Tracked { names: name.variable().into_iter().collect(), made: None }, 1);
             }
         }
@@ -67,11 +67,9 @@ impl ProgramText<'_> {
         let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
         let tracked = Tracked { names: BTreeSet::new(), made: Some(Made::Anything) };
         for place in self.all_places() {
-            let Some(statement) = place.statement() else { continue };
-            if statement.calls().any(&is_maker) && flow.through(&place, &tracked, 0) {
+            if place.statement().calls().any(&is_maker) && flow.through(&place, &tracked, 0) {
                 let caller = place.function_name();
-                let callers = self.all_places();
-                for caller in callers.filter(|other| other.statement().is_some_and(|it| calls(it, caller))) {
+                for caller in self.all_places().filter(|other| calls(other.statement(), caller)) {
                     flow.through(&caller, &tracked, 0);
                 }
             }
@@ -82,14 +80,13 @@ impl ProgramText<'_> {
     /// The statements that keep arguments of module hooks.
     pub fn hook_keepers(&self) -> Vec<Keep> {
         let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
-        let statements = self.files.iter().flat_map(|file| file.statements.iter().flat_map(Stmt::walk));
-        for call in statements.flat_map(Stmt::calls) {
+        for call in self.statements().flat_map(Stmt::calls) {
             let is_hook = call.called().is_some_and(|name| name.starts_with("register_") && name.ends_with("_hook"));
             let Some(hook) = call.parts.get(1).filter(|_| is_hook) else { continue };
             let name = hook.called().unwrap_or(hook.word);
             for function in self.functions(name) {
-                let inner = function.statement().into_iter().flat_map(|function| function.body.iter());
-                let inner = inner.rev().find(|inner| inner.kind == StmtKind::Function && hook.called().is_some());
+                let mut inner = function.statement().body.iter().rev();
+                let inner = inner.find(|inner| inner.kind == StmtKind::Function && hook.called().is_some());
                 let mut place = function.clone();
                 place.path.extend(inner);
                 let parameters = place.function().map(|function| function.parts.as_slice()).unwrap_or_default();
@@ -104,15 +101,14 @@ impl ProgramText<'_> {
 
     /// Whether the statement of `line` is inside a loop or a comprehension of its function. True if its text is unknown.
     pub fn is_repeated(&self, line: &Line<'_>) -> bool {
-        let has_list = |statement: &Stmt<'_>| {
-            statement.parts.iter().flat_map(Expr::walk).any(|part| part.kind == ExprKind::Comprehension)
-        };
-        self.place(line).is_none_or(|it| it.innermost_loop().is_some() || it.statement().is_some_and(has_list))
+        let is_list = |part: &Expr<'_>| part.kind == ExprKind::Comprehension;
+        let place = self.place(line);
+        place.is_none_or(|it| it.innermost_loop().is_some() || it.statement().expressions().any(is_list))
     }
 }
 
 /// Whether `statement` calls `name`: by that name, as `__init__` by constructing its class, or as `forward` by calling its
 /// module.
 fn calls(statement: &Stmt<'_>, name: &str) -> bool {
-    statement.parts.iter().flat_map(Expr::walk).any(|part| part.called() == Some(name))
+    statement.calls().any(|call| call.called() == Some(name))
 }

@@ -1,7 +1,7 @@
 //! Statements that make a larger tensor than the program may need: all pairs, copies, zeros.
 
 use super::program::{Line, Place, ProgramText};
-use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 
 /// A value that the running statement makes, or that it reads and that a statement before it made.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +30,7 @@ impl ProgramText<'_> {
     /// The values that the statement of `line` makes, and those made by statements whose results it reads.
     pub fn large_values(&self, line: &Line<'_>) -> Vec<LargeValue> {
         let Some(place) = self.place(line) else { return Vec::new() };
-        let Some(statement) = place.statement() else { return Vec::new() };
-        let own = place.own_statements();
+        let (statement, own) = (place.statement(), place.own_statements());
         let targets = statement.parts.split_last().map(|(_, targets)| targets).unwrap_or_default();
         let target = targets.first().filter(|_| statement.kind == StmtKind::Assign).map_or("", |it| it.word);
         let here = statement.parts.iter().map(|value| (target, value));
@@ -45,17 +44,12 @@ impl ProgramText<'_> {
 
 /// The variables that the statement of `place` reads, with the values that statements of its function assign to them.
 fn assigned_before<'p, 'a>(place: &Place<'p, 'a>, own: &[Place<'p, 'a>]) -> Vec<(&'a str, &'p Expr<'a>)> {
-    let Some(statement) = place.statement() else { return Vec::new() };
-    let read: Vec<&str> = statement.parts.iter().flat_map(Expr::walk).map(|part| part.word).collect();
-    let mut found = Vec::new();
-    for other in own.iter().filter_map(Place::statement).filter(|other| other.first_line < statement.first_line) {
-        if let (StmtKind::Assign, Some((value, targets))) = (other.kind, other.parts.split_last()) {
-            let pairs = targets.iter().flat_map(|target| pairs(target, Some(value)));
-            let pairs = pairs.filter(|(target, _)| target.kind == ExprKind::Name && read.contains(&target.word));
-            found.extend(pairs.filter_map(|(target, value)| Some((target.word, value?))));
-        }
-    }
-    found
+    let statement = place.statement();
+    let read: Vec<&str> = statement.expressions().map(|part| part.word).collect();
+    let before = own.iter().map(Place::statement).filter(|other| other.first_line < statement.first_line);
+    let assigned = before.flat_map(Stmt::assignments);
+    let of_read = assigned.filter(|(target, _)| target.kind == ExprKind::Name && read.contains(&target.word));
+    of_read.map(|(target, value)| (target.word, value)).collect()
 }
 
 /// Describes `value`, which `target` gets.
@@ -95,7 +89,7 @@ fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Opt
             let has_operation = || call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target);
             matches!(call.called(), Some("sum" | "norm")) && has_operation()
         };
-        let mut calls = own.iter().filter_map(Place::statement).flat_map(Stmt::calls);
+        let mut calls = own.iter().map(Place::statement).flat_map(Stmt::calls);
         let is_distance = operation.word == "-" && calls.any(is_sum);
         return Some(if is_distance { LargeValue::Distances(both) } else { LargeValue::Pairs(both) });
     }
@@ -135,7 +129,7 @@ fn product<'e, 'a>(part: &'e Expr<'a>) -> Option<[&'e Expr<'a>; 2]> {
 
 /// The product of two tensors, of which a softmax is multiplied with a third, if the statement of `place` is part of it.
 fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
-    let statements = || own.iter().filter_map(Place::statement).filter(|it| it.kind != StmtKind::Function);
+    let statements = || own.iter().map(Place::statement).filter(|it| it.kind != StmtKind::Function);
     let assigned = |name: &str| {
         statements().filter(|it| it.kind == StmtKind::Assign).find_map(|it| {
             let (value, targets) = it.parts.split_last()?;
@@ -156,12 +150,12 @@ fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     };
     let (start, [query, key]) = here.or_else(before)?;
     let weights = softmax.parts.split_last().and_then(|(_, targets)| targets.first()).map_or("", |target| target.word);
-    let mut values = statements().flat_map(|it| it.parts.iter().flat_map(Expr::walk)).filter_map(product);
+    let mut values = statements().flat_map(Stmt::expressions).filter_map(product);
     let [_, value] = values
         .find(|[left, _]| left.walk().any(|part| is_softmax(part) || !weights.is_empty() && part.word == weights))?;
-    let failing = place.statement()?;
+    let failing = place.statement();
     let is_part = (start.first_line..=softmax.last_line.max(start.last_line)).contains(&failing.first_line)
-        || failing.parts.iter().flat_map(Expr::walk).any(|part| !weights.is_empty() && part.word == weights);
+        || failing.expressions().any(|part| !weights.is_empty() && part.word == weights);
     let name = |part: &Expr<'_>| part.walk().find(|part| part.kind == ExprKind::Name).map(|it| it.word.to_owned());
     is_part.then_some(LargeValue::Scores([name(query)?, name(key)?, name(value)?]))
 }

@@ -23,7 +23,7 @@ impl ProgramText<'_> {
                 && self.functions(name).is_empty()
                 && !ON_HOST.contains(&name)
         };
-        let calls: Vec<&Expr<'_>> = place.statement()?.calls().filter(is_module).collect();
+        let calls: Vec<&Expr<'_>> = place.statement().calls().filter(is_module).collect();
         let [call] = calls.as_slice() else { return None };
         let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
         let name = last_part(&module);
@@ -33,7 +33,7 @@ impl ProgramText<'_> {
             self.assigned(name).into_iter().any(|it| !copies(it) && it.walk().any(|part| part.word == other))
         };
         let is_trained = trained.iter().any(|one| one == name || mentions(name, one) || mentions(one, name));
-        let mut calls = self.all_places().flat_map(|place| place.statement().into_iter().flat_map(Stmt::calls));
+        let mut calls = self.statements().flat_map(Stmt::calls);
         let is_frozen = calls.any(|call| {
             let is_it = call.receiver().and_then(Expr::variable).is_some_and(|it| last_part(&it) == name);
             is_it && matches!(call.called(), Some("requires_grad_" | "parameters"))
@@ -50,8 +50,7 @@ impl ProgramText<'_> {
             return variable;
         };
         let is_method = function.parts.first().is_some_and(|first| first.word == "self");
-        let mut calls = caller.statement().into_iter().flat_map(Stmt::calls);
-        let call = calls.find(|call| call.called() == Some(function.word));
+        let call = caller.statement().calls().find(|call| call.called() == Some(function.word));
         call.and_then(|call| call.parts.get(index + 1 - usize::from(is_method))?.variable()).unwrap_or(variable)
     }
 
@@ -59,21 +58,17 @@ impl ProgramText<'_> {
     /// arguments of one are not understood.
     fn trained(&self) -> Option<Vec<String>> {
         let mut names = Vec::new();
-        for place in self.all_places() {
-            for call in place.statement().into_iter().flat_map(Stmt::calls).filter(|call| is_optimizer(call)) {
-                let given = call.parts.get(1)?;
-                let is_source = |part: &&Expr<'_>| part.called() == Some("parameters");
-                let modules: Vec<String> =
-                    given.walk().filter(is_source).filter_map(|part| part.receiver()?.variable()).collect();
-                let is_list = given.kind == ExprKind::Group;
-                if modules.is_empty() && !is_list || modules.iter().any(|name| name == "self") {
-                    return None;
-                }
-                names.extend(
-                    modules.iter().flat_map(|name| name.split('.')).filter(|it| *it != "self").map(str::to_owned),
-                );
-                names.extend(given.parts.iter().filter(|_| is_list).filter_map(Expr::variable));
+        for call in self.statements().flat_map(Stmt::calls).filter(|call| is_optimizer(call)) {
+            let given = call.parts.get(1)?;
+            let is_source = |part: &&Expr<'_>| part.called() == Some("parameters");
+            let modules: Vec<String> =
+                given.walk().filter(is_source).filter_map(|part| part.receiver()?.variable()).collect();
+            let is_list = given.kind == ExprKind::Group;
+            if modules.is_empty() && !is_list || modules.iter().any(|name| name == "self") {
+                return None;
             }
+            names.extend(modules.iter().flat_map(|name| name.split('.')).filter(|it| *it != "self").map(str::to_owned));
+            names.extend(given.parts.iter().filter(|_| is_list).filter_map(Expr::variable));
         }
         (!names.is_empty()).then_some(names)
     }

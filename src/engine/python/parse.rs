@@ -6,7 +6,7 @@ use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 
 /// The statements of `text`.
 pub(super) fn parse(text: &str) -> Vec<Stmt<'_>> {
-    let mut parser = Parser { text, tokens: tokens(text), at: 0, depth: 0 };
+    let mut parser = Parser { tokens: tokens(text), at: 0, depth: 0 };
     let mut statements = Vec::new();
     while parser.at < parser.tokens.len() {
         parser.statements(&mut statements);
@@ -29,19 +29,16 @@ impl<'a> Parser<'a> {
                     self.skip_line();
                 }
                 _ => {
-                    let (first_line, start) = (self.line(), self.at);
-                    let understood = self.statement();
-                    let (kind, word, parts) = understood.unwrap_or((StmtKind::Other, "", Vec::new()));
-                    let is_block = self.is(":") && self.at > start;
-                    if is_block {
-                        self.at += 1;
+                    let start = self.at;
+                    let mut statement = self.header_or_simple();
+                    if self.at > start && self.take(":").is_some() {
+                        statement.body = self.block();
                     } else if self.take(";").is_none() {
                         self.skip_line();
                     }
-                    let body = if is_block { self.block() } else { Vec::new() };
-                    let last_line = self.last_line().max(first_line);
-                    let decorators = std::mem::take(&mut decorators);
-                    found.push(Stmt { kind, word, parts, decorators, body, first_line, last_line });
+                    statement.last_line = self.last_line().max(statement.first_line);
+                    statement.decorators = std::mem::take(&mut decorators);
+                    found.push(statement);
                 }
             }
         }
@@ -52,17 +49,8 @@ impl<'a> Parser<'a> {
         let mut body = Vec::new();
         if self.take_kind(TokenKind::Newline).is_none() {
             while !self.is_kind(TokenKind::Newline) && self.peek().is_some() {
-                let (line, before) = (self.line(), self.at);
-                let (kind, word, parts) = self.statement().unwrap_or((StmtKind::Other, "", Vec::new()));
-                body.push(Stmt {
-                    kind,
-                    word,
-                    parts,
-                    decorators: Vec::new(),
-                    body: Vec::new(),
-                    first_line: line,
-                    last_line: line,
-                });
+                let before = self.at;
+                body.push(self.header_or_simple());
                 if self.take(";").is_none() || self.at == before {
                     self.skip_line();
                     break;
@@ -75,7 +63,14 @@ impl<'a> Parser<'a> {
         body
     }
 
-    /// The header of a statement, or a whole simple one.
+    /// The header of a statement, or a whole simple one, in the line where it begins.
+    fn header_or_simple(&mut self) -> Stmt<'a> {
+        let line = self.line();
+        let (kind, word, parts) = self.statement().unwrap_or((StmtKind::Other, "", Vec::new()));
+        Stmt { kind, word, parts, decorators: Vec::new(), body: Vec::new(), first_line: line, last_line: line }
+    }
+
+    /// The kind, word and parts of a header or a simple statement; `None` if it is not understood.
     fn statement(&mut self) -> Option<(StmtKind, &'a str, Vec<Expr<'a>>)> {
         while self.take("async").is_some() {}
         let word = self.peek().map_or("", |token| token.text);
@@ -120,9 +115,8 @@ impl<'a> Parser<'a> {
                 while !self.is(":") && !self.is(")") {
                     let item = self.expression()?;
                     items.push(if self.take("as").is_some() {
-                        let target = self.primary()?;
-                        let (start, end) = (item.start, target.end);
-                        Expr { kind: ExprKind::As, word: "", parts: vec![item, target], start, end }
+                        let (start, target) = (item.start, self.primary()?);
+                        self.expr(ExprKind::As, "", vec![item, target], start)
                     } else {
                         item
                     });

@@ -1,16 +1,17 @@
 //! A cursor over tokens.
 
 use super::tokens::{Token, TokenKind};
-use super::tree::Expr;
+use super::tree::{Expr, ExprKind};
 
 /// Maximum nesting, and length of a chain of calls. The text may come from anybody, and the parser recurses.
 pub(super) const MAX_DEPTH: usize = 40;
+
 pub(super) struct Parser<'a> {
-    pub(super) text: &'a str,
     pub(super) tokens: Vec<Token<'a>>,
     pub(super) at: usize,
     pub(super) depth: usize,
 }
+
 impl<'a> Parser<'a> {
     pub(super) fn peek(&self) -> Option<&Token<'a>> {
         self.tokens.get(self.at)
@@ -76,6 +77,11 @@ impl<'a> Parser<'a> {
         let closes = self.is(":");
         self.at = start;
         closes
+    }
+
+    /// An expression from byte `start` to the last token that was taken.
+    pub(super) fn expr(&self, kind: ExprKind, word: &'a str, parts: Vec<Expr<'a>>, start: usize) -> Expr<'a> {
+        Expr { kind, word, parts, start, end: self.tokens[..self.at].last().map_or(start, Token::end) }
     }
 
     /// Calls `read` one level deeper; `None` at the maximum depth.

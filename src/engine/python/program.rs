@@ -3,7 +3,7 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::parse::parse;
-use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::writes::written_words;
 use crate::snapshot::BackwardCall;
 
@@ -47,6 +47,7 @@ pub struct Line<'a> {
 #[derive(Debug, Clone)]
 pub(super) struct Place<'p, 'a> {
     pub(super) file: &'p File<'a>,
+    /// Not empty.
     pub(super) path: Vec<&'p Stmt<'a>>,
 }
 
@@ -98,11 +99,17 @@ impl<'a> ProgramText<'a> {
             let mut waiting: Vec<Vec<&Stmt<'a>>> = file.statements.iter().rev().map(|it| vec![it]).collect();
             std::iter::from_fn(move || {
                 let path = waiting.pop()?;
-                let body = path.last().map(|last| last.body.as_slice()).unwrap_or_default();
-                waiting.extend(body.iter().rev().map(|inner| path.iter().copied().chain([inner]).collect()));
-                Some(Place { file, path })
+                let place = Place { file, path };
+                let body = place.statement().body.iter().rev();
+                waiting.extend(body.map(|inner| place.path.iter().copied().chain([inner]).collect()));
+                Some(place)
             })
         })
+    }
+
+    /// Every statement, in the order of the text.
+    pub(super) fn statements(&self) -> impl Iterator<Item = &Stmt<'a>> {
+        self.files.iter().flat_map(|file| &file.statements).flat_map(Stmt::walk)
     }
 
     /// Whether no file of the program is missing.
@@ -146,8 +153,8 @@ impl<'a> ProgramText<'a> {
     pub(super) fn closures(&self) -> Vec<Place<'_, 'a>> {
         let name = |decorator: &Expr<'a>| decorator.called().unwrap_or(decorator.word);
         let decorators = |place: &Place<'_, 'a>| -> Vec<&'a str> {
-            let own = place.statement().filter(|it| it.kind == StmtKind::Function);
-            own.into_iter().flat_map(|function| &function.decorators).map(name).collect()
+            let own = place.statement();
+            if own.kind == StmtKind::Function { own.decorators.iter().map(name).collect() } else { Vec::new() }
         };
         let used: FxHashSet<&str> = self.all_places().flat_map(|place| decorators(&place)).collect();
         let is_returned = |place: &Place<'_, 'a>| {
@@ -171,15 +178,8 @@ impl<'a> ProgramText<'a> {
     /// The values that the program assigns to a variable with this last part, anywhere.
     pub(super) fn assigned(&self, variable: &str) -> Vec<&Expr<'a>> {
         let word = last_part(variable);
-        let statements = self.writing(word).filter_map(|place| place.statement());
-        let mut found = Vec::new();
-        for statement in statements.filter(|statement| statement.kind == StmtKind::Assign) {
-            if let Some((value, targets)) = statement.parts.split_last() {
-                let pairs = targets.iter().flat_map(|target| pairs(target, Some(value)));
-                found.extend(pairs.filter(|(target, _)| target.word == word).filter_map(|(_, value)| value));
-            }
-        }
-        found
+        let assignments = self.writing(word).flat_map(|place| place.statement().assignments());
+        assignments.filter(|(target, _)| target.word == word).map(|(_, value)| value).collect()
     }
 }
 
@@ -207,8 +207,8 @@ pub(super) fn is_backward(call: &Expr<'_>) -> bool {
 }
 
 impl<'p, 'a> Place<'p, 'a> {
-    pub(super) fn statement(&self) -> Option<&'p Stmt<'a>> {
-        self.path.last().copied()
+    pub(super) fn statement(&self) -> &'p Stmt<'a> {
+        self.path[self.path.len() - 1]
     }
 
     /// The innermost function around the statement.
@@ -250,7 +250,7 @@ impl<'p, 'a> Place<'p, 'a> {
         };
         inside(&outer, body, &mut waiting);
         while let Some(place) = waiting.pop() {
-            let Some(statement) = place.statement() else { continue };
+            let statement = place.statement();
             if !matches!(statement.kind, StmtKind::Function | StmtKind::Class) {
                 inside(&place.path, &statement.body, &mut waiting);
             }

@@ -38,7 +38,7 @@ impl ProgramText<'_> {
     /// sizes alone make it.
     pub fn running_value(&self, line: &Line<'_>, inner: Option<&str>) -> Option<RunningValue> {
         let place = self.place(line)?;
-        let statement = place.statement()?;
+        let statement = place.statement();
         let call = statement.calls().find(|call| call.called().is_some_and(|name| Some(name) == inner));
         let value = call.or(match (statement.kind, statement.parts.as_slice()) {
             (StmtKind::Assign | StmtKind::Augmented | StmtKind::Loop, [.., value])
@@ -46,10 +46,8 @@ impl ProgramText<'_> {
             _ => None,
         })?;
         // A tensor is not called, unlike a module that the program makes.
-        let is_called = |name: &str| {
-            let mut calls = self.all_places().flat_map(|place| place.statement().into_iter().flat_map(Stmt::calls));
-            calls.any(|call| call.called() == Some(last_part(name)))
-        };
+        let is_called =
+            |name: &str| self.statements().flat_map(Stmt::calls).any(|call| call.called() == Some(last_part(name)));
         let is_variable = |name: &str| {
             let parameters = place.function().map(|it| it.parts.as_slice()).unwrap_or_default();
             let is_known =
@@ -68,7 +66,7 @@ impl ProgramText<'_> {
     pub fn innermost_loop(&self, line: &Line<'_>) -> Option<LoopKind> {
         let Some(place) = self.place(line) else { return Some(LoopKind::OverData) };
         let has_clause = |part: &Expr<'_>| part.kind == ExprKind::Clause;
-        if place.statement()?.parts.iter().flat_map(Expr::walk).any(has_clause) {
+        if place.statement().expressions().any(has_clause) {
             return Some(LoopKind::OverData);
         }
         place.innermost_loop().map(|it| match it.parts.as_slice() {

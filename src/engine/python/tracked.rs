@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::{Expr, ExprKind, pairs};
+use super::tree::{Expr, ExprKind};
 
 /// Their result is a number, a string or another object on the host.
 pub(super) const ON_HOST: [&str; 22] = [
@@ -77,7 +77,7 @@ pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
             let mut inner = tracked.clone();
             for clause in expression.parts.iter().filter(|part| part.kind == ExprKind::Clause) {
                 if carries(&clause.parts[1], &inner) {
-                    inner.names.extend(pairs(&clause.parts[0], None).iter().filter_map(|(it, _)| it.variable()));
+                    inner.names.extend(clause.parts[0].targets().filter_map(Expr::variable));
                 }
             }
             expression.parts.iter().any(|part| part.kind != ExprKind::Clause && carries(part, &inner))

@@ -89,15 +89,12 @@ pub(super) struct Stmt<'a> {
 }
 
 /// Each target of an assignment with its value: tuples of equal length item by item, else the whole value.
-pub(super) fn pairs<'e, 'a>(
-    target: &'e Expr<'a>,
-    value: Option<&'e Expr<'a>>,
-) -> Vec<(&'e Expr<'a>, Option<&'e Expr<'a>>)> {
+fn pairs<'e, 'a>(target: &'e Expr<'a>, value: &'e Expr<'a>) -> Vec<(&'e Expr<'a>, &'e Expr<'a>)> {
     if target.kind != ExprKind::Group {
         return vec![(target, value)];
     }
-    let parts = value.filter(|value| value.kind == ExprKind::Group && value.parts.len() == target.parts.len());
-    let values = |index: usize| parts.map_or(value, |value| value.parts.get(index));
+    let is_tuple = value.kind == ExprKind::Group && value.parts.len() == target.parts.len();
+    let values = |index: usize| if is_tuple { &value.parts[index] } else { value };
     target.parts.iter().enumerate().flat_map(|(index, part)| pairs(part, values(index))).collect()
 }
 
@@ -110,6 +107,11 @@ impl<'a> Expr<'a> {
             ExprKind::Subscript | ExprKind::Star => self.parts.first()?.variable(),
             _ => None,
         }
+    }
+
+    /// The targets in a tuple of targets, or the only one.
+    pub(super) fn targets(&self) -> impl Iterator<Item = &Self> {
+        pairs(self, self).into_iter().map(|(target, _)| target)
     }
 
     /// The last word of a called name: `append` for `self.history.append(x)`.
@@ -146,8 +148,21 @@ impl<'a> Stmt<'a> {
         })
     }
 
+    /// Its own expressions and all nested ones, without those of its body.
+    pub(super) fn expressions(&self) -> impl Iterator<Item = &Expr<'a>> {
+        self.parts.iter().flat_map(Expr::walk)
+    }
+
+    /// Each target of an assignment with its value; none for another statement.
+    pub(super) fn assignments(&self) -> Vec<(&Expr<'a>, &Expr<'a>)> {
+        match (self.kind, self.parts.split_last()) {
+            (StmtKind::Assign, Some((value, targets))) => targets.iter().flat_map(|it| pairs(it, value)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The calls in its own expressions.
     pub(super) fn calls(&self) -> impl Iterator<Item = &Expr<'a>> {
-        self.parts.iter().flat_map(Expr::walk).filter(|part| part.kind == ExprKind::Call)
+        self.expressions().filter(|part| part.kind == ExprKind::Call)
     }
 }

@@ -26,8 +26,8 @@ impl ProgramText<'_> {
     pub(super) fn is_filled(&self, variable: &str) -> bool {
         let fills = |write: &Write<'_, '_>| write.kind == WriteKind::Store && write.method.is_none();
         let is_it = |write: &Write<'_, '_>| write.target.variable().is_some_and(|name| name == variable);
-        let mut statements = self.writing(last_part(variable)).filter_map(|place| place.statement());
-        statements.any(|statement| writes(statement).iter().any(|write| fills(write) && is_it(write)))
+        let mut places = self.writing(last_part(variable));
+        places.any(|place| writes(place.statement()).iter().any(|write| fills(write) && is_it(write)))
     }
 
     fn writes_to(&self, kind: ExprKind, word: &str, file: Option<&str>, function: Option<&str>) -> Vec<Keep> {
@@ -35,8 +35,7 @@ impl ProgramText<'_> {
         for place in self.writing(word) {
             let is_here = file.is_none_or(|file| file == place.file.path)
                 && function.is_none_or(|function| function == place.function_name());
-            let Some(statement) = place.statement().filter(|_| is_here) else { continue };
-            let of_variable = writes(statement).into_iter().filter(|write| write.is_to(kind, word));
+            let of_variable = writes(place.statement()).into_iter().filter(|write| is_here && write.is_to(kind, word));
             found.extend(of_variable.filter_map(|write| self.keep_at(&place, &write, write.values.last()?)));
         }
         let fills = |keep: &Keep| keep.kind != WriteKind::Assign;
@@ -53,16 +52,16 @@ impl ProgramText<'_> {
             given.word == "create_graph" && given.parts.first().is_some_and(|value| value.word == "True")
         };
         let is_it = |call: &Expr<'_>| call.called() == Some("backward") && call.parts.iter().any(keeps_graph);
-        let place = self.all_places().find(|place| place.statement().is_some_and(|it| it.calls().any(is_it)))?;
+        let place = self.all_places().find(|place| place.statement().calls().any(is_it))?;
         let (file, function) = (place.file.path, place.function_name());
-        Some(Line { file, line: place.statement()?.first_line, function, calls_package: false })
+        Some(Line { file, line: place.statement().first_line, function, calls_package: false })
     }
 
     /// Whether the program calls `gc.disable()`.
     pub fn turns_collector_off(&self) -> bool {
         let is_it =
             |call: &Expr<'_>| call.called() == Some("disable") && call.receiver().is_some_and(|it| it.word == "gc");
-        self.files.iter().flat_map(|file| &file.statements).flat_map(Stmt::walk).flat_map(Stmt::calls).any(is_it)
+        self.statements().flat_map(Stmt::calls).any(is_it)
     }
 
     /// Whether the program calls `module` where nothing turns gradients off: by its name, or else as an argument.
@@ -72,7 +71,7 @@ impl ProgramText<'_> {
         // (by its name, with gradients)
         let mut best = (false, false);
         for place in self.all_places() {
-            for call in place.statement().into_iter().flat_map(Stmt::calls) {
+            for call in place.statement().calls() {
                 if is_it(&call.parts[0]) || call.parts[1..].iter().any(is_it) {
                     best = best.max((is_it(&call.parts[0]), place.has_grad()));
                 }

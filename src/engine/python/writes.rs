@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::{Expr, ExprKind, Stmt, StmtKind, pairs};
+use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use crate::snapshot::WriteKind;
 
 /// A statement that writes `values` to `target`.
@@ -34,9 +34,7 @@ pub(super) fn writes<'s, 'a>(statement: &'s Stmt<'a>) -> Vec<Write<'s, 'a>> {
             // A tuple of values has one for each target.
             let is_paired = value.kind == ExprKind::Group;
             let tuple = targets.iter().find(|target| target.kind == ExprKind::Group && !is_paired);
-            for (target, value) in targets.iter().flat_map(|target| pairs(target, Some(value))) {
-                found.extend(value.map(|value| assigned(tuple, target, value)));
-            }
+            found.extend(statement.assignments().into_iter().map(|(target, value)| assigned(tuple, target, value)));
         }
         _ => {}
     }
