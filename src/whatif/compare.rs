@@ -8,7 +8,7 @@ use rayon::prelude::*;
 use super::forecast::{Forecast, ForecastLength};
 use super::grid::{Candidate, candidates};
 use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
-use super::overridden_run::{Fate, OverriddenRun};
+use super::overridden_run::OverriddenRun;
 use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
 use super::run_figures::RunFigures;
@@ -72,7 +72,7 @@ pub fn compare_settings(
     for (device, tried) in settings_by_device {
         let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
         let mut device_rows: Vec<WhatIfRow> = tried
-            .into_par_iter()
+            .par_iter()
             .map(|tried| {
                 let row = replay_row(device, tried, forecast.as_ref());
                 progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
@@ -136,23 +136,17 @@ pub fn compare_settings(
     })
 }
 
-/// Settings to replay with.
-struct TriedSettings {
-    /// In the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
-    option: String,
-    overrides: Overrides,
-}
-
-/// The settings of each row: first the recorded ones, then those to try.
+/// The settings of each row, in the syntax of `PYTORCH_CUDA_ALLOC_CONF` and to replay with: first the recorded ones, with an
+/// empty option, then those to try.
 fn settings_to_try(
     device: DeviceStudy<'_, '_>,
     options: WhatIfOptions<'_>,
     warnings: &mut Warnings,
-) -> Result<Vec<TriedSettings>, String> {
+) -> Result<Vec<(String, Overrides)>, String> {
     let WhatIfOptions { options, capacity, tries } = options;
     let hypothesis = &device.inferred().hypothesis;
     let recorded = Overrides { capacity, ..Overrides::default() };
-    let mut to_try = vec![TriedSettings { option: String::new(), overrides: recorded }];
+    let mut to_try = vec![(String::new(), recorded)];
     let candidates = if tries == Tries::Program {
         Vec::new()
     } else if options.is_empty() {
@@ -167,20 +161,18 @@ fn settings_to_try(
     for Candidate { option, settings } in candidates {
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;
         warnings.extend(settings_warning(&settings.0, is_limited));
-        let overrides = Overrides { settings: Some(settings), capacity, ..Overrides::default() };
-        to_try.push(TriedSettings { option, overrides });
+        to_try.push((option, Overrides { settings: Some(settings), capacity, ..Overrides::default() }));
     }
     Ok(to_try)
 }
 
 fn replay_row(
     device: DeviceStudy<'_, '_>,
-    TriedSettings { option, overrides }: TriedSettings,
+    (option, overrides): &(String, Overrides),
     forecast: Option<&Forecast<'_>>,
 ) -> WhatIfRow {
-    let overrides = &overrides;
     let run = OverriddenRun::new(device, overrides, None);
-    let Fate { then, peak_reserved } = run.fate(device, forecast);
+    let (then, continued_peak_bytes) = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
     let figures = RunFigures::new(simulation.allocator.statistics());
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
@@ -192,13 +184,13 @@ fn replay_row(
         false => (capacity, None),
     };
     let row = WhatIfRow {
-        settings: option,
+        settings: option.clone(),
         device: device.id(),
         ooms: simulation.ooms.len(),
         first_oom_event: simulation.ooms.first().map(|(event, _)| *event),
         then,
         figures,
-        continued_peak_bytes: peak_reserved,
+        continued_peak_bytes,
         smallest_capacity_bytes: smallest_capacity(device, overrides, known),
     };
     if !overrides.is_none() {
@@ -230,7 +222,7 @@ fn tried_rows(device: DeviceStudy<'_, '_>, rows: &[WhatIfRow], program: Option<&
 
 /// The requirement of `rows` on a device of `capacity` bytes, of which the process may have `limit` and `live` are live at the peak and `reserved` were
 /// before the recording.
-pub(super) fn requirement(
+fn requirement(
     rows: &[WhatIfRow],
     capacity: Option<u64>,
     limit: Option<u64>,

@@ -181,15 +181,10 @@ struct GpuReplay<'a, 's> {
     stop: &'a AtomicBool,
 }
 
-struct LiveRun {
-    simulation: Simulation,
-    difference: Option<LiveDifference>,
-}
-
 impl GpuReplay<'_, '_> {
     fn replay_device(&mut self) -> Result<LiveDevice, LiveError> {
         let predicted = self.simulate_entries();
-        let LiveRun { simulation, difference } = self.run(&predicted)?;
+        let (simulation, difference) = self.run(&predicted)?;
         let (calls, driver_peak_bytes) = (call_report(self.gpu.timings()), self.gpu.peak_used());
         let gpu = self.gpu.info().gpu;
         let released = self.gpu.release_all();
@@ -216,7 +211,7 @@ impl GpuReplay<'_, '_> {
         entries
     }
 
-    fn run(&mut self, predicted: &[AllocatorEntry]) -> Result<LiveRun, LiveError> {
+    fn run(&mut self, predicted: &[AllocatorEntry]) -> Result<(Simulation, Option<LiveDifference>), LiveError> {
         let Self { device, hypothesis, stop, .. } = *self;
         let gpu = &mut *self.gpu;
         let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
@@ -270,7 +265,7 @@ impl GpuReplay<'_, '_> {
             refused_bytes: refused.map(|Refusal { size, .. }| size),
             driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
         });
-        Ok(LiveRun { simulation, difference })
+        Ok((simulation, difference))
     }
 }
 

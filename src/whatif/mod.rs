@@ -41,10 +41,9 @@ pub(crate) use self::outcome::{free_at_peak, free_of};
 pub(crate) use self::overrides::hypothesis_with;
 pub use self::overrides::{Overrides, apply_option};
 pub use self::replay::{replay_with, verify_study};
-pub use self::reports::SettingsFrom;
 pub(crate) use self::reports::inferred_options;
 pub use self::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, SettingsFrom,
 };
 pub use self::run_figures::RunFigures;
 pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};

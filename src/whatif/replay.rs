@@ -1,6 +1,7 @@
 //! One replay of a snapshot through the allocator model: `oomscope/replay/1`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
@@ -10,9 +11,9 @@ use super::outcome::JobOutcome;
 use super::overridden_run::OverriddenRun;
 use super::overrides::Overrides;
 use super::reports::{
-    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice,
+    Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, inferred_options,
+    settings_changes,
 };
-use super::reports::{inferred_options, settings_changes};
 use super::run_figures::RunFigures;
 use super::tried::TriedOn;
 use super::warnings::{divergence_warning, settings_changed_warning};
@@ -43,8 +44,7 @@ pub fn verify_study(study: &Study<'_>, path: &str) -> ReplayReport {
 /// Problems of the snapshot, and limits of its replay.
 fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
     let mut warnings = snapshot.warnings.clone();
-    let settings = snapshot.settings.as_ref();
-    if let Some(raw) = settings {
+    if let Some(raw) = &snapshot.settings {
         let newest = *inference.releases.end();
         let parsed = conf::parse(&raw.string, &Settings::default(), newest, UnknownKeys::Warn);
         let ignored = match parsed {
@@ -68,23 +68,15 @@ fn warnings(snapshot: &Snapshot, inference: &Inference<'_>) -> Vec<Warning> {
         let (device, verification) = (inferred.device.id(), &inferred.verification);
         if verification.time_reversals > 0 {
             let entries = counted(verification.time_reversals as u64, "entry");
-            warnings.add(
-                Code::TimeReversed,
-                format!(
-                    "GPU {device}: {entries} earlier than the preceding entry, as in a ring buffer whose limit \
-                     was changed"
-                ),
-            );
+            let cause = "as in a ring buffer whose limit was changed";
+            let message = format!("GPU {device}: {entries} earlier than the preceding entry, {cause}");
+            warnings.add(Code::TimeReversed, message);
         }
         if verification.misplaced_blocks > 0 {
             let blocks = counted(verification.misplaced_blocks as u64, "block");
-            warnings.add(
-                Code::StartInconsistent,
-                format!(
-                    "GPU {device}: {blocks} from before the recording lie outside every segment \
-                     or overlap"
-                ),
-            );
+            let message =
+                format!("GPU {device}: {blocks} from before the recording lie outside every segment or overlap");
+            warnings.add(Code::StartInconsistent, message);
         }
     }
     warnings.to_vec()
@@ -121,7 +113,7 @@ pub fn replay_with(
             let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
             let run = OverriddenRun::new(device, overrides, sink);
             let reach = ForecastLength::UntilFull(overrides.capacity);
-            let then = run.fate(device, Forecast::from_device(device, reach).as_ref()).then;
+            let (then, _) = run.fate(device, Forecast::from_device(device, reach).as_ref());
             let OverriddenRun { hypothesis, simulation } = run;
             let unchanged = Some(recorded.figures.peak_reserved_bytes);
             let unchanged = unchanged.filter(|_| JobOutcome::recorded(device, None).goes_on());
@@ -153,12 +145,16 @@ pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64
     Some(Warning::new(Code::SmallCapacity, message))
 }
 
-pub(super) fn release_range(snapshot: &Snapshot, inference: &Inference<'_>) -> String {
+fn release_range(snapshot: &Snapshot, inference: &Inference<'_>) -> String {
     // The file's own release, unless the allocator's decisions show others.
     if candidate_releases(&snapshot.torch) == inference.releases {
         return snapshot.torch_version();
     }
-    let (first, last) = (*inference.releases.start(), *inference.releases.end());
+    describe_releases(&inference.releases)
+}
+
+pub(super) fn describe_releases(releases: &RangeInclusive<u32>) -> String {
+    let (first, last) = (*releases.start(), *releases.end());
     if first == last { format!("2.{first}") } else { format!("2.{first}-2.{last}") }
 }
 

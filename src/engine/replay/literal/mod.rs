@@ -24,8 +24,7 @@ mod tiling;
 mod totals;
 
 pub use capacity::{inferred_capacity, inferred_limit};
-pub use completions::is_completed_at_once;
-pub use completions::lacks_completions;
+pub use completions::{is_completed_at_once, lacks_completions};
 pub use foreign::warn_if_foreign;
 pub(crate) use initial_state::{InitialState, view_of};
 pub use layout::Layout;

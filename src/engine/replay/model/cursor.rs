@@ -27,7 +27,7 @@ pub fn verify_with_sink(
         walk.set_settings(&change.settings);
     }
     walk.advance_to(usize::MAX, &mut sink);
-    walk.verifier.finish()
+    walk.verifier.so_far
 }
 
 /// A position in a recording, with the model's state there.
@@ -41,7 +41,7 @@ pub(super) struct ReplayCursor<'a> {
 impl<'a> ReplayCursor<'a> {
     pub(super) fn new(device: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
         let verifier = Verifier::new(device, hypothesis, reservations);
-        let ops = TraceOps::new(device, verifier.reserved_before);
+        let ops = TraceOps::new(device, verifier.so_far.reserved_before);
         Self { device, verifier, ops }
     }
 
@@ -51,7 +51,7 @@ impl<'a> ReplayCursor<'a> {
     }
 
     pub(super) fn divergence(&self) -> Option<&Divergence> {
-        self.verifier.divergence.as_ref()
+        self.verifier.so_far.divergence.as_ref()
     }
 
     /// The first entry that is not reproduced so far.
@@ -70,7 +70,7 @@ impl<'a> ReplayCursor<'a> {
 
     /// Performs one operation; false at the end of the trace or once the model has diverged.
     pub(super) fn step(&mut self, sink: &mut Option<&mut EntrySink<'_>>) -> bool {
-        if self.verifier.divergence.is_some() {
+        if self.verifier.so_far.divergence.is_some() {
             return false;
         }
         let Some(op) = self.ops.next() else { return false }; // the end of the trace
@@ -78,11 +78,11 @@ impl<'a> ReplayCursor<'a> {
         if let Some(sink) = sink {
             let last = op.entries().end.saturating_sub(1);
             let time = self.device.time_us(last).unwrap_or(0); // snapshots write a missing time as 0
-            for entry in self.verifier.allocator.entries() {
+            for entry in self.verifier.so_far.allocator.entries() {
                 sink(entry, time);
             }
         }
-        self.verifier.allocator.clear_entries();
+        self.verifier.so_far.allocator.clear_entries();
         true
     }
 

@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 
-use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, SPLIT_LIMITS_MIB};
+use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, split_limits};
 use super::cursor::verify;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::{Hypothesis, INFERRED_THRESHOLD, INFERRED_THRESHOLD_BITS};
@@ -18,7 +18,6 @@ use super::verification::Verification;
 use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
-use crate::base::units::MIB;
 use crate::replay::literal::{candidate_releases, inferred_capacity, no_split_pools, settings_for_release};
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
@@ -48,6 +47,13 @@ pub struct InferredDevice<'a> {
     pub device: Device<'a>,
     pub hypothesis: Hypothesis,
     pub verification: Verification,
+}
+
+impl<'a> InferredDevice<'a> {
+    fn verified(device: Device<'a>, hypothesis: Hypothesis) -> Self {
+        let verification = verify(device, &hypothesis);
+        Self { device, hypothesis, verification }
+    }
 }
 
 /// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`.
@@ -92,9 +98,7 @@ fn best_release<'a>(
             let start = Hypothesis { limit: start.limit_from_settings(), ..start };
             let verify_one = |&device: &Device<'a>| {
                 let no_split = no_split_pools(device, &start.settings);
-                let hypothesis = Hypothesis { no_split, ..start.clone() };
-                let verification = verify(device, &hypothesis);
-                InferredDevice { device, hypothesis, verification }
+                InferredDevice::verified(device, Hypothesis { no_split, ..start.clone() })
             };
             Inference::new(releases, devices.par_iter().map(verify_one).collect())
         })
@@ -163,13 +167,8 @@ fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
     {
         let device = best.device;
         let hypotheses = alternatives(device, &best.hypothesis, divergence);
-        let mut outcomes: Vec<InferredDevice<'_>> = hypotheses
-            .into_par_iter()
-            .map(|hypothesis| {
-                let verification = verify(device, &hypothesis);
-                InferredDevice { device, hypothesis, verification }
-            })
-            .collect();
+        let outcomes = hypotheses.into_par_iter().map(|hypothesis| InferredDevice::verified(device, hypothesis));
+        let mut outcomes: Vec<InferredDevice<'_>> = outcomes.collect();
         outcomes.extend(find_limit(&best));
         // `max_by_key` returns the last of equals; reversed, that is the simplest.
         let better = outcomes.into_iter().rev().max_by_key(|inferred| inferred.verification.matched);
@@ -245,22 +244,12 @@ fn unrecorded_settings<'a>(settings: &'a Settings, divergence: &Divergence) -> i
     let in_one_bucket = (0..16).flat_map(move |bucket| {
         ROUNDUP_DIVISIONS.into_iter().map(move |d| {
             let mut settings = settings.clone();
-            if let Some(value) = settings.roundup_power2_divisions.get_mut(bucket) {
-                *value = d;
-            }
+            settings.roundup_power2_divisions[bucket] = d;
             settings
         })
     });
-    let sizes = [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
-    let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
-    let limits: Vec<u64> = std::iter::once(u64::MAX / MIB)
-        .chain(SPLIT_LIMITS_MIB)
-        .chain(near.filter(|mib| (21..u64::MAX / MIB).contains(mib)))
-        .collect();
-    let split = limits.into_iter().map(|mib| Settings {
-        max_split_size: if mib == u64::MAX / MIB { u64::MAX } else { mib * MIB },
-        ..settings.clone()
-    });
+    let limits = std::iter::once(u64::MAX).chain(split_limits(divergence));
+    let split = limits.map(|max_split_size| Settings { max_split_size, ..settings.clone() });
     everywhere.chain(in_one_bucket).chain(split)
 }
 
@@ -286,19 +275,17 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
     while high - low > 1 {
         let middle = low + (high - low) / 2;
         hypothesis.limit = Some(middle.saturating_mul(1 << scale));
-        let verification = verify(from.device, &hypothesis);
-        let is_exact = verification.is_exact();
-        let is_too_low = verification.divergence.as_ref().and_then(|divergence| {
+        let tried = InferredDevice::verified(from.device, hypothesis.clone());
+        // An exact one has no divergence.
+        let is_too_low = tried.verification.divergence.as_ref().and_then(|divergence| {
             let action_before = divergence.entry_index.checked_sub(1);
             let action_before = action_before.and_then(|index| from.device.action(index));
             limit_is_too_low(divergence, action_before)
         });
-        if best.as_ref().is_none_or(|b| verification.matched > b.verification.matched) {
-            let hypothesis = hypothesis.clone();
-            best = Some(InferredDevice { device: from.device, hypothesis, verification });
+        if best.as_ref().is_none_or(|b| tried.verification.matched > b.verification.matched) {
+            best = Some(tried);
         }
         match is_too_low {
-            _ if is_exact => break,
             Some(true) => low = middle,
             Some(false) => high = middle,
             None => break,

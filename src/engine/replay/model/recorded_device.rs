@@ -10,20 +10,12 @@ use crate::snapshot::{Action, TraceEntry};
 /// The base of reservations whose address is unknown, since nothing was ever mapped there.
 const UNUSED_RESERVATION_BASE: u64 = 1 << 60;
 
-/// A recorded change of reserved memory.
-#[derive(Debug, Clone, Copy)]
-struct Move {
-    entry_index: usize,
-    action: Action,
-    addr: u64,
-    size: u64,
-}
-
 /// Answers each operation from the moves recorded for it, in order. It grants growth that is the next move, and refuses
 /// any other.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedDevice<'a> {
-    moves: Vec<Move>,
+    /// The recorded changes of reserved memory, with their entry indexes.
+    moves: Vec<(usize, TraceEntry)>,
     next_move: usize,
     /// Free bytes of the device at the last failure.
     free_bytes: u64,
@@ -62,13 +54,13 @@ impl<'a> RecordedDevice<'a> {
 
     /// Adds a move of the operation.
     pub(super) fn expect_move(&mut self, entry_index: usize, entry: &TraceEntry) {
-        self.moves.push(Move { entry_index, action: entry.action, addr: entry.addr, size: entry.size });
+        self.moves.push((entry_index, *entry));
     }
 
     /// The addresses of the whole segments that the operation released, in order.
     pub(super) fn released_segments(&self) -> Vec<u64> {
-        let freed = self.moves.iter().filter(|m| m.action == Action::SegmentFree);
-        freed.map(|m| m.addr).collect()
+        let freed = self.moves.iter().filter(|(_, entry)| entry.action == Action::SegmentFree);
+        freed.map(|(_, entry)| entry.addr).collect()
     }
 
     pub(super) fn set_free_bytes(&mut self, bytes: u64) {
@@ -90,31 +82,26 @@ impl<'a> RecordedDevice<'a> {
     /// will do.
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.op;
-        let first_entry = self.moves.get(self.next_move).map_or(last, |next| next.entry_index);
+        let first_entry = self.moves.get(self.next_move).map_or(last, |(entry_index, _)| *entry_index);
         let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
         self.reservations.next_mapped(first_entry, (pool, stream, is_small), is_usable)
     }
 
-    fn peek_move(&self) -> Option<(Action, u64, u64)> {
-        self.moves.get(self.next_move).map(|next| (next.action, next.addr, next.size))
+    /// Performs the next move if it `is_expected`, and returns its address.
+    fn take_move(&mut self, is_expected: impl Fn(&TraceEntry) -> bool) -> Option<u64> {
+        let (_, entry) = self.moves.get(self.next_move).filter(|(_, entry)| is_expected(entry))?;
+        self.next_move += 1;
+        Some(entry.addr)
     }
 }
 
 impl DeviceMemory for RecordedDevice<'_> {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        match self.peek_move() {
-            Some((Action::SegmentAlloc, addr, recorded)) if recorded == size => {
-                self.next_move += 1;
-                Ok(addr)
-            }
-            _ => Err(OutOfMemory),
-        }
+        self.take_move(|entry| entry.action == Action::SegmentAlloc && entry.size == size).ok_or(OutOfMemory)
     }
 
     fn free(&mut self, _addr: u64, _size: u64) {
-        if matches!(self.peek_move(), Some((Action::SegmentFree, ..))) {
-            self.next_move += 1;
-        }
+        self.take_move(|entry| entry.action == Action::SegmentFree);
     }
 
     fn reserve(&mut self, size: u64, _granule: u64) -> Result<u64, OutOfMemory> {
@@ -131,19 +118,12 @@ impl DeviceMemory for RecordedDevice<'_> {
     }
 
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
-        match self.peek_move() {
-            Some((Action::SegmentMap, at, recorded)) if at == addr && recorded == size => {
-                self.next_move += 1;
-                Ok(())
-            }
-            _ => Err(OutOfMemory),
-        }
+        let is_same = |entry: &TraceEntry| (entry.action, entry.addr, entry.size) == (Action::SegmentMap, addr, size);
+        self.take_move(is_same).map(drop).ok_or(OutOfMemory)
     }
 
     fn unmap(&mut self, _addr: u64, _size: u64) {
-        if matches!(self.peek_move(), Some((Action::SegmentUnmap, ..))) {
-            self.next_move += 1;
-        }
+        self.take_move(|entry| entry.action == Action::SegmentUnmap);
     }
 
     fn free_bytes(&self) -> u64 {

@@ -4,7 +4,7 @@
 //! from several entries before the divergence on, and keeps those with which the model gets furthest. The result counts
 //! only if every entry is reproduced. The search is bounded by a multiple of the trace's length.
 
-use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, SPLIT_LIMITS_MIB};
+use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, split_limits};
 use super::cursor::{ReplayCursor, verify};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
@@ -264,15 +264,12 @@ fn single_option_variants(settings: &Settings, hypothesis: &Hypothesis, divergen
     };
     let mut all = vec![with(&|s| s.expandable_segments = !s.expandable_segments)];
     all.extend(ROUNDUP_DIVISIONS.map(|d| with(&|s| s.roundup_power2_divisions = [d; 16])));
-    let sizes = [divergence.predicted.map(|entry| entry.size), divergence.recorded.map(|entry| entry.size)];
-    let near = sizes.into_iter().flatten().flat_map(|size| [size / MIB, size / MIB + 1]);
-    let near = near.filter(|mib| (21..u64::MAX / MIB).contains(mib));
     // If entries do not name their pool, a block may have been skipped because of its pool, not because of its size.
     if !divergence.names_pools {
         return all;
     }
     all.push(with(&|s| s.max_split_size = u64::MAX));
-    all.extend(SPLIT_LIMITS_MIB.into_iter().chain(near).map(|mib| with(&|s| s.max_split_size = mib * MIB)));
+    all.extend(split_limits(divergence).map(|bytes| with(&|s| s.max_split_size = bytes)));
     if settings.max_split_size != u64::MAX {
         all.extend(LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)));
     }

@@ -40,17 +40,6 @@ pub struct Simulation {
     pub allocator: CachingAllocator,
 }
 
-impl Simulation {
-    /// Adds a failed request (entry index, bytes) found without the simulation, if it comes before the first.
-    pub fn add_failed_request(&mut self, request: Option<(usize, u64)>) {
-        if let Some(request) = request
-            && self.ooms.first().is_none_or(|(first, _)| *first > request.0)
-        {
-            self.ooms.insert(0, request);
-        }
-    }
-}
-
 /// Figures of the model at one entry.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ModelFigures {
@@ -75,20 +64,17 @@ pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mu
 pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.headroom_probe = Some((entries, largest_request));
-    for operation in &program.operations {
-        simulator.perform(operation);
-        simulator.allocator.clear_entries();
-    }
-    simulator.into_simulation(0)
+    simulator.perform_all();
+    simulator.simulation
 }
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.
 fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request<'_>) -> u64 {
     let is_served = |size: u64| {
-        let (mut allocator, mut device) = (simulator.allocator.clone(), simulator.device.clone());
+        let (mut allocator, mut device) = (simulator.simulation.allocator.clone(), simulator.device.clone());
         allocator.malloc(&Request { size, ..*request }, &mut device).is_some()
     };
-    let statistics = simulator.allocator.statistics();
+    let statistics = simulator.simulation.allocator.statistics();
     let cached = statistics.reserved_bytes.all.current.saturating_sub(statistics.allocated_bytes.all.current);
     let free = simulator.device.free_bytes().saturating_add(cached);
     let (mut served, mut failing) = (0, free.saturating_add(1));
@@ -113,15 +99,14 @@ pub fn simulate_on<D: ReplayDevice>(
     mut sink: Option<&mut EntrySink<'_>>,
 ) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, device);
-    let mut predicted = 0;
     for operation in &program.operations {
         if !should_continue(&mut simulator.device, operation.entry_index as usize) {
             break;
         }
         simulator.perform(operation);
-        predicted += simulator.pass_entries(operation, &mut sink);
+        simulator.pass_entries(operation, &mut sink);
     }
-    simulator.into_simulation(predicted)
+    simulator.simulation
 }
 
 /// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
@@ -135,12 +120,12 @@ pub fn peak_if_served_with(program: &Program<'_>, hypothesis: &Hypothesis, place
     let mut simulator = Simulator::new(program, hypothesis, device);
     for operation in &program.operations {
         simulator.perform(operation);
-        simulator.allocator.clear_entries();
-        if !simulator.ooms.is_empty() {
+        simulator.simulation.allocator.clear_entries();
+        if !simulator.simulation.ooms.is_empty() {
             return None;
         }
     }
-    Some(simulator.allocator.statistics().reserved_bytes.all.peak)
+    Some(simulator.simulation.allocator.statistics().reserved_bytes.all.peak)
 }
 
 /// A capacity that serves every request: that of a device which grows whenever a request would fail. It is close to the
@@ -148,10 +133,7 @@ pub fn peak_if_served_with(program: &Program<'_>, hypothesis: &Hypothesis, place
 pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
     simulator.is_elastic = true;
-    for operation in &program.operations {
-        simulator.perform(operation);
-        simulator.allocator.clear_entries();
-    }
+    simulator.perform_all();
     simulator.device.total_bytes()
 }
 
@@ -163,37 +145,34 @@ enum SlotContent {
     Pending(PendingFreeId),
 }
 
-pub(super) fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
+fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     SimulatedDevice::new(program.device.id(), capacity)
 }
 
-pub(super) struct Simulator<'a, D> {
+struct Simulator<'a, D> {
     program: &'a Program<'a>,
     /// Settings that are not in effect yet.
     settings_changes: &'a [SettingsChange],
-    pub(super) allocator: CachingAllocator,
-    pub(super) device: D,
+    /// The result so far.
+    simulation: Simulation,
+    device: D,
     slots: Vec<SlotContent>,
     /// The frees that this operation completes.
     completed_frees: Vec<PendingFreeId>,
     freeable: Vec<PoolId>,
     /// See [`Hypothesis::captures`].
     assumes_captures: bool,
-    pub(super) ooms: Vec<(usize, u64)>,
-    avoided: Vec<(usize, u64)>,
-    at_failures: BTreeMap<usize, ModelFigures>,
     /// The device grows whenever a request would fail.
     is_elastic: bool,
     /// After which entries to measure the headroom, and how.
     headroom_probe: Option<HeadroomProbe<'a, D>>,
-    headroom: BTreeMap<usize, u64>,
 }
 
 type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request<'_>) -> u64);
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
-    pub(super) fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
+    fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let behaviour = Behaviour::for_release(hypothesis.minor);
         let mut allocator = CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
         for pool in &hypothesis.no_split {
@@ -212,47 +191,51 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         Self {
             program,
             settings_changes: &hypothesis.settings_changes,
-            allocator,
+            simulation: Simulation {
+                predicted: 0,
+                ooms: Vec::new(),
+                avoided: Vec::new(),
+                at_failures: BTreeMap::new(),
+                headroom: BTreeMap::new(),
+                allocator,
+            },
             device,
             slots: blocks,
             completed_frees: Vec::new(),
             freeable: Vec::new(),
             assumes_captures: hypothesis.assumes_captures,
-            ooms: Vec::new(),
-            avoided: Vec::new(),
-            at_failures: BTreeMap::new(),
             is_elastic: false,
             headroom_probe: None,
-            headroom: BTreeMap::new(),
         }
     }
 
-    fn into_simulation(self, predicted: usize) -> Simulation {
-        let Self { ooms, avoided, at_failures, headroom, allocator, .. } = self;
-        Simulation { predicted, ooms, avoided, at_failures, headroom, allocator }
+    fn perform_all(&mut self) {
+        for operation in &self.program.operations {
+            self.perform(operation);
+            self.simulation.allocator.clear_entries();
+        }
     }
 
-    /// Passes the entries that the model wrote for `operation` to `sink`; returns their number.
+    /// Passes the entries that the model wrote for `operation` to `sink`, and counts them.
     #[inline]
-    fn pass_entries(&mut self, operation: &Operation, sink: &mut Option<&mut EntrySink<'_>>) -> usize {
-        let written = self.allocator.entries();
-        let count = written.len();
+    fn pass_entries(&mut self, operation: &Operation, sink: &mut Option<&mut EntrySink<'_>>) {
+        let written = self.simulation.allocator.entries();
+        self.simulation.predicted += written.len();
         if let Some(sink) = sink {
             let time = self.program.time_us(operation);
             for entry in written {
                 sink(entry, time);
             }
         }
-        self.allocator.clear_entries();
-        count
+        self.simulation.allocator.clear_entries();
     }
 
     #[inline]
-    pub(super) fn perform(&mut self, operation: &Operation) {
+    fn perform(&mut self, operation: &Operation) {
         while let [next, remaining @ ..] = self.settings_changes
             && next.first_entry <= operation.entry_index as usize
         {
-            self.allocator.set_settings(next.settings.clone());
+            self.simulation.allocator.set_settings(next.settings.clone());
             self.settings_changes = remaining;
         }
         match operation.kind {
@@ -273,14 +256,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     freeable: &self.freeable,
                     is_capturing: self.is_treated_as_capture(pool, stream),
                 };
-                let mut served = self.allocator.malloc(&request, &mut self.device);
+                let mut served = self.simulation.allocator.malloc(&request, &mut self.device);
                 if served.is_none() && self.is_elastic {
-                    let rounded = round_size(size, self.allocator.settings());
-                    let segment = segment_size(rounded, self.allocator.settings());
+                    let rounded = round_size(size, self.simulation.allocator.settings());
+                    let segment = segment_size(rounded, self.simulation.allocator.settings());
                     for _ in 0..MAX_ENLARGEMENTS {
                         let missing = segment.saturating_sub(self.device.free_bytes());
                         self.device.add_capacity(missing.max(SMALL_SEGMENT));
-                        served = self.allocator.malloc(&request, &mut self.device);
+                        served = self.simulation.allocator.malloc(&request, &mut self.device);
                         if served.is_some() {
                             break;
                         }
@@ -288,7 +271,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 }
                 if has_failed {
                     for pending_free in &self.completed_frees {
-                        self.allocator.complete_free(*pending_free, context);
+                        self.simulation.allocator.complete_free(*pending_free, context);
                     }
                 }
                 let entry_index = operation.entry_index as usize;
@@ -298,13 +281,13 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 {
                     let like = Request { finished: &[], wait_order: &[], freeable: &[], ..request };
                     let bytes = measure(self, &like);
-                    self.headroom.insert(entry_index, bytes);
+                    self.simulation.headroom.insert(entry_index, bytes);
                 }
                 self.record_request(entry_index, served, slot, (size, context));
             }
             OperationKind::Free { slot, is_pending, context } => {
                 if let SlotContent::Live(id) = std::mem::replace(&mut self.slots[slot as usize], SlotContent::Empty)
-                    && let Some(pending_free) = self.allocator.free(id, is_pending, context)
+                    && let Some(pending_free) = self.simulation.allocator.free(id, is_pending, context)
                 {
                     self.slots[slot as usize] = SlotContent::Pending(pending_free);
                 }
@@ -318,10 +301,10 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     self.freeable.push(pool);
                 }
             }
-            OperationKind::Snapshot(pool) => self.allocator.snapshot(pool),
+            OperationKind::Snapshot(pool) => self.simulation.allocator.snapshot(pool),
             OperationKind::Workspace { size, stream, is_needed } => {
                 if !self.try_workspace(size, stream) && is_needed {
-                    self.ooms.push((operation.entry_index as usize, size));
+                    self.simulation.ooms.push((operation.entry_index as usize, size));
                 }
             }
         }
@@ -330,9 +313,9 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     /// Allocates and frees a workspace; false if the request fails.
     fn try_workspace(&mut self, size: u64, stream: u64) -> bool {
         let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
-        let block = self.allocator.malloc(&request, &mut self.device);
+        let block = self.simulation.allocator.malloc(&request, &mut self.device);
         if let Some(id) = block {
-            self.allocator.free(id, false, StackId::default());
+            self.simulation.allocator.free(id, false, StackId::default());
         }
         block.is_some()
     }
@@ -342,7 +325,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     /// leaves no entry if the cache is empty.
     fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
-            && !self.allocator.behaviour().has(Rule::PrivatePoolsRetry)
+            && !self.simulation.allocator.behaviour().has(Rule::PrivatePoolsRetry)
             && !self.program.is_in_capture(pool, stream).unwrap_or(self.assumes_captures)
     }
 
@@ -369,27 +352,24 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         (size, context): (u64, StackId),
     ) {
         if slot.is_none() {
-            let statistics = self.allocator.statistics();
+            let statistics = self.simulation.allocator.statistics();
             let figures = ModelFigures {
                 peak_reserved: statistics.reserved_bytes.all.peak,
                 device_allocs: statistics.num_device_alloc,
                 device_frees: statistics.num_device_free,
                 allocated: statistics.allocated_bytes.all.current,
             };
-            self.at_failures.insert(index, figures);
+            self.simulation.at_failures.insert(index, figures);
         }
         match (served, slot) {
             (Some(id), Some(slot)) => self.slots[slot as usize] = SlotContent::Live(id),
             (Some(id), None) => {
-                self.avoided.push((index, size));
-                self.allocator.free(id, false, context);
+                self.simulation.avoided.push((index, size));
+                self.simulation.allocator.free(id, false, context);
             }
-            (None, slot) => {
-                if let Some(slot) = slot {
-                    self.slots[slot as usize] = SlotContent::Empty;
-                }
-                let rounded = round_size(size, self.allocator.settings());
-                self.ooms.push((index, rounded));
+            (None, _) => {
+                let rounded = round_size(size, self.simulation.allocator.settings());
+                self.simulation.ooms.push((index, rounded));
             }
         }
     }
@@ -398,24 +378,26 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         let (completed, freeable, device) = (&self.completed_frees, &self.freeable, &mut self.device);
         match scope {
             ReleaseScope::All => {
-                self.allocator.release_cached_blocks(None, completed, freeable, context, device);
+                self.simulation.allocator.release_cached_blocks(None, completed, freeable, context, device);
             }
             ReleaseScope::Pools(pools) => {
                 for pool in pools.slice(&self.program.released_pools) {
-                    self.allocator.release_cached_blocks(Some(*pool), completed, freeable, context, device);
+                    self.simulation.allocator.release_cached_blocks(Some(*pool), completed, freeable, context, device);
                 }
                 for pending_free in completed {
-                    self.allocator.complete_free(*pending_free, context);
+                    self.simulation.allocator.complete_free(*pending_free, context);
                 }
             }
             ReleaseScope::CompletionsOnly => {
                 for pending_free in completed {
-                    self.allocator.complete_free(*pending_free, context);
+                    self.simulation.allocator.complete_free(*pending_free, context);
                 }
                 // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled
                 // them.
-                if !self.allocator.has_pending_other_than(&[]) && !self.allocator.has_releasable_memory(freeable) {
-                    self.allocator.release_cached_blocks(None, &[], freeable, context, device);
+                if !self.simulation.allocator.has_pending_other_than(&[])
+                    && !self.simulation.allocator.has_releasable_memory(freeable)
+                {
+                    self.simulation.allocator.release_cached_blocks(None, &[], freeable, context, device);
                 }
             }
         }

@@ -4,7 +4,7 @@ use super::divergence::Divergence;
 use crate::allocator::{AllocatorEntry, CachingAllocator};
 
 /// The model compared with a recording, entry by entry.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Verification {
     /// The recording begins with an empty allocator.
     pub starts_empty: bool,

@@ -29,10 +29,8 @@ type OpResult = Result<(), OpFault>;
 #[derive(Clone)]
 pub(super) struct Verifier<'a> {
     trace: Device<'a>,
-    starts_empty: bool,
-    pub(super) reserved_before: u64,
-    misplaced_blocks: usize,
-    pub(super) allocator: CachingAllocator,
+    /// The result so far.
+    pub(super) so_far: Verification,
     device: RecordedDevice<'a>,
     address_ranges: AddressRanges,
     pub(super) live: SeededMap<u64, BlockId>,
@@ -43,15 +41,9 @@ pub(super) struct Verifier<'a> {
     // Reused by every operation, to keep their capacity.
     finished: Vec<PendingFreeId>,
     wait_order: Vec<PendingFreeId>,
-    predicted: usize,
-    matched: usize,
     last_time: u64,
-    time_reversals: usize,
-    pub(super) divergence: Option<Divergence>,
     /// Bytes that garbage collection had released before this operation.
     collected_before: u64,
-    /// Number of operations with several interpretations.
-    ambiguous_ops: usize,
 }
 
 impl<'a> Verifier<'a> {
@@ -63,7 +55,6 @@ impl<'a> Verifier<'a> {
             allocator.set_no_split(*pool);
         }
         let initial_state = InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
-        let starts_empty = initial_state.is_empty();
         let mut address_ranges = AddressRanges::default();
         let (segments, blocks) = initial_state.to_model_state(reservations);
         let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
@@ -73,12 +64,21 @@ impl<'a> Verifier<'a> {
         }
         let adopted = allocator.add_initial_memory(&segments, &blocks);
         allocator.clear_entries();
-        Self {
-            trace,
-            starts_empty,
+        let so_far = Verification {
+            starts_empty: initial_state.is_empty(),
             reserved_before: allocator.statistics().reserved_bytes.all.current,
             misplaced_blocks: adopted.misplaced,
+            recorded: trace.len(),
+            predicted: 0,
+            matched: 0,
+            divergence: None,
+            time_reversals: 0,
+            ambiguous_ops: 0,
             allocator,
+        };
+        Self {
+            trace,
+            so_far,
             device: recorded_device,
             address_ranges,
             live: adopted.live.into_iter().collect(),
@@ -87,33 +87,13 @@ impl<'a> Verifier<'a> {
             checkpoint_stacks: checkpoint_stacks(trace.snapshot()),
             finished: Vec::new(),
             wait_order: Vec::new(),
-            predicted: 0,
-            matched: 0,
             last_time: 0,
-            time_reversals: 0,
-            divergence: None,
             collected_before: 0,
-            ambiguous_ops: 0,
         }
     }
 
     pub(super) fn set_settings(&mut self, settings: &Settings) {
-        self.allocator.set_settings(without_oom_throw(settings));
-    }
-
-    pub(super) fn finish(self) -> Verification {
-        Verification {
-            starts_empty: self.starts_empty,
-            reserved_before: self.reserved_before,
-            misplaced_blocks: self.misplaced_blocks,
-            recorded: self.trace.len(),
-            predicted: self.predicted,
-            matched: self.matched,
-            divergence: self.divergence,
-            time_reversals: self.time_reversals,
-            ambiguous_ops: self.ambiguous_ops,
-            allocator: self.allocator,
-        }
+        self.so_far.allocator.set_settings(without_oom_throw(settings));
     }
 
     #[inline]
@@ -123,7 +103,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     pub(super) fn step(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
-        self.collected_before = self.allocator.garbage_collected_bytes();
+        self.collected_before = self.so_far.allocator.garbage_collected_bytes();
         let result = match op {
             TraceOp::Free { entries, is_pending } => self.replay_free(entries.start, *is_pending),
             TraceOp::Alloc { entries, pool, .. } if self.is_plain_alloc(entries) => {
@@ -148,7 +128,7 @@ impl<'a> Verifier<'a> {
     fn replay_free(&mut self, index: usize, is_pending: bool) -> OpResult {
         let entry = self.entry(index);
         let id = self.live.remove(&entry.addr).ok_or((index, Fault::UnknownFree))?;
-        if let Some(pending_free) = self.allocator.free(id, is_pending, entry.stack) {
+        if let Some(pending_free) = self.so_far.allocator.free(id, is_pending, entry.stack) {
             self.pending.insert(entry.addr, pending_free);
         }
         Ok(())
@@ -165,7 +145,7 @@ impl<'a> Verifier<'a> {
         if !self.checkpoint_stacks.is_empty()
             && let entry = self.entry(index)
             && self.checkpoint_stacks.contains(&entry.stack)
-            && let Some(id) = self.allocator.restore(&request_from_entry(&entry, pool), entry.addr)
+            && let Some(id) = self.so_far.allocator.restore(&request_from_entry(&entry, pool), entry.addr)
         {
             self.live.insert(entry.addr, id);
             return Ok(());
@@ -190,22 +170,22 @@ impl<'a> Verifier<'a> {
         }
         let pool_and_id = (pool, self.trace.snapshot().pools.get(pool));
         let interpretations =
-            interpretations(&mut self.allocator, &self.freeable, &entry, pool_and_id, boundary, &prelude);
+            interpretations(&mut self.so_far.allocator, &self.freeable, &entry, pool_and_id, boundary, &prelude);
         if let [interpretation] = interpretations.as_slice() {
             return self.apply_interpretation(interpretation, &prelude, last, pool);
         }
-        self.ambiguous_ops += 1;
+        self.so_far.ambiguous_ops += 1;
         // The first interpretation with which the model writes the recorded entries.
-        let before = (self.allocator.clone(), self.device.clone());
+        let before = (self.so_far.allocator.clone(), self.device.clone());
         for interpretation in &interpretations {
             let result = self.apply_interpretation(interpretation, &prelude, last, pool);
-            let written = self.allocator.entries();
+            let written = self.so_far.allocator.entries();
             let is_reproduced = written.len() == entries.len()
                 && written.iter().zip(entries.clone()).all(|(entry, index)| is_equal_entry(entry, &self.entry(index)));
             if result.is_err() || is_reproduced {
                 return result;
             }
-            (self.allocator, self.device) = before.clone();
+            (self.so_far.allocator, self.device) = before.clone();
         }
         let Some(likeliest) = interpretations.first() else {
             debug_assert!(false, "a request has at least one interpretation");
@@ -239,9 +219,9 @@ impl<'a> Verifier<'a> {
                 }
             }
         }
-        if has_grown && pool != PoolId::default() && self.allocator.settings().expandable_segments {
+        if has_grown && pool != PoolId::default() && self.so_far.allocator.settings().expandable_segments {
             // With expandable segments, only the allocator of a custom pool takes whole segments.
-            self.allocator.set_custom_allocator(pool);
+            self.so_far.allocator.set_custom_allocator(pool);
         }
         self.make_freeable(&released_pools);
         self.learn_release_order();
@@ -250,7 +230,7 @@ impl<'a> Verifier<'a> {
 
     /// The age of initial segments is unknown; the order in which they are released shows it.
     fn learn_release_order(&mut self) {
-        self.allocator.prefer_release_order(&self.device.released_segments());
+        self.so_far.allocator.prefer_release_order(&self.device.released_segments());
     }
 
     fn make_freeable(&mut self, pools: &[PoolId]) {
@@ -309,11 +289,11 @@ impl<'a> Verifier<'a> {
             // A pool in use again cannot be released.
             self.freeable.retain(|freeable| *freeable != pool);
         }
-        if !self.starts_empty && entry.action == Action::Alloc {
+        if !self.so_far.starts_empty && entry.action == Action::Alloc {
             for pending_free in self.finished.drain(..) {
-                self.allocator.complete_free(pending_free, entry.stack);
+                self.so_far.allocator.complete_free(pending_free, entry.stack);
             }
-            self.allocator.prefer_block_at(&request_from_entry(&entry, pool), entry.addr);
+            self.so_far.allocator.prefer_block_at(&request_from_entry(&entry, pool), entry.addr);
         }
         let request = Request {
             finished: &self.finished,
@@ -322,9 +302,9 @@ impl<'a> Verifier<'a> {
             is_capturing,
             ..request_from_entry(&entry, pool)
         };
-        let rounded = round_size(entry.size, self.allocator.settings());
+        let rounded = round_size(entry.size, self.so_far.allocator.settings());
         self.device.set_op(index, pool, entry.stream, is_small_request(rounded));
-        if let Some(id) = self.allocator.malloc(&request, &mut self.device) {
+        if let Some(id) = self.so_far.allocator.malloc(&request, &mut self.device) {
             self.live.insert(entry.addr, id);
         }
         Ok(())
@@ -353,15 +333,18 @@ impl<'a> Verifier<'a> {
             // Either a request that left no entry polled them, or the release waited for them and had nothing to
             // release.
             for pending_free in completed.drain(..) {
-                self.allocator.complete_free(pending_free, context);
+                self.so_far.allocator.complete_free(pending_free, context);
             }
-            if self.allocator.has_pending_other_than(&[]) || self.allocator.has_releasable_memory(&self.freeable) {
+            if self.so_far.allocator.has_pending_other_than(&[])
+                || self.so_far.allocator.has_releasable_memory(&self.freeable)
+            {
                 return Ok(());
             }
         }
         let other_pools: Vec<PoolId> = self.freeable.iter().copied().filter(|pool| !pools.contains(pool)).collect();
         if !is_all_pools
-            && (self.allocator.has_pending_other_than(&completed) || self.allocator.has_releasable_memory(&other_pools))
+            && (self.so_far.allocator.has_pending_other_than(&completed)
+                || self.so_far.allocator.has_releasable_memory(&other_pools))
         {
             // The operation left memory that it could have released: a MemPool was dropped.
             for pool in pools {
@@ -375,7 +358,7 @@ impl<'a> Verifier<'a> {
 
     fn release_cached_blocks(&mut self, pool: Option<PoolId>, completed: &[PendingFreeId], context: StackId) {
         let (freeable, device) = (&self.freeable, &mut self.device);
-        self.allocator.release_cached_blocks(pool, completed, freeable, context, device);
+        self.so_far.allocator.release_cached_blocks(pool, completed, freeable, context, device);
     }
 
     fn write_marker(&mut self, index: usize) {
@@ -383,23 +366,23 @@ impl<'a> Verifier<'a> {
         // Before PyTorch 2.12 entries have no pool, and none is compared.
         let pool = entry.pool.unwrap_or_default();
         if entry.action == Action::Snapshot {
-            self.allocator.snapshot(pool);
+            self.so_far.allocator.snapshot(pool);
         } else {
             let TraceEntry { action, addr, size, stream, stack: context, .. } = entry;
-            self.allocator.push_entry(AllocatorEntry { action, addr, size, stream, pool, context });
+            self.so_far.allocator.push_entry(AllocatorEntry { action, addr, size, stream, pool, context });
         }
     }
 
     /// Compares the entries that the model wrote with the recorded `entries`.
     #[inline]
     fn compare(&mut self, entries: Range<usize>) {
-        let written = self.allocator.entries();
+        let written = self.so_far.allocator.entries();
         let mut difference = None;
         let mut matched = 0;
         let mut time = self.last_time;
         for (nth, index) in entries.clone().enumerate() {
             let recorded = self.trace.entry(index);
-            self.time_reversals += usize::from(recorded.time_us < time);
+            self.so_far.time_reversals += usize::from(recorded.time_us < time);
             time = recorded.time_us;
             match written.get(nth) {
                 Some(predicted) if is_equal_entry(predicted, &recorded) => matched += 1,
@@ -413,12 +396,12 @@ impl<'a> Verifier<'a> {
         if difference.is_none() && written.len() > entries.len() {
             difference = Some((entries.end, written.get(entries.len()).copied()));
         }
-        self.matched += matched;
-        self.predicted += written.len();
+        self.so_far.matched += matched;
+        self.so_far.predicted += written.len();
         if let Some((index, predicted)) = difference {
             let fault = Fault::Decision;
             self.set_divergence(index, predicted, fault);
-        } else if let Some(why) = self.allocator.undefined_behaviour() {
+        } else if let Some(why) = self.so_far.allocator.undefined_behaviour() {
             self.set_divergence(entries.end.saturating_sub(1), None, Fault::Undefined(why));
         }
     }
@@ -427,13 +410,13 @@ impl<'a> Verifier<'a> {
     fn set_divergence(&mut self, index: usize, predicted: Option<AllocatorEntry>, fault: Fault) {
         // Past the end of the trace if the model wrote more than was recorded.
         let recorded = (index < self.trace.len()).then(|| self.entry(index));
-        self.divergence = Some(Divergence {
+        self.so_far.divergence = Some(Divergence {
             entry_index: index,
             predicted,
             recorded,
             fault,
             names_pools: recorded.is_none_or(|entry| entry.pool.is_some()),
-            has_collected: self.allocator.garbage_collected_bytes() > self.collected_before,
+            has_collected: self.so_far.allocator.garbage_collected_bytes() > self.collected_before,
         });
     }
 }

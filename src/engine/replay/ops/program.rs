@@ -330,11 +330,7 @@ impl Program<'_> {
 
     /// In bytes, not rounded; 0 if there is none.
     pub fn largest_request(&self) -> u64 {
-        let size = |operation: &Operation| match operation.kind {
-            OperationKind::Alloc { size, .. } => size,
-            _ => 0,
-        };
-        self.operations.iter().map(size).max().unwrap_or(0) // no operations
+        self.requests().map(|(.., size)| size).max().unwrap_or(0)
     }
 
     /// When `operation` was recorded, in microseconds; 0 if the file has no times.
