@@ -10,6 +10,7 @@ use crate::whatif::outcome::WhyUnknown;
 
 /// Turns of an optimizer step, one parameter after the other.
 struct Turns<'r> {
+    index: &'r ProgramIndex,
     requests: &'r Requests,
     /// The first request of the first turn.
     first: RequestId,
@@ -39,6 +40,33 @@ impl Turns<'_> {
         let last = leads.last().copied().unwrap_or(1);
         scale(&sizes, &leads, lead).unwrap_or_else(|| in_proportion(sizes.last().copied().unwrap_or(lead), lead, last))
     }
+
+    /// Repeats request `offset` of `turn` for a parameter whose first request has `lead` bytes, and the frees after it.
+    fn repeat_request(
+        &self,
+        (turn, offset): (usize, usize),
+        lead: u64,
+        blocks: &mut Vec<RequestId>,
+        writer: &mut ContinuationWriter<'_, '_>,
+    ) {
+        blocks.push(writer.request(self.start(turn) + offset, self.size(offset, lead)));
+        self.repeat_frees((turn, offset), blocks, writer);
+    }
+
+    fn repeat_frees(
+        &self,
+        (turn, offset): (usize, usize),
+        blocks: &[RequestId],
+        writer: &mut ContinuationWriter<'_, '_>,
+    ) {
+        let start = self.start(turn);
+        for op in self.index.ops_after(start + offset) {
+            let freed = self.index.freed_by(op).and_then(|block| block.checked_sub(start));
+            if let Some(block) = freed.and_then(|at| blocks.get(at)) {
+                writer.free(*block, op);
+            }
+        }
+    }
 }
 
 /// Predicts the turns of the remaining parameters, and returns the number of requests.
@@ -59,7 +87,7 @@ pub(super) fn predict_first_step(
         return Err(WhyUnknown::NoLoop);
     }
     let first = failed + 1 - (period + matched).min(failed + 1);
-    let turns = Turns { requests, first, period, count: (failed + 1 - first).div_ceil(period) };
+    let turns = Turns { index, requests, first, period, count: (failed + 1 - first).div_ceil(period) };
     if turns.count < 2 {
         return Err(WhyUnknown::NoLoop);
     }
@@ -72,16 +100,16 @@ pub(super) fn predict_first_step(
         sizes.filter(|(before, now)| before == now).count()
     };
     let like = (0..turns.count - 1).max_by_key(|turn| (equal(turn), *turn)).unwrap_or(0);
-    let mut blocks: Vec<Option<RequestId>> = (current..=failed).map(Some).collect();
-    repeat_frees(index, &turns, like, offset, &blocks, writer);
+    let mut blocks: Vec<RequestId> = (current..=failed).collect();
+    turns.repeat_frees((like, offset), &blocks, writer);
     let lead = turns.lead(turns.count - 1);
     for at in offset + 1..period {
-        repeat_request(index, &turns, (like, at), turns.size(at, lead), &mut blocks, writer);
+        turns.repeat_request((like, at), lead, &mut blocks, writer);
     }
     for lead in remaining.unwrap_or_default() {
         blocks.clear();
         for at in 0..period {
-            repeat_request(index, &turns, (turns.count - 2, at), turns.size(at, lead), &mut blocks, writer);
+            turns.repeat_request((turns.count - 2, at), lead, &mut blocks, writer);
         }
     }
     Ok(writer.len() - 1 - failed)
@@ -114,34 +142,4 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Option<Vec<u64>
     let mut leads = (0..turns.count).map(|turn| turns.lead(turn));
     let is_in_order = leads.by_ref().zip(trained).all(|(lead, bytes)| lead == *bytes);
     (is_in_order && turns.count <= trained.len()).then(|| trained[turns.count..].to_vec())
-}
-
-/// Repeats request `offset` of `turn` with `bytes`, and the frees after it.
-fn repeat_request(
-    index: &ProgramIndex,
-    turns: &Turns<'_>,
-    (turn, offset): (usize, usize),
-    bytes: u64,
-    blocks: &mut Vec<Option<RequestId>>,
-    writer: &mut ContinuationWriter<'_, '_>,
-) {
-    blocks.push(Some(writer.request(turns.start(turn) + offset, bytes)));
-    repeat_frees(index, turns, turn, offset, blocks, writer);
-}
-
-fn repeat_frees(
-    index: &ProgramIndex,
-    turns: &Turns<'_>,
-    turn: usize,
-    offset: usize,
-    blocks: &[Option<RequestId>],
-    writer: &mut ContinuationWriter<'_, '_>,
-) {
-    let start = turns.start(turn);
-    for op in index.ops_after(start + offset) {
-        let freed = index.freed_by(op).and_then(|block| block.checked_sub(start));
-        if let Some(Some(block)) = freed.and_then(|at| blocks.get(at)) {
-            writer.free(*block, op);
-        }
-    }
 }

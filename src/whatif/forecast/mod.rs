@@ -19,18 +19,16 @@ mod writer;
 
 use self::first_step::predict_first_step;
 use self::program_index::ProgramIndex;
-use self::steady::{Horizon, NextSizes, SteadyPredictor};
+use self::steady::{Parts, SteadyPredictor};
 use self::writer::ContinuationWriter;
 use crate::allocator::conf::Settings;
 use crate::replay::ops::{Operation, OperationKind, Program};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{
-    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, Repetition, RequestId, Requests, UnusualIteration,
+    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, RequestId, Requests, UnusualIteration,
 };
 use crate::whatif::outcome::WhyUnknown;
 
-/// Predicted requests of a program whose memory grows, at most. Every setting replays them all.
-const MAX_GROWING_REQUESTS: usize = 40_000;
 /// Fewer iterations that each leave more are perhaps layers.
 const MIN_RISING: usize = 4;
 
@@ -75,15 +73,6 @@ pub(crate) enum ForecastLength {
     UntilFull(Option<u64>),
 }
 
-/// The parts of a prediction, in numbers of requests after the failed one.
-#[derive(Debug, Clone, Copy, Default)]
-struct Parts {
-    rest: usize,
-    one_more: usize,
-    sure: usize,
-    limit: Option<WhyUnknown>,
-}
-
 impl<'a> Forecast<'a> {
     /// The forecast after the failed request that ended the trace of `device`; `None` if requests follow it.
     pub(crate) fn from_device(device: DeviceStudy<'_, 'a>, length: ForecastLength) -> Option<Self> {
@@ -93,46 +82,26 @@ impl<'a> Forecast<'a> {
             ForecastLength::OneMore => None,
             ForecastLength::UntilFull(bytes) => Some(bytes.or(device.inferred_capacity()).unwrap_or(u64::MAX)),
         };
-        Self::from_loops(device.program(), &loops, &sites, device.growth(), reach)
-    }
-
-    fn from_loops(
-        program: &Program<'a>,
-        loops: &ProgramLoops,
-        sites: &CallSites,
-        growth: Option<&Growth>,
-        until: Option<u64>,
-    ) -> Option<Self> {
+        let (program, growth) = (device.program(), device.growth());
         let failed = loops.requests.count().checked_sub(1)?;
         let index = ProgramIndex::new(program, &loops.requests)?;
         let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
         let live_bytes = writer.live_bytes();
         let first_step =
-            loops.inner.map(|inner| predict_first_step(&index, &loops.requests, inner, sites, &mut writer));
+            loops.inner.map(|inner| predict_first_step(&index, &loops.requests, inner, &sites, &mut writer));
         let parts = match (first_step, &loops.iterations) {
             (Some(Ok(turns)), _) => {
                 Parts { rest: turns, one_more: turns, sure: turns, limit: Some(WhyUnknown::FirstIteration) }
             }
             (_, Some(iterations)) => {
-                let reach = until.filter(|_| loops.growth(&|_| None).is_some());
-                let horizon = Horizon {
-                    iterations: if reach.is_some() { usize::MAX } else { 1 },
-                    requests: MAX_GROWING_REQUESTS,
-                    reach: reach.unwrap_or(u64::MAX),
-                };
-                let predictor = SteadyPredictor::new(&loops.requests, &index, iterations, sites, &mut writer);
-                let prediction = predictor.map(|predictor| predictor.predict(sites, horizon));
-                let requests = writer.len() - 1 - failed;
-                match prediction {
-                    Some(prediction) => {
-                        let parts = steady_parts(iterations, prediction, failed, requests);
-                        if may_end(iterations, &loops.requests, sites) {
-                            let limit = Some(WhyUnknown::FirstIteration);
-                            Parts { sure: parts.sure.min(parts.rest), limit, ..parts }
-                        } else {
-                            parts
-                        }
+                let reach = reach.filter(|_| loops.growth(&|_| None).is_some());
+                let predictor = SteadyPredictor::new(&loops.requests, &index, iterations, &sites, &mut writer);
+                match predictor.map(|predictor| predictor.predict(&sites, reach)) {
+                    Some(parts) if may_end(iterations, &loops.requests, &sites) => {
+                        let limit = Some(WhyUnknown::FirstIteration);
+                        Parts { sure: parts.sure.min(parts.rest), limit, ..parts }
                     }
+                    Some(parts) => parts,
                     None => Parts { limit: Some(WhyUnknown::NewRequests), ..Parts::default() },
                 }
             }
@@ -218,28 +187,4 @@ fn may_end(iterations: &Iterations, requests: &Requests, sites: &CallSites) -> b
         && iterations.complete() < MIN_RISING
         && is_rising
         && !(starts[0]..iterations.start()).any(trains)
-}
-
-/// Which of the `requests` after the `failed` one are sure, and why not the others.
-fn steady_parts(
-    iterations: &Iterations,
-    prediction: steady::SteadyPrediction,
-    failed: usize,
-    requests: usize,
-) -> Parts {
-    let steady::SteadyPrediction { rest, one_more, is_rest_sure, repeated, next_sizes } = prediction;
-    if iterations.is_inner {
-        let sure = if is_rest_sure && next_sizes == NextSizes::Regular { requests } else { 0 };
-        return Parts { rest: requests, one_more: requests, sure, limit: Some(WhyUnknown::FirstIteration) };
-    }
-    let Repetition { period, matched } = iterations.repetition;
-    let is_whole_match = !iterations.is_uniform || matched >= period || failed + 1 - iterations.start() >= period;
-    let (sure, limit) = match () {
-        () if !is_rest_sure => (0, Some(WhyUnknown::NewSizes)),
-        () if !is_whole_match => (0, Some(WhyUnknown::SingleIteration)),
-        () if next_sizes == NextSizes::Irregular => (rest, Some(WhyUnknown::IrregularSizes)),
-        () if iterations.complete() < 2 => (repeated.min(rest), Some(WhyUnknown::SingleIteration)),
-        () => (requests, None),
-    };
-    Parts { rest, one_more, sure, limit }
 }

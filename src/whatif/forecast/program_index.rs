@@ -73,6 +73,11 @@ impl ProgramIndex {
         self.freed_by_op.get(op).filter(|request| **request != NEVER).map(|request| *request as usize)
     }
 
+    /// The requests whose blocks are freed after `request` and before the next.
+    pub(super) fn freed_after(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
+        self.ops_after(request).filter_map(|op| self.freed_by(op))
+    }
+
     pub(super) fn older_blocks(&self) -> &[u64] {
         &self.older_blocks
     }

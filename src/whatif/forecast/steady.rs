@@ -9,16 +9,20 @@ use super::history::IterationHistory;
 use super::laws::{MAX_ERROR, Trend, is_constant};
 use super::program_index::ProgramIndex;
 use super::writer::ContinuationWriter;
-use crate::study::iterations::{CallSites, Iterations, RequestId, Requests};
+use crate::study::iterations::{CallSites, Iterations, Repetition, RequestId, Requests};
+use crate::whatif::outcome::WhyUnknown;
 
 /// Sizes kept for each request of an iteration.
 const KEPT_SIZES: usize = 4;
+/// Predicted requests of a program whose memory grows, at most. Every setting replays them all. One iteration is predicted
+/// even if it has more.
+const MAX_GROWING_REQUESTS: usize = 40_000;
 /// Laws without support may predict at most this share of the bytes.
 const MAX_UNSURE_PARTS: u64 = 10;
 
 /// How sizes go on after the iteration that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NextSizes {
+enum NextSizes {
     /// Sizes are constant or follow a trend.
     Regular,
     /// They vary without a rule; this iteration stands for the next.
@@ -27,29 +31,17 @@ pub(super) enum NextSizes {
     NewSize,
 }
 
-/// How far to predict.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Horizon {
-    /// Complete iterations after the one that failed.
-    pub(super) iterations: usize,
-    /// Maximum number of predicted requests; one iteration is predicted even if it has more.
-    pub(super) requests: usize,
-    /// Live bytes beyond which nothing can be served.
-    pub(super) reach: u64,
-}
-
-/// The predicted requests of a loop.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct SteadyPrediction {
-    /// Number of requests after the failed one up to the end of its iteration.
+/// The parts of a prediction, in numbers of requests after the failed one.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Parts {
+    /// Up to the end of the iteration that failed.
     pub(super) rest: usize,
-    /// Number of requests after the failed one up to the end of the next iteration.
+    /// Up to the end of the next iteration.
     pub(super) one_more: usize,
-    /// The sizes in the rest of the iteration follow from laws.
-    pub(super) is_rest_sure: bool,
-    /// Number of leading requests known to repeat the only complete iteration; all of `rest` if several are complete.
-    pub(super) repeated: usize,
-    pub(super) next_sizes: NextSizes,
+    /// Leading requests whose sizes follow from laws.
+    pub(super) sure: usize,
+    /// Why later ones are unsure, or not predicted.
+    pub(super) limit: Option<WhyUnknown>,
 }
 
 /// Predicts what follows the last of `requests`.
@@ -90,7 +82,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         })
     }
 
-    pub(super) fn predict(mut self, sites: &CallSites, horizon: Horizon) -> SteadyPrediction {
+    /// Predicts one iteration after the one that failed; with `reach` further ones, until more bytes are live.
+    pub(super) fn predict(mut self, sites: &CallSites, reach: Option<u64>) -> Parts {
         let (len, start) = (self.history.len, self.iterations.start());
         let done = self.failed - start + 1;
         let mut now: Vec<u64> = (start..=self.failed).map(|request| self.requests.bytes(request)).collect();
@@ -104,7 +97,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
         let made_once = self.made_once(sites);
         let (is_copy, repeated) = (self.is_copy(done), self.repeated(done, &made_once));
-        let further = if self.iterations.is_inner { self.sure_turns() } else { Some(horizon.iterations) };
+        let wanted = if reach.is_some() { usize::MAX } else { 1 };
+        let further = if self.iterations.is_inner { self.sure_turns() } else { Some(wanted) };
         self.repeat_frees(0, done - 1);
         for (offset, bytes) in now.iter().enumerate().skip(done) {
             self.repeat_request(0, offset, *bytes, &made_once);
@@ -118,8 +112,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.series = series.collect();
         let mut one_more = rest;
         for iteration in 1..=further.unwrap_or(0) {
-            if iteration > 1 && (self.predicted() + len > horizon.requests || self.writer.live_bytes() > horizon.reach)
-            {
+            let is_full = || reach.is_some_and(|reach| self.writer.live_bytes() > reach);
+            if iteration > 1 && (self.predicted() + len > MAX_GROWING_REQUESTS || is_full()) {
                 break;
             }
             self.blocks.push(Vec::with_capacity(len));
@@ -136,8 +130,22 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
         let is_rest_sure = unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes;
         let is_shown = further.is_some() || !self.has_stackless();
-        let is_rest_sure = is_rest_sure && (!self.iterations.is_inner || (is_shown && is_copy));
-        SteadyPrediction { rest, one_more, is_rest_sure, repeated: repeated.min(rest), next_sizes }
+        let requests = self.predicted();
+        if self.iterations.is_inner {
+            let is_sure = is_rest_sure && is_shown && is_copy && next_sizes == NextSizes::Regular;
+            let sure = if is_sure { requests } else { 0 };
+            return Parts { rest: requests, one_more: requests, sure, limit: Some(WhyUnknown::FirstIteration) };
+        }
+        let Repetition { period, matched } = self.iterations.repetition;
+        let is_whole_match = !self.iterations.is_uniform || matched >= period || done >= period;
+        let (sure, limit) = match () {
+            () if !is_rest_sure => (0, Some(WhyUnknown::NewSizes)),
+            () if !is_whole_match => (0, Some(WhyUnknown::SingleIteration)),
+            () if next_sizes == NextSizes::Irregular => (rest, Some(WhyUnknown::IrregularSizes)),
+            () if self.iterations.complete() < 2 => (repeated.min(rest), Some(WhyUnknown::SingleIteration)),
+            () => (requests, None),
+        };
+        Parts { rest, one_more, sure, limit }
     }
 
     /// Whether the iteration has requests without a stack, which a backward pass makes.
@@ -163,8 +171,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
         let freed_in = |first: RequestId, offset: usize| {
-            let freed = self.index.ops_after(first + offset).filter_map(|op| self.index.freed_by(op));
-            freed.filter(|block| *block >= first).count()
+            self.index.freed_after(first + offset).filter(|block| *block >= first).count()
         };
         let source = self.source(0);
         let is_same = |offset: usize| {
@@ -184,8 +191,11 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         for offset in 0..self.history.len {
             let source = self.source(offset);
             let earlier = self.frees_one_earlier(source).unwrap_or_default();
-            let freed = self.index.ops_after(source).filter_map(|op| self.index.freed_by(op));
-            let older = freed.zip(earlier).filter(|(block, before)| self.is_descending(*block, *before));
+            let older = self
+                .index
+                .freed_after(source)
+                .zip(earlier)
+                .filter(|(block, before)| self.is_descending(*block, *before));
             frees.extend(older.map(|(block, before)| (block, before - block)));
         }
         let is_left = |turn: usize| {
@@ -285,11 +295,10 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// The blocks freed after the request one iteration before `source`, if as many are freed after `source`.
     fn frees_one_earlier(&self, source: RequestId) -> Option<Vec<RequestId>> {
-        let freed = |request| self.index.ops_after(request).filter_map(|op| self.index.freed_by(op));
         let is_known = self.iterations.is_uniform && self.iterations.complete() > 1;
         let earlier = source.checked_sub(self.history.len).filter(|_| is_known)?;
-        let earlier: Vec<RequestId> = freed(earlier).collect();
-        (freed(source).count() == earlier.len()).then_some(earlier)
+        let earlier: Vec<RequestId> = self.index.freed_after(earlier).collect();
+        (self.index.freed_after(source).count() == earlier.len()).then_some(earlier)
     }
 
     /// The block that `iteration` frees where its template freed `block`, and the iteration before that `before`.
@@ -315,23 +324,20 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         let offset = block - starts[own];
         // How many iterations before `iteration`.
         let back = self.history.source.checked_sub(own)?;
-        let site = self.requests.site(block);
+        let is_same_site = |request: &RequestId| self.requests.site(*request) == self.requests.site(block);
+        let ordinal = || (starts[own]..block).filter(is_same_site).count();
         if let Some(row) = iteration.checked_sub(back) {
-            if self.requests.site(self.source(offset)) == site {
-                return *self.blocks[row].get(offset)?;
+            let mut blocks = self.blocks[row].iter().zip(self.source(0)..);
+            if is_same_site(&self.source(offset)) {
+                return *blocks.nth(offset)?.0;
             }
-            let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
-            let blocks = self.blocks[row].iter().enumerate();
-            let mut same = blocks.filter(|(at, _)| self.requests.site(self.source(*at)) == site);
-            return *same.nth(ordinal)?.1;
+            return *blocks.filter(|(_, source)| is_same_site(source)).nth(ordinal())?.0;
         }
         let earlier = self.iterations.complete().checked_sub(back - iteration)?;
-        let mut same = self.iterations.range(earlier).filter(|request| self.requests.site(*request) == site);
         let at_offset = starts[earlier] + offset;
-        if at_offset < starts[earlier + 1] && self.requests.site(at_offset) == site {
+        if at_offset < starts[earlier + 1] && is_same_site(&at_offset) {
             return Some(at_offset);
         }
-        let ordinal = (starts[own]..block).filter(|request| self.requests.site(*request) == site).count();
-        same.nth(ordinal)
+        self.iterations.range(earlier).filter(is_same_site).nth(ordinal())
     }
 }

@@ -22,9 +22,7 @@ pub(super) struct ContinuationWriter<'r, 'a> {
     sources: Vec<u32>,
     /// The entry index of the last request so far.
     entry_index: u32,
-    /// Slots of the failed request and the predicted ones.
-    slots: Vec<u32>,
-    /// Bytes of the predicted requests.
+    /// Bytes of the failed request and the predicted ones, which have slots of their own.
     bytes: Vec<u64>,
     is_live: Vec<bool>,
     live_bytes: u64,
@@ -43,7 +41,6 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
             entry_index: operations[failed_op].entry_index,
             program: Program { operations, ..recorded.clone() },
             sources: (0..=to_u32(failed_op)).collect(),
-            slots: Vec::new(),
             bytes: Vec::new(),
             is_live: (0..failed).map(|request| requests.freed_after(request) as usize >= failed).collect(),
             live_bytes: older_bytes(recorded).saturating_add_signed(requests.live_before(failed)),
@@ -87,7 +84,6 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         self.entry_index = self.entry_index.saturating_add(1);
         let slot = to_u32(self.program.slot_count);
         self.program.slot_count += 1;
-        self.slots.push(slot);
         self.bytes.push(bytes);
         self.is_live.push(true);
         self.live_bytes = self.live_bytes.saturating_add(bytes);
@@ -97,7 +93,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
 
     fn slot(&self, block: RequestId) -> Option<u32> {
         if let Some(predicted) = block.checked_sub(self.requests.count() - 1) {
-            return self.slots.get(predicted).copied();
+            return Some(to_u32(self.recorded.slot_count + predicted));
         }
         match self.recorded.operations[self.index.op(block)].kind {
             OperationKind::Alloc { slot, .. } => slot,
