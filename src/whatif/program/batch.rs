@@ -133,8 +133,7 @@ fn run_twice(pass: &[ScriptOp], categories: &[Category], script: &mut Script, op
                 let gradient = second_gradients.get(&block).copied();
                 ops.push(ScriptOp { kind: ScriptOpKind::Alloc(gradient.unwrap_or(block)), ..*op });
                 let freed = gradient.or_else(|| first_pass.remove(&block));
-                let freed = freed.map(|block| ScriptOpKind::Free { block, is_moved: true });
-                let free = freed.map(|kind| ScriptOp { kind, ..*op });
+                let free = freed.map(|block| ScriptOp::moved_free(op.source, block));
                 if gradient.is_some() {
                     pending_free = free;
                 } else {

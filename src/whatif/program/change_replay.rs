@@ -13,7 +13,7 @@ use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
+use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
@@ -50,25 +50,6 @@ impl ReplayOutcome {
     }
 }
 
-/// Figures of a single replay.
-struct ReplayFigures {
-    allocated: u64,
-    reserved: u64,
-    /// Entry index and bytes of each failed request.
-    failed: Vec<(usize, u64)>,
-    headroom: u64,
-}
-
-fn figures_of(simulation: Simulation) -> ReplayFigures {
-    let statistics = simulation.allocator.statistics();
-    ReplayFigures {
-        allocated: statistics.allocated_bytes.all.peak,
-        reserved: statistics.reserved_bytes.all.peak,
-        failed: simulation.ooms,
-        headroom: simulation.headroom.values().copied().min().unwrap_or(0),
-    }
-}
-
 impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     pub(super) fn new(recording: &'r RecordedProgram<'s, 'a>, capacity: Option<u64>) -> Self {
         let device = recording.device;
@@ -99,7 +80,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let program = row.script.to_program(self.recording.program());
         let on_device = self.replay_on_device(&program);
-        if on_device.failed.iter().any(|(at, _)| Some(*at) == self.last_failed) {
+        if on_device.ooms.iter().any(|(at, _)| Some(*at) == self.last_failed) {
             return None;
         }
         let outcome = self.outcome_from(&program, on_device);
@@ -119,8 +100,8 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         self.outcome_from(program, self.replay_on_device(program))
     }
 
-    fn replay_on_device(&self, program: &Program<'_>) -> ReplayFigures {
-        figures_of(simulate_with_headroom(program, &self.hypothesis, &self.headroom_entries(program)))
+    fn replay_on_device(&self, program: &Program<'_>) -> Simulation {
+        simulate_with_headroom(program, &self.hypothesis, &self.headroom_entries(program))
     }
 
     /// The entry after which to measure the headroom: that of the request with which most is allocated.
@@ -135,30 +116,36 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         BTreeSet::from([peak.1])
     }
 
-    /// The outcome of `program`, whose replay on the device has the figures `on_device`.
-    fn outcome_from(&self, program: &Program<'_>, on_device: ReplayFigures) -> ReplayOutcome {
+    /// The outcome of `program`, which was replayed `on_device`.
+    fn outcome_from(&self, program: &Program<'_>, on_device: Simulation) -> ReplayOutcome {
+        let Simulation { ooms: mut failed, headroom, allocator, .. } = on_device;
+        let figures = RunFigures::new(allocator.statistics());
+        drop(allocator); // as large as the live blocks
         // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
         // in the pool.
         let needed = |program: &Program<'_>| {
             let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
             let hypothesis = Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) };
-            figures_of(simulate(program, &hypothesis, None))
+            RunFigures::new(simulate(program, &hypothesis, None).allocator.statistics())
         };
-        let free = free_of(&self.hypothesis, on_device.reserved);
         let has_initial_memory = !program.initial_segments.is_empty();
         let needs = match () {
             () if has_initial_memory => needed(&program.clone().with_empty_start()),
-            () if !on_device.failed.is_empty() => needed(program),
-            () => ReplayFigures { failed: Vec::new(), ..on_device },
+            () if !failed.is_empty() => needed(program),
+            () => figures,
         };
-        let (mut failed, headroom) = (on_device.failed, on_device.headroom);
         // Memory reserved before the recording may alone exceed the device.
         let before = self.recording.device.reserved_before();
         if has_initial_memory && self.capacity.is_some_and(|bytes| bytes < before) {
             failed.insert(0, (0, before));
         }
-        let failed = self.hypothesis.capacity.map(|_| failed);
-        ReplayOutcome { allocated: needs.allocated, reserved: needs.reserved, failed, headroom, free }
+        ReplayOutcome {
+            allocated: needs.peak_allocated_bytes,
+            reserved: needs.peak_reserved_bytes,
+            failed: self.hypothesis.capacity.map(|_| failed),
+            headroom: headroom.into_values().min().unwrap_or(0),
+            free: free_of(&self.hypothesis, figures.peak_reserved_bytes),
+        }
     }
 
     /// The row of the unchanged program.

@@ -137,12 +137,15 @@ impl<'p> CheckpointPlan<'p> {
         // Later calls keep the output as their input, up to where the backward pass reaches this call.
         let output = output_of(base, call, end).filter(|block| to_recompute.contains(block) && next.is_some());
         let not_output = to_recompute.iter().filter(|block| Some(**block) != output);
-        self.before.entry(end).or_default().extend(not_output.map(|block| moved_free(last, *block)));
+        self.before.entry(end).or_default().extend(not_output.map(|block| ScriptOp::moved_free(last, *block)));
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
         self.freed_early.extend(kept);
-        self.after.entry(recompute_at).or_default().extend(output.map(|block| moved_free(recompute_at, block)));
+        self.after
+            .entry(recompute_at)
+            .or_default()
+            .extend(output.map(|block| ScriptOp::moved_free(recompute_at, block)));
         let is_recomputed = |block: u32| is_kept(block) && freed_at(block) > recompute_at;
         self.recompute(call, recompute_at, last_recomputed, is_recomputed);
         let last_free = to_recompute.iter().map(|block| freed_at(*block)).max().unwrap_or(recompute_at);
@@ -161,7 +164,7 @@ impl<'p> CheckpointPlan<'p> {
             while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < source)
             {
                 temporaries.pop();
-                ops.push(moved_free(at, block));
+                ops.push(ScriptOp::moved_free(at, block));
             }
             let copy = self.script.duplicate_block(block);
             ops.push(ScriptOp { source, kind: ScriptOpKind::Alloc(copy) });
@@ -172,7 +175,7 @@ impl<'p> CheckpointPlan<'p> {
             }
         }
         let temporaries = temporaries.into_sorted_vec().into_iter().rev();
-        ops.extend(temporaries.map(|Reverse((_, block))| moved_free(at, block)));
+        ops.extend(temporaries.map(|Reverse((_, block))| ScriptOp::moved_free(at, block)));
     }
 
     /// Keeps the inputs of `call`, which ends at operation `end`, up to `last_free`, when the last block that is recomputed
@@ -192,7 +195,7 @@ impl<'p> CheckpointPlan<'p> {
         let others = others.filter(|block| (pass.forward.start..start).contains(&allocated_at(*block)));
         for input in of_previous.chain(others) {
             if self.freed_late.insert(input) {
-                self.after.entry(last_free).or_default().push(moved_free(last_free, input));
+                self.after.entry(last_free).or_default().push(ScriptOp::moved_free(last_free, input));
             }
         }
     }
@@ -239,7 +242,7 @@ impl<'p> CheckpointPlan<'p> {
                 return;
             }
         }
-        self.before.entry(end).or_default().extend(kept.iter().map(|b| moved_free(last, *b)));
+        self.before.entry(end).or_default().extend(kept.iter().map(|b| ScriptOp::moved_free(last, *b)));
         self.freed_early.extend(kept);
     }
 }
@@ -278,8 +281,4 @@ fn last_adjacent_free(base: &Script, mut op: u32) -> u32 {
         op += 1;
     }
     op
-}
-
-fn moved_free(source: u32, block: u32) -> ScriptOp {
-    ScriptOp { source, kind: ScriptOpKind::Free { block, is_moved: true } }
 }

@@ -1,11 +1,11 @@
-//! Freeing what earlier calls of the program left: the replay of a cure that stacks show.
+//! Replays of cures that stacks show: freeing what earlier calls of the program left, and computing in parts.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change_replay::ChangeReplayer;
 use super::find_changes::is_tried_by_default;
 use super::recorded_program::RecordedProgram;
-use super::report::{ProgramChange, ProgramRow};
+use super::report::{ChangedProgram, ProgramChange, ProgramRow};
 use crate::base::ids::to_u32;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::DeviceStudy;
@@ -54,15 +54,31 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         let entry = recording.entry_index_of(op.source);
         if matches!(op.kind, ScriptOpKind::Alloc(_)) {
             while let Some((_, block)) = frees.next_if(|(before, _)| *before as usize <= entry) {
-                let kind = ScriptOpKind::Free { block, is_moved: true };
-                script.ops.push(ScriptOp { source: op.source, kind });
+                script.ops.push(ScriptOp::moved_free(op.source, block));
             }
         }
         script.ops.push(*op);
     }
     let change = (ProgramChange::LeftBehind, Sureness::Checked);
     let is_freed = |block: u32| freed.contains(&block);
-    let change = recording.changed(change, "free what earlier calls left", is_freed, script);
-    let row = ChangeReplayer::new(&recording, device.scope().capacity).row_if_served(change);
+    replay_cure(&recording, recording.changed(change, "free what earlier calls left", is_freed, script))
+}
+
+/// Replays the program of `device` as if each block that it has made since the entry `since`, up to the last failed
+/// request, were the first of several `parts`.
+pub(crate) fn replay_in_parts(device: DeviceStudy<'_, '_>, since: usize, failed: usize, parts: u64) -> CureReplay {
+    if !is_tried_by_default(device) {
+        return CureReplay::NotTried;
+    }
+    let recording = RecordedProgram::from_device(device);
+    let is_made = |op: u32| (since..=failed).contains(&recording.entry_index_of(op));
+    let is_divided = |block: u32| recording.script.blocks[block as usize].allocated_at.is_some_and(is_made);
+    let change = (ProgramChange::InParts, Sureness::Estimate);
+    let description = format!("compute in {parts} parts");
+    replay_cure(&recording, recording.resized_by(change, description, is_divided, |bytes| bytes.div_ceil(parts)))
+}
+
+fn replay_cure(recording: &RecordedProgram<'_, '_>, change: ChangedProgram) -> CureReplay {
+    let row = ChangeReplayer::new(recording, recording.device.scope().capacity).row_if_served(change);
     row.map_or(CureReplay::NotServed, |row| CureReplay::Served(Box::new(row)))
 }

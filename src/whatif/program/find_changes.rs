@@ -12,9 +12,7 @@ use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state};
 use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
-use super::report::rank_rows;
-use super::report::{ChangedProgram, ProgramChange};
-use super::report::{ProgramDevice, ProgramRow};
+use super::report::{ChangedProgram, ProgramChange, ProgramDevice, ProgramRow, rank_rows};
 use crate::study::DeviceStudy;
 use crate::whatif::sureness::Sureness;
 
@@ -85,15 +83,9 @@ fn finders(recording: &RecordedProgram<'_, '_>) -> impl IndexedParallelIterator<
 }
 
 fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
-    ChangedProgram {
-        change: ProgramChange::AsRecorded,
-        certainty: Sureness::Checked,
-        description: "as recorded".to_owned(),
-        line: None,
-        other_lines: Vec::new(),
-        bytes_at_peak: recording.peak.bytes,
-        script: recording.script.clone(),
-    }
+    let change = (ProgramChange::AsRecorded, Sureness::Checked);
+    let unchanged = recording.changed(change, "as recorded", |_| false, recording.script.clone());
+    ChangedProgram { bytes_at_peak: recording.peak.bytes, ..unchanged }
 }
 
 /// The changes that serve the last failed request of `device`, the best first; `None` if the trace is too long to try

@@ -92,7 +92,7 @@ impl LiveTemporaries {
 
     fn free_all(&mut self, op: ScriptOp, script: &mut Script) {
         for block in self.blocks.drain(..) {
-            script.ops.push(ScriptOp { kind: ScriptOpKind::Free { block, is_moved: true }, ..op });
+            script.ops.push(ScriptOp::moved_free(op.source, block));
         }
     }
 }

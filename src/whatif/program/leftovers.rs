@@ -49,8 +49,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
     for (block, step) in &leftovers {
         let source = *last_op_of_step.get(step)?;
-        let kind = ScriptOpKind::Free { block: *block, is_moved: true };
-        moved_frees.entry(source).or_default().push(ScriptOp { source, kind });
+        moved_frees.entry(source).or_default().push(ScriptOp::moved_free(source, *block));
     }
     let mut script = recording.script.clone();
     script.ops.clear();

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 use super::module_tree::{ItemClass, ModuleItems, ModuleTree};
 use super::passes::{Pass, forward_pass_of};
 use super::recorded_program::RecordedProgram;
-use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::replay::ops::ScriptOpKind;
 use crate::stacks::frames::Origin;
 
@@ -93,9 +93,8 @@ struct CallSites {
     tree: ModuleTree,
     node_ids: FxHashMap<(u32, FrameId), u32>,
     site_ids: FxHashMap<CallSite, u32>,
-    lines: Vec<Option<FrameId>>,
-    /// The container of each call site.
-    containers: Vec<Option<u32>>,
+    /// The line and the container of each call site.
+    sites: Vec<(Option<FrameId>, Option<u32>)>,
     /// The call sites of each stack that was read, outermost first, each with the class that is called there.
     by_stack: FxHashMap<StackId, Vec<(u32, Option<u32>)>>,
 }
@@ -123,18 +122,17 @@ impl CallSites {
                 let function = Callee::Function(frame.file, frame.name);
                 let callee = item.map_or(function, |item| Callee::Items(item.container));
                 let site = CallSite { outer_frames: outside, callee };
-                let next = crate::base::ids::to_u32(self.lines.len());
+                let next = to_u32(self.sites.len());
                 let number = *self.site_ids.entry(site).or_insert(next);
                 if number == next {
-                    self.lines.push(line);
-                    self.containers.push(item.map(|item| item.container));
+                    self.sites.push((line, item.map(|item| item.container)));
                 }
                 found.push((number, item.map(|item| item.class)));
             }
             if matches!(origin, Origin::User | Origin::Package) {
                 line = Some(id);
             }
-            let next = crate::base::ids::to_u32(self.node_ids.len()) + 1;
+            let next = to_u32(self.node_ids.len()) + 1;
             outside = *self.node_ids.entry((outside, id)).or_insert(next);
         }
         found
@@ -169,13 +167,13 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             class: *class,
         };
         let requests: Vec<CallRequest> = blocks.iter().map(request).collect();
-        let items = sites.containers[site as usize].map(|container| sites.tree.items(container));
+        let (line, container) = sites.sites[site as usize];
+        let items = container.map(|container| sites.tree.items(container));
         let calls = split_into_calls(&requests, items.map(|items| items.count));
         if calls.len() < 2 {
             continue;
         }
         if modules.last().is_none_or(|(last, _)| *last != site) {
-            let line = sites.lines[site as usize];
             modules.push((site, RepeatedModule { line, items: items.cloned(), passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {

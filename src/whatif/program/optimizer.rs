@@ -11,9 +11,9 @@ use crate::whatif::sureness::Sureness;
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let is_temporary = find_temporaries(recording);
     let change = (ProgramChange::OptimizerTemporaries, Sureness::Checked);
-    is_temporary
-        .contains(&true)
-        .then(|| remove_blocks(recording, change, "fuse the optimizer (fused=True)", &is_temporary))
+    let is_removed = |block: u32| is_temporary[block as usize];
+    let fused = || recording.resized_by(change, "fuse the optimizer (fused=True)", is_removed, |_| 0);
+    is_temporary.contains(&true).then(fused)
 }
 
 /// Keeps the optimizer's state on the host, where its step has its temporaries, too.
@@ -27,23 +27,8 @@ pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Option<Chang
     let is_offloaded: Vec<bool> =
         categories.iter().zip(temporaries).map(|(category, is_temporary)| is_state(category) || is_temporary).collect();
     let change = (ProgramChange::StateOffloaded, Sureness::Estimate);
-    Some(remove_blocks(recording, change, "offload optimizer state to the host", &is_offloaded))
-}
-
-/// The program without the blocks for which `is_removed` is true.
-fn remove_blocks(
-    recording: &RecordedProgram<'_, '_>,
-    change: (ProgramChange, Sureness),
-    description: &str,
-    is_removed: &[bool],
-) -> ChangedProgram {
-    let mut script = recording.script.clone();
-    for (block, is_removed) in script.blocks.iter_mut().zip(is_removed) {
-        if *is_removed {
-            block.bytes = 0;
-        }
-    }
-    recording.changed(change, description, |block| is_removed[block as usize], script)
+    let is_removed = |block: u32| is_offloaded[block as usize];
+    Some(recording.resized_by(change, "offload optimizer state to the host", is_removed, |_| 0))
 }
 
 /// For each block, whether it lives only within a step of the optimizer.

@@ -36,19 +36,14 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
             && recording.dtype(block).is_none_or(|dtype| dtype == FULL_PRECISION)
             && !recording.is_cublas_workspace(block)
     };
-    let mut script = recording.script.clone();
-    for (index, block) in script.blocks.iter_mut().enumerate() {
-        if is_halved(to_u32(index)) {
-            block.bytes = block.bytes.div_ceil(2);
-        }
-    }
     let parameters = |block: &u32| categories[*block as usize] == Category::Parameters;
     let description = match seen {
         Some(_) => "run the model in bfloat16 where it is float32",
         None => "run the model in bfloat16",
     };
-    let line = recording.largest_line((0..to_u32(script.blocks.len())).filter(parameters));
-    let changed = recording.changed((ProgramChange::HalfPrecision, Sureness::Estimate), description, is_halved, script);
+    let line = recording.largest_line((0..to_u32(categories.len())).filter(parameters));
+    let change = (ProgramChange::HalfPrecision, Sureness::Estimate);
+    let changed = recording.resized_by(change, description, is_halved, |bytes| bytes.div_ceil(2));
     Some(ChangedProgram { line, ..changed })
 }
 

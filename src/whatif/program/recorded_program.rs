@@ -33,15 +33,12 @@ pub(crate) struct RecordedProgram<'s, 'a> {
     recorded_ops: usize,
     pub(crate) peak: PeakBlocks,
     categories: OnceLock<Categories>,
-    dtypes: OnceLock<Dtypes>,
+    /// The types of elements that the recorder saw, by the stack that allocated; `None` if its blocks differ.
+    dtypes: OnceLock<FxHashMap<StackId, Option<SymbolId>>>,
 }
 
-/// The category of each block, and whether it is a guess.
-#[derive(Clone)]
-struct Categories {
-    categories: Vec<Category>,
-    are_guesses: Vec<bool>,
-}
+/// The category of each block, and how sure that is.
+type Categories = (Vec<Category>, Vec<Confidence>);
 
 /// The blocks that are live at the peak.
 #[derive(Debug, Clone, Default)]
@@ -51,26 +48,18 @@ pub(crate) struct PeakBlocks {
     pub(crate) bytes: u64,
 }
 
-/// The types of elements that the recorder saw.
-struct Dtypes {
-    /// By the stack that allocated; `None` if its blocks differ.
-    by_stack: FxHashMap<StackId, Option<SymbolId>>,
-}
-
-impl Dtypes {
-    fn new(device: DeviceStudy<'_, '_>) -> Self {
-        let snapshot = device.snapshot();
-        let tensors = snapshot.tensor_names.iter().flat_map(|names| &names.tensors);
-        let by_address: FxHashMap<u64, SymbolId> = tensors.map(|tensor| (tensor.address, tensor.dtype)).collect();
-        let mut by_stack: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
-        for block in device.device().segments().flat_map(|segment| snapshot.blocks_of(segment)) {
-            if let Some(dtype) = by_address.get(&block.address).filter(|_| block.state == BlockState::ActiveAllocated) {
-                let known = by_stack.entry(block.extended_stack).or_insert(Some(*dtype));
-                *known = known.filter(|known| known == dtype);
-            }
+fn dtypes_by_stack(device: DeviceStudy<'_, '_>) -> FxHashMap<StackId, Option<SymbolId>> {
+    let snapshot = device.snapshot();
+    let tensors = snapshot.tensor_names.iter().flat_map(|names| &names.tensors);
+    let by_address: FxHashMap<u64, SymbolId> = tensors.map(|tensor| (tensor.address, tensor.dtype)).collect();
+    let mut by_stack: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
+    for block in device.device().blocks() {
+        if let Some(dtype) = by_address.get(&block.address).filter(|_| block.state == BlockState::ActiveAllocated) {
+            let known = by_stack.entry(block.extended_stack).or_insert(Some(*dtype));
+            *known = known.filter(|known| known == dtype);
         }
-        Self { by_stack }
     }
+    by_stack
 }
 
 impl<'s, 'a> RecordedProgram<'s, 'a> {
@@ -166,23 +155,19 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     /// The category of each block.
     pub(crate) fn categories(&self) -> &[Category] {
-        &self.categorized().categories
+        &self.categorized().0
     }
 
     /// Whether the category of `block` is a guess.
     pub(crate) fn is_guess(&self, block: u32) -> bool {
-        self.categorized().are_guesses[block as usize]
+        self.categorized().1[block as usize] == Confidence::Low
     }
 
     fn categorized(&self) -> &Categories {
-        self.categories.get_or_init(|| {
-            let (categories, confidences): (Vec<Category>, Vec<Confidence>) = self.categorize().into_iter().unzip();
-            let are_guesses = confidences.into_iter().map(|confidence| confidence == Confidence::Low).collect();
-            Categories { categories, are_guesses }
-        })
+        self.categories.get_or_init(|| self.categorize())
     }
 
-    fn categorize(&self) -> Vec<(Category, Confidence)> {
+    fn categorize(&self) -> Categories {
         let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
         let is_recorded = |op: &u32| (*op as usize) < self.recorded_ops;
         let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
@@ -228,14 +213,14 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 }
             }
         };
-        self.script.blocks.iter().enumerate().map(category_of).collect()
+        self.script.blocks.iter().enumerate().map(category_of).unzip()
     }
 
     /// The type of the elements of `block`, such as `float32`, if the recorder saw the block or another that the same
     /// stack allocated.
     pub(crate) fn dtype(&self, block: u32) -> Option<&'a str> {
-        let dtypes = self.dtypes.get_or_init(|| Dtypes::new(self.device));
-        let found = dtypes.by_stack.get(&self.allocation_stack(block))?;
+        let dtypes = self.dtypes.get_or_init(|| dtypes_by_stack(self.device));
+        let found = dtypes.get(&self.allocation_stack(block))?;
         Some(self.device.snapshot().text((*found)?))
     }
 
@@ -262,14 +247,11 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         self.device.phases().phase_at(self.entry_index_of(op))
     }
 
-    /// A number for the operations around `op` that are of one phase.
-    pub(crate) fn phase_run(&self, op: u32) -> usize {
-        self.device.phases().runs().partition_point(|run| run.start as usize <= self.entry_index_of(op))
-    }
-
     /// Whether no operation of another phase lies between the two.
     pub(crate) fn is_same_phase_run(&self, allocated_at: u32, freed_at: u32) -> bool {
-        self.phase_run(allocated_at) == self.phase_run(freed_at)
+        let runs = self.device.phases().runs();
+        let run_of = |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
+        run_of(allocated_at) == run_of(freed_at)
     }
 
     /// Whether `block` is a workspace of cuBLASLt, whose size depends neither on the batch nor on the dtype: it has one
@@ -324,6 +306,21 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             bytes_at_peak: self.bytes_at_peak(is_changed),
             script,
         }
+    }
+
+    /// The program after a `change` of the bytes of the blocks with `is_changed`.
+    pub(super) fn resized_by(
+        &self,
+        change: (ProgramChange, Sureness),
+        description: impl Into<String>,
+        is_changed: impl Fn(u32) -> bool,
+        resize: impl Fn(u64) -> u64,
+    ) -> ChangedProgram {
+        let mut script = self.script.clone();
+        for (_, block) in (0..).zip(&mut script.blocks).filter(|(index, _)| is_changed(*index)) {
+            block.bytes = resize(block.bytes);
+        }
+        self.changed(change, description, is_changed, script)
     }
 
     pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {

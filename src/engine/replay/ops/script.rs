@@ -23,6 +23,13 @@ pub struct ScriptOp {
     pub kind: ScriptOpKind,
 }
 
+impl ScriptOp {
+    /// A free of `block` that was moved to the program's operation `source`.
+    pub fn moved_free(source: u32, block: u32) -> Self {
+        Self { source, kind: ScriptOpKind::Free { block, is_moved: true } }
+    }
+}
+
 /// Blocks are indexes into [`Script::blocks`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ScriptOpKind {
