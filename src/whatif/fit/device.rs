@@ -14,13 +14,10 @@ use super::input::{FitOptions, SizedRecording};
 use super::prediction::{
     LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO, predict,
 };
-use super::size_search::{FoundSizes, LargestSize};
+use super::size_search::FoundSizes;
 use super::steps::Steps;
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, Sureness, apply_option, hypothesis_with};
-
-/// Source lines that are listed, at most.
-const MAX_LINES: usize = 10;
 
 /// Predictions for one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -218,7 +215,7 @@ impl DeviceRecordings<'_, '_> {
         let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
         // A size that makes more requests, as a number of steps does, may keep more after the recorded peak.
         let repeats = self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
-        let found = found.filter(|found| found.safe != LargestSize::Everything || !repeats);
+        let found = found.filter(|found| found.safe.is_some() || !repeats);
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
         let answer = search.answer(found, varies, &overrides, options);
         let by_data = if varies { self.answers_by_data(&fitted_sizes, &overrides, options.multiple) } else { None };
@@ -231,7 +228,7 @@ impl DeviceRecordings<'_, '_> {
             .collect();
         let Answer { largest, largest_safe, best } = answer;
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
-        let growth = at_growth.growing_lines(fitted(growth_at), MAX_LINES);
+        let growth = at_growth.lines(fitted(growth_at), true);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         let mut device = FitDevice {
             device: base.base.device.id(),
@@ -253,7 +250,7 @@ impl DeviceRecordings<'_, '_> {
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
             growth,
             requests: self.recordings.iter().map(|recording| recording.requests.len() as u64).collect(),
-            unpaired: at_recorded.unpaired_lines(base, MAX_LINES),
+            unpaired: at_recorded.lines(base, false),
             launched_on: base.launched_on(options.gpu),
             is_launched_elsewhere: options.gpu.is_none() && options.capacity.is_some(),
             checked: self.leave_one_out(),
@@ -276,7 +273,7 @@ impl DeviceRecordings<'_, '_> {
         let answers = self.recordings.iter().filter(|recording| !recording.ends_in_failure()).map(|recording| {
             let own = |_: u64| fitted_sizes.at(recording.size);
             let search = FitSearch { fitted: &own, multiple };
-            search.search(overrides, recording.size)?.safe.to_option()
+            search.search(overrides, recording.size)?.safe
         });
         let answers: Vec<u64> = answers.collect::<Option<_>>()?;
         Some([*answers.iter().min()?, *answers.iter().max()?])
@@ -293,11 +290,11 @@ impl DeviceRecordings<'_, '_> {
             sizes.extend(self.recordings.iter().map(|recording| recording.size));
             let largest = self.largest_recorded();
             match found.map(|found| found.largest) {
-                Some(LargestSize::Size(size)) => {
+                Some(Some(0)) => _ = sizes.insert(multiple),
+                Some(Some(size)) => {
                     let doubled = std::iter::successors(largest.checked_mul(2), |double| double.checked_mul(2));
                     sizes.extend(doubled.take_while(|double| *double < size));
                 }
-                Some(LargestSize::Nothing) => _ = sizes.insert(multiple),
                 _ => sizes.extend([2, 4].map(|times| largest.saturating_mul(times))),
             }
         }
@@ -369,16 +366,12 @@ impl FitSearch<'_, '_, '_, '_> {
         overrides: &Overrides,
         options: &FitOptions<'_>,
     ) -> Answer {
+        // The gain of a setting is small beside that of other data.
+        let safe = found.and_then(|found| found.safe).filter(|_| options.settings.is_none() && !varies);
         Answer {
             largest: found.map(|found| self.to_largest(found.largest, overrides)),
             largest_safe: found.map(|found| self.to_largest(found.safe, overrides)),
-            best: match found.map(|found| found.safe) {
-                // The gain of a setting is small beside that of other data.
-                _ if options.settings.is_some() || varies => None,
-                Some(LargestSize::Size(size)) => self.best_settings(overrides, size),
-                Some(LargestSize::Nothing) => self.best_settings(overrides, 0),
-                _ => None,
-            },
+            best: safe.and_then(|size| self.best_settings(overrides, size)),
         }
     }
 }

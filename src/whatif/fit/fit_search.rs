@@ -4,9 +4,8 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
-use super::prediction::WARN_UNMATCHED_RATIO;
-use super::prediction::{approximate_ratio, is_served, peak_live_bytes, predict};
-use super::size_search::{FoundSizes, LargestSize, SizeSearch};
+use super::prediction::{WARN_UNMATCHED_RATIO, approximate_ratio, is_served, peak_live_bytes, predict};
+use super::size_search::{FoundSizes, SizeSearch};
 use crate::whatif::{Overrides, Sureness, candidates};
 
 /// The largest size that fits under certain settings.
@@ -83,30 +82,27 @@ impl FitSearch<'_, '_, '_, '_> {
             is_served(fitted, next, &overrides).then_some(overrides)
         });
         let better: Vec<Overrides> = better.collect();
-        let found = better.into_par_iter().filter_map(|overrides| match self.search(&overrides, next)?.safe {
-            // The next size fits under these settings, but a smaller one may fail, and then the search ends below
-            // it.
-            LargestSize::Size(found) if found > size => Some((found, overrides)),
-            _ => None,
+        let found = better.into_par_iter().filter_map(|overrides| {
+            // The next size fits under these settings, but a smaller one may fail, and then the search ends below it.
+            Some((self.search(&overrides, next)?.safe.filter(|found| *found > size)?, overrides))
         });
         let found: Vec<(u64, Overrides)> = found.collect();
         // The first of equals, because the grid starts with the simplest settings.
         let (size, overrides) = found.into_iter().rev().max_by_key(|(size, _)| *size)?;
-        Some(self.to_largest(LargestSize::Size(size), &overrides))
+        Some(self.to_largest(Some(size), &overrides))
     }
 
-    pub(super) fn to_largest(&self, found: LargestSize, overrides: &Overrides) -> Largest {
+    pub(super) fn to_largest(&self, size: Option<u64>, overrides: &Overrides) -> Largest {
         let settings = overrides.settings.as_ref().map_or_else(String::new, |(_, text)| text.clone());
-        let (size, unreserved_bytes, is_at_risk) = match found {
-            LargestSize::Nothing => (Some(0), None, false),
-            LargestSize::Everything => (None, None, false),
-            LargestSize::Size(size) => {
+        let (unreserved_bytes, is_at_risk) = match size {
+            None | Some(0) => (None, false),
+            Some(size) => {
                 let fitted = (self.fitted)(size);
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
                 let is_at_risk =
                     fitted.has_growing_sorts() || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO;
-                (Some(size), headroom, is_at_risk)
+                (headroom, is_at_risk)
             }
         };
         let certainty = Sureness::Estimate;

@@ -6,10 +6,10 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::input::{SizedRecording, SizedRequest};
-use super::law::Point;
-use super::law::{Law, LawKind};
+use super::law::{Law, LawKind, Point};
 use super::pairing::{RecordingPairs, pair_recordings};
-use super::reductions::Reductions;
+use super::reduction::LaunchConditions;
+use super::reductions::{Reduction, find_reductions};
 use super::steps::requests_that_vary;
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
@@ -38,7 +38,7 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) varies: Vec<bool>,
     /// By block from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
-    pub(super) reductions: Reductions,
+    pub(super) reductions: Vec<Reduction>,
     /// The most common law among requests of the same bytes.
     law_by_bytes: FxHashMap<u64, Law>,
 }
@@ -47,21 +47,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
     pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
         let others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
-        let points = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
-            let mut points: Vec<Point> = vec![(base.size, own_bytes)];
-            for (other_index, (other, _)) in others.iter().enumerate() {
-                points.extend(bytes_of(other_index, index).map(|bytes| (other.size, bytes)));
-            }
+        let points = |own_bytes: u64, in_others: &dyn Fn(&SizedRecording<'s, 'a>, &RecordingPairs) -> Option<u64>| {
+            let others = others.iter().filter_map(|(other, pairs)| Some((other.size, in_others(other, pairs)?)));
+            let mut points: Vec<Point> = others.chain([(base.size, own_bytes)]).collect();
             points.sort_unstable();
-            (points.len() > 1).then_some(points)
-        };
-        let law = |own_bytes: u64, index: usize, bytes_of: &dyn Fn(usize, usize) -> Option<u64>| {
-            Law::fit(&points(own_bytes, index, bytes_of)?)
-        };
-        let request_bytes = |other: usize, index: usize| {
-            let (other, pairs) = &others[other];
-            let paired = pairs.requests[index]?;
-            other.requests.get(paired as usize).map(|request| request.bytes)
+            points
         };
         let varies_here = requests_that_vary(base);
         let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
@@ -72,39 +62,37 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                     pairs.requests[index].is_some_and(|paired| varies.get(paired as usize) == Some(&true))
                 })
         };
-        let initial_bytes = |other: usize, index: usize| {
-            let (other, pairs) = &others[other];
-            let paired = pairs.initial_blocks[index]?;
-            let initial_blocks = &other.program().initial_blocks;
-            initial_blocks.get(paired as usize).map(|block| block.requested)
-        };
         let stacks = &base.device.snapshot().stacks;
         let requests = base.requests.iter().enumerate();
         let laws = requests.map(|(index, request)| {
-            let own_law = law(request.bytes, index, &request_bytes);
+            let points = points(request.bytes, &|other, pairs| {
+                other.requests.get(pairs.requests[index]? as usize).map(|request| request.bytes)
+            });
             // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. Two recordings
             // cannot tell a curve from a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
-            let own_law = own_law.filter(|law| may_bend || !law.is_guess());
+            let own_law = Law::fit(&points).filter(|law| may_bend || !law.is_guess());
             // If both recordings read the same data, their steps vary in exact proportion.
             if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
                 return (own_law, false);
             }
-            let own = (base.size, request.bytes);
-            (points(request.bytes, index, &request_bytes).map(|points| Law::near_power(&points, own)), true)
+            (Some(Law::near_power(&points, (base.size, request.bytes))), true)
         });
         let (mut request_laws, varies): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
-        let reductions = Reductions::find(base, &others);
-        for (output, request) in base.requests.iter().enumerate() {
-            if request.scratch.is_some() && reductions.explains(output) {
-                for buffer in [output + 1, output + 2] {
-                    let point = (base.size, base.requests[buffer].bytes);
-                    request_laws[buffer] = Some(Law::Power { degree: 0, point });
-                }
+        let reductions = find_reductions(base, &others);
+        for output in reductions.iter().map(|known| known.output).filter(|at| base.requests[*at].scratch.is_some()) {
+            for buffer in [output + 1, output + 2] {
+                let point = (base.size, base.requests[buffer].bytes);
+                request_laws[buffer] = Some(Law::Power { degree: 0, point });
             }
         }
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
-        let initial_laws = initial_blocks.map(|(index, block)| law(block.requested, index, &initial_bytes));
+        let initial_laws = initial_blocks.map(|(index, block)| {
+            Law::fit(&points(block.requested, &|other, pairs| {
+                let initial_blocks = &other.program().initial_blocks;
+                initial_blocks.get(pairs.initial_blocks[index]? as usize).map(|block| block.requested)
+            }))
+        });
         let initial_laws = initial_laws.collect();
         let law_by_bytes = most_common_laws(base, &request_laws);
         Self { base, others, request_laws, varies, initial_laws, reductions, law_by_bytes }
@@ -149,15 +137,26 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
 
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
-    pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> SizedProgram<'a> {
+    pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> Program<'a> {
         let (requests, initial) = self.requests_at(size, gpu);
-        SizedProgram::from_requests(self.base.program(), &requests, &initial)
+        self.base.program().resized(&requests, &initial)
+    }
+
+    /// The source of each request of [`Self::program_at`], in order, without those of blocks from before the recording.
+    pub(super) fn sources_at(&self, size: u64, gpu: Option<&GpuModel>) -> Vec<RequestSource> {
+        let (requests, _) = self.requests_at(size, gpu);
+        let sources = requests.iter().enumerate().flat_map(|(request, resized)| {
+            let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
+            let buffers = resized.temporaries.into_iter().flatten();
+            own.into_iter().chain(buffers.map(move |_| RequestSource { request, is_temporary: true }))
+        });
+        sources.collect()
     }
 
     /// Product name of the GPU that decides which reductions take a buffer: `gpu`, else the recorded one. `None` if there
     /// are no reductions, or the recording does not name its GPU.
     pub(super) fn launched_on(&self, gpu: Option<&'static GpuModel>) -> Option<&'static str> {
-        gpu.or(self.base.gpu).filter(|_| !self.reductions.known.is_empty()).map(|gpu| gpu.product)
+        gpu.or(self.base.gpu).filter(|_| !self.reductions.is_empty()).map(|gpu| gpu.product)
     }
 
     /// Whether sorts or scans of growing data request storage. Their algorithm depends on the size, and their storage on
@@ -185,8 +184,9 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             .zip(&self.base.requests)
             .map(|(bytes, request)| ResizedRequest { bytes: is_made(request).then_some(*bytes), temporaries: None });
         let mut requests: Vec<ResizedRequest> = made.collect();
-        for (output, scratch) in self.reductions.at(|index| bytes[index], gpu) {
-            requests[output].temporaries = Some(scratch.to_bytes());
+        let conditions = gpu.map(|gpu| LaunchConditions::new(gpu, self.base.torch_minor)).or(self.base.conditions);
+        for reduction in &self.reductions {
+            requests[reduction.output].temporaries = reduction.scratch(|index| bytes[index], conditions);
         }
         (requests, initial)
     }
@@ -219,32 +219,11 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
 
-/// A program with changed requests, and the recorded request that each comes from.
-pub(super) struct SizedProgram<'a> {
-    pub(super) program: Program<'a>,
-    /// One for each request, in order, without those of blocks from before the recording.
-    pub(super) sources: Vec<RequestSource>,
-}
-
+/// The recorded request that a request at another size comes from.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RequestSource {
     /// The index of the recorded request.
     pub(super) request: usize,
     /// It is the buffer that the request's call takes, not the request itself.
     pub(super) is_temporary: bool,
-}
-
-impl<'a> SizedProgram<'a> {
-    /// The recorded operations, with other requests.
-    pub(super) fn from_requests(program: &Program<'a>, requests: &[ResizedRequest], initial: &[u64]) -> Self {
-        let sources = requests.iter().enumerate().flat_map(|(request, resized)| sources_of(request, resized));
-        Self { program: program.resized(requests, initial), sources: sources.collect() }
-    }
-}
-
-/// The sources of a request and of the buffers that its call takes.
-fn sources_of(request: usize, resized: &ResizedRequest) -> impl Iterator<Item = RequestSource> + use<> {
-    let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
-    let buffers = resized.temporaries.into_iter().flatten().map(move |_| RequestSource { request, is_temporary: true });
-    own.into_iter().chain(buffers)
 }

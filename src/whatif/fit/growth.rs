@@ -6,16 +6,18 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
-use super::fitted_program::SizedProgram;
 use super::law::{Law, LawKind};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::GpuModel;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
 use crate::base::units::{ratio, signed_difference};
-use crate::replay::ops::{OperationKind, Program};
+use crate::replay::ops::{Operation, OperationKind};
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
+
+/// Source lines that are listed, at most.
+const MAX_LINES: usize = 10;
 
 /// A source line that holds memory at the peak.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -60,43 +62,39 @@ pub(super) struct PeakMemory {
 struct WalkState {
     slots: Vec<Option<PeakBlock>>,
     requests_made: usize,
+    /// How many of the operations lead to the peak.
+    ops_to_peak: usize,
 }
 
-/// Walks through `program`, whose first slots hold `initial_blocks`. After each successful request, calls `visit` with
-/// the index of the operation, the live bytes and the state; stops when it returns false.
+/// Walks through `operations`, from `slots` on.
 fn walk(
-    program: &Program<'_>,
-    initial_blocks: &[PeakBlock],
+    operations: &[Operation],
+    mut slots: Vec<Option<PeakBlock>>,
     block_of: &impl Fn(usize, u64, StackId, Option<u32>) -> PeakBlock,
-    mut visit: impl FnMut(usize, u64, &WalkState) -> bool,
-) {
-    let mut state = WalkState { slots: vec![None; program.slot_count], requests_made: 0 };
-    let mut live_bytes = 0u64;
-    for (slot, block) in state.slots.iter_mut().zip(initial_blocks) {
-        live_bytes = live_bytes.saturating_add(block.bytes);
-        *slot = Some(*block);
-    }
-    for (index, operation) in program.operations.iter().enumerate() {
+) -> WalkState {
+    let mut live_bytes = slots.iter().flatten().fold(0u64, |sum, block| sum.saturating_add(block.bytes));
+    let (mut requests_made, mut peak_bytes, mut ops_to_peak) = (0, live_bytes, 0);
+    for (index, operation) in operations.iter().enumerate() {
         match operation.kind {
             OperationKind::Alloc { size, context, slot, .. } => {
-                let block = block_of(state.requests_made, size, context, slot);
-                state.requests_made += 1;
-                let slot_block = slot.and_then(|slot| state.slots.get_mut(slot as usize));
+                let block = block_of(requests_made, size, context, slot);
+                requests_made += 1;
                 // A failed request has no slot.
-                let Some(slot_block) = slot_block else { continue };
-                *slot_block = Some(block);
+                let Some(slot) = slot else { continue };
+                slots[slot as usize] = Some(block);
                 live_bytes = live_bytes.saturating_add(block.bytes);
-                if !visit(index, live_bytes, &state) {
-                    return;
+                if live_bytes > peak_bytes {
+                    (peak_bytes, ops_to_peak) = (live_bytes, index + 1);
                 }
             }
             OperationKind::Free { slot, .. } => {
-                let freed = state.slots.get_mut(slot as usize).and_then(Option::take);
+                let freed = slots[slot as usize].take();
                 live_bytes = live_bytes.saturating_sub(freed.map_or(0, |block| block.bytes));
             }
             _ => {}
         }
     }
+    WalkState { slots, requests_made, ops_to_peak }
 }
 
 impl PeakMemory {
@@ -107,7 +105,7 @@ impl PeakMemory {
         settings: &Settings,
         gpu: Option<&GpuModel>,
     ) -> Self {
-        let SizedProgram { program, sources } = fitted.program_at(size, gpu);
+        let (program, sources) = (fitted.program_at(size, gpu), fitted.sources_at(size, gpu));
         // If the program starts from an empty pool, its first requests are the initial blocks.
         let initial_requests = if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
         let contexts = fitted.base.program().initial_blocks.iter().map(|resident| resident.context);
@@ -123,7 +121,10 @@ impl PeakMemory {
                 PeakBlock { bytes, stack, law: *law, index: None }
             })
             .collect();
-        let initial_blocks = if initial_requests == 0 { initial.as_slice() } else { &[] };
+        let mut slots = vec![None; program.slot_count];
+        if initial_requests == 0 {
+            slots.iter_mut().zip(&initial).for_each(|(slot, block)| *slot = Some(*block));
+        }
         let block_of = |requests_made: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
             let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
             let index = source.map(|source| source.request);
@@ -135,27 +136,11 @@ impl PeakMemory {
             PeakBlock { bytes: round_size(bytes, settings), stack, law, index }
         };
         // The first walk finds the peak, the second collects its blocks.
-        let before = initial_blocks.iter().fold(0, |sum: u64, block| sum.saturating_add(block.bytes));
-        let (mut peak_bytes, mut ops_to_peak) = (before, 0);
-        walk(&program, initial_blocks, &block_of, |operation, live_bytes, _| {
-            if live_bytes > peak_bytes {
-                (peak_bytes, ops_to_peak) = (live_bytes, operation + 1);
-            }
-            true
-        });
-        let (mut blocks, mut requests_made) = (initial_blocks.to_vec(), 0);
-        walk(&program, initial_blocks, &block_of, |operation, _, state| {
-            if operation + 1 < ops_to_peak {
-                return true;
-            }
-            if operation + 1 == ops_to_peak {
-                blocks = state.slots.iter().flatten().copied().collect();
-                requests_made = state.requests_made.saturating_sub(initial_requests);
-                requests_made = sources.get(requests_made).map_or(fitted.base.requests.len(), |next| next.request);
-            }
-            false
-        });
-        Self { size, requests_made, blocks }
+        let ops_to_peak = walk(&program.operations, slots.clone(), &block_of).ops_to_peak;
+        let at_peak = walk(&program.operations[..ops_to_peak], slots, &block_of);
+        let next = sources.get(at_peak.requests_made.saturating_sub(initial_requests));
+        let requests_made = next.map_or(fitted.base.requests.len(), |next| next.request);
+        Self { size, requests_made, blocks: at_peak.slots.into_iter().flatten().collect() }
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
@@ -222,27 +207,13 @@ impl PeakMemory {
         bytes_at(self.size.saturating_mul(2)) < bytes_at(self.size)
     }
 
-    /// The `top` lines with most unpaired bytes.
-    pub(super) fn unpaired_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(fitted, top, |block| block.law.is_none())
-    }
-
-    /// The `top` lines that grow most.
-    pub(super) fn growing_lines(&self, fitted: &FittedProgram<'_, '_, '_>, top: usize) -> Vec<GrowingLine> {
-        self.lines(fitted, top, |block| block.law.is_some())
-    }
-
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
     pub(super) fn approximate_ratio(&self) -> f64 {
         self.ratio_of(|block| block.law.is_some_and(|law| law.is_inexact()))
     }
 
-    fn lines(
-        &self,
-        fitted: &FittedProgram<'_, '_, '_>,
-        top: usize,
-        is_wanted: impl Fn(&PeakBlock) -> bool,
-    ) -> Vec<GrowingLine> {
+    /// The lines with paired blocks that grow most, or those with most unpaired bytes.
+    pub(super) fn lines(&self, fitted: &FittedProgram<'_, '_, '_>, are_paired: bool) -> Vec<GrowingLine> {
         #[derive(Default)]
         struct LineTotals {
             bytes: u64,
@@ -256,7 +227,7 @@ impl PeakMemory {
         let stacks = fitted.base.device.stacks();
         let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
         let mut lines: FxHashMap<LineId, LineTotals> = FxHashMap::default();
-        for block in self.blocks.iter().filter(|block| is_wanted(block)) {
+        for block in self.blocks.iter().filter(|block| block.law.is_some() == are_paired) {
             let line_id = *line_by_stack.entry(block.stack).or_insert_with(|| stacks.line_id(block.stack));
             let totals = lines.entry(line_id).or_default();
             totals.bytes = totals.bytes.saturating_add(block.bytes);
@@ -273,7 +244,7 @@ impl PeakMemory {
         let total_bytes = self.total_bytes();
         let mut rows: Vec<(LineId, LineTotals)> = lines.into_iter().collect();
         rows.sort_by_key(|(name, line)| (Reverse(line.growth), Reverse(line.bytes), *name));
-        rows.truncate(top);
+        rows.truncate(MAX_LINES);
         let reports = rows.into_iter().map(|(name, line)| {
             let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
             let main_law = LawKind::ALL.iter().zip(line.growth_by_law).rev().max_by_key(|(_, bytes)| *bytes);

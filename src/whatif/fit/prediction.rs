@@ -58,14 +58,14 @@ pub struct PredictedFailure {
 
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
 pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> bool {
-    let program = fitted.program_at(size, overrides.gpu).program;
+    let program = fitted.program_at(size, overrides.gpu);
     let hypothesis = hypothesis_for(fitted, overrides);
     !initial_memory_exceeds_device(fitted, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.
 pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> u64 {
-    fitted.program_at(size, overrides.gpu).program.peak_bytes(&hypothesis_for(fitted, overrides).settings)
+    fitted.program_at(size, overrides.gpu).peak_bytes(&hypothesis_for(fitted, overrides).settings)
 }
 
 /// The share of the memory at the peak whose growth is only known approximately.
@@ -81,7 +81,7 @@ pub(in crate::whatif) fn predict(
     is_recorded: bool,
     overrides: &Overrides,
 ) -> SizeReport {
-    let program = fitted.program_at(size, overrides.gpu).program;
+    let program = fitted.program_at(size, overrides.gpu);
     let hypothesis = hypothesis_for(fitted, overrides);
     let failed = overrides.capacity.map(|_| first_failure(fitted, &program, &hypothesis));
     let unbounded = Hypothesis {

@@ -50,25 +50,10 @@ impl LaunchConditions {
             min_vectorized: if has_rule(minor, Rule::ReductionVectorsFrom128) { 128 } else { 129 },
         }
     }
-
-    /// The same release on another GPU.
-    pub(super) fn on_gpu(self, gpu: &GpuModel) -> Self {
-        Self { multiprocessors: gpu.multiprocessors.into(), threads: gpu.threads_per_multiprocessor.into(), ..self }
-    }
 }
 
-/// The two buffers of a reduction in two stages.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Scratch {
-    pub(super) partial_bytes: u64,
-    pub(super) semaphore_bytes: u64,
-}
-
-impl Scratch {
-    pub(super) fn to_bytes(self) -> [u64; 2] {
-        [self.partial_bytes, self.semaphore_bytes]
-    }
-}
+/// Bytes of the two buffers of a reduction in two stages: partial results and semaphores.
+pub(super) type Scratch = [u64; 2];
 
 /// Threads of a block (`MAX_NUM_THREADS`); with a vector of outputs, that many fewer.
 const MAX_THREADS: u64 = 512;
@@ -128,13 +113,8 @@ pub(super) fn scratch(
     let wanted_blocks = resident_blocks.div_ceil(grid).max(values.div_ceil(max_values));
     let blocks_per_output = wanted_blocks.min(values.div_ceil(min_values));
     let lanes = if along_rows { 1 } else { block_width * output_vector };
-    (blocks_per_output > 1).then(|| Scratch {
-        partial_bytes: kernel
-            .accumulator_bytes
-            .saturating_mul(outputs)
-            .saturating_mul(blocks_per_output.saturating_mul(lanes)),
-        semaphore_bytes: 4 * grid,
-    })
+    let partial_results = outputs.saturating_mul(blocks_per_output.saturating_mul(lanes));
+    (blocks_per_output > 1).then(|| [kernel.accumulator_bytes.saturating_mul(partial_results), 4 * grid])
 }
 
 /// How a reduction reads its input.
@@ -268,8 +248,7 @@ mod tests {
             let conditions = LaunchConditions { multiprocessors: number(0), threads: number(1), ..H100 };
             let kernel = ReductionKernel { accumulator_bytes: number(3), vector: number(4) };
             let found = scratch(&dimensions, kernel, conditions);
-            let bytes = found.map_or([0, 0], |found| [found.partial_bytes, found.semaphore_bytes]);
-            assert_eq!(bytes, [number(6), number(7)], "{line}");
+            assert_eq!(found.unwrap_or_default(), [number(6), number(7)], "{line}");
             *if found.is_some() { &mut with_scratch } else { &mut without } += 1;
         }
         assert!(with_scratch > 200 && without > 200, "{with_scratch} with, {without} without");
@@ -279,7 +258,7 @@ mod tests {
     fn a_sum_of_5000_columns_begins_to_take_two_stages() {
         assert_eq!(scratch(&columns(1020, 5000), SUM, H100), None);
         let taken = scratch(&columns(1021, 5000), SUM, H100).unwrap();
-        assert!(taken.partial_bytes > 39 << 20, "{taken:?}");
+        assert!(taken[0] > 39 << 20, "{taken:?}");
     }
 
     proptest::proptest! {

@@ -17,12 +17,15 @@ pub(super) struct Reduction {
     shape: ReductionShape,
 }
 
-/// The reductions of the base recording.
-#[derive(Debug, Default)]
-pub(super) struct Reductions {
-    conditions: Option<LaunchConditions>,
-    /// In order of their outputs.
-    pub(super) known: Vec<Reduction>,
+impl Reduction {
+    /// Its buffers, given the bytes of each request.
+    pub(super) fn scratch(
+        &self,
+        bytes: impl Fn(usize) -> u64,
+        conditions: Option<LaunchConditions>,
+    ) -> Option<Scratch> {
+        self.shape.scratch(bytes(self.input), bytes(self.output), conditions?)
+    }
 }
 
 /// The base recording and the others, with the pairs of their requests.
@@ -32,39 +35,15 @@ struct Sides<'f, 'r, 's, 'a> {
     conditions: LaunchConditions,
 }
 
-impl Reductions {
-    pub(super) fn find<'r, 's, 'a>(
-        base: &'r SizedRecording<'s, 'a>,
-        others: &[(&'r SizedRecording<'s, 'a>, RecordingPairs)],
-    ) -> Self {
-        let Some(conditions) = base.conditions else { return Self::default() };
-        let sides = Sides { base, others, conditions };
-        let outputs = (0..base.requests.len()).filter(|output| !base.requests[*output].is_scratch);
-        let reduced = outputs.filter(|output| sides.has_scratch(*output));
-        Self { conditions: Some(conditions), known: reduced.filter_map(|output| sides.explain(output)).collect() }
-    }
-
-    /// Whether the buffers after `output` are part of a prediction.
-    pub(super) fn explains(&self, output: usize) -> bool {
-        self.known.binary_search_by_key(&output, |reduction| reduction.output).is_ok()
-    }
-
-    /// The buffers of `reduction` on `gpu`, or on the recorded one, given the bytes of each request.
-    fn scratch_of(
-        &self,
-        reduction: &Reduction,
-        gpu: Option<&GpuModel>,
-        bytes: impl Fn(usize) -> u64,
-    ) -> Option<Scratch> {
-        let [input, output] = [reduction.input, reduction.output].map(bytes);
-        let recorded = self.conditions?;
-        reduction.shape.scratch(input, output, gpu.map_or(recorded, |gpu| recorded.on_gpu(gpu)))
-    }
-
-    /// The buffers of all reductions at a size, by the request after which they are made.
-    pub(super) fn at(&self, bytes: impl Fn(usize) -> u64, gpu: Option<&GpuModel>) -> Vec<(usize, Scratch)> {
-        self.known.iter().filter_map(|known| Some((known.output, self.scratch_of(known, gpu, &bytes)?))).collect()
-    }
+/// The reductions of the `base` recording, in order of their outputs.
+pub(super) fn find_reductions<'r, 's, 'a>(
+    base: &'r SizedRecording<'s, 'a>,
+    others: &[(&'r SizedRecording<'s, 'a>, RecordingPairs)],
+) -> Vec<Reduction> {
+    let Some(conditions) = base.conditions else { return Vec::new() };
+    let sides = Sides { base, others, conditions };
+    let outputs = (0..base.requests.len()).filter(|output| !base.requests[*output].is_scratch);
+    outputs.filter(|output| sides.has_scratch(*output)).filter_map(|output| sides.explain(output)).collect()
 }
 
 impl Sides<'_, '_, '_, '_> {
@@ -155,7 +134,7 @@ fn scratch_after(requests: &[SizedRequest], output: usize) -> Option<Scratch> {
         && semaphores.stack == output_request.stack
         && semaphores.bytes.is_multiple_of(4)
         && semaphores.bytes <= MAX_SEMAPHORE_BYTES;
-    is_pair.then_some(Scratch { partial_bytes: partial.bytes, semaphore_bytes: semaphores.bytes })
+    is_pair.then_some([partial.bytes, semaphores.bytes])
 }
 
 /// The requests whose blocks are live when `output` is requested, the latest first.

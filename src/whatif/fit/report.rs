@@ -10,6 +10,7 @@ use super::warnings::{warn_about_device, warn_about_recordings};
 use crate::base::units::percent;
 use crate::base::warning::{Warning, Warnings, words};
 use crate::study::DeviceStudy;
+use crate::whatif::replay::describe_releases;
 
 /// The JSON of `oomscope fit`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -48,13 +49,7 @@ impl RecordingReport {
 
 /// The PyTorch releases whose rules a replay of the last of `recordings` follows.
 pub(in crate::whatif) fn torch_version(recordings: &[FitInput<'_, '_>]) -> String {
-    recordings.last().map_or_else(String::new, |largest| {
-        let releases = &largest.study.inference().releases;
-        match (*releases.start(), *releases.end()) {
-            (first, last) if first == last => format!("2.{first}"),
-            (first, last) => format!("2.{first}-2.{last}"),
-        }
-    })
+    recordings.last().map_or_else(String::new, |largest| describe_releases(&largest.study.inference().releases))
 }
 
 /// Predicts what the recorded program needs at other sizes.

@@ -21,38 +21,17 @@ pub(in crate::whatif) struct SizeSearch<'f> {
     pub(in crate::whatif) neighbors: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::whatif) enum LargestSize {
-    /// Not even the smallest size fits.
-    Nothing,
-    /// All sizes up to [`MAX_SIZE`] fit.
-    Everything,
-    /// The largest size that fits; the next one fails.
-    Size(u64),
-}
-
-impl LargestSize {
-    /// The size: 0 for nothing, `None` for everything.
-    pub(in crate::whatif) fn to_option(self) -> Option<u64> {
-        match self {
-            Self::Nothing => Some(0),
-            Self::Everything => None,
-            Self::Size(size) => Some(size),
-        }
-    }
-}
-
-/// The result of a search.
+/// The result of a search: 0 if not even the smallest size fits, `None` if all sizes up to [`MAX_SIZE`] do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::whatif) struct FoundSizes {
-    /// The largest size that fits.
-    pub(in crate::whatif) largest: LargestSize,
+    /// The largest size that fits; the next one fails.
+    pub(in crate::whatif) largest: Option<u64>,
     /// The largest size below which no replayed size fails.
-    pub(in crate::whatif) safe: LargestSize,
+    pub(in crate::whatif) safe: Option<u64>,
 }
 
 impl FoundSizes {
-    fn both(size: LargestSize) -> Self {
+    fn both(size: Option<u64>) -> Self {
         Self { largest: size, safe: size }
     }
 }
@@ -66,27 +45,23 @@ impl SizeSearch<'_> {
         let size = |count: u64| count.saturating_mul(multiple);
         let may_fit = |count: u64| (self.peak_live_bytes)(size(count)) <= self.capacity;
         let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, may_fit) else {
-            return FoundSizes::both(LargestSize::Nothing);
+            return FoundSizes::both(Some(0));
         };
         if size(upper_bound.saturating_add(1)) > MAX_SIZE {
-            return FoundSizes::both(LargestSize::Everything);
+            return FoundSizes::both(None);
         }
         let is_size_served = self.is_served;
         let is_served = |count: u64| is_size_served(size(count));
         // The result is usually just below the bound.
         let Some(found) = find_last(upper_bound, upper_bound, is_served) else {
-            return FoundSizes::both(LargestSize::Nothing);
+            return FoundSizes::both(Some(0));
         };
         let above = found + 1..=upper_bound.min(found.saturating_add(self.neighbors));
         let below = found.saturating_sub(self.neighbors).max(1)..found;
         let largest = above.into_par_iter().filter(|count| is_served(*count)).max().unwrap_or(found);
         let failing = below.into_par_iter().filter(|count| !is_served(*count)).min();
         let safe = failing.map_or(found, |failing| failing - 1);
-        let to_size = |count: u64| match count {
-            0 => LargestSize::Nothing,
-            count => LargestSize::Size(size(count)),
-        };
-        FoundSizes { largest: to_size(largest), safe: to_size(safe) }
+        FoundSizes { largest: Some(size(largest)), safe: Some(size(safe)) }
     }
 }
 
@@ -155,15 +130,15 @@ mod tests {
     #[test]
     fn a_bound_and_replays_decide() {
         let search = |multiple| search(multiple, &|n| n * 11 <= 1000);
-        assert_eq!(search(1), FoundSizes::both(LargestSize::Size(90)));
-        assert_eq!(search(8), FoundSizes::both(LargestSize::Size(88)));
-        assert_eq!(search(128), FoundSizes::both(LargestSize::Nothing));
+        assert_eq!(search(1), FoundSizes::both(Some(90)));
+        assert_eq!(search(8), FoundSizes::both(Some(88)));
+        assert_eq!(search(128), FoundSizes::both(Some(0)));
     }
 
     #[test]
     fn sizes_beside_the_result_are_tried() {
         let found = |fails: &'static [u64]| search(1, &|n| n <= 95 && !fails.contains(&n));
-        let sizes = |safe, largest| FoundSizes { largest: LargestSize::Size(largest), safe: LargestSize::Size(safe) };
+        let sizes = |safe, largest| FoundSizes { largest: Some(largest), safe: Some(safe) };
         assert_eq!(found(&[]), sizes(95, 95));
         // The search finds 95 at once; 90 to 92 lie below it.
         assert_eq!(found(&[90, 92]), sizes(89, 95));

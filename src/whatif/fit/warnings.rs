@@ -15,9 +15,8 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
         has_warnings = true;
         warnings.add(code, message);
     };
-    let identity = |recording: &SizedRecording<'_, '_>| (count(recording.size), recording.device.id());
     for recording in &family.recordings {
-        let (size, id) = identity(recording);
+        let (size, id) = (count(recording.size), recording.device.id());
         if recording.ends_in_failure() {
             warn(
                 Code::EndsInFailure,
@@ -43,32 +42,22 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
     let requested_bytes = |recording: &SizedRecording<'_, '_>| {
         recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
     };
-    let equal = family.recordings.first().and_then(|first| {
-        let last =
-            family.recordings.iter().skip(1).rfind(|recording| requested_bytes(recording) == requested_bytes(first))?;
-        Some((first, last))
-    });
-    if let Some((first, last)) = equal {
+    let [first, rest @ ..] = family.recordings.as_slice() else { return has_warnings };
+    let id = first.device.id();
+    if let Some(last) = rest.iter().rfind(|recording| requested_bytes(recording) == requested_bytes(first)) {
+        let [first, last] = [first, last].map(|recording| count(recording.size));
         warn(
             Code::UnlikeRecordings,
             format!(
-                "GPU {}: the recordings at {} and {} request equal bytes: did the program run at these sizes?",
-                first.device.id(),
-                count(first.size),
-                count(last.size)
+                "GPU {id}: the recordings at {first} and {last} request equal bytes: did the program run at these sizes?"
             ),
         );
     }
     let settings = |recording: &SizedRecording<'_, '_>| recording.device.inferred().hypothesis.settings.clone();
-    if let [first, rest @ ..] = family.recordings.as_slice()
-        && rest.iter().any(|recording| settings(recording) != settings(first))
-    {
+    if rest.iter().any(|recording| settings(recording) != settings(first)) {
         warn(
             Code::UnlikeRecordings,
-            format!(
-                "GPU {}: the recordings have different settings: a size is replayed under the nearest one's",
-                first.device.id()
-            ),
+            format!("GPU {id}: the recordings have different settings: a size is replayed under the nearest one's"),
         );
     }
     has_warnings
@@ -76,55 +65,34 @@ pub(super) fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings:
 
 /// Warns about the answer.
 pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
-    let id = device.device;
+    let mut warn = |code, text: String| warnings.add(code, format!("GPU {}: {text}", device.device));
     if device.paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
+        let share = percent(1.0 - device.paired_ratio);
         let line = device.unpaired.first();
         let example = line.map_or_else(String::new, |line| format!(", most of it by {}", line.location.label()));
         let grows = device.requests.first() < device.requests.last();
         let caveat = if grows { "; larger sizes may need more" } else { "" };
-        warnings.add(
-            Code::Unpaired,
-            format!(
-                "GPU {id}: {} of the memory at the peak is in only one recording{example}{caveat}",
-                percent(1.0 - device.paired_ratio)
-            ),
-        );
-    }
-    if device.paired_ratio >= 1.0 - WARN_UNMATCHED_RATIO && device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
-        warnings.add(
-            Code::Unpaired,
-            format!(
-                "GPU {id}: {} of requested bytes are in one recording only: the code took another path there",
-                percent(1.0 - device.asked_paired_ratio)
-            ),
-        );
+        let text = format!("{share} of the memory at the peak is in only one recording{example}{caveat}");
+        warn(Code::Unpaired, text);
+    } else if device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
+        let share = percent(1.0 - device.asked_paired_ratio);
+        let text = format!("{share} of requested bytes are in one recording only: the code took another path there");
+        warn(Code::Unpaired, text);
     }
     if device.shrinking_ratio > WARN_UNMATCHED_RATIO {
-        warnings.add(
-            Code::UnlikeRecordings,
-            format!(
-                "GPU {id}: {} of the memory at the peak shrinks with the size: different programs or dtypes?",
-                percent(device.shrinking_ratio)
-            ),
-        );
+        let share = percent(device.shrinking_ratio);
+        let text = format!("{share} of the memory at the peak shrinks with the size: different programs or dtypes?");
+        warn(Code::UnlikeRecordings, text);
     }
     if device.varies() {
-        warnings.add(
-            Code::VaryingShapes,
-            format!(
-                "GPU {id}: {} of the memory at the peak varies between steps: longer data needs more",
-                percent(device.varying_ratio)
-            ),
-        );
+        let share = percent(device.varying_ratio);
+        let text = format!("{share} of the memory at the peak varies between steps: longer data needs more");
+        warn(Code::VaryingShapes, text);
     }
     if device.guessed_ratio > WARN_UNMATCHED_RATIO {
-        warnings.add(
-            Code::GuessedGrowth,
-            format!(
-                "GPU {id}: {} of requested bytes grow along an unknown curve: record one more size",
-                percent(device.guessed_ratio)
-            ),
-        );
+        let share = percent(device.guessed_ratio);
+        let text = format!("{share} of requested bytes grow along an unknown curve: record one more size");
+        warn(Code::GuessedGrowth, text);
     }
     if let Some((largest, times)) = device.distant_size() {
         let trusted_sizes = device.trusted_sizes();
@@ -133,21 +101,13 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         let [checked, trusted] = trusted_sizes.map(count);
         let is_likely = !device.has_doubtful_recordings();
         let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
-        warnings.add(
-            Code::FarAway,
-            format!(
-                "GPU {id}: {largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}"
-            ),
-        );
+        let text = format!("{largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}");
+        warn(Code::FarAway, text);
     }
     if device.freed_elsewhere_ratio > WARN_ERROR_RATIO {
-        warnings.add(
-            Code::UnlikeRecordings,
-            format!(
-                "GPU {id}: {} of the memory at a peak is freed earlier in another recording: gradients off?",
-                percent(device.freed_elsewhere_ratio)
-            ),
-        );
+        let share = percent(device.freed_elsewhere_ratio);
+        let text = format!("{share} of the memory at a peak is freed earlier in another recording: gradients off?");
+        warn(Code::UnlikeRecordings, text);
     }
     let off = || device.checked.iter().filter(|check| check.is_off());
     if let Some(worst) = off().max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
@@ -156,14 +116,9 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
             1 => String::new(),
             count => format!(", {count} of {} off", device.checked.len()),
         };
-        warnings.add(
-            Code::PredictionOff,
-            format!(
-                "GPU {id}: predicted from the other recordings, the peak at {} is {} too {}{others}",
-                count(worst.size),
-                percent(error.abs()),
-                if error > 0.0 { "high" } else { "low" }
-            ),
-        );
+        let (size, share) = (count(worst.size), percent(error.abs()));
+        let side = if error > 0.0 { "high" } else { "low" };
+        let text = format!("predicted from the other recordings, the peak at {size} is {share} too {side}{others}");
+        warn(Code::PredictionOff, text);
     }
 }

@@ -72,7 +72,7 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
             // The changed calls themselves are not certain.
             neighbors: 0,
         };
-        let size = search.search(start_size).safe.to_option();
+        let size = search.search(start_size).safe;
         let location = self.recording.code_location(self.recorded.line);
         let others = self.recorded.other_lines.iter().map(|line| self.recording.code_location(Some(*line)));
         Some(PlanCell {

@@ -13,7 +13,5 @@ mod own_runs;
 mod report;
 mod settings_sizes;
 
-pub use self::cell::PlanRun;
-pub use self::cell::{PlanCell, PlanChange};
-pub use self::report::NextRun;
-pub use self::report::{PlanGpu, PlanOptions, PlanReport, plan};
+pub use self::cell::{PlanCell, PlanChange, PlanRun};
+pub use self::report::{NextRun, PlanGpu, PlanOptions, PlanReport, plan};

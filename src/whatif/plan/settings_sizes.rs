@@ -1,13 +1,11 @@
 //! The largest size under allocator settings: predicted by `fit`, bounded and corrected by runs.
 
-use super::cell::PlanRun;
-use super::cell::{PlanCell, PlanChange};
+use super::cell::{PlanCell, PlanChange, PlanRun};
 use super::own_runs::{OwnRuns, certainty_by};
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
-use crate::whatif::Overrides;
-use crate::whatif::Sureness;
 use crate::whatif::fit::{FitDevice, FitSearch, FittedSizes, SizeReport, predict, size_on_line};
+use crate::whatif::{Overrides, Sureness};
 
 pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
     pub(super) fitted: &'f FittedSizes<'r, 's, 'a>,
@@ -29,7 +27,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
         let fitted = |size: u64| self.fitted.at(size);
         let search = FitSearch { fitted: &fitted, multiple: 1 };
         let found = search.search(&corrected, self.device.largest_recorded);
-        let predicted = found.map_or(Some(0), |found| found.safe.to_option());
+        let predicted = found.map_or(Some(0), |found| found.safe);
         let size = runs.bound(predicted);
         let confirming = runs.confirming(size);
         let unreserved_bytes = match (confirming, size) {
