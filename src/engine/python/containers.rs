@@ -29,17 +29,13 @@ impl ProgramText<'_> {
     }
 
     pub(super) fn is_container(&self, variable: &str) -> bool {
-        let values = self.assigned(variable);
-        values
-            .iter()
-            .any(|it| matches!(it.kind, ExprKind::Group | ExprKind::Comprehension) || it.called() == Some("deque"))
+        let is_it = |it: &Expr<'_>| matches!(it.kind, ExprKind::Group | ExprKind::Comprehension);
+        self.assigned(variable).into_iter().any(|it| is_it(it) || it.called() == Some("deque"))
     }
 
     pub(super) fn is_dict(&self, variable: &str) -> bool {
-        let values = self.assigned(variable);
-        values
-            .iter()
-            .any(|value| value.word == "{" || matches!(value.called(), Some("dict" | "defaultdict" | "OrderedDict")))
+        let is_made = |call: Option<&str>| matches!(call, Some("dict" | "defaultdict" | "OrderedDict"));
+        self.assigned(variable).into_iter().any(|it| it.word == "{" || is_made(it.called()))
     }
 }
 

@@ -95,16 +95,7 @@ impl<'a> ProgramText<'a> {
 
     /// Every statement with what is around it.
     pub(super) fn all_places(&self) -> impl Iterator<Item = Place<'_, 'a>> {
-        self.files.iter().flat_map(|file| {
-            let mut waiting: Vec<Vec<&Stmt<'a>>> = file.statements.iter().rev().map(|it| vec![it]).collect();
-            std::iter::from_fn(move || {
-                let path = waiting.pop()?;
-                let place = Place { file, path };
-                let body = place.statement().body.iter().rev();
-                waiting.extend(body.map(|inner| place.path.iter().copied().chain([inner]).collect()));
-                Some(place)
-            })
-        })
+        self.files.iter().flat_map(|file| places(file, &[], &file.statements, |_| true))
     }
 
     /// Every statement, in the order of the text.
@@ -183,6 +174,27 @@ impl<'a> ProgramText<'a> {
     }
 }
 
+/// The statements of `body`, which is inside the statements `outer`, each followed by those inside it if `is_entered`.
+fn places<'p, 'a>(
+    file: &'p File<'a>,
+    outer: &[&'p Stmt<'a>],
+    body: &'p [Stmt<'a>],
+    is_entered: impl Fn(&Stmt<'_>) -> bool,
+) -> impl Iterator<Item = Place<'p, 'a>> {
+    let inside = move |outer: &[&'p Stmt<'a>], body: &'p [Stmt<'a>]| -> Vec<Place<'p, 'a>> {
+        let paths = body.iter().rev().map(|inner| outer.iter().copied().chain([inner]).collect());
+        paths.map(|path| Place { file, path }).collect()
+    };
+    let mut waiting = inside(outer, body);
+    std::iter::from_fn(move || {
+        let place = waiting.pop()?;
+        if is_entered(place.statement()) {
+            waiting.extend(inside(&place.path, &place.statement().body));
+        }
+        Some(place)
+    })
+}
+
 /// `history` of `self.history`.
 pub(super) fn last_part(variable: &str) -> &str {
     variable.rsplit('.').next().unwrap_or(variable)
@@ -240,23 +252,10 @@ impl<'p, 'a> Place<'p, 'a> {
     /// The statements of the function, without those of nested functions and classes, each with the statements around it.
     pub(super) fn own_statements(&self) -> Vec<Self> {
         let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
-        let outer: Vec<&'p Stmt<'a>> = function.map_or(Vec::new(), |at| self.path[..=at].to_vec());
+        let outer = function.map_or(&[][..], |at| &self.path[..=at]);
         let body = outer.last().map_or(&self.file.statements, |function| &function.body);
-        let mut found = Vec::new();
-        let mut waiting: Vec<Self> = Vec::new();
-        let inside = |path: &[&'p Stmt<'a>], body: &'p [Stmt<'a>], waiting: &mut Vec<Self>| {
-            let inner = body.iter().rev().map(|inner| path.iter().copied().chain([inner]).collect());
-            waiting.extend(inner.map(|path| Self { file: self.file, path }));
-        };
-        inside(&outer, body, &mut waiting);
-        while let Some(place) = waiting.pop() {
-            let statement = place.statement();
-            if !matches!(statement.kind, StmtKind::Function | StmtKind::Class) {
-                inside(&place.path, &statement.body, &mut waiting);
-            }
-            found.push(place);
-        }
-        found
+        let is_own = |inner: &Stmt<'_>| !matches!(inner.kind, StmtKind::Function | StmtKind::Class);
+        places(self.file, outer, body, is_own).collect()
     }
 
     /// Where the function calls `backward()`, as seen from a statement that keeps something in `variable`.
