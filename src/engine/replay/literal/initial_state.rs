@@ -50,17 +50,11 @@ pub(crate) fn view_of(block: &Block) -> BlockView {
 /// Bytes reserved before the first entry. They are above 0 if the recording began late or its ring buffer wrapped.
 fn reserved_before(device: Device<'_>, entries: &[TraceEntry]) -> u64 {
     let at_end: u64 = device.segments().fold(0, |sum, s| sum.saturating_add(s.total_size));
-    let (mut grown, mut shrunk) = (0u64, 0u64);
-    for entry in entries {
-        match entry.action {
-            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(entry.size),
-            Action::SegmentFree | Action::SegmentUnmap => {
-                shrunk = shrunk.saturating_add(entry.size);
-            }
-            _ => {}
-        }
-    }
-    at_end.saturating_add(shrunk).saturating_sub(grown)
+    let moved = |is_counted: fn(Action) -> bool| {
+        let counted = entries.iter().filter(|entry| is_counted(entry.action));
+        counted.fold(0u64, |sum, entry| sum.saturating_add(entry.size))
+    };
+    at_end.saturating_add(moved(Action::is_shrink)).saturating_sub(moved(Action::is_growth))
 }
 
 impl InitialState {
@@ -146,11 +140,7 @@ impl InitialState {
             contradictions += u64::from(tiling.add_range(*range).is_err());
         }
         for block in &self.blocks {
-            if tiling.place_block(block.addr, block.size, block.requested, block.state).is_err() {
-                contradictions += 1;
-            } else {
-                tiling.set_stack(block.addr, block.context);
-            }
+            contradictions += u64::from(tiling.place_block(block).is_err());
         }
         contradictions
     }

@@ -53,27 +53,26 @@ impl PoolIndex {
     /// The range that `entry`, at `index`, took from the device.
     pub(crate) fn added_range(&self, index: usize, entry: &TraceEntry) -> DeviceRange {
         let exists_at_end = entry.action == Action::SegmentMap || self.is_surviving(index);
-        range_from_entry(entry, exists_at_end.then(|| self.pool_at(entry.addr)).flatten())
+        self.range(entry, exists_at_end)
     }
 
     /// The range that `entry` returned to the device.
     pub(crate) fn removed_range(&self, entry: &TraceEntry) -> DeviceRange {
         // The addresses of an expandable segment keep their pool as long as the reservation exists.
-        let exists_at_end = entry.action == Action::SegmentUnmap;
-        range_from_entry(entry, exists_at_end.then(|| self.pool_at(entry.addr)).flatten())
+        self.range(entry, entry.action == Action::SegmentUnmap)
     }
-}
 
-/// The range of `entry`, of pool `at_end` if the entry names none.
-fn range_from_entry(entry: &TraceEntry, at_end: Option<PoolId>) -> DeviceRange {
-    DeviceRange {
-        addr: entry.addr,
-        size: entry.size,
-        // Neither the entry nor a final segment names the pool: most programs have no other than the default.
-        pool: entry.pool.or(at_end).unwrap_or_default(),
-        stream: entry.stream,
-        is_small: is_small_pool_memory(entry),
-        is_expandable: matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap),
+    fn range(&self, entry: &TraceEntry, exists_at_end: bool) -> DeviceRange {
+        let at_end = || self.pool_at(entry.addr).filter(|_| exists_at_end);
+        DeviceRange {
+            addr: entry.addr,
+            size: entry.size,
+            // Neither the entry nor a final segment names the pool: most programs have no other than the default.
+            pool: entry.pool.or_else(at_end).unwrap_or_default(),
+            stream: entry.stream,
+            is_small: is_small_pool_memory(entry),
+            is_expandable: matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap),
+        }
     }
 }
 

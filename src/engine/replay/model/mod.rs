@@ -6,7 +6,6 @@
 //! the result (`emit`). Knows no stacks but by id, and does not judge what the results mean.
 
 mod address_ranges;
-mod checkpoints;
 mod common_values;
 mod cursor;
 mod divergence;

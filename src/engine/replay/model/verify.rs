@@ -6,7 +6,6 @@ use std::ops::Range;
 use rustc_hash::FxHashSet;
 
 use super::address_ranges::AddressRanges;
-use super::checkpoints::checkpoint_stacks;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::interpretations::{Interpretation, Prelude, interpretations, request_from_entry};
@@ -16,11 +15,11 @@ use crate::allocator::conf::Settings;
 use crate::allocator::{
     AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, is_small_request, round_size,
 };
-use crate::base::ids::{PoolId, StackId};
+use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{InitialState, PoolIndex, Reservations};
 use crate::replay::ops::{Boundary, TraceOp, TraceOps};
-use crate::snapshot::{Action, Device, TraceEntry};
+use crate::snapshot::{Action, Device, Frame, Snapshot, TraceEntry};
 
 /// The entry of an operation that cannot be performed, and why.
 type OpFault = (usize, Fault);
@@ -223,22 +222,18 @@ impl<'a> Verifier<'a> {
             // With expandable segments, only the allocator of a custom pool takes whole segments.
             self.so_far.allocator.set_custom_allocator(pool);
         }
-        self.make_freeable(&released_pools);
-        self.learn_release_order();
+        self.expect_release(&released_pools);
         Ok(prelude)
     }
 
-    /// The age of initial segments is unknown; the order in which they are released shows it.
-    fn learn_release_order(&mut self) {
-        self.so_far.allocator.prefer_release_order(&self.device.released_segments());
-    }
-
-    fn make_freeable(&mut self, pools: &[PoolId]) {
-        if pools.is_empty() {
-            return;
+    /// Prepares the release of the memory of `pools`. The age of initial segments is unknown; the order in which they are
+    /// released shows it.
+    fn expect_release(&mut self, pools: &[PoolId]) {
+        if !pools.is_empty() {
+            self.freeable.retain(|pool| !pools.contains(pool));
+            self.freeable.splice(0..0, pools.iter().copied());
         }
-        self.freeable.retain(|pool| !pools.contains(pool));
-        self.freeable.splice(0..0, pools.iter().copied());
+        self.so_far.allocator.prefer_release_order(&self.device.released_segments());
     }
 
     /// Performs a request under one interpretation.
@@ -327,8 +322,7 @@ impl<'a> Verifier<'a> {
                 self.expect_move(index, &entry)?;
             }
         }
-        self.make_freeable(pools);
-        self.learn_release_order();
+        self.expect_release(pools);
         if !is_all_pools && pools.is_empty() {
             // Either a request that left no entry polled them, or the release waited for them and had nothing to
             // release.
@@ -419,6 +413,21 @@ impl<'a> Verifier<'a> {
             has_collected: self.so_far.allocator.garbage_collected_bytes() > self.collected_before,
         });
     }
+}
+
+/// The stacks of `snapshot` under which CUDA graph trees restore a private pool to a checkpoint.
+fn checkpoint_stacks(snapshot: &Snapshot) -> FxHashSet<StackId> {
+    const RESTORE_FUNCTION: &str = "apply_checkpoint_execution_state_in_allocator";
+    let is_restore = |frame: Frame| snapshot.text(frame.name) == RESTORE_FUNCTION;
+    if !snapshot.stacks.all_frames().any(is_restore) {
+        return FxHashSet::default();
+    }
+    let stacks = (0..to_u32(snapshot.stacks.len())).map(StackId);
+    let has_function = |stack: &StackId| {
+        let mut frames = snapshot.stacks.frames(*stack).iter();
+        frames.any(|frame| is_restore(snapshot.stacks.frame(frame)))
+    };
+    stacks.filter(has_function).collect()
 }
 
 /// With `throw_on_cudamalloc_oom`, a request fails without an entry. Every recorded request has one.

@@ -107,16 +107,13 @@ impl Program<'_> {
     /// on their addresses, so the outcome follows from its operations and the settings alone.
     #[must_use]
     pub fn with_empty_start(mut self) -> Self {
-        let mut order: Vec<(usize, u64, usize)> = Vec::with_capacity(self.initial_blocks.len());
         let ends = self.initial_block_ends();
-        for (index, (block, end)) in self.initial_blocks.iter().zip(ends).enumerate() {
-            order.push((end, block.requested, index));
-        }
+        let mut order: Vec<usize> = (0..ends.len()).collect();
         // The blocks that live longest come first, then the largest. Within a pool and stream, blocks equal in both are
         // interchangeable.
-        order.sort_by_key(|(end, requested, index)| (Reverse(*end), Reverse(*requested), *index));
+        order.sort_by_key(|index| Reverse((ends[*index], self.initial_blocks[*index].requested)));
         let mut operations = Vec::with_capacity(order.len() + self.operations.len());
-        for (.., index) in order {
+        for index in order {
             let BlockView { addr, requested: size, state, context, .. } = self.initial_blocks[index];
             if size == 0 {
                 continue;
@@ -127,16 +124,9 @@ impl Program<'_> {
                 continue;
             };
             let InitialSegment { stream, pool, .. } = *segment;
-            let slot = to_u32(index);
+            let (slot, completions) = (to_u32(index), ListRange::default());
             let mut push = |kind| operations.push(Operation { entry_index: 0, kind });
-            push(OperationKind::Alloc {
-                size,
-                stream,
-                pool,
-                context,
-                slot: Some(slot),
-                completions: ListRange::default(),
-            });
+            push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });
             if state == BlockState::ActivePendingFree {
                 push(OperationKind::Free { slot, is_pending: true, context });
             }

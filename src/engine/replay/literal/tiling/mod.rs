@@ -6,7 +6,6 @@
 //! an ordered index, which is built on first use (expandable memory, or a trace that contradicts itself). Knows no
 //! pools but by their id, and nothing of the allocator's decisions.
 
-mod changes;
 mod contiguous;
 mod device_range;
 mod free;

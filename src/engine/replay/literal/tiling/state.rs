@@ -24,7 +24,7 @@ pub struct Tiling {
     pub(super) stream_pool_ids: SeededMap<(PoolId, u64, bool), u32>,
     pub(super) free_kinds: Option<FreeKindSums>,
     /// The changes of the last entry, if tracked.
-    pub(super) changes: Option<Vec<Change>>,
+    changes: Option<Vec<Change>>,
     /// Private pools that never split blocks.
     pub(super) no_split: Vec<PoolId>,
     pub(super) totals: Totals,
@@ -94,11 +94,33 @@ impl Tiling {
         &self.damaged_blocks
     }
 
+    /// The changes of the last entry, in order; empty unless tracked ([`super::Tracking::Changes`]). A block may occur
+    /// several times.
+    pub(crate) fn changes(&self) -> &[Change] {
+        self.changes.as_deref().unwrap_or_default() // not tracked
+    }
+
     /// Forgets the changes of the last entry.
     #[inline]
     pub(crate) fn start_entry(&mut self) {
         self.damaged_blocks.clear();
-        self.clear_changes();
+        if let Some(changes) = &mut self.changes {
+            changes.clear();
+        }
+    }
+
+    #[inline]
+    fn record_change(&mut self, change: Change) {
+        if let Some(changes) = &mut self.changes {
+            changes.push(change);
+        }
+    }
+
+    #[inline]
+    pub(super) fn record_tile_change(&mut self, tile: &Tile) {
+        if tile.state != BlockState::Inactive {
+            self.record_change(Change::Block(tile.addr));
+        }
     }
 
     /// In order of appearance.
@@ -132,8 +154,7 @@ impl Tiling {
 
     /// Size and state of the block that starts at `addr`.
     pub fn block_at(&self, addr: u64) -> Option<(u64, BlockState)> {
-        let tile = &self.tiles[self.find(addr)? as usize];
-        Some((tile.size, tile.state))
+        self.tile_at(addr).map(|tile| (tile.size, tile.state))
     }
 
     /// Number of blocks.
@@ -152,6 +173,11 @@ impl Tiling {
 
     pub(super) fn find(&self, addr: u64) -> Option<u32> {
         self.by_addr.get(&addr).copied()
+    }
+
+    /// The tile that starts at `addr`.
+    pub(crate) fn tile_at(&self, addr: u64) -> Option<&Tile> {
+        self.tile(self.find(addr)?)
     }
 
     pub(super) fn tile_containing(&mut self, addr: u64) -> Option<u32> {
@@ -386,19 +412,14 @@ impl Tiling {
     }
 
     /// Places an initial block in free memory.
-    pub(crate) fn place_block(&mut self, addr: u64, size: u64, requested: u64, state: BlockState) -> ApplyResult {
-        let id = self.split_out(addr, size)?;
+    pub(crate) fn place_block(&mut self, block: &BlockView) -> ApplyResult {
+        let id = self.split_out(block.addr, block.size)?;
         self.update_tile(id, |t| {
-            t.state = state;
-            t.requested = requested.min(size);
+            t.state = block.state;
+            t.requested = block.requested.min(block.size);
+            t.stack = block.context;
         });
         Ok(())
-    }
-
-    pub(crate) fn set_stack(&mut self, addr: u64, stack: StackId) {
-        if let Some(id) = self.find(addr) {
-            self.tiles[id as usize].stack = stack;
-        }
     }
 
     /// Applies `free_requested`.
