@@ -78,17 +78,13 @@ impl IterationHistory {
         Some(Self { source, len, members, classes, class_of_offset, is_stackless, persistent })
     }
 
-    /// Number of iterations with known sizes.
-    pub(super) fn depth(&self) -> usize {
-        self.members.len()
-    }
-
     pub(super) fn sizes(&self, offset: usize) -> &[u64] {
         self.classes.get(self.class_of_offset[offset])
     }
 
-    pub(super) fn is_stackless(&self, offset: usize) -> bool {
-        self.is_stackless[offset]
+    /// Whether the iteration has requests without a stack, which a backward pass makes.
+    pub(super) fn has_stackless(&self) -> bool {
+        self.is_stackless.contains(&true)
     }
 
     /// Reads the sizes `now` of the requests at the first offsets.
@@ -173,7 +169,7 @@ impl IterationHistory {
     /// Total bytes of the requests of each member, oldest first.
     pub(super) fn totals(&self) -> Vec<u64> {
         let total = |back: usize| (0..self.len).map(|offset| self.sizes(offset)[back]).fold(0, u64::saturating_add);
-        (0..self.depth()).rev().map(total).collect()
+        (0..self.members.len()).rev().map(total).collect()
     }
 }
 

@@ -44,14 +44,7 @@ pub(crate) struct Forecast<'a> {
     pub(crate) failed: usize,
     /// Number of predicted requests after the failed one.
     pub(crate) requests: usize,
-    /// How many of them end the iteration that failed.
-    pub(crate) rest: usize,
-    /// How many of them end one more iteration.
-    pub(crate) one_more: usize,
-    /// Number of leading requests whose sizes follow from established laws.
-    pub(crate) sure: usize,
-    /// Why later requests are unsure, or not predicted.
-    pub(crate) limit: Option<WhyUnknown>,
+    parts: Parts,
     /// Entry index of the request with which most is allocated, up to the end of one more iteration.
     pub(crate) peak_entry: usize,
     /// Live bytes with the failed request, in blocks of 512 bytes.
@@ -108,15 +101,14 @@ impl<'a> Forecast<'a> {
             (Some(Err(why)), None) => Parts { limit: Some(why), ..Parts::default() },
             (None, None) => Parts { limit: Some(WhyUnknown::NoLoop), ..Parts::default() },
         };
-        let Parts { rest, one_more, sure, limit } = parts;
         let requests = writer.len() - 1 - failed;
         let failed_entry = loops.requests.entry(failed);
         let (program, sources) = writer.finish();
         let (mut peak_entry, mut peak_bytes, mut sure_peak_bytes) = (failed_entry + 1, live_bytes, live_bytes);
         program.walk_requests(&Settings::default(), |request| {
             let (entry, live) = (request.entry_index as usize, request.live_bytes);
-            let number = entry.checked_sub(failed_entry + 1).filter(|number| *number <= one_more);
-            if number.is_some_and(|number| number <= sure) {
+            let number = entry.checked_sub(failed_entry + 1).filter(|number| *number <= parts.one_more);
+            if number.is_some_and(|number| number <= parts.sure) {
                 sure_peak_bytes = live.max(sure_peak_bytes);
             }
             if number.is_some() && live > peak_bytes {
@@ -129,10 +121,7 @@ impl<'a> Forecast<'a> {
             sources,
             failed: failed_entry,
             requests,
-            rest,
-            one_more,
-            sure,
-            limit,
+            parts,
             peak_entry,
             live_bytes,
             sure_peak_bytes,
@@ -144,22 +133,22 @@ impl<'a> Forecast<'a> {
 
     /// Number of requests after the failed one that are sure, up to the end of one more iteration.
     pub(crate) fn sure_requests(&self) -> usize {
-        self.sure.min(self.one_more)
+        self.parts.sure.min(self.parts.one_more)
     }
 
     /// Whether each iteration makes a single request, so that nothing shows how many follow.
     pub(crate) fn is_single_request(&self) -> bool {
-        self.one_more == self.rest + 1
+        self.parts.one_more == self.parts.rest + 1
     }
 
     /// Whether it covers the rest of the iteration and one more.
     pub(crate) fn covers_one_more(&self) -> bool {
-        self.one_more > self.rest && self.limit.is_none_or(|why| why == WhyUnknown::IrregularSizes)
+        self.parts.one_more > self.parts.rest && self.parts.limit.is_none_or(|why| why == WhyUnknown::IrregularSizes)
     }
 
     /// Whether it predicts one more iteration, sure or not.
     pub(crate) fn has_one_more(&self) -> bool {
-        self.one_more > self.rest && self.limit != Some(WhyUnknown::FirstIteration)
+        self.parts.one_more > self.parts.rest && self.parts.limit != Some(WhyUnknown::FirstIteration)
     }
 
     /// The recorded entry that the request with entry index `entry` is or repeats.

@@ -129,7 +129,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             }
         }
         let is_rest_sure = unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes;
-        let is_shown = further.is_some() || !self.has_stackless();
+        let is_shown = further.is_some() || !self.history.has_stackless();
         let requests = self.predicted();
         if self.iterations.is_inner {
             let is_sure = is_rest_sure && is_shown && is_copy && next_sizes == NextSizes::Regular;
@@ -146,11 +146,6 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             () => (requests, None),
         };
         Parts { rest, one_more, sure, limit }
-    }
-
-    /// Whether the iteration has requests without a stack, which a backward pass makes.
-    fn has_stackless(&self) -> bool {
-        (0..self.history.len).any(|offset| self.history.is_stackless(offset))
     }
 
     /// Number of requests before the first whose block stays live: the program may have made that one only once.

@@ -19,8 +19,8 @@ impl Forecast<'_> {
 
     /// Whether a request fails in `simulation` in the rest of the iteration or in one more; `None` if these are unknown.
     pub(crate) fn fails_soon(&self, simulation: &Simulation) -> Option<bool> {
-        match self.first_failure(&simulation.ooms).filter(|request| *request <= self.one_more) {
-            Some(request) => (request <= self.sure).then_some(true),
+        match self.first_failure(&simulation.ooms).filter(|request| *request <= self.parts.one_more) {
+            Some(request) => (request <= self.parts.sure).then_some(true),
             None => self.covers_one_more().then_some(false),
         }
     }
@@ -53,7 +53,7 @@ impl Forecast<'_> {
         if let Some(request) = failure.filter(|request| !is_estimate(request)) {
             return self.failure(device, request);
         }
-        match (self.limit, growth) {
+        match (self.parts.limit, growth) {
             (Some(why), _) if why != WhyUnknown::IrregularSizes => JobOutcome::NotKnown { why },
             (_, Some(growth)) => {
                 let by_headroom = 1 + headroom_bytes / growth.lasting_bytes().max(1);
@@ -63,7 +63,9 @@ impl Forecast<'_> {
                     None => by_headroom.max(self.iterations_until(self.requests)),
                 };
                 JobOutcome::FailsAgain {
-                    after_requests: iterations.saturating_mul(self.period() as u64).saturating_add(self.rest as u64),
+                    after_requests: iterations
+                        .saturating_mul(self.period() as u64)
+                        .saturating_add(self.parts.rest as u64),
                     steps_later: iterations,
                     sure: false,
                     location: Box::default(),
@@ -82,21 +84,21 @@ impl Forecast<'_> {
 
     /// Whether the failure of predicted `request` says only that memory grows: it is in a later iteration, and these vary.
     fn is_estimate(&self, request: usize, growth: Option<GrowthRate>) -> bool {
-        let varies = self.limit == Some(WhyUnknown::IrregularSizes);
-        growth.is_some_and(|growth| request > self.one_more && (varies || !growth.is_steady()))
+        let varies = self.parts.limit == Some(WhyUnknown::IrregularSizes);
+        growth.is_some_and(|growth| request > self.parts.one_more && (varies || !growth.is_steady()))
     }
 
     fn period(&self) -> usize {
-        (self.one_more - self.rest).max(1)
+        (self.parts.one_more - self.parts.rest).max(1)
     }
 
     /// The number of iterations between the one that failed and that of the predicted request `number`.
     fn iterations_until(&self, number: usize) -> u64 {
-        number.checked_sub(self.rest + 1).map_or(0, |beyond| 1 + (beyond / self.period()) as u64)
+        number.checked_sub(self.parts.rest + 1).map_or(0, |beyond| 1 + (beyond / self.period()) as u64)
     }
 
     fn failure(&self, device: DeviceStudy<'_, '_>, number: usize) -> JobOutcome {
-        if let Some(why) = self.limit.filter(|_| number > self.sure) {
+        if let Some(why) = self.parts.limit.filter(|_| number > self.parts.sure) {
             return JobOutcome::NotKnown { why };
         }
         let stacks = device.stacks();
