@@ -9,7 +9,6 @@
 
 mod cell;
 mod checkpointed_sizes;
-mod own_runs;
 mod report;
 mod settings_sizes;
 

@@ -71,6 +71,10 @@ pub struct PlanGpu {
 }
 
 impl PlanGpu {
+    fn new(gpu: &GpuModel, cells: Vec<PlanCell>) -> Self {
+        Self { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells }
+    }
+
     /// The cell of `change`.
     pub fn cell(&self, change: PlanChange) -> Option<&PlanCell> {
         self.cells.iter().find(|cell| cell.change == change)
@@ -84,7 +88,7 @@ impl PlanGpu {
 pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Result<PlanReport, String> {
     let mut gpus = options.gpus.to_vec();
     gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
-    let Some(largest) = gpus.last() else { return Err("give at least one GPU".to_owned()) };
+    let largest = gpus.last().ok_or("give at least one GPU")?;
     let fit_options = FitOptions {
         sizes: &[],
         capacity: Some(largest.usable_bytes()),
@@ -102,9 +106,8 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     };
     // The device with the highest peak decides.
     let peak_of = |device: &FitDevice| device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
-    let Some(device) = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device))) else {
-        return Err("the recordings have no device in common".to_owned());
-    };
+    let device = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device)));
+    let device = device.ok_or("the recordings have no device in common")?;
     if device.largest_safe.is_none() {
         return extrapolate(recordings, &gpus, options, report.warnings);
     }
@@ -127,7 +130,7 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         }
         let start = cells[0].size.unwrap_or(device.largest_recorded).max(1);
         cells.extend(checkpointed.as_ref().and_then(|sizes| sizes.cell(device, &as_recorded, start)));
-        PlanGpu { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells }
+        PlanGpu::new(gpu, cells)
     });
     Ok(PlanReport::new(recordings, gpus.collect(), options, report.warnings))
 }
@@ -142,17 +145,10 @@ fn extrapolate(
     let peak = |input: &FitInput<'_, '_>| input.study.devices().map(|device| device.peak().reserved_bytes).max();
     let points = recordings.iter().filter_map(|input| Some((input.size, peak(input)?)));
     let points: Vec<(u64, u64)> = points.collect::<BTreeMap<_, _>>().into_iter().collect();
-    let row = |gpu: &&'static GpuModel| {
-        let cell = extrapolated_cell(gpu, options.runs, &points)?;
-        Some(PlanGpu { gpu: gpu.name, product: gpu.product, usable_bytes: gpu.usable_bytes(), cells: vec![cell] })
-    };
+    let row = |gpu: &&'static GpuModel| Some(PlanGpu::new(gpu, vec![extrapolated_cell(gpu, options.runs, &points)?]));
     let rows: Option<Vec<PlanGpu>> = gpus.iter().map(row).collect();
-    let Some(rows) = rows else {
-        return Err(
-            "the recordings have too little in common for a prediction, and their memory does not grow".to_owned()
-        );
-    };
-    Ok(PlanReport::new(recordings, rows, options, warnings))
+    let refusal = "the recordings have too little in common for a prediction, and their memory does not grow";
+    Ok(PlanReport::new(recordings, rows.ok_or(refusal)?, options, warnings))
 }
 
 impl PlanReport {

@@ -1,10 +1,9 @@
 //! The largest size under allocator settings: predicted by `fit`, bounded and corrected by runs.
 
 use super::cell::{PlanCell, PlanChange, PlanRun};
-use super::own_runs::{OwnRuns, certainty_by};
 use crate::allocator::device::GpuModel;
 use crate::base::units::signed_difference;
-use crate::whatif::fit::{FitDevice, FitSearch, FittedSizes, SizeReport, predict, size_on_line};
+use crate::whatif::fit::{FitDevice, FitSearch, FittedSizes, SizeReport, predict, size_on_line, step_below};
 use crate::whatif::{Overrides, Sureness};
 
 pub(super) struct SettingsSizes<'f, 'r, 's, 'a> {
@@ -72,4 +71,51 @@ pub(super) fn extrapolated_cell(gpu: &GpuModel, runs: &[PlanRun], points: &[(u64
         unreserved_bytes: confirming.map(|run| gpu.usable_bytes().saturating_sub(run.reserved_bytes)),
         fails: None,
     })
+}
+
+/// The runs of one GPU under the same settings: they confirm, bound and correct a predicted size.
+struct OwnRuns<'r> {
+    /// The largest that fits.
+    fitting: Option<&'r PlanRun>,
+    /// The smallest size that fails.
+    fails: Option<u64>,
+    failures: u32,
+}
+
+impl<'r> OwnRuns<'r> {
+    fn new(runs: &'r [PlanRun], gpu: &GpuModel, change: PlanChange) -> Self {
+        let expandable_segments = change == PlanChange::ExpandableSegments;
+        let (mut fitting, mut fails, mut failures) = (None::<&PlanRun>, None, 0);
+        for run in runs.iter().filter(|run| run.gpu == gpu.name && run.expandable_segments == expandable_segments) {
+            if run.fits {
+                fitting = Some(fitting.filter(|largest| largest.size > run.size).unwrap_or(run));
+            } else {
+                fails = Some(fails.map_or(run.size, |size: u64| size.min(run.size)));
+                failures += 1;
+            }
+        }
+        Self { fitting, fails, failures }
+    }
+
+    /// The largest size by these runs and by a prediction; `None` if every size fits.
+    fn bound(&self, predicted: Option<u64>) -> Option<u64> {
+        let largest_run = self.fitting.map_or(0, |run| run.size);
+        let size = match self.fails {
+            Some(fails) if predicted.is_none_or(|size| size >= fails) => {
+                fails.saturating_sub(step_below(fails, self.failures).max(1))
+            }
+            _ => predicted?,
+        };
+        Some(size.max(largest_run))
+    }
+
+    /// The run that shows that this size fits.
+    fn confirming(&self, size: Option<u64>) -> Option<&'r PlanRun> {
+        self.fitting.filter(|run| Some(run.size) == size)
+    }
+}
+
+/// How sure an answer is that this run shows.
+fn certainty_by(run: &PlanRun) -> Sureness {
+    if run.is_certain { Sureness::Confirmed } else { Sureness::Should }
 }

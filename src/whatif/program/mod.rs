@@ -15,7 +15,6 @@ mod checkpoint;
 mod checkpoint_plan;
 mod cures;
 mod find_changes;
-mod foreach;
 mod leftovers;
 mod module_tree;
 mod modules;

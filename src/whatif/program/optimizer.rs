@@ -1,8 +1,12 @@
-//! Changes to the optimizer: no temporaries, offloaded state.
+//! Changes to the optimizer: no temporaries, one parameter after the other, offloaded state.
+//!
+//! One parameter after the other (`foreach=False`): an operation of `foreach` makes a temporary for each parameter, and all
+//! are live at once. One parameter after the other needs the temporaries of one parameter: of each operation one, and one
+//! more, because some operations are in place only with `foreach` (in Adam a division).
 
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange};
-use crate::replay::ops::{ScriptBlock, ScriptOpKind};
+use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 use crate::whatif::sureness::Sureness;
@@ -48,4 +52,90 @@ pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool>
             && recording.device.phases().stack_traits(block.stack).phase == Some(Phase::Optimizer)
     };
     recording.script.blocks.iter().enumerate().map(is_temporary).collect()
+}
+
+/// Frees each temporary of a `foreach` step before the operation makes the next.
+pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+    let blocks = &recording.script.blocks;
+    let traits = |block: usize| recording.device.phases().stack_traits(blocks[block].stack);
+    let temporaries = find_temporaries(recording);
+    let is_temporary: Vec<bool> =
+        temporaries.iter().enumerate().map(|(block, is_own)| *is_own && traits(block).is_foreach_step).collect();
+    if !is_temporary.contains(&true) {
+        return None;
+    }
+    let mut script = recording.script.clone();
+    script.ops.clear();
+    let mut live = LiveTemporaries::default();
+    for op in &recording.script.ops {
+        match op.kind {
+            ScriptOpKind::Alloc(block) if is_temporary[block as usize] => {
+                live.start(block, *op, &mut script);
+                if blocks[block as usize].is_failed {
+                    let largest = largest_parameter(recording);
+                    live.repeat(block, largest, *op, &mut script);
+                }
+            }
+            ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => {}
+            ScriptOpKind::Alloc(_) => {
+                live.free_all(*op, &mut script);
+                script.ops.push(*op);
+            }
+            ScriptOpKind::Free { .. } | ScriptOpKind::Other => script.ops.push(*op),
+        }
+    }
+    if let Some(last) = recording.script.ops.last() {
+        live.free_all(*last, &mut script);
+    }
+    let change = (ProgramChange::OptimizerForeach, Sureness::Should);
+    let is_changed = |block: u32| is_temporary[block as usize];
+    Some(recording.changed(change, "use foreach=False in the optimizer", is_changed, script))
+}
+
+/// Bytes of the largest gradient. A step that failed may not have come to it.
+fn largest_parameter(recording: &RecordedProgram<'_, '_>) -> u64 {
+    let blocks = recording.script.blocks.iter().zip(recording.categories());
+    let gradients = blocks.filter(|(_, category)| **category == Category::Gradients);
+    gradients.map(|(block, _)| block.bytes).max().unwrap_or(0)
+}
+
+/// The temporaries of the current parameter.
+#[derive(Default)]
+struct LiveTemporaries {
+    blocks: Vec<u32>,
+}
+
+impl LiveTemporaries {
+    /// Makes the temporary `block` and a copy of it, after those of the parameter before are freed.
+    fn start(&mut self, block: u32, op: ScriptOp, script: &mut Script) {
+        self.free_all(op, script);
+        script.ops.push(op);
+        let bytes = script.blocks[block as usize].bytes;
+        if script.blocks[block as usize].is_failed {
+            return; // it is only tried
+        }
+        self.blocks.push(block);
+        self.add_copy(block, bytes, op, script);
+    }
+
+    /// Makes two temporaries of `bytes` like `block`.
+    fn repeat(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
+        let bytes = bytes.max(script.blocks[block as usize].bytes);
+        self.add_copy(block, bytes, op, script);
+        self.add_copy(block, bytes, op, script);
+    }
+
+    fn add_copy(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
+        let copy = script.duplicate_block(block);
+        let own = &mut script.blocks[copy as usize];
+        (own.bytes, own.is_failed) = (bytes, false);
+        script.ops.push(ScriptOp { kind: ScriptOpKind::Alloc(copy), ..op });
+        self.blocks.push(copy);
+    }
+
+    fn free_all(&mut self, op: ScriptOp, script: &mut Script) {
+        for block in self.blocks.drain(..) {
+            script.ops.push(ScriptOp::moved_free(op.source, block));
+        }
+    }
 }

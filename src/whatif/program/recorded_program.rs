@@ -330,13 +330,14 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 }
 
 impl PeakBlocks {
-    /// The peak of `script`, with requests rounded as under `settings`. A failed request counts at its own peak.
+    /// The peak of the unchanged `script`, with requests rounded as under `settings`. A failed request counts at its own
+    /// peak.
     fn from_script(script: &Script, settings: &Settings) -> Self {
         let rounded = |block: u32| round_size(script.blocks[block as usize].bytes, settings);
         let initial_blocks: Vec<u32> = (0..to_u32(script.initial_count)).collect();
         let mut live_bytes = initial_blocks.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
         let (mut peak_bytes, mut ops_to_peak) = (live_bytes, 0);
-        for (index, op) in script.ops.iter().enumerate() {
+        for (index, op) in (0u32..).zip(&script.ops) {
             match op.kind {
                 ScriptOpKind::Alloc(block) => {
                     let after = live_bytes.saturating_add(rounded(block));
@@ -353,19 +354,14 @@ impl PeakBlocks {
                 ScriptOpKind::Other => {}
             }
         }
-        let mut is_live = vec![false; script.blocks.len()];
-        is_live[..script.initial_count].fill(true);
-        for (index, op) in script.ops[..ops_to_peak].iter().enumerate() {
-            match op.kind {
-                ScriptOpKind::Alloc(block) => {
-                    let is_failed = script.blocks[block as usize].is_failed;
-                    is_live[block as usize] = !is_failed || index + 1 == ops_to_peak;
-                }
-                ScriptOpKind::Free { block, .. } => is_live[block as usize] = false,
-                ScriptOpKind::Other => {}
-            }
-        }
-        let blocks = (0..to_u32(script.blocks.len())).filter(|block| is_live[*block as usize]);
+        let is_live = |block: &ScriptBlock| {
+            let is_made = block.allocated_at.is_none_or(|op| {
+                // A failed request counts when it is made.
+                op < ops_to_peak && (!block.is_failed || op + 1 == ops_to_peak)
+            });
+            is_made && block.freed_at.is_none_or(|op| op >= ops_to_peak)
+        };
+        let blocks = (0..).zip(&script.blocks).filter(|(_, block)| is_live(block)).map(|(index, _)| index);
         Self { blocks: blocks.collect(), bytes: peak_bytes }
     }
 }
