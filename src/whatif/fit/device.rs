@@ -120,15 +120,12 @@ impl FitDevice {
 
     /// Sets the certainty of each answer, given the sizes that were recorded with no more memory than the device has.
     fn rate_answers(&mut self, confirmed: &[u64]) {
-        let ratings: Vec<Sureness> = self.answers().map(|answer| self.rate(answer, confirmed)).collect();
+        let answers = [&self.largest, &self.largest_safe, &self.best].into_iter().flatten();
+        let ratings: Vec<Sureness> = answers.map(|answer| self.rate(answer, confirmed)).collect();
         let answers = [&mut self.largest, &mut self.largest_safe, &mut self.best].into_iter().flatten();
         for (answer, certainty) in answers.zip(ratings) {
             answer.certainty = certainty;
         }
-    }
-
-    fn answers(&self) -> impl Iterator<Item = &Largest> {
-        [&self.largest, &self.largest_safe, &self.best].into_iter().flatten()
     }
 
     fn rate(&self, answer: &Largest, confirmed: &[u64]) -> Sureness {
@@ -181,7 +178,7 @@ const FAR_FACTOR: u64 = 8;
 /// The same if no third recording checks the others.
 const UNCHECKED_FAR_FACTOR: u64 = 5;
 
-impl DeviceRecordings<'_, '_> {
+impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// # Errors
     /// One sentence, for an invalid option or recordings that do not belong together.
     pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
@@ -305,6 +302,26 @@ impl DeviceRecordings<'_, '_> {
         sizes.into_iter().collect()
     }
 
+    /// The row of `size`. If the number of requests grows, only a recorded size has an answer.
+    fn predict_size(
+        &self,
+        fitted: &FittedProgram<'_, 's, 'a>,
+        size: u64,
+        overrides: &Overrides,
+        requests_grow: bool,
+        options: &FitOptions<'_>,
+    ) -> SizeReport {
+        let recording = self.recordings.iter().find(|recording| recording.size == size);
+        let is_recorded = recording.is_some();
+        let without_capacity = Overrides { capacity: None, ..overrides.clone() };
+        let assumed = if requests_grow && !is_recorded { &without_capacity } else { overrides };
+        let predicted = predict(fitted, size, is_recorded, assumed);
+        match recording.filter(|_| options.settings.is_none()) {
+            Some(recording) => predicted.with_recorded_peak(recording.device.peak(), overrides.capacity),
+            None => predicted,
+        }
+    }
+
     /// Predicts each recording from the others, if enough are left.
     fn leave_one_out(&self) -> Vec<LeaveOneOutCheck> {
         let check = |recording: &SizedRecording<'_, '_>| {
@@ -372,28 +389,6 @@ impl FitSearch<'_, '_, '_, '_> {
             largest: found.map(|found| self.to_largest(found.largest, overrides)),
             largest_safe: found.map(|found| self.to_largest(found.safe, overrides)),
             best: safe.and_then(|size| self.best_settings(overrides, size)),
-        }
-    }
-}
-
-impl<'s, 'a> DeviceRecordings<'s, 'a> {
-    /// The row of `size`. If the number of requests grows, only a recorded size has an answer.
-    pub(super) fn predict_size(
-        &self,
-        fitted: &FittedProgram<'_, 's, 'a>,
-        size: u64,
-        overrides: &Overrides,
-        requests_grow: bool,
-        options: &FitOptions<'_>,
-    ) -> SizeReport {
-        let recording = self.recordings.iter().find(|recording| recording.size == size);
-        let is_recorded = recording.is_some();
-        let without_capacity = Overrides { capacity: None, ..overrides.clone() };
-        let assumed = if requests_grow && !is_recorded { &without_capacity } else { overrides };
-        let predicted = predict(fitted, size, is_recorded, assumed);
-        match recording.filter(|_| options.settings.is_none()) {
-            Some(recording) => predicted.with_recorded_peak(recording.device.peak(), overrides.capacity),
-            None => predicted,
         }
     }
 }

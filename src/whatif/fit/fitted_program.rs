@@ -71,9 +71,9 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. Two recordings
             // cannot tell a curve from a line.
             let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
-            let own_law = Law::fit(&points).filter(|law| may_bend || !law.is_guess());
+            let own_law = Law::fit(&points).filter(|law| may_bend || !law.is_guess);
             // If both recordings read the same data, their steps vary in exact proportion.
-            if matches!(own_law, None | Some(Law::Power { .. })) || !varies_by_step(index) {
+            if own_law.is_none_or(|law| law.is_exact_power()) || !varies_by_step(index) {
                 return (own_law, false);
             }
             (Some(Law::near_power(&points, (base.size, request.bytes))), true)
@@ -83,7 +83,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         for output in reductions.iter().map(|known| known.output).filter(|at| base.requests[*at].scratch.is_some()) {
             for buffer in [output + 1, output + 2] {
                 let point = (base.size, base.requests[buffer].bytes);
-                request_laws[buffer] = Some(Law::Power { degree: 0, point });
+                request_laws[buffer] = Some(Law::power(0, point));
             }
         }
         let initial_blocks = base.program().initial_blocks.iter().enumerate();
@@ -101,7 +101,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The law to assume for an unpaired request: the most common law among requests of the same bytes. Without one it
     /// grows in proportion to the size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
-        let in_proportion = Law::Power { degree: 1, point: (self.base.size, request.bytes) };
+        let in_proportion = Law::power(1, (self.base.size, request.bytes));
         let most_common = self.law_by_bytes.get(&request.bytes).copied();
         most_common.or(request.requests_before_free.map(|_| in_proportion))
     }
@@ -121,8 +121,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 !self.varies[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
             })
         };
-        let underdetermined = share(Law::is_underdetermined);
-        if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(Law::is_guess) }
+        let underdetermined = share(|law| law.is_underdetermined);
+        if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(|law| law.is_guess) }
     }
 
     /// The selected share of all requested bytes.

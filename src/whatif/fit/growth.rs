@@ -97,6 +97,10 @@ fn walk(
     WalkState { slots, requests_made, ops_to_peak }
 }
 
+fn sum_bytes<'b>(blocks: impl Iterator<Item = &'b PeakBlock>) -> u64 {
+    blocks.fold(0, |sum, block| sum.saturating_add(block.bytes))
+}
+
 impl PeakMemory {
     /// The peak of the program at `size`, with requests rounded as under `settings`.
     pub(super) fn from_program(
@@ -129,7 +133,7 @@ impl PeakMemory {
             let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
             let index = source.map(|source| source.request);
             let law = match source {
-                Some(source) if source.is_temporary => Some(Law::Power { degree: 0, point: (size, bytes) }),
+                Some(source) if source.is_temporary => Some(Law::power(0, (size, bytes))),
                 Some(source) => fitted.request_laws.get(source.request).copied().flatten(),
                 None => slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law),
             };
@@ -144,7 +148,7 @@ impl PeakMemory {
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
-        self.blocks.iter().fold(0, |sum, block| sum.saturating_add(block.bytes))
+        sum_bytes(self.blocks.iter())
     }
 
     /// The share of the bytes with a law.
@@ -154,19 +158,15 @@ impl PeakMemory {
 
     /// Share of the bytes in blocks that are wanted.
     fn ratio_of(&self, is_wanted: impl Fn(&PeakBlock) -> bool) -> f64 {
-        let wanted = self.blocks.iter().filter(|block| is_wanted(block));
-        ratio(wanted.fold(0, |sum: u64, block| sum.saturating_add(block.bytes)), self.total_bytes())
+        ratio(sum_bytes(self.blocks.iter().filter(|block| is_wanted(block))), self.total_bytes())
     }
 
     /// The share of the bytes with a law, among blocks with a stack.
     pub(super) fn stacks_paired_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
         let stacks = &fitted.base.device.snapshot().stacks;
-        let (mut total_bytes, mut paired) = (0u64, 0u64);
-        for block in self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty()) {
-            total_bytes = total_bytes.saturating_add(block.bytes);
-            paired = paired.saturating_add(block.law.map_or(0, |_| block.bytes));
-        }
-        if total_bytes == 0 { 1.0 } else { ratio(paired, total_bytes) }
+        let with_stack = || self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty());
+        let (total, paired) = (sum_bytes(with_stack()), sum_bytes(with_stack().filter(|block| block.law.is_some())));
+        if total == 0 { 1.0 } else { ratio(paired, total) }
     }
 
     /// The share of the bytes that another recording has already freed at that point.
@@ -209,7 +209,7 @@ impl PeakMemory {
 
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.
     pub(super) fn approximate_ratio(&self) -> f64 {
-        self.ratio_of(|block| block.law.is_some_and(|law| law.is_inexact()))
+        self.ratio_of(|block| block.law.is_some_and(|law| !law.is_exact))
     }
 
     /// The lines with paired blocks that grow most, or those with most unpaired bytes.

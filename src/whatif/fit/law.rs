@@ -31,21 +31,31 @@ const MAX_DEGREE: u32 = 4;
 /// The bytes of one request as a function of the size. Unless it is an approximation, it is exact at the recorded
 /// sizes.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Law {
+pub(super) struct Law {
+    curve: Curve,
+    /// It goes through all points. If not, kernels or libraries pad the bytes.
+    pub(super) is_exact: bool,
+    /// Other curves go through the recorded sizes too.
+    pub(super) is_underdetermined: bool,
+    /// The bytes may be far from it at larger sizes.
+    pub(super) is_guess: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Curve {
     /// The bytes of `point`, scaled by `(n / point) ^ degree`.
-    Power {
-        degree: u32,
-        point: Point,
-    },
-    /// The same, but only near the recorded bytes of other sizes.
-    NearPower {
-        degree: u32,
-        point: Point,
-    },
-    Line(Line),
+    Power { degree: u32, point: Point },
+    /// Values are computed as differences from `origin`, a size and the bytes there, which keeps large numbers exact.
+    /// `slope` is in bytes for each unit of the size.
+    Line { origin: (u64, f64), slope: f64 },
 }
 
 impl Law {
+    /// The bytes of `point`, in proportion to a power of the size.
+    pub(super) fn power(degree: u32, point: Point) -> Self {
+        Self { curve: Curve::Power { degree, point }, is_exact: true, is_underdetermined: false, is_guess: false }
+    }
+
     /// The simplest law through `points`, whose sizes all differ; `None` for fewer than two.
     pub(super) fn fit(points: &[Point]) -> Option<Self> {
         let largest = *points.iter().max()?;
@@ -54,16 +64,16 @@ impl Law {
         }
         let is_exact = |degree: &u32| points.iter().all(|point| is_power_through(*degree, largest, *point));
         if let Some(degree) = (0..=MAX_DEGREE).find(is_exact) {
-            return Some(Self::Power { degree, point: largest });
+            return Some(Self::power(degree, largest));
         }
         if points.len() == 2 && rises_steeply(points) {
             return Some(Self::near_power(points, largest));
         }
-        Some(Self::Line(Line::through(points, largest)))
+        Some(Self::line(points, largest))
     }
 
     /// The power of the size nearest to the smallest and the largest of `points`, whose bytes the data of each step
-    /// decides. It goes through `own`.
+    /// decides. It goes through `own`, and only near the recorded bytes of other sizes.
     pub(super) fn near_power(points: &[Point], own: Point) -> Self {
         let fewest = points.iter().min().copied().unwrap_or(own);
         let largest = points.iter().max().copied().unwrap_or(own);
@@ -71,63 +81,79 @@ impl Law {
         let power = growth(largest.1, fewest.1) / growth(largest.0, fewest.0);
         let distance = |degree: &u32| (power - f64::from(*degree)).abs();
         let nearest = (0..=MAX_NEAR_DEGREE).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        Self::NearPower { degree: nearest.unwrap_or(1), point: own }
+        Self { is_underdetermined: true, is_guess: true, ..Self::power(nearest.unwrap_or(1), own) }
+    }
+
+    /// The least-squares line through `points`, which are two or more.
+    fn line(points: &[Point], largest: Point) -> Self {
+        let count = points.len() as f64;
+        let mean = |value: fn(&Point) -> u64| points.iter().map(|point| value(point) as f64).sum::<f64>() / count;
+        let (mean_size, mean_bytes) = (mean(|(size, _)| *size), mean(|(_, bytes)| *bytes));
+        let (mut products, mut squares) = (0.0, 0.0);
+        for (size, bytes) in points {
+            let distance = *size as f64 - mean_size;
+            products += distance * (*bytes as f64 - mean_bytes);
+            squares += distance * distance;
+        }
+        let slope = products / squares;
+        let value_at = |bytes: f64, size: u64| bytes + slope * (size as f64 - largest.0 as f64);
+        let errors = |origin: f64| points.iter().map(move |(size, bytes)| *bytes as f64 - value_at(origin, *size));
+        let mut origin = largest.1 as f64;
+        // An approximation need not go through the largest point.
+        let offset = errors(origin).sum::<f64>() / count;
+        if offset.abs() > 0.5 {
+            origin += offset;
+        }
+        let is_underdetermined = points.len() == 2;
+        let tolerance = PADDING_TOLERANCE * largest.1 as f64;
+        let is_guess = if is_underdetermined {
+            value_at(origin, 0) < -tolerance
+        } else {
+            errors(origin).any(|error| error.abs() > tolerance)
+        };
+        let curve = Curve::Line { origin: (largest.0, origin), slope };
+        let law = Self { curve, is_exact: true, is_underdetermined, is_guess };
+        Self { is_exact: points.iter().all(|(size, bytes)| law.bytes_at(*size) == *bytes), ..law }
     }
 
     /// The bytes at `size`, at least 1.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
     pub(super) fn bytes_at(&self, size: u64) -> u64 {
-        match self {
-            Self::Power { degree, point: (point_size, bytes) }
-            | Self::NearPower { degree, point: (point_size, bytes) } => {
-                let power = |size: u64| u128::from(size).saturating_pow(*degree);
-                saturate(u128::from(*bytes).saturating_mul(power(size)) / power(*point_size).max(1))
+        match self.curve {
+            Curve::Power { degree, point: (point_size, bytes) } => {
+                let power = |size: u64| u128::from(size).saturating_pow(degree);
+                saturate(u128::from(bytes).saturating_mul(power(size)) / power(point_size).max(1))
             }
-            Self::Line(line) => line.bytes_at(size),
+            Curve::Line { origin: (origin, bytes), slope } => {
+                (bytes + slope * (size as f64 - origin as f64)).round() as u64
+            }
         }
         .max(1)
     }
 
     /// How bytes grow with the size.
     pub(super) fn kind(&self) -> LawKind {
-        match self {
-            Self::Power { degree, .. } | Self::NearPower { degree, .. } => match degree {
+        match self.curve {
+            Curve::Power { degree, .. } => match degree {
                 0 => LawKind::Constant,
                 1 => LawKind::Linear,
                 2 => LawKind::Quadratic,
                 3 => LawKind::Cubic,
                 _ => LawKind::Quartic,
             },
-            Self::Line(line) if line.is_exact => LawKind::Line,
-            Self::Line(_) => LawKind::Near,
+            Curve::Line { .. } if self.is_exact => LawKind::Line,
+            Curve::Line { .. } => LawKind::Near,
         }
     }
 
-    /// Whether it misses recorded bytes, because kernels or libraries pad them.
-    pub(super) fn is_inexact(&self) -> bool {
-        matches!(self, Self::Line(line) if !line.is_exact)
+    /// Whether bytes grow in exact proportion to a power of the size.
+    pub(super) fn is_exact_power(&self) -> bool {
+        matches!(self.curve, Curve::Power { .. }) && !self.is_underdetermined
     }
 
     /// Whether bytes depend on the size.
     pub(super) fn grows(&self) -> bool {
         self.kind() != LawKind::Constant
-    }
-
-    /// Whether other curves go through the recorded sizes too.
-    pub(super) fn is_underdetermined(&self) -> bool {
-        match self {
-            Self::Line(line) => line.is_underdetermined,
-            Self::NearPower { .. } => true,
-            Self::Power { .. } => false,
-        }
-    }
-
-    /// Whether the bytes may be far from it at larger sizes.
-    pub(super) fn is_guess(&self) -> bool {
-        match self {
-            Self::Line(line) => line.is_guess,
-            Self::NearPower { .. } => true,
-            Self::Power { .. } => false,
-        }
     }
 }
 
@@ -155,66 +181,6 @@ const PADDING_TOLERANCE: f64 = 0.02;
 /// If bytes grow with at least this power of the size, a line through two points is not plausible: bytes are products of
 /// lengths, which have no large negative parts.
 const STEEP_POWER: f64 = 1.5;
-
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Line {
-    /// A size and the bytes there. Values are computed as differences from them, which keeps large numbers exact.
-    origin: (u64, f64),
-    /// Bytes for each unit of the size.
-    slope: f64,
-    /// It goes through all points.
-    is_exact: bool,
-    /// It goes through two points only, so other curves do too.
-    is_underdetermined: bool,
-    /// Its points do not suggest a line, so the bytes may be far from it at larger sizes.
-    is_guess: bool,
-}
-
-impl Line {
-    /// The least-squares line through `points`, which are two or more.
-    fn through(points: &[Point], largest: Point) -> Self {
-        let count = points.len() as f64;
-        let mean = |value: fn(&Point) -> u64| points.iter().map(|point| value(point) as f64).sum::<f64>() / count;
-        let (mean_size, mean_bytes) = (mean(|(size, _)| *size), mean(|(_, bytes)| *bytes));
-        let (mut products, mut squares) = (0.0, 0.0);
-        for (size, bytes) in points {
-            let distance = *size as f64 - mean_size;
-            products += distance * (*bytes as f64 - mean_bytes);
-            squares += distance * distance;
-        }
-        let origin = (largest.0, largest.1 as f64);
-        let is_underdetermined = points.len() == 2;
-        let slope = products / squares;
-        let mut line = Self { origin, slope, is_exact: true, is_underdetermined, is_guess: false };
-        let errors = |line: &Self| -> Vec<f64> {
-            points.iter().map(|(size, bytes)| *bytes as f64 - line.value_at(*size)).collect()
-        };
-        // An approximation need not go through the largest point.
-        let offset = errors(&line).iter().sum::<f64>() / count;
-        if offset.abs() > 0.5 {
-            line.origin.1 += offset;
-        }
-        line.is_exact = points.iter().all(|(size, bytes)| line.bytes_at(*size) == *bytes);
-        let tolerance = PADDING_TOLERANCE * largest.1 as f64;
-        line.is_guess = if is_underdetermined {
-            line.value_at(0) < -tolerance
-        } else {
-            errors(&line).iter().any(|error| error.abs() > tolerance)
-        };
-        line
-    }
-
-    /// The bytes at `size`, at least 1.
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates, as meant")]
-    fn bytes_at(&self, size: u64) -> u64 {
-        (self.value_at(size).round() as u64).max(1)
-    }
-
-    fn value_at(&self, size: u64) -> f64 {
-        let (origin, bytes) = self.origin;
-        bytes + self.slope * (size as f64 - origin as f64)
-    }
-}
 
 /// Whether bytes grow much faster than in proportion to the size.
 fn rises_steeply(points: &[Point]) -> bool {
@@ -265,10 +231,10 @@ mod tests {
             |size| (size - 1) * 1000,
         ] {
             let law = law(&[(4, product(4)), (8, product(8))]);
-            assert!(law.is_guess(), "{law:?}");
+            assert!(law.is_guess, "{law:?}");
             assert!(law.bytes_at(29).abs_diff(product(29)) * 20 < product(29), "{law:?}: {}", law.bytes_at(29));
         }
-        assert!(!law(&[(4, 3996), (8, 7996)]).is_guess());
+        assert!(!law(&[(4, 3996), (8, 7996)]).is_guess);
     }
 
     #[test]
@@ -279,12 +245,12 @@ mod tests {
     #[test]
     fn three_points_separate_a_line_from_a_curve() {
         let line = law(&[(1, 13), (2, 23), (4, 43)]);
-        assert_eq!((line.kind(), line.is_guess()), (LawKind::Line, false));
+        assert_eq!((line.kind(), line.is_guess), (LawKind::Line, false));
         let curve = law(&[(10, 110), (20, 420), (40, 1640)]);
-        assert_eq!((curve.kind(), curve.is_guess()), (LawKind::Near, true));
+        assert_eq!((curve.kind(), curve.is_guess), (LawKind::Near, true));
         // Padded to multiples of 64.
         let padded = law(&[(100, 6400), (200, 12_800), (301, 19_328)]);
-        assert_eq!((padded.kind(), padded.is_guess()), (LawKind::Near, false));
+        assert_eq!((padded.kind(), padded.is_guess), (LawKind::Near, false));
     }
 
     #[test]
@@ -315,7 +281,7 @@ mod tests {
         ) {
             let points = [(a, x), (a + more, y)];
             let law = law(&points);
-            if !matches!(law, Law::NearPower { .. }) {
+            if law.is_exact_power() || matches!(law.curve, Curve::Line { .. }) {
                 assert_eq!(points.map(|(size, _)| law.bytes_at(size)), points.map(|(_, bytes)| bytes));
             }
         }
@@ -338,7 +304,7 @@ mod tests {
         ) {
             let points: Vec<Point> = sizes.into_iter().zip(bytes).collect();
             let law = Law::fit(&points).unwrap();
-            if law.kind() != LawKind::Near && !matches!(law, Law::NearPower { .. }) {
+            if law.kind() == LawKind::Line || law.is_exact_power() {
                 for (size, bytes) in &points {
                     prop_assert!(law.bytes_at(*size).abs_diff(*bytes) <= bytes / 50 + 1, "{law:?} at {size:?}");
                 }

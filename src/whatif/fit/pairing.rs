@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
-use super::input::{SizedRecording, SizedRequest};
+use super::input::SizedRecording;
 use super::law::grows_by_power;
 use super::steps::Steps;
 use crate::base::ids::{StackId, to_u32};
@@ -30,43 +30,43 @@ pub(super) struct RecordingPairs {
 pub(super) fn pair_recordings<'s, 'a>(base: &SizedRecording<'s, 'a>, other: &SizedRecording<'s, 'a>) -> RecordingPairs {
     let stack_numbers = number_stacks([base, other]);
     let [left_numbers, right_numbers] = &stack_numbers;
-    let sequence_of = |recording: &SizedRecording<'_, '_>, stack_numbers: &FxHashMap<StackId, StackNumber>| {
-        let number = |stack: StackId| stack_numbers.get(&stack).copied().unwrap_or(0);
-        let paired_request =
-            |request: &SizedRequest| PairedRequest { number: number(request.stack), bytes: request.bytes };
-        // The buffers of reductions follow from their shapes.
-        let kept = recording.requests.iter().enumerate().filter(|(_, request)| !request.is_scratch);
-        let (indexes, requests) = kept.map(|(index, request)| (index, paired_request(request))).unzip();
-        RequestSequence { size: recording.size, indexes, requests }
-    };
-    let sides = [sequence_of(base, left_numbers), sequence_of(other, right_numbers)];
     let steps = [Steps::from_recording(base), Steps::from_recording(other)];
-    let kept = |side: usize, range: Range<usize>| {
-        let at = |index: usize| sides[side].indexes.partition_point(|kept| *kept < index);
-        at(range.start)..at(range.end)
-    };
     let mut requests = vec![None; base.requests.len()];
     for (step, left_range) in steps[0].ranges.iter().enumerate() {
-        let left_range = kept(0, left_range.clone());
+        let left = requests_to_pair(base, left_range.clone(), left_numbers);
         let mut best: Vec<(usize, usize)> = Vec::new();
         for right_range in steps[1].counterparts(step, &steps[0]) {
-            let pairs = pair_in_order(&sides[0], left_range.clone(), &sides[1], kept(1, right_range));
+            let right = requests_to_pair(other, right_range, right_numbers);
+            let pairs = pair_in_order((base.size, &left), (other.size, &right));
             if pairs.len() > best.len() {
                 best = pairs;
             }
-            if best.len() == left_range.len() {
+            if best.len() == left.len() {
                 break;
             }
         }
         for (left, right) in best {
-            requests[sides[0].indexes[left]] = Some(to_u32(sides[1].indexes[right]));
+            requests[left] = Some(to_u32(right));
         }
     }
     RecordingPairs { requests, initial_blocks: pair_initial_blocks([base, other], &stack_numbers) }
 }
 
+/// The requests in `range`, without the buffers of reductions, which follow from their shapes.
+fn requests_to_pair(
+    recording: &SizedRecording<'_, '_>,
+    range: Range<usize>,
+    numbers: &FxHashMap<StackId, StackNumber>,
+) -> Vec<PairedRequest> {
+    let requests = recording.requests[range.clone()].iter().zip(range).filter(|(request, _)| !request.is_scratch);
+    let number = |stack: StackId| numbers.get(&stack).copied().unwrap_or(0);
+    requests
+        .map(|(request, index)| PairedRequest { index, number: number(request.stack), bytes: request.bytes })
+        .collect()
+}
+
 /// Numbers the stacks of both recordings such that matched stacks have the same number.
-pub(super) fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
+fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, StackNumber>; 2] {
     let frame_table = FrameTable::new(sides.map(|side| side.device.snapshot()));
     // Different stacks of one recording may have the same frames.
     let mut ids = [0, 1].map(|_| FxHashMap::<StackId, usize>::default());
@@ -103,43 +103,33 @@ pub(super) fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<S
     [0, 1].map(|side| ids[side].iter().map(|(stack, row)| (*stack, numbers[side][*row])).collect())
 }
 
-pub(super) type StackNumber = u32;
+type StackNumber = u32;
 
 #[derive(Debug, Clone, Copy)]
 struct PairedRequest {
+    /// Its index in the recording.
+    index: usize,
     number: StackNumber,
     bytes: u64,
 }
 
-/// The requests of one recording.
-struct RequestSequence {
-    size: u64,
-    /// The index of each in the recording.
-    indexes: Vec<usize>,
-    requests: Vec<PairedRequest>,
-}
-
-/// Pairs indexes in order: requests of the same stack whose bytes are equal or grow with a power of the size. Threads of a
-/// backward pass have no stack, so only their bytes distinguish their requests.
+/// Pairs requests in order, and returns their indexes: those of the same stack whose bytes are equal or grow with a power
+/// of the size. Threads of a backward pass have no stack, so only their bytes distinguish their requests.
 fn pair_in_order(
-    base: &RequestSequence,
-    left_range: Range<usize>,
-    other: &RequestSequence,
-    right_range: Range<usize>,
+    (left_size, left): (u64, &[PairedRequest]),
+    (right_size, right): (u64, &[PairedRequest]),
 ) -> Vec<(usize, usize)> {
-    let (left, right) = (&base.requests[left_range.clone()], &other.requests[right_range.clone()]);
     let is_same_stack = |a: usize, b: usize| left[a].number == right[b].number;
-    let shift = |(a, b): (usize, usize)| (a + left_range.start, b + right_range.start);
     let pair_rest = |pairs| pair_between(pairs, [left.len(), right.len()], is_same_stack);
     let grows = |a: usize, b: usize| {
-        let points = [(base.size, left[a].bytes), (other.size, right[b].bytes)];
-        is_same_stack(a, b) && grows_by_power(MAX_PAIRED_DEGREE, points[0], points[1])
+        is_same_stack(a, b)
+            && grows_by_power(MAX_PAIRED_DEGREE, (left_size, left[a].bytes), (right_size, right[b].bytes))
     };
     let mut pairs = pair_rest(Vec::new());
     if pairs.is_empty() {
         pairs = pair_rest(align(left.len(), right.len(), grows).unwrap_or_default());
     }
-    pairs.into_iter().map(shift).collect()
+    pairs.into_iter().map(|(a, b)| (left[a].index, right[b].index)).collect()
 }
 
 /// Adds the requests between two pairs, if there are as many of the same stacks on both sides: bytes that the data
@@ -222,74 +212,52 @@ const MAX_UNPAIRED: usize = 2048;
 /// Pairs the indexes of two lists, in order and as many as possible, such that `are_paired` holds; `None` if too many
 /// elements remain unpaired. Uses the greedy algorithm of Myers, "An O(ND) Difference Algorithm and Its Variations"
 /// (1986), which needs no transitive relation.
-pub(super) fn align(
-    left_len: usize,
-    right_len: usize,
-    are_paired: impl Fn(usize, usize) -> bool,
-) -> Option<Vec<(usize, usize)>> {
-    // The furthest index of the left list on each diagonal, `left - right`, after a number of unpaired elements.
+fn align(left_len: usize, right_len: usize, are_paired: impl Fn(usize, usize) -> bool) -> Option<Vec<(usize, usize)>> {
     let max_unpaired = MAX_UNPAIRED.min(left_len + right_len);
-    let mut furthest: Vec<usize> = vec![0; 2 * max_unpaired + 3];
+    // On each diagonal, `left - right`, after a number of unpaired elements: the furthest index of the left list, and the last
+    // run of pairs on the way there.
+    let mut furthest: Vec<(usize, Option<usize>)> = vec![(0, None); 2 * max_unpaired + 3];
     let at = |diagonal: isize| (diagonal + max_unpaired.cast_signed() + 1).cast_unsigned();
-    let mut history: Vec<Vec<usize>> = Vec::new();
-    let unpaired = 'search: {
+    let mut runs: Vec<PairedRun> = Vec::new();
+    let mut last_run = 'search: {
         for unpaired in 0..=max_unpaired.cast_signed() {
             for diagonal in (-unpaired..=unpaired).step_by(2) {
-                let is_from_above = comes_from_above(&furthest, at(diagonal), diagonal, unpaired);
-                let mut left = if is_from_above { furthest[at(diagonal) + 1] } else { furthest[at(diagonal) - 1] + 1 };
-                let Some(mut right) = left.checked_add_signed(-diagonal) else { continue };
-                while left < left_len && right < right_len && are_paired(left, right) {
-                    (left, right) = (left + 1, right + 1);
+                let [below, above] = [furthest[at(diagonal) - 1], furthest[at(diagonal) + 1]];
+                // From the diagonal above by skipping an element of the right list.
+                let is_from_above = diagonal == -unpaired || (diagonal != unpaired && below.0 < above.0);
+                let (left, before) = if is_from_above { above } else { (below.0 + 1, below.1) };
+                let Some(right) = left.checked_add_signed(-diagonal) else { continue };
+                let equal =
+                    (left..left_len).zip(right..right_len).take_while(|(left, right)| are_paired(*left, *right));
+                let len = equal.count();
+                if len > 0 {
+                    runs.push(PairedRun { left, right, len, before });
                 }
-                furthest[at(diagonal)] = left;
-                if left >= left_len && right >= right_len {
-                    break 'search Some(unpaired);
+                let run = if len > 0 { Some(runs.len() - 1) } else { before };
+                furthest[at(diagonal)] = (left + len, run);
+                if left + len >= left_len && right + len >= right_len {
+                    break 'search run;
                 }
             }
-            let range = at(-unpaired)..at(unpaired) + 1;
-            history.push(furthest[range].to_vec());
         }
-        None
-    }?;
-    Some(trace_back(left_len, right_len, unpaired, &history))
-}
-
-/// Whether the furthest path on a diagonal comes from the one above it, by skipping an element of the right list.
-fn comes_from_above(furthest: &[usize], at: usize, diagonal: isize, unpaired: isize) -> bool {
-    diagonal == -unpaired || (diagonal != unpaired && furthest[at - 1] < furthest[at + 1])
-}
-
-/// Walks the path back and collects its pairs.
-fn trace_back(left_len: usize, right_len: usize, unpaired: isize, history: &[Vec<usize>]) -> Vec<(usize, usize)> {
-    let (mut left, mut right) = (left_len, right_len);
+        return None;
+    };
     let mut pairs = Vec::new();
-    for unpaired in (1..=unpaired).rev() {
-        let reached_left = &history[(unpaired - 1).cast_unsigned()];
-        // Holds the diagonals from `1 - unpaired` to `unpaired - 1`, of which every second was reached. Diagonals
-        // beyond them are not compared, so the fallbacks to 0 below are never used on a path that exists.
-        let reached = |diagonal: isize| {
-            let index = diagonal + unpaired - 1;
-            usize::try_from(index).ok().and_then(|index| reached_left.get(index)).copied()
-        };
-        let diagonal = left.cast_signed() - right.cast_signed();
-        let (below, above) = (reached(diagonal - 1), reached(diagonal + 1));
-        let is_from_above = diagonal == -unpaired || (diagonal != unpaired && below.unwrap_or(0) < above.unwrap_or(0));
-        let from = if is_from_above { diagonal + 1 } else { diagonal - 1 };
-        let from_left = if is_from_above { above } else { below }.unwrap_or(0);
-        let start = if is_from_above { from_left } else { from_left + 1 };
-        while left > start {
-            (left, right) = (left - 1, right - 1);
-            pairs.push((left, right));
-        }
-        left = from_left;
-        right = left.checked_add_signed(-from).unwrap_or(0);
-    }
-    while left > 0 && right > 0 {
-        (left, right) = (left - 1, right - 1);
-        pairs.push((left, right));
+    while let Some(run) = last_run {
+        let PairedRun { left, right, len, before } = runs[run];
+        pairs.extend((0..len).rev().map(|index| (left + index, right + index)));
+        last_run = before;
     }
     pairs.reverse();
-    pairs
+    Some(pairs)
+}
+
+/// Pairs in a row from two indexes on, and the run before it.
+struct PairedRun {
+    left: usize,
+    right: usize,
+    len: usize,
+    before: Option<usize>,
 }
 
 #[cfg(test)]
