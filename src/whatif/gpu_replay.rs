@@ -158,8 +158,7 @@ pub fn replay_on_gpu(
         let overrides =
             Overrides { settings: settings.clone(), capacity: Some(gpu.info().total), ..Overrides::default() };
         let hypothesis = hypothesis_with(device, &overrides);
-        let mut replay = GpuReplay { device, hypothesis: &hypothesis, gpu, stop };
-        devices.push(replay.replay_device()?);
+        devices.push(replay_device(device, &hypothesis, gpu, stop)?);
     }
     let settings_string = settings.map(|(_, string)| string);
     Ok(LiveReport {
@@ -174,99 +173,92 @@ pub fn replay_on_gpu(
     })
 }
 
-struct GpuReplay<'a, 's> {
-    device: DeviceStudy<'a, 's>,
-    hypothesis: &'a Hypothesis,
-    gpu: &'a mut CudaDevice,
-    stop: &'a AtomicBool,
+fn replay_device(
+    device: DeviceStudy<'_, '_>,
+    hypothesis: &Hypothesis,
+    gpu: &mut CudaDevice,
+    stop: &AtomicBool,
+) -> Result<LiveDevice, LiveError> {
+    // The entries that the allocator writes on a simulated device of the same size.
+    let mut predicted = Vec::new();
+    let mut keep = |entry: &AllocatorEntry, _: u64| predicted.push(*entry);
+    simulate_on(device.program(), hypothesis, gpu.to_simulated(device.id()), |_, _| true, Some(&mut keep));
+    let (simulation, difference) = run(device, hypothesis, gpu, stop, &predicted)?;
+    let (calls, driver_peak_bytes) = (call_report(gpu.timings()), gpu.peak_used());
+    gpu.release_all().map_err(|error| LiveError::Driver { gpu: gpu.info().gpu, error })?;
+    Ok(LiveDevice {
+        device: device.id(),
+        start: if device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
+        events: device.inferred().verification.recorded,
+        ooms: simulation.ooms.iter().map(failed_request).collect(),
+        figures: RunFigures::new(simulation.allocator.statistics()),
+        driver_peak_bytes,
+        as_predicted: difference.is_none(),
+        first_difference: difference,
+        calls,
+    })
 }
 
-impl GpuReplay<'_, '_> {
-    fn replay_device(&mut self) -> Result<LiveDevice, LiveError> {
-        let predicted = self.simulate_entries();
-        let (simulation, difference) = self.run(&predicted)?;
-        let (calls, driver_peak_bytes) = (call_report(self.gpu.timings()), self.gpu.peak_used());
-        let gpu = self.gpu.info().gpu;
-        let released = self.gpu.release_all();
-        released.map_err(|error| LiveError::Driver { gpu, error })?;
-        Ok(LiveDevice {
-            device: self.device.id(),
-            start: if self.device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
-            events: self.device.inferred().verification.recorded,
-            ooms: simulation.ooms.iter().map(failed_request).collect(),
-            figures: RunFigures::new(simulation.allocator.statistics()),
-            driver_peak_bytes,
-            as_predicted: difference.is_none(),
-            first_difference: difference,
-            calls,
-        })
-    }
-
-    /// The entries that the allocator writes on a simulated device of the same size.
-    fn simulate_entries(&self) -> Vec<AllocatorEntry> {
-        let mut entries = Vec::new();
-        let mut keep = |entry: &AllocatorEntry, _: u64| entries.push(*entry);
-        let memory = self.gpu.to_simulated(self.device.id());
-        simulate_on(self.device.program(), self.hypothesis, memory, |_, _| true, Some(&mut keep));
-        entries
-    }
-
-    fn run(&mut self, predicted: &[AllocatorEntry]) -> Result<(Simulation, Option<LiveDifference>), LiveError> {
-        let Self { device, hypothesis, stop, .. } = *self;
-        let gpu = &mut *self.gpu;
-        let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
-        gpu.reset(device.id()).map_err(|error| driver_error(gpu, error))?;
-        let current_entry = Cell::new(0);
-        let (mut refused_at, mut is_stopped) = (None, false);
-        let mut expected = predicted.iter();
-        let mut difference = None;
-        let mut compare = |entry: &AllocatorEntry, _: u64| {
-            if difference.is_none() {
-                let expected = expected.next();
-                if expected != Some(entry) {
-                    difference = Some((current_entry.get(), expected.copied(), Some(*entry)));
-                }
+/// Replays `device` on `gpu`, and compares the entries that the allocator writes with those `predicted`.
+fn run(
+    device: DeviceStudy<'_, '_>,
+    hypothesis: &Hypothesis,
+    gpu: &mut CudaDevice,
+    stop: &AtomicBool,
+    predicted: &[AllocatorEntry],
+) -> Result<(Simulation, Option<LiveDifference>), LiveError> {
+    let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
+    gpu.reset(device.id()).map_err(|error| driver_error(gpu, error))?;
+    let current_entry = Cell::new(0);
+    let (mut refused_at, mut is_stopped) = (None, false);
+    let mut expected = predicted.iter();
+    let mut difference = None;
+    let mut compare = |entry: &AllocatorEntry, _: u64| {
+        if difference.is_none() {
+            let expected = expected.next();
+            if expected != Some(entry) {
+                difference = Some((current_entry.get(), expected.copied(), Some(*entry)));
             }
-        };
-        let simulation = simulate_on(
-            self.device.program(),
-            hypothesis,
-            &mut *gpu,
-            |gpu, event| {
-                if gpu.first_refusal().is_some() {
-                    refused_at.get_or_insert(current_entry.get());
-                }
-                current_entry.set(event);
-                is_stopped = stop.load(Ordering::Relaxed);
-                !is_stopped && !gpu.is_broken()
-            },
-            Some(&mut compare),
-        );
-        let (device, reserved_before) = (device.id(), device.reserved_before());
-        if let Some(error) = gpu.fault() {
-            return Err(driver_error(gpu, error.clone()));
         }
-        let missing_bytes = gpu.missing_bytes();
-        if missing_bytes > 0 {
-            let GpuInfo { usable: within_reach, gpu, .. } = *gpu.info();
-            return Err(LiveError::StartTooLarge { device, reserved_before, within_reach, gpu });
-        }
-        if is_stopped {
-            return Err(LiveError::Stopped { device, event: current_entry.get() });
-        }
-        let missing_on_gpu = |entry: &AllocatorEntry| (current_entry.get(), Some(*entry), None);
-        let refused = gpu.first_refusal();
-        let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
-        let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
-        let difference = difference.map(|(event, predicted, live)| LiveDifference {
-            event,
-            predicted: predicted.map(entry_report),
-            live: live.map(entry_report),
-            refused_bytes: refused.map(|Refusal { size, .. }| size),
-            driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
-        });
-        Ok((simulation, difference))
+    };
+    let simulation = simulate_on(
+        device.program(),
+        hypothesis,
+        &mut *gpu,
+        |gpu, event| {
+            if gpu.first_refusal().is_some() {
+                refused_at.get_or_insert(current_entry.get());
+            }
+            current_entry.set(event);
+            is_stopped = stop.load(Ordering::Relaxed);
+            !is_stopped && !gpu.is_broken()
+        },
+        Some(&mut compare),
+    );
+    let (device, reserved_before) = (device.id(), device.reserved_before());
+    if let Some(error) = gpu.fault() {
+        return Err(driver_error(gpu, error.clone()));
     }
+    let missing_bytes = gpu.missing_bytes();
+    if missing_bytes > 0 {
+        let GpuInfo { usable: within_reach, gpu, .. } = *gpu.info();
+        return Err(LiveError::StartTooLarge { device, reserved_before, within_reach, gpu });
+    }
+    if is_stopped {
+        return Err(LiveError::Stopped { device, event: current_entry.get() });
+    }
+    let missing_on_gpu = |entry: &AllocatorEntry| (current_entry.get(), Some(*entry), None);
+    let refused = gpu.first_refusal();
+    let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
+    let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
+    let difference = difference.map(|(event, predicted, live)| LiveDifference {
+        event,
+        predicted: predicted.map(entry_report),
+        live: live.map(entry_report),
+        refused_bytes: refused.map(|Refusal { size, .. }| size),
+        driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
+    });
+    Ok((simulation, difference))
 }
 
 fn gpu_report(facts: &GpuInfo) -> GpuReport {

@@ -170,9 +170,9 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
     // The model may reproduce only a part of the recorded run.
     let figures = RunFigures::recorded(device);
-    let failed = if verification.is_exact() { None } else { Some(ooms.len()) };
+    let statistics = if verification.is_exact() { report.statistics } else { figures.statistics(ooms.len()) };
     ReplayedDevice {
-        statistics: failed.map_or(report.statistics, |failed| figures.statistics(failed)),
+        statistics,
         figures,
         events: EventCounts {
             recorded: verification.recorded,
@@ -219,18 +219,8 @@ fn device_report(
     ReplayedDevice {
         device: inferred.device.id(),
         start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
-        events: EventCounts { recorded: 0, predicted: 0, matched: None },
-        exact: None,
-        end_state_exact: None,
-        end_differences: None,
-        first_divergence: None,
-        ambiguous_calls: 0,
         statistics: memory_stats(snapshot, hypothesis, allocator),
         figures: RunFigures::new(allocator.statistics()),
-        ooms: Vec::new(),
-        avoided_ooms: Vec::new(),
-        then: None,
-        tried: None,
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),
@@ -243,7 +233,7 @@ fn device_report(
             },
             settings_changes: settings_changes(hypothesis),
         },
-        recorded: None,
+        ..ReplayedDevice::default()
     }
 }
 

@@ -32,7 +32,7 @@ pub struct ReplayReport {
 }
 
 /// The replay of one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub struct ReplayedDevice {
     /// Device index.
     pub device: u64,
@@ -81,7 +81,7 @@ pub struct ReplayedDevice {
 }
 
 /// Numbers of trace entries of one device.
-#[derive(Debug, Clone, Copy, Serialize)]
+#[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct EventCounts {
     /// Entries in the recorded trace.
     pub recorded: usize,
@@ -101,7 +101,7 @@ pub struct FailedRequest {
 }
 
 /// Conditions of a replay that the snapshot does not record.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 pub struct Assumed {
     /// Device memory available to the process: `--capacity` in a what-if, else what the recorded failures show to be
     /// within reach; null if unbounded.
