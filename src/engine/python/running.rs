@@ -118,8 +118,7 @@ impl ProgramText<'_> {
 fn source_of(value: &Expr<'_>, is_variable: &impl Fn(&str) -> bool) -> Option<(String, bool)> {
     let of_parts = |parts: &[Expr<'_>]| parts.iter().find_map(|part| source_of(part, is_variable));
     match value.kind {
-        ExprKind::Name => Some((value.variable().filter(|name| is_variable(name))?, false)),
-        ExprKind::Attribute => {
+        ExprKind::Name | ExprKind::Attribute => {
             let variable = value.variable().filter(|name| is_variable(name)).map(|name| (name, false));
             variable.or_else(|| of_parts(&value.parts))
         }

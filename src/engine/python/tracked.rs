@@ -63,10 +63,7 @@ pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
         ExprKind::Lambda => any_name(expression, tracked),
         ExprKind::Name => tracked.names.contains(expression.word),
         ExprKind::Attribute if FACTS.contains(&expression.word) => false,
-        ExprKind::Attribute => {
-            any(&expression.parts) || expression.variable().is_some_and(|variable| tracked.names.contains(&variable))
-        }
-        ExprKind::Subscript => {
+        ExprKind::Attribute | ExprKind::Subscript => {
             carries(&expression.parts[0], tracked)
                 || expression.variable().is_some_and(|variable| tracked.names.contains(&variable))
         }

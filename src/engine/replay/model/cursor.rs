@@ -30,6 +30,21 @@ pub fn verify_with_sink(
     walk.verifier.so_far
 }
 
+/// A device with a hypothesis, and the verification of that.
+#[derive(Debug)]
+pub struct InferredDevice<'a> {
+    pub device: Device<'a>,
+    pub hypothesis: Hypothesis,
+    pub verification: Verification,
+}
+
+impl<'a> InferredDevice<'a> {
+    pub(super) fn verified(device: Device<'a>, hypothesis: Hypothesis) -> Self {
+        let verification = verify(device, &hypothesis);
+        Self { device, hypothesis, verification }
+    }
+}
+
 /// A position in a recording, with the model's state there.
 #[derive(Clone)]
 pub(super) struct ReplayCursor<'a> {

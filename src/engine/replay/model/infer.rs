@@ -10,11 +10,10 @@ use std::ops::RangeInclusive;
 use rayon::prelude::*;
 
 use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, split_limits};
-use super::cursor::verify;
+use super::cursor::InferredDevice;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::{Hypothesis, INFERRED_THRESHOLD, INFERRED_THRESHOLD_BITS};
 use super::settings_search::find_settings_changes;
-use super::verification::Verification;
 use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
@@ -39,21 +38,6 @@ pub struct Inference<'a> {
     pub is_exact: bool,
     /// In the order of the argument.
     pub devices: Vec<InferredDevice<'a>>,
-}
-
-/// One device of an [`Inference`].
-#[derive(Debug)]
-pub struct InferredDevice<'a> {
-    pub device: Device<'a>,
-    pub hypothesis: Hypothesis,
-    pub verification: Verification,
-}
-
-impl<'a> InferredDevice<'a> {
-    fn verified(device: Device<'a>, hypothesis: Hypothesis) -> Self {
-        let verification = verify(device, &hypothesis);
-        Self { device, hypothesis, verification }
-    }
 }
 
 /// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`.
@@ -153,10 +137,7 @@ fn with_settings_changes(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
     if inferred.verification.is_exact() {
         return inferred;
     }
-    match find_settings_changes(inferred.device, &inferred.hypothesis) {
-        Some((hypothesis, verification)) => InferredDevice { hypothesis, verification, ..inferred },
-        None => inferred,
-    }
+    find_settings_changes(inferred.device, &inferred.hypothesis).unwrap_or(inferred)
 }
 
 /// Improves a hypothesis as long as the model gets further.

@@ -21,12 +21,12 @@ mod try_request;
 mod verification;
 mod verify;
 
-pub use cursor::{verify, verify_with_sink};
+pub use cursor::{InferredDevice, verify, verify_with_sink};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, InferredDevice, KnownSetup, infer};
+pub use infer::{Inference, KnownSetup, infer};
 pub use simulate::{
     ModelFigures, Simulation, peak_if_served, peak_if_served_with, simulate, simulate_on, simulate_with_headroom,
     sufficient_capacity,

@@ -5,10 +5,9 @@
 //! only if every entry is reproduced. The search is bounded by a multiple of the trace's length.
 
 use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, split_limits};
-use super::cursor::{ReplayCursor, verify};
+use super::cursor::{InferredDevice, ReplayCursor};
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
-use super::verification::Verification;
 use crate::allocator::conf::{Settings, option_since};
 use crate::base::units::MIB;
 use crate::replay::literal::{Reservations, SettingsChange};
@@ -29,18 +28,16 @@ const MIN_EPOCH_LEN: usize = 64;
 /// Trials that are followed further at once.
 const BEAM_WIDTH: usize = 4;
 
-/// `hypothesis` with settings changes, if they explain the whole trace of `device`.
-pub(super) fn find_settings_changes(device: Device<'_>, hypothesis: &Hypothesis) -> Option<(Hypothesis, Verification)> {
+/// `device` with settings changes added to `hypothesis`, if they explain its whole trace.
+pub(super) fn find_settings_changes<'a>(device: Device<'a>, hypothesis: &Hypothesis) -> Option<InferredDevice<'a>> {
     let reservations = Reservations::new(device);
     let mut search = SettingsSearch::new(device, hypothesis.clone(), &reservations);
     let epochs = search.run()?;
     // Short epochs are replaced by the next one, or else by the one before.
     let candidates = [true, false].into_iter().filter_map(|is_later| search.without_short_epochs(&epochs, is_later));
-    let mut verified = candidates.filter(|candidate| !candidate.settings_changes.is_empty()).map(|candidate| {
-        let verification = verify(device, &candidate);
-        (candidate, verification)
-    });
-    verified.find(|(_, verification)| verification.is_exact())
+    let changing = candidates.filter(|candidate| !candidate.settings_changes.is_empty());
+    let mut verified = changing.map(|candidate| InferredDevice::verified(device, candidate));
+    verified.find(|inferred| inferred.verification.is_exact())
 }
 
 struct SettingsSearch<'a> {

@@ -303,21 +303,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             }
             OperationKind::Snapshot(pool) => self.simulation.allocator.snapshot(pool),
             OperationKind::Workspace { size, stream, is_needed } => {
-                if !self.try_workspace(size, stream) && is_needed {
+                let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
+                if let Some(id) = self.simulation.allocator.malloc(&request, &mut self.device) {
+                    self.simulation.allocator.free(id, false, StackId::default());
+                } else if is_needed {
                     self.simulation.ooms.push((operation.entry_index as usize, size));
                 }
             }
         }
-    }
-
-    /// Allocates and frees a workspace; false if the request fails.
-    fn try_workspace(&mut self, size: u64, stream: u64) -> bool {
-        let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };
-        let block = self.simulation.allocator.malloc(&request, &mut self.device);
-        if let Some(id) = block {
-            self.simulation.allocator.free(id, false, StackId::default());
-        }
-        block.is_some()
     }
 
     /// Whether the request is performed like one in a graph capture: it waits for no pending free, and other pools

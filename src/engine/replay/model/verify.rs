@@ -96,11 +96,6 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    fn entry(&self, index: usize) -> TraceEntry {
-        self.trace.entry(index)
-    }
-
-    #[inline]
     pub(super) fn step(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
         self.collected_before = self.so_far.allocator.garbage_collected_bytes();
         let result = match op {
@@ -125,7 +120,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn replay_free(&mut self, index: usize, is_pending: bool) -> OpResult {
-        let entry = self.entry(index);
+        let entry = self.trace.entry(index);
         let id = self.live.remove(&entry.addr).ok_or((index, Fault::UnknownFree))?;
         if let Some(pending_free) = self.so_far.allocator.free(id, is_pending, entry.stack) {
             self.pending.insert(entry.addr, pending_free);
@@ -142,7 +137,7 @@ impl<'a> Verifier<'a> {
     #[inline]
     fn replay_plain_alloc(&mut self, index: usize, pool: PoolId) -> OpResult {
         if !self.checkpoint_stacks.is_empty()
-            && let entry = self.entry(index)
+            && let entry = self.trace.entry(index)
             && self.checkpoint_stacks.contains(&entry.stack)
             && let Some(id) = self.so_far.allocator.restore(&request_from_entry(&entry, pool), entry.addr)
         {
@@ -162,7 +157,7 @@ impl<'a> Verifier<'a> {
         ops: &TraceOps<'_>,
     ) -> OpResult {
         let last = entries.end - 1;
-        let entry = self.entry(last);
+        let entry = self.trace.entry(last);
         let prelude = self.read_prelude(entries.start..last, pool, ops)?;
         if entry.action == Action::Oom {
             self.device.set_free_bytes(entry.addr);
@@ -180,7 +175,10 @@ impl<'a> Verifier<'a> {
             let result = self.apply_interpretation(interpretation, &prelude, last, pool);
             let written = self.so_far.allocator.entries();
             let is_reproduced = written.len() == entries.len()
-                && written.iter().zip(entries.clone()).all(|(entry, index)| is_equal_entry(entry, &self.entry(index)));
+                && written
+                    .iter()
+                    .zip(entries.clone())
+                    .all(|(entry, index)| is_equal_entry(entry, &self.trace.entry(index)));
             if result.is_err() || is_reproduced {
                 return result;
             }
@@ -200,7 +198,7 @@ impl<'a> Verifier<'a> {
         let mut released_pools = Vec::new();
         let mut has_grown = false;
         for index in entries {
-            let entry = self.entry(index);
+            let entry = self.trace.entry(index);
             has_grown |= entry.action == Action::SegmentAlloc;
             if entry.action == Action::FreeCompleted {
                 let pending_free = self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
@@ -276,7 +274,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     fn make_request(&mut self, index: usize, pool: PoolId, is_capturing: bool) -> OpResult {
-        let entry = self.entry(index);
+        let entry = self.trace.entry(index);
         if entry.size == 0 || entry.size >= MAX_REQUEST_BYTES {
             return Err((index, Fault::ImpossibleSize));
         }
@@ -314,7 +312,7 @@ impl<'a> Verifier<'a> {
         self.device.clear_moves();
         let mut completed = Vec::new();
         for index in entries {
-            let entry = self.entry(index);
+            let entry = self.trace.entry(index);
             if entry.action == Action::FreeCompleted {
                 let pending_free = self.pending.remove(&entry.addr).ok_or((index, Fault::UnknownCompletion))?;
                 completed.push(pending_free);
@@ -356,7 +354,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn write_marker(&mut self, index: usize) {
-        let entry = self.entry(index);
+        let entry = self.trace.entry(index);
         // Before PyTorch 2.12 entries have no pool, and none is compared.
         let pool = entry.pool.unwrap_or_default();
         if entry.action == Action::Snapshot {
@@ -403,7 +401,7 @@ impl<'a> Verifier<'a> {
     #[cold]
     fn set_divergence(&mut self, index: usize, predicted: Option<AllocatorEntry>, fault: Fault) {
         // Past the end of the trace if the model wrote more than was recorded.
-        let recorded = (index < self.trace.len()).then(|| self.entry(index));
+        let recorded = (index < self.trace.len()).then(|| self.trace.entry(index));
         self.so_far.divergence = Some(Divergence {
             entry_index: index,
             predicted,

@@ -65,10 +65,6 @@ impl ProgramReader<'_> {
         self.program.slot_count = self.program.initial_blocks.len();
     }
 
-    fn entry(&self, index: usize) -> TraceEntry {
-        self.program.device.entry(index)
-    }
-
     fn read_op(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
         let last = to_u32(op.entries().end - 1);
         match op {
@@ -79,7 +75,7 @@ impl ProgramReader<'_> {
                 let likely = boundary.filter(|boundary| boundary.is_likely);
                 let start = likely.map_or(entries.start, |boundary| boundary.first_entry);
                 if start > entries.start {
-                    let stack = self.entry(entries.start).stack;
+                    let stack = self.program.device.entry(entries.start).stack;
                     self.read_release(last, entries.start..start, &[], (true, stack));
                 }
                 self.read_alloc(last, start..entries.end, *pool, ops);
@@ -88,7 +84,7 @@ impl ProgramReader<'_> {
                 self.read_release(last, entries.clone(), pools, (*is_all_pools, *stack));
             }
             TraceOp::Marker { entry_index } => {
-                let entry = self.entry(*entry_index);
+                let entry = self.program.device.entry(*entry_index);
                 if entry.action == Action::Snapshot {
                     // Entries before PyTorch 2.12 have no pool.
                     self.push(last, OperationKind::Snapshot(entry.pool.unwrap_or_default()));
@@ -102,7 +98,7 @@ impl ProgramReader<'_> {
     }
 
     fn read_free(&mut self, last: u32, entry_index: usize, is_pending: bool) {
-        let entry = self.entry(entry_index);
+        let entry = self.program.device.entry(entry_index);
         // The trace may lack entries: the literal replay counts and reports a free of an unknown address.
         let Some(slot) = self.live.remove(&entry.addr) else { return };
         if is_pending {
@@ -116,7 +112,7 @@ impl ProgramReader<'_> {
     fn read_completions(&mut self, entries: Range<usize>) -> ListRange {
         let start = self.program.completed.len();
         for index in entries {
-            let entry = self.entry(index);
+            let entry = self.program.device.entry(index);
             if entry.action == Action::FreeCompleted
                 && let Some(slot) = self.pending.remove(&entry.addr)
             {
@@ -131,7 +127,7 @@ impl ProgramReader<'_> {
         let last = entries.end - 1;
         let completions = self.read_completions(entries.start..last);
         for index in entries.start..last {
-            let entry = self.entry(index);
+            let entry = self.program.device.entry(index);
             if entry.action.is_shrink() {
                 let released = ops.pools.pool_of(&entry);
                 if released != PoolId::default() && released != pool {
@@ -139,7 +135,7 @@ impl ProgramReader<'_> {
                 }
             }
         }
-        let entry = self.entry(last);
+        let entry = self.program.device.entry(last);
         // PyTorch's allocator never sees a request of 0 bytes; the verification reports it.
         if entry.size == 0 {
             return;

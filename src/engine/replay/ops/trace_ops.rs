@@ -10,7 +10,7 @@ use super::trace_op::{Boundary, TraceOp};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{SegmentPools, is_completed_at_once, lacks_completions};
-use crate::snapshot::{Action, Device, TraceEntry};
+use crate::snapshot::{Action, Device};
 
 /// Reads one device's trace operation by operation.
 #[derive(Debug, Clone)]
@@ -59,20 +59,12 @@ impl<'a> TraceOps<'a> {
     /// Passes operations for which the allocator did no other work.
     pub(super) fn skip_simple_ops(&mut self) {
         loop {
-            self.next_entry += match self.action(self.next_entry) {
+            self.next_entry += match self.device.action(self.next_entry) {
                 Some(Action::Alloc | Action::Oom | Action::Snapshot | Action::Other) => 1,
                 Some(Action::FreeRequested) => 1 + usize::from(is_completed_at_once(self.device, self.next_entry)),
                 _ => return,
             };
         }
-    }
-
-    fn action(&self, index: usize) -> Option<Action> {
-        self.device.action(index)
-    }
-
-    fn entry(&self, index: usize) -> TraceEntry {
-        self.device.entry(index)
     }
 
     /// The entry at which the request that ends `entries` begins, according to the stacks.
@@ -95,7 +87,7 @@ impl<'a> TraceOps<'a> {
         if self.is_empty_cache_stack(stack_of(foreign)) {
             // Up to PyTorch 2.2, segments that `empty_cache` releases have no stack.
             let is_released = |index: &usize| {
-                self.action(*index).is_some_and(Action::is_shrink) && stack_of(*index) == StackId::default()
+                self.device.action(*index).is_some_and(Action::is_shrink) && stack_of(*index) == StackId::default()
             };
             request_entries.start = request_entries.find(|index| !is_released(index)).unwrap_or(last);
         }
@@ -104,7 +96,7 @@ impl<'a> TraceOps<'a> {
 
     /// Whether the program itself requested the release in entry `index`, under `stack`.
     fn is_requested_release(&self, index: usize, stack: StackId) -> bool {
-        let entry = self.entry(index);
+        let entry = self.device.entry(index);
         entry.action.is_shrink()
             && match self.alloc_stacks.get(&entry.addr) {
                 Some(alloc_stack) if entry.action == Action::SegmentFree => *alloc_stack != stack,
@@ -125,14 +117,14 @@ impl<'a> TraceOps<'a> {
         let last = entries.end - 1;
         let (mut first_entry, mut grown) = (None, 0u64);
         for index in entries.start..last {
-            let entry = self.entry(index);
+            let entry = self.device.entry(index);
             if entry.action.is_shrink() && entry.stack == StackId::default() {
                 first_entry = Some(index + 1);
             } else if entry.action.is_growth() {
                 grown = grown.saturating_add(entry.size);
             }
         }
-        let was_served = self.action(last) == Some(Action::Alloc);
+        let was_served = self.device.action(last) == Some(Action::Alloc);
         let had_room = self.reserved.saturating_add(grown) <= self.peak_reserved;
         let is_likely = was_served && (grown == 0 || had_room);
         first_entry.map(|first_entry| Boundary { first_entry, is_likely })
@@ -144,7 +136,7 @@ impl<'a> TraceOps<'a> {
         let mut end = entries.start;
         let mut stack = StackId::default();
         for index in entries {
-            let entry = self.entry(index);
+            let entry = self.device.entry(index);
             // With context='alloc' PyTorch records a release under the stack that took the memory, if any.
             let is_own_stack = self.alloc_stacks.get(&entry.addr) != Some(&entry.stack);
             let entry_stack = if is_own_stack { entry.stack } else { StackId::default() };
@@ -176,8 +168,8 @@ impl<'a> TraceOps<'a> {
 
     fn advance_past(&mut self, entries: Range<usize>) {
         for index in entries.clone() {
-            if self.action(index).is_some_and(Action::changes_reserved) {
-                let entry = self.entry(index);
+            if self.device.action(index).is_some_and(Action::changes_reserved) {
+                let entry = self.device.entry(index);
                 self.reserved = entry.reserved_after(self.reserved);
                 self.pools.apply_entry(index, &entry);
                 if entry.action.is_growth() && entry.stack != StackId::default() {
@@ -195,7 +187,7 @@ impl Iterator for TraceOps<'_> {
     #[inline]
     fn next(&mut self) -> Option<TraceOp> {
         let first = self.next_entry;
-        let action = self.action(first)?;
+        let action = self.device.action(first)?;
         match action {
             Action::FreeRequested => {
                 let is_completed = is_completed_at_once(self.device, first);
@@ -211,10 +203,10 @@ impl Iterator for TraceOps<'_> {
             _ => {}
         }
         let mut last = first;
-        while self.action(last).is_some_and(is_prelude) {
+        while self.device.action(last).is_some_and(is_prelude) {
             last += 1;
         }
-        let op = if matches!(self.action(last), Some(Action::Alloc | Action::Oom)) {
+        let op = if matches!(self.device.action(last), Some(Action::Alloc | Action::Oom)) {
             let entries = first..last + 1;
             let start = if first == last { first } else { self.request_start(&entries) };
             if start > first {
@@ -222,7 +214,7 @@ impl Iterator for TraceOps<'_> {
             } else {
                 let boundary = if first == last { None } else { self.find_boundary(&entries) };
                 self.advance_past(first..last);
-                let pool = self.pools.pool_of(&self.entry(last));
+                let pool = self.pools.pool_of(&self.device.entry(last));
                 TraceOp::Alloc { entries, pool, boundary }
             }
         } else {

@@ -85,17 +85,13 @@ impl FreeKindSums {
         }
     }
 
-    fn counts_of(&self, id: u32) -> Option<&TileCounts> {
-        self.counts.get(id as usize)
-    }
-
     fn granule(&self, is_small: bool) -> u64 {
         self.granules[usize::from(is_small)]
     }
 
     /// Sets where granules begin in the new tile `id`: as in an adjacent tile, else at its start.
     pub(super) fn set_phase(&mut self, id: u32, tile: &Tile, is_small: bool) {
-        let adjacent = [tile.prev, tile.next].into_iter().find_map(|id| self.counts_of(id));
+        let adjacent = [tile.prev, tile.next].into_iter().find_map(|id| self.counts.get(id as usize));
         let phase = adjacent.map_or(tile.addr % self.granule(is_small), |counts| counts.granule_phase);
         let id = id as usize;
         if self.counts.len() <= id {
