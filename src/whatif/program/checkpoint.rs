@@ -118,20 +118,20 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
         let recording = self.recording;
         let mut calls_by_pass: BTreeMap<usize, Vec<&ModuleCall>> = BTreeMap::new();
         for (pass, calls) in modules.iter().flat_map(|module| &module.passes) {
-            calls_by_pass.entry(*pass).or_default().extend(calls);
+            calls_by_pass.entry(*pass).or_default().extend(calls.iter().map(|call| &**call));
         }
         let mut plan = CheckpointPlan::new(&recording.script, &self.passes, recording.saved_at_end());
         for (pass, calls) in &mut calls_by_pass {
-            let start = |call: &ModuleCall| recording.script.blocks[*call.blocks.first()? as usize].allocated_at;
+            let start = |call: &ModuleCall| recording.script.blocks[*call.first()? as usize].allocated_at;
             calls.sort_by_key(|call| start(call));
             let pass = &self.passes[*pass];
             for (index, call) in calls.iter().enumerate() {
                 let previous = index.checked_sub(1).and_then(|at| calls.get(at)).copied();
-                let next = calls.get(index + 1);
+                let next = calls.get(index + 1).copied();
                 if pass.backward.is_empty() {
                     plan.add_call_without_backward(call);
                 } else {
-                    plan.add_call(pass, previous, call, next.map(|next| next.blocks.as_slice()));
+                    plan.add_call(pass, previous, call, next);
                 }
             }
         }

@@ -94,20 +94,19 @@ impl<'p> CheckpointPlan<'p> {
         pass: &Pass,
         previous: Option<&ModuleCall>,
         call: &ModuleCall,
-        next: Option<&[u32]>,
+        next: Option<&ModuleCall>,
     ) {
         let base = self.base;
         let (allocated_at, freed_at) = lifetime_in(base);
         // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
         let kept_by_others: FxHashSet<u32> =
             if pass.is_truncated { self.kept_for_backward(call).collect() } else { FxHashSet::default() };
-        if pass.is_truncated && !call.blocks.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
+        if pass.is_truncated && !call.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
             return self.add_call_without_backward(call);
         }
         let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
-        let Some(last) = call.blocks.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
-        let mut free_ops: Vec<u32> =
-            call.blocks.iter().copied().filter(|block| is_kept(*block)).map(freed_at).collect();
+        let Some(last) = call.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
+        let mut free_ops: Vec<u32> = call.iter().copied().filter(|block| is_kept(*block)).map(freed_at).collect();
         free_ops.sort_unstable();
         let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return }; // the call keeps nothing
         // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
@@ -126,11 +125,11 @@ impl<'p> CheckpointPlan<'p> {
             is_kept(*block) && freed_at(*block) <= recompute_at
                 || (end + 1..pass.backward.start).contains(&freed_at(*block))
         };
-        if !call.blocks.iter().any(is_returned) {
+        if !call.iter().any(is_returned) {
             recompute_at = last_adjacent_free(base, free_ops[0]);
         }
         let to_recompute: Vec<u32> =
-            call.blocks.iter().copied().filter(|b| is_kept(*b) && freed_at(*b) > recompute_at).collect();
+            call.iter().copied().filter(|b| is_kept(*b) && freed_at(*b) > recompute_at).collect();
         let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
             return; // all that the call keeps is freed before it would be recomputed
         };
@@ -159,7 +158,7 @@ impl<'p> CheckpointPlan<'p> {
         let (allocated_at, freed_at) = lifetime_in(base);
         let ops = self.after.entry(at).or_default();
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
-        for block in call.blocks.iter().copied().filter(|block| allocated_at(*block) <= last) {
+        for block in call.iter().copied().filter(|block| allocated_at(*block) <= last) {
             let source = allocated_at(block);
             while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < source)
             {
@@ -183,8 +182,8 @@ impl<'p> CheckpointPlan<'p> {
     fn keep_inputs(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, end: u32, last_free: u32) {
         let base = self.base;
         let (allocated_at, freed_at) = lifetime_in(base);
-        let start = call.blocks.first().map(|block| allocated_at(*block)).unwrap_or_default();
-        let of_previous = previous.into_iter().flat_map(|call| call.blocks.iter().copied());
+        let start = call.first().map(|block| allocated_at(*block)).unwrap_or_default();
+        let of_previous = previous.into_iter().flat_map(|call| call.iter().copied());
         let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
         // Other inputs are freed while the module runs, or when it returns.
         let others =
@@ -221,7 +220,7 @@ impl<'p> CheckpointPlan<'p> {
     pub(super) fn add_call_without_backward(&mut self, call: &ModuleCall) {
         let base = self.base;
         let block_at = |block: u32| &base.blocks[block as usize];
-        let Some(last) = call.blocks.last().and_then(|block| block_at(*block).allocated_at) else {
+        let Some(last) = call.last().and_then(|block| block_at(*block).allocated_at) else {
             return; // no blocks to free
         };
         let end = last_adjacent_free(base, last) + 1;
@@ -252,7 +251,7 @@ impl<'p> CheckpointPlan<'p> {
 fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
     let outlives = |block: &u32| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end);
     let bytes = |block: &u32| base.blocks[*block as usize].bytes;
-    let mut blocks = call.blocks.iter().copied().filter(outlives);
+    let mut blocks = call.iter().copied().filter(outlives);
     let largest = blocks.clone().map(|block| bytes(&block)).max().unwrap_or(0);
     blocks.rfind(|block| bytes(block) >= largest / RETURNED_MIN_PARTS)
 }
@@ -260,7 +259,7 @@ fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
 /// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.
 fn stack_positions<'c>(base: &'c Script, call: &'c ModuleCall) -> impl Iterator<Item = (u32, (StackId, u32))> + 'c {
     let mut occurrences: FxHashMap<StackId, u32> = FxHashMap::default();
-    call.blocks.iter().map(move |block| {
+    call.iter().map(move |block| {
         let stack = base.blocks[*block as usize].stack;
         let occurrence = occurrences.entry(stack).or_default();
         *occurrence += 1;

@@ -23,21 +23,22 @@ pub(super) struct RepeatedModule {
     /// The modules, if the recorder saw them as the items of one container.
     pub(super) items: Option<ModuleItems>,
     /// The calls in each pass that has more than one, in order.
-    pub(super) passes: Vec<(usize, Vec<ModuleCall>)>,
+    pub(super) passes: Vec<(usize, Vec<Box<ModuleCall>>)>,
 }
 
 impl RepeatedModule {
     /// The blocks that its calls request.
     pub(super) fn blocks(&self) -> impl Iterator<Item = u32> + '_ {
-        self.passes.iter().flat_map(|(_, calls)| calls).flat_map(|call| &call.blocks).copied()
+        self.passes.iter().flat_map(|(_, calls)| calls).flatten().copied()
     }
 
     /// Whether `caller` only seems to be repeated because it calls these modules in a loop.
     fn is_loop_of(&self, caller: &Self) -> bool {
-        let is_same_start = |(own, other): (&ModuleCall, &ModuleCall)| own.blocks.first() == other.blocks.first();
         let has_same_starts = self.passes.len() == caller.passes.len()
             && self.passes.iter().zip(&caller.passes).all(|((pass, calls), (other_pass, others))| {
-                pass == other_pass && calls.len() == others.len() && calls.iter().zip(others).all(is_same_start)
+                pass == other_pass
+                    && calls.len() == others.len()
+                    && calls.iter().zip(others).all(|(own, other)| own.first() == other.first())
             });
         let is_known = self.items.is_some() && caller.items.is_none();
         has_same_starts && (is_known || caller.ends_with_more() && !self.ends_with_more())
@@ -47,20 +48,15 @@ impl RepeatedModule {
     fn ends_with_more(&self) -> bool {
         self.passes.iter().all(|(_, calls)| match calls.as_slice() {
             [first, middle @ .., last] => {
-                let len = first.blocks.len();
-                middle.iter().all(|call| call.blocks.len() == len) && last.blocks.len() > len
+                middle.iter().all(|call| call.len() == first.len()) && last.len() > first.len()
             }
             _ => false,
         })
     }
 }
 
-/// One call of a module.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ModuleCall {
-    /// The blocks that it requests, in order.
-    pub(super) blocks: Vec<u32>,
-}
+/// The blocks that one call of a module requests, in order.
+pub(super) type ModuleCall = [u32];
 
 /// A call of a `forward` function from certain outer frames, a node of [`CallSites::node_ids`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -177,9 +173,7 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             modules.push((site, RepeatedModule { line, items: items.cloned(), passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {
-            let calls = calls
-                .into_iter()
-                .map(|rows| ModuleCall { blocks: blocks[rows].iter().map(|(block, _)| *block).collect() });
+            let calls = calls.into_iter().map(|rows| blocks[rows].iter().map(|(block, _)| *block).collect());
             module.passes.push((pass, calls.collect()));
         }
     }
@@ -276,7 +270,7 @@ mod tests {
         let module = |calls: &[&[u32]]| RepeatedModule {
             line: None,
             items: None,
-            passes: vec![(0, calls.iter().map(|blocks| ModuleCall { blocks: blocks.to_vec() }).collect())],
+            passes: vec![(0, calls.iter().map(|blocks| (*blocks).into()).collect())],
         };
         let counts = |modules: &[&[&[u32]]]| {
             let kept = drop_callers_of_loops(modules.iter().map(|calls| module(calls)).collect());

@@ -29,39 +29,27 @@ pub(super) fn find_passes(recording: &RecordedProgram<'_, '_>) -> Vec<Pass> {
 /// Splits a program of `end` operations into passes by its `requests` and their phases.
 fn split_into_passes(requests: impl Iterator<Item = (u32, Phase)>, end: u32) -> Vec<Pass> {
     let mut passes: Vec<Pass> = Vec::new();
-    let (mut forward, mut backward): (Option<u32>, Option<u32>) = (None, None);
-    let mut data_start = None;
-    let mut close = |forward: &mut Option<u32>, backward: &mut Option<u32>, end: u32| {
-        if let (Some(first), Some(backward_start)) = (*forward, *backward) {
-            passes.push(Pass { forward: first..backward_start, backward: backward_start..end, is_truncated: false });
-            (*forward, *backward) = (None, None);
+    let (mut forward, mut backward, mut data_start) = (None, None, None);
+    // The end of the program ends a backward pass, as a request of another phase does.
+    for (op, phase) in requests.chain([(end, Phase::Other)]) {
+        if let (Some(first), Some(start)) = (forward, backward)
+            && phase != Phase::Backward
+        {
+            passes.push(Pass { forward: first..start, backward: start..op, is_truncated: false });
+            (forward, backward) = (None, None);
         }
-    };
-    for (op, phase) in requests {
         match phase {
-            Phase::Forward => {
-                close(&mut forward, &mut backward, op);
-                forward = forward.or(data_start.take()).or(Some(op));
-            }
-            Phase::Data => {
-                close(&mut forward, &mut backward, op);
-                data_start.get_or_insert(op);
-            }
+            Phase::Forward => forward = forward.or(data_start.take()).or(Some(op)),
+            Phase::Data => _ = data_start.get_or_insert(op),
             Phase::Backward => {
                 // Data loaded before a backward pass ends does not start the next forward pass.
                 data_start = None;
-                if forward.is_some() {
-                    backward.get_or_insert(op);
-                }
+                backward = backward.or(forward.map(|_| op));
             }
-            _ => {
-                close(&mut forward, &mut backward, op);
-                data_start = None;
-            }
+            _ => data_start = None,
         }
     }
-    close(&mut forward, &mut backward, end);
-    if let (Some(first), None) = (forward, backward) {
+    if let Some(first) = forward {
         passes.push(Pass { forward: first..end, backward: end..end, is_truncated: true });
     }
     if let Some(last) = passes.last_mut() {

@@ -68,22 +68,17 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let forecast = Forecast::from_device(device, ForecastLength::OneMore);
         let continued = forecast.as_ref().filter(|forecast| forecast.has_one_more());
         let program = continued.map_or_else(|| device.program(), |forecast| &forecast.program);
-        let repeats: &[u32] = continued.map_or(&[], |forecast| &forecast.sources);
-        let entry_of = |op: usize| {
-            let op = repeats.get(op).map_or(op, |op| *op as usize);
-            program.operations[op].entry_index
-        };
-        let entries = (0..program.operations.len()).map(entry_of).collect();
+        let unchanged = || (0..to_u32(program.operations.len())).collect();
+        let sources: Vec<u32> = continued.map_or_else(unchanged, |forecast| forecast.sources.clone());
+        let entry_indexes = sources.iter().map(|op| program.operations[*op as usize].entry_index).collect();
+        let recorded_ops = sources.iter().zip(0..).take_while(|(source, op)| *source == op).count();
         let script = Script::from_program(program);
         let peak = PeakBlocks::from_script(&script, &device.inferred().hypothesis.settings);
-        let op_count = program.operations.len();
-        let is_recorded = |op: &usize| repeats.get(*op).is_none_or(|source| *source as usize == *op);
-        let recorded = (0..op_count).find(|op| !is_recorded(op)).unwrap_or(op_count);
         Self {
             device,
             script,
-            entry_indexes: entries,
-            recorded_ops: recorded,
+            entry_indexes,
+            recorded_ops,
             forecast,
             peak,
             categories: OnceLock::new(),
