@@ -25,7 +25,7 @@ use crate::replay::literal::{candidate_releases, warn_if_foreign};
 use crate::replay::model::{
     Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification, count_end_differences,
 };
-use crate::snapshot::{Device, Snapshot, TraceEntry};
+use crate::snapshot::{Snapshot, TraceEntry};
 use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// Verifies the model against the recording.
@@ -162,7 +162,9 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let inferred = device.inferred();
     let verification: &Verification = &inferred.verification;
     let differences = count_end_differences(inferred.device, &verification.allocator);
-    let ooms = recorded_ooms(inferred.device);
+    let trace = inferred.device;
+    let failed = trace.failed_requests().map(|event| failed_request(&(event, trace.entry(event).size)));
+    let ooms: Vec<FailedRequest> = failed.collect();
     let divergence = verification.divergence.as_ref();
     // A single entry shows no decision of the allocator, so there is nothing to call exact.
     let shows_no_decision = verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
@@ -246,11 +248,6 @@ fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &Cachin
     let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
     figures
-}
-
-fn recorded_ooms(device: Device<'_>) -> Vec<FailedRequest> {
-    let failed = device.failed_requests().map(|event| (event, device.entry(event)));
-    failed.map(|(event, entry)| FailedRequest { event, requested_bytes: entry.size }).collect()
 }
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {

@@ -7,14 +7,13 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::device_recordings::{DeviceRecordings, FittedSizes};
-use super::fit_search::{Answer, FitSearch, Largest};
+use super::fit_search::{Answer, FitSearch, FoundSizes, Largest};
 use super::fitted_program::FittedProgram;
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::{FitOptions, SizedRecording};
 use super::prediction::{
     LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO, predict,
 };
-use super::size_search::FoundSizes;
 use super::steps::Steps;
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, Sureness, apply_option, hypothesis_with};

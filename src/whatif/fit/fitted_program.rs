@@ -86,10 +86,10 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 request_laws[buffer] = Some(Law::power(0, point));
             }
         }
-        let initial_blocks = base.program().initial_blocks.iter().enumerate();
+        let initial_blocks = base.device.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| {
             Law::fit(&points(block.requested, &|other, pairs| {
-                let initial_blocks = &other.program().initial_blocks;
+                let initial_blocks = &other.device.program().initial_blocks;
                 initial_blocks.get(pairs.initial_blocks[index]? as usize).map(|block| block.requested)
             }))
         });
@@ -139,7 +139,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> Program<'a> {
         let (requests, initial) = self.requests_at(size, gpu);
-        self.base.program().resized(&requests, &initial)
+        self.base.device.program().resized(&requests, &initial)
     }
 
     /// The source of each request of [`Self::program_at`], in order, without those of blocks from before the recording.
@@ -194,7 +194,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The bytes of each request and of each block from before the recording, at `size`.
     pub(in crate::whatif) fn bytes_at(&self, size: u64) -> (Vec<u64>, Vec<u64>) {
         let requests = (0..self.base.requests.len()).map(|index| self.request_bytes_at(index, size));
-        let initial = self.initial_laws.iter().zip(&self.base.program().initial_blocks);
+        let initial = self.initial_laws.iter().zip(&self.base.device.program().initial_blocks);
         let initial = initial.map(|(law, block)| law.map_or(block.requested, |law| law.bytes_at(size)));
         (requests.collect(), initial.collect())
     }

@@ -112,10 +112,10 @@ impl PeakMemory {
         let (program, sources) = (fitted.program_at(size, gpu), fitted.sources_at(size, gpu));
         // If the program starts from an empty pool, its first requests are the initial blocks.
         let initial_requests = if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
-        let contexts = fitted.base.program().initial_blocks.iter().map(|resident| resident.context);
+        let contexts = fitted.base.device.program().initial_blocks.iter().map(|resident| resident.context);
         let initial: Vec<PeakBlock> = contexts
             .zip(&fitted.initial_laws)
-            .zip(fitted.base.program().initial_blocks.iter())
+            .zip(fitted.base.device.program().initial_blocks.iter())
             .map(|((stack, law), resident)| {
                 let bytes = match (law, resident.state) {
                     (_, BlockState::ActivePendingFree) => 0,

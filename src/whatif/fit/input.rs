@@ -3,7 +3,6 @@
 use super::reduction::{LaunchConditions, Scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
-use crate::replay::ops::Program;
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -74,10 +73,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
             device,
             requests,
         })
-    }
-
-    pub(super) fn program(&self) -> &'s Program<'a> {
-        self.device.program()
     }
 
     /// The source line `line`, of which `request` is one. Threads of the backward pass have no Python stack, but its

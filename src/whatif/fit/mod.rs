@@ -10,7 +10,7 @@
 //!            -- reductions -------> buffers of reductions, which begin at a threshold; reduction: PyTorch's launch rule
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
 //!            -- prediction -------> their replay: peaks and failures
-//!            -- size_search ------> the largest size at which no request fails, by fit_search
+//!            -- fit_search -------> the largest size at which no request fails
 //!            -- next_size --------> which size to run next, where the program can be run
 //!            -- growth -----------> the source lines of the memory at the peak, and how they grow
 //! ```
@@ -32,14 +32,13 @@ mod prediction;
 mod reduction;
 mod reductions;
 mod report;
-mod size_search;
 mod steps;
 mod warnings;
 
 pub use self::device::FitDevice;
 pub(super) use self::device_recordings::{DeviceRecordings, FittedSizes};
-pub(super) use self::fit_search::FitSearch;
 pub use self::fit_search::Largest;
+pub(super) use self::fit_search::{FitSearch, SizeSearch};
 pub(super) use self::fitted_program::FittedProgram;
 pub use self::growth::GrowingLine;
 pub use self::input::{FitInput, FitOptions};
@@ -50,4 +49,3 @@ pub(super) use self::prediction::predict;
 pub use self::prediction::{LeaveOneOutCheck, PredictedFailure, SizeReport};
 pub(super) use self::report::torch_version;
 pub use self::report::{FitRefusal, FitReport, RecordingReport, RefusalCode, fit};
-pub(super) use self::size_search::SizeSearch;

@@ -73,7 +73,7 @@ fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, Sta
     let mut lists: [Vec<(Vec<FrameKey>, u64)>; 2] = Default::default();
     for (side, recording) in sides.into_iter().enumerate() {
         let mut index_by_frames: SeededMap<Vec<FrameKey>, usize> = SeededMap::default();
-        let initial_blocks = recording.program().initial_blocks.iter().map(|block| block.context);
+        let initial_blocks = recording.device.program().initial_blocks.iter().map(|block| block.context);
         let stacks = recording.requests.iter().map(|request| request.stack).chain(initial_blocks);
         for stack in stacks {
             let (ids, list) = (&mut ids[side], &mut lists[side]);
@@ -162,12 +162,12 @@ fn pair_initial_blocks(
 ) -> Vec<Option<u32>> {
     let mut groups: FxHashMap<StackNumber, [Vec<(u64, u32)>; 2]> = FxHashMap::default();
     for (side, recording) in sides.into_iter().enumerate() {
-        for (index, block) in recording.program().initial_blocks.iter().enumerate() {
+        for (index, block) in recording.device.program().initial_blocks.iter().enumerate() {
             let stack_number = stack_numbers[side].get(&block.context).copied().unwrap_or(0);
             groups.entry(stack_number).or_default()[side].push((block.requested, to_u32(index)));
         }
     }
-    let mut pairs = vec![None; sides[0].program().initial_blocks.len()];
+    let mut pairs = vec![None; sides[0].device.program().initial_blocks.len()];
     for mut unpaired in groups.into_values() {
         for side in &mut unpaired {
             side.sort_unstable();

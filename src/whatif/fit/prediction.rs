@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::growth::PeakMemory;
 use super::input::{SizedRecording, SizedRequest};
-use super::size_search::relative_error;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::verdict::Verdict;
+use crate::base::units::ratio;
 use crate::replay::model::{Hypothesis, peak_if_served, simulate};
 use crate::replay::ops::Program;
 use crate::stacks::frames::CodeLocation;
@@ -59,18 +59,18 @@ pub struct PredictedFailure {
 /// Whether every request at `size` is served under `overrides`, which have a capacity.
 pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> bool {
     let program = fitted.program_at(size, overrides.gpu);
-    let hypothesis = hypothesis_for(fitted, overrides);
+    let hypothesis = hypothesis_with(fitted.base.device, overrides);
     !initial_memory_exceeds_device(fitted, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.
 pub(super) fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> u64 {
-    fitted.program_at(size, overrides.gpu).peak_bytes(&hypothesis_for(fitted, overrides).settings)
+    fitted.program_at(size, overrides.gpu).peak_bytes(&hypothesis_with(fitted.base.device, overrides).settings)
 }
 
 /// The share of the memory at the peak whose growth is only known approximately.
 pub(super) fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> f64 {
-    let settings = hypothesis_for(fitted, overrides).settings;
+    let settings = hypothesis_with(fitted.base.device, overrides).settings;
     PeakMemory::from_program(fitted, size, &settings, overrides.gpu).approximate_ratio()
 }
 
@@ -82,11 +82,11 @@ pub(in crate::whatif) fn predict(
     overrides: &Overrides,
 ) -> SizeReport {
     let program = fitted.program_at(size, overrides.gpu);
-    let hypothesis = hypothesis_for(fitted, overrides);
+    let hypothesis = hypothesis_with(fitted.base.device, overrides);
     let failed = overrides.capacity.map(|_| first_failure(fitted, &program, &hypothesis));
     let unbounded = Hypothesis {
         limit: None,
-        ..hypothesis_for(fitted, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
+        ..hypothesis_with(fitted.base.device, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
     };
     // If all requests are served on the device, its run has the peaks: it may have released cached blocks that an
     // unbounded run keeps.
@@ -106,10 +106,6 @@ pub(in crate::whatif) fn predict(
         fits: failed.as_ref().map(Option::is_none),
         failed: failed.flatten(),
     }
-}
-
-fn hypothesis_for(fitted: &FittedProgram<'_, '_, '_>, overrides: &Overrides) -> Hypothesis {
-    hypothesis_with(fitted.base.device, overrides)
 }
 
 /// Whether the memory reserved before the recording alone exceeds the device. It stays unless the program starts from
@@ -199,4 +195,10 @@ impl LeaveOneOutCheck {
     pub(super) fn is_off(&self) -> bool {
         self.allocated_error_ratio.abs() > WARN_ERROR_RATIO
     }
+}
+
+/// `(predicted - recorded) / recorded`
+fn relative_error(predicted: u64, recorded: u64) -> f64 {
+    let sign = if predicted < recorded { -1.0 } else { 1.0 };
+    sign * ratio(predicted.abs_diff(recorded), recorded)
 }
