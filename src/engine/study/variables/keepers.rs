@@ -11,8 +11,8 @@ use crate::stacks::frames::StackReader;
 use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
 use crate::study::memory::BlockSum;
 
-/// Variables that are summed; the others keep less than any of these.
-const MAX_VARIABLES: usize = 200;
+/// Variables that may begin a row. The others, which keep less than any of these, are added to the rows of their owners.
+const MAX_ROWS: usize = 200;
 
 /// Holders have names if at least this share of the memory has one.
 const MIN_NAMED_RATIO: f64 = 0.5;
@@ -73,29 +73,57 @@ impl LiveVariables<'_> {
         rows
     }
 
-    /// The owners of the largest variables, with the indexes of these.
+    /// The owners of the largest variables, with the indexes of all that they own.
     fn owners(&self, stacks: &StackReader<'_>) -> Vec<(KeptByVariable, Vec<usize>)> {
         let modules = Modules::new(self.snapshot, self.names);
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
         let mut rows: Vec<(KeptByVariable, Vec<usize>)> = Vec::new();
-        for index in 0..self.count().min(MAX_VARIABLES) {
-            let variable = self.row(index, stacks);
-            let Some(name) = owner(&variable, &modules) else {
-                rows.push((variable, vec![index]));
-                continue;
-            };
-            let kind = variable.kind.filter(|kind| *kind != TensorKind::Saved && variable.container.is_none());
-            if let Some(row) = indexes.get(&(name.clone(), kind)) {
-                add(&mut rows[*row].0, &variable, self.all.bytes);
-                rows[*row].1.push(index);
-            } else {
-                indexes.insert((name.clone(), kind), rows.len());
-                // The items of a container keep theirs, which shows what in an item has the memory.
-                let name = if variable.container.is_some() { variable.name } else { Some(name) };
-                rows.push((KeptByVariable { name, ..variable }, vec![index]));
+        for index in 0..self.count() {
+            let owner = self.owner(index, &modules);
+            if let Some(row) = owner.as_ref().and_then(|owner| indexes.get(owner)) {
+                self.add(&mut rows[*row], index);
+            } else if index < MAX_ROWS {
+                let mut row = self.row(index, stacks);
+                if let Some(owner) = owner {
+                    // The items of a container keep theirs, which shows what in an item has the memory.
+                    if row.container.is_none() {
+                        row.name = Some(owner.0.clone());
+                    }
+                    indexes.insert(owner, rows.len());
+                }
+                rows.push((row, vec![index]));
             }
         }
         rows
+    }
+
+    /// The name of the owner of variable `index`, and the kind of its tensors that are one row.
+    fn owner(&self, index: usize, modules: &Modules) -> Option<(String, Option<TensorKind>)> {
+        let name = self.name(index).filter(|name| !name.is_empty())?;
+        let (kind, container) = (self.kind(index), self.container(index));
+        if let Some((container, _)) = container.filter(|(_, found)| found.items > 1) {
+            return Some((escape_name(container), None));
+        }
+        let name = escape_name(name);
+        let owner = match kind {
+            Some(TensorKind::Buffer) if self.is_written(index) => name,
+            Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
+                modules.outermost(&name).to_owned()
+            }
+            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(&name).to_owned(),
+            Some(TensorKind::Saved | TensorKind::Variable) | None => name,
+        };
+        Some((owner, kind.filter(|kind| *kind != TensorKind::Saved && container.is_none())))
+    }
+
+    /// Adds the blocks of variable `index` to those of its owner.
+    fn add(&self, (row, variables): &mut (KeptByVariable, Vec<usize>), index: usize) {
+        let BlockSum { bytes, blocks } = self.sum(index);
+        row.bytes = row.bytes.saturating_add(bytes);
+        row.blocks = row.blocks.saturating_add(blocks);
+        row.graph_bytes = row.graph_bytes.saturating_add(self.graph_bytes(index));
+        row.share_ratio = ratio(row.bytes, self.all.bytes);
+        variables.push(index);
     }
 }
 
@@ -119,29 +147,6 @@ impl Part {
         self.graph_bytes = self.graph_bytes.saturating_add(other.graph_bytes);
         self.confidence.merge(other.confidence);
     }
-}
-
-fn add(row: &mut KeptByVariable, other: &KeptByVariable, all: u64) {
-    row.bytes = row.bytes.saturating_add(other.bytes);
-    row.blocks = row.blocks.saturating_add(other.blocks);
-    row.graph_bytes = row.graph_bytes.saturating_add(other.graph_bytes);
-    row.share_ratio = ratio(row.bytes, all);
-}
-
-/// The name of the owner of `variable`.
-fn owner(variable: &KeptByVariable, modules: &Modules) -> Option<String> {
-    let name = variable.name.as_deref()?;
-    if let Some(container) =
-        variable.container.as_ref().filter(|container| container.items.is_none_or(|items| items > 1))
-    {
-        return Some(container.name.clone());
-    }
-    Some(match variable.kind {
-        Some(TensorKind::Buffer) if variable.written.is_some() => name.to_owned(),
-        Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => modules.outermost(name).to_owned(),
-        Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(name).to_owned(),
-        Some(TensorKind::Saved | TensorKind::Variable) | None => name.to_owned(),
-    })
 }
 
 /// The names of modules, with their indexes folded.

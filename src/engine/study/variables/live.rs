@@ -127,6 +127,31 @@ impl<'a> LiveVariables<'a> {
         self.variables[index].1.sum
     }
 
+    /// The bytes that variable `index` keeps only through autograd graphs.
+    pub(super) fn graph_bytes(&self, index: usize) -> u64 {
+        self.variables[index].1.graph_bytes
+    }
+
+    /// The folded name of variable `index`; empty if it has none, `None` if Python does not keep the memory.
+    pub(super) fn name(&self, index: usize) -> Option<&str> {
+        if let (Holder::Python(name, _), _) = &self.variables[index] { Some(name) } else { None }
+    }
+
+    /// The kind of most bytes of variable `index`.
+    pub(super) fn kind(&self, index: usize) -> Option<TensorKind> {
+        self.variables[index].1.kind()
+    }
+
+    /// The container that has variable `index` among its items, and its name.
+    pub(super) fn container(&self, index: usize) -> Option<(&str, &'a NamedContainer)> {
+        self.containers.of_item(self.name(index)?)
+    }
+
+    /// Whether a statement fills or assigns variable `index`.
+    pub(super) fn is_written(&self, index: usize) -> bool {
+        self.written.get(index).is_some_and(Option::is_some)
+    }
+
     /// The variable that keeps the live block at `address`.
     pub fn of_block(&self, address: u64) -> Option<usize> {
         self.of_block.get(&address).map(|(index, _)| *index as usize)
