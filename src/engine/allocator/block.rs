@@ -56,6 +56,24 @@ pub(super) struct PoolBlock {
 }
 
 impl PoolBlock {
+    /// A block without neighbours that has served no request.
+    pub(super) fn new(addr: u64, size: u64, free_list: u32, registration: u32, state: PoolBlockState) -> Self {
+        Self {
+            addr,
+            size,
+            requested: 0,
+            gc_count_base: 0,
+            prev: BlockId::NONE,
+            next: BlockId::NONE,
+            free_list,
+            registration,
+            expandable_segment: None,
+            state,
+            context: StackId::default(),
+            segment_context: StackId::default(),
+        }
+    }
+
     /// Whether it shares its segment with other blocks.
     pub(super) fn is_split(&self) -> bool {
         self.prev != BlockId::NONE || self.next != BlockId::NONE

@@ -204,14 +204,8 @@ impl CachingAllocator {
             };
             self.blocks.ids().map(|id| &self.blocks[id]).filter(is_active).map(|b| b.size).sum()
         };
-        self.entries.push(AllocatorEntry {
-            action: Action::Snapshot,
-            addr: 0,
-            size: active,
-            stream: 0,
-            pool,
-            context: StackId::default(),
-        });
+        let action = Action::Snapshot;
+        self.entries.push(AllocatorEntry { action, size: active, pool, ..AllocatorEntry::default() });
     }
 
     /// Adds an entry that the allocator does not write itself.
@@ -265,28 +259,15 @@ impl CachingAllocator {
     pub(super) fn add_segment(&mut self, addr: u64, size: u64, free_list: u32, context: StackId) -> BlockId {
         let (pool, is_small) = self.pools.pool_and_size_class(free_list);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
-        let registration = self.next_registration();
-        let id = self.blocks.insert(PoolBlock {
-            addr,
-            size,
-            requested: 0,
-            gc_count_base: 0,
-            prev: BlockId::NONE,
-            next: BlockId::NONE,
-            free_list,
-            registration,
-            expandable_segment: None,
-            state: PoolBlockState::Free,
-            context: StackId::default(),
-            segment_context: context,
-        });
+        let block = PoolBlock::new(addr, size, free_list, self.next_registration(), PoolBlockState::Free);
+        let block = PoolBlock { segment_context: context, ..block };
+        let id = self.blocks.insert(block);
         self.statistics.segment.increase(is_small, 1);
         self.statistics.increase_reserved(pool, is_small, size);
         if size >= self.settings.max_split_size {
             self.statistics.oversize_segments.increase(1);
         }
         self.statistics.num_device_alloc += 1;
-        let block = self.blocks[id];
         self.record_trace(Action::SegmentAlloc, &block, size, context);
         id
     }

@@ -9,6 +9,7 @@ use crate::allocator::device::{DeviceMemory, FreeRanges};
 use crate::allocator::releases::Rule;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{StackId, to_u32};
+use crate::base::step_counter::count_step;
 
 /// With more holes, the runs of free addresses are listed by their length.
 const MAX_HOLES_TO_SEARCH: usize = if cfg!(test) { 2 } else { 32 };
@@ -77,8 +78,7 @@ impl CachingAllocator {
                 let start = self.first_of_run(*hole);
                 let (mut run_bytes, mut at) = (0u64, start);
                 while self.is_allocatable(at) {
-                    #[cfg(debug_assertions)]
-                    crate::base::step_counter::count_step();
+                    count_step();
                     run_bytes = run_bytes.saturating_add(self.blocks[at].size);
                     if run_bytes >= params.size {
                         return Some((*addr, start));
@@ -132,20 +132,8 @@ impl CachingAllocator {
     fn add_expandable_segment(&mut self, segment: ExpandableSegment, free_list: u32, registration: u32) -> BlockId {
         let number = to_u32(self.expandable_segments.len());
         self.expandable_segments.push(segment);
-        let id = self.blocks.insert(PoolBlock {
-            addr: segment.base,
-            size: segment.size,
-            requested: 0,
-            gc_count_base: 0,
-            prev: BlockId::NONE,
-            next: BlockId::NONE,
-            free_list,
-            registration,
-            expandable_segment: Some(number),
-            state: PoolBlockState::Unmapped,
-            context: StackId::default(),
-            segment_context: StackId::default(),
-        });
+        let block = PoolBlock::new(segment.base, segment.size, free_list, registration, PoolBlockState::Unmapped);
+        let id = self.blocks.insert(PoolBlock { expandable_segment: Some(number), ..block });
         self.insert_unmapped(id);
         id
     }

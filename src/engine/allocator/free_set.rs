@@ -1,6 +1,7 @@
 //! The free blocks of one free list, in search order.
 
 use super::block::BlockId;
+use crate::base::step_counter::count_step;
 
 /// The sort key of a free block. Field order is sort order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,7 +102,7 @@ impl FreeSet {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &FreeKey> {
-        self.chunks.iter().flatten().inspect(|_| count())
+        self.chunks.iter().flatten().inspect(|_| count_step())
     }
 
     /// The keys not less than `key`, ascending.
@@ -111,7 +112,7 @@ impl FreeSet {
         let mut chunks = self.chunks[at..].iter();
         // If every key is less, there is no chunk at `at`.
         let first = chunks.next().map(|chunk| &chunk[place..]).unwrap_or_default();
-        first.iter().chain(chunks.flatten()).inspect(|_| count())
+        first.iter().chain(chunks.flatten()).inspect(|_| count_step())
     }
 
     /// The keys less than `key`, descending.
@@ -120,15 +121,8 @@ impl FreeSet {
         // If every key is less, there is no chunk at `at`: all keys are in `rest`.
         let last = self.chunks.get(at).map(|chunk| &chunk[..place]).unwrap_or_default();
         let rest = &self.chunks[..at];
-        last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev())).inspect(|_| count())
+        last.iter().rev().chain(rest.iter().rev().flat_map(|chunk| chunk.iter().rev())).inspect(|_| count_step())
     }
-}
-
-/// Counts a searched block, in debug builds.
-#[inline]
-fn count() {
-    #[cfg(debug_assertions)]
-    crate::base::step_counter::count_step();
 }
 
 /// Number of `keys` less than `key`. Sizes nearly always differ, so they are compared first: a search by one

@@ -142,18 +142,11 @@ impl CachingAllocator {
                 registration = self.next_registration();
             }
             let id = self.blocks.insert(PoolBlock {
-                addr: *from,
-                size: to - from,
                 requested: initial.map_or(0, |r| r.requested),
-                gc_count_base: 0,
                 prev,
-                next: BlockId::NONE,
-                free_list: segment_layout.free_list,
-                registration,
                 expandable_segment,
-                state: *state,
                 context: initial.map_or(StackId::default(), |r| r.context),
-                segment_context: StackId::default(),
+                ..PoolBlock::new(*from, to - from, segment_layout.free_list, registration, *state)
             });
             if let Some(prev) = prev.as_option() {
                 self.blocks[prev].next = id;

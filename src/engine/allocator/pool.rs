@@ -12,7 +12,7 @@ use crate::base::ids::{PoolId, to_u32};
 use crate::base::intern::SeededMap;
 
 /// The free blocks of one [`BlockPool`] and one stream. A block returns to the free list it came from.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct FreeList {
     pub(super) pool: PoolId,
     /// Row of its pool in [`PoolSet::rows`].
@@ -165,16 +165,7 @@ impl PoolSet {
             let pool_row = self.row_of(pool);
             let free_lists = [false, true].map(|is_small| {
                 let free_list = to_u32(self.free_lists.len());
-                self.free_lists.push(FreeList {
-                    pool,
-                    pool_row,
-                    is_small,
-                    stream,
-                    free: FreeSet::default(),
-                    releasable: Releasable::default(),
-                    unmapped: Unmapped::default(),
-                    is_filled: false,
-                });
+                self.free_lists.push(FreeList { pool, pool_row, is_small, stream, ..FreeList::default() });
                 self.rows[pool_row as usize].block_pool_mut(is_small).free_lists.insert(stream, free_list);
                 free_list
             });

@@ -6,7 +6,7 @@ use crate::base::ids::{PoolId, StackId};
 pub(super) const DEFAULT_POOL: PoolId = PoolId(0);
 
 /// A trace entry that the model writes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct AllocatorEntry {
     /// The kind of entry, which decides the meaning of `addr` and `size`.
     pub action: Action,
@@ -27,7 +27,7 @@ pub struct AllocatorEntry {
 pub struct PendingFreeId(pub(super) u64);
 
 /// A call of `malloc`.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct Request<'a> {
     /// Requested bytes, before rounding.
     pub size: u64,
@@ -51,16 +51,7 @@ pub struct Request<'a> {
 impl Request<'_> {
     /// A request for the default pool, with no stack and no completed events.
     pub fn in_default_pool(size: u64, stream: u64) -> Self {
-        Self {
-            size,
-            stream,
-            pool: DEFAULT_POOL,
-            context: StackId::default(),
-            finished: &[],
-            wait_order: &[],
-            freeable: &[],
-            is_capturing: false,
-        }
+        Self { size, stream, ..Self::default() }
     }
 }
 

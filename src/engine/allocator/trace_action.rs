@@ -1,7 +1,7 @@
 //! PyTorch's names for actions in a trace and for states of a block.
 
 /// `TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Action {
     /// A block was allocated; the entry's `size` is the request.
     Alloc,
@@ -22,17 +22,19 @@ pub enum Action {
     /// A request failed; `addr` is the device's free bytes, `size` the rounded request.
     Oom,
     /// Anything else: annotations, and actions of future releases.
+    #[default]
     Other,
 }
 
 /// Use of a block, as `state` in a snapshot.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlockState {
     /// In use by the program.
     ActiveAllocated,
     /// Freed by the program, waiting for work on another stream. `active_awaiting_free` in docstrings.
     ActivePendingFree,
     /// Free, cached by the allocator.
+    #[default]
     Inactive,
 }
 

@@ -144,8 +144,7 @@ impl Deref for Source {
 impl Source {
     /// Decompresses `stored`, the content of a file.
     pub fn from_bytes(stored: Vec<u8>) -> Result<Self, InputError> {
-        let bytes = Bytes::Owned(stored);
-        Self { stored_bytes: 0, bytes, stamped_file: None, was_truncated: false }.decompressed()
+        Self::from_plain(stored).decompressed()
     }
 
     /// Content that is neither compressed nor text in another encoding.
@@ -154,17 +153,10 @@ impl Source {
     }
 
     /// Decompresses `file`, of `stored_bytes`, while it is read: only a part of it is held beside its content.
-    pub fn from_reader(mut file: impl Read + Seek, stored_bytes: u64) -> Result<Self, InputError> {
-        let limit = expansion_limit(stored_bytes);
-        let inflated_bytes = gzip_size(&mut file)?;
+    pub fn from_reader(file: impl Read + Seek, stored_bytes: u64) -> Result<Self, InputError> {
         let mut file = BufReader::with_capacity(READ_BYTES, file);
-        let start = file.fill_buf()?;
-        let bytes = if start.starts_with(&GZIP) {
-            inflate("gzip", flate2::bufread::MultiGzDecoder::new(file), limit, inflated_bytes)?
-        } else if is_zstd(start) {
-            inflate("zstd", ZstdFrames::new(file), limit, 0)?
-        } else if let Some(error) = unsupported_compression(start) {
-            return Err(error);
+        let bytes = if let Some(bytes) = decompress(&mut file, stored_bytes)? {
+            bytes
         } else {
             let mut bytes = Vec::new();
             let length = usize::try_from(stored_bytes).map_err(|_| InputError::OutOfMemory)?;
@@ -223,14 +215,8 @@ impl Source {
     }
 
     fn decompress(&mut self) -> Result<(), InputError> {
-        let limit = expansion_limit(self.stored_bytes);
-        if self.starts_with(&GZIP) {
-            let inflated_bytes = gzip_size(&mut io::Cursor::new(&**self))?;
-            self.replace_bytes(inflate("gzip", flate2::read::MultiGzDecoder::new(&**self), limit, inflated_bytes)?);
-        } else if is_zstd(self) {
-            self.replace_bytes(inflate("zstd", ZstdFrames::new(&**self), limit, 0)?);
-        } else if let Some(error) = unsupported_compression(self) {
-            return Err(error);
+        if let Some(bytes) = decompress(&mut io::Cursor::new(&**self), self.stored_bytes)? {
+            self.replace_bytes(bytes);
         }
         self.decode()
     }
@@ -282,6 +268,20 @@ fn unsupported_compression(start: &[u8]) -> Option<InputError> {
     Some(InputError::UnsupportedCompression(kind, remedy))
 }
 
+/// The content of `file`, of `stored_bytes`, if it is compressed. Otherwise nothing of it is consumed.
+fn decompress(file: &mut (impl BufRead + Seek), stored_bytes: u64) -> Result<Option<Vec<u8>>, InputError> {
+    let limit = expansion_limit(stored_bytes);
+    let inflated_bytes = gzip_size(file)?;
+    let start = file.fill_buf()?;
+    if start.starts_with(&GZIP) {
+        inflate("gzip", flate2::bufread::MultiGzDecoder::new(file), limit, inflated_bytes).map(Some)
+    } else if is_zstd(start) {
+        inflate("zstd", ZstdFrames::new(file), limit, 0).map(Some)
+    } else {
+        unsupported_compression(start).map_or(Ok(None), Err)
+    }
+}
+
 /// Decompresses `source` (gzip, zstd) and converts it to UTF-8 while it is read.
 ///
 /// # Errors
@@ -291,13 +291,24 @@ pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dy
     let stored = Rc::new(Cell::new(0));
     let is_gzip = start.starts_with(&GZIP);
     let plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
-        let source = BufReader::new(CountingReader { source, bytes: Rc::clone(&stored) });
+        let counted = Rc::clone(&stored);
+        let count = move |read| {
+            counted.set(counted.get() + read);
+            Ok(())
+        };
+        let source = BufReader::new(CheckedReader { source, check: count });
         let inflated: Box<dyn Read + 'a> = if is_gzip {
             Box::new(flate2::bufread::MultiGzDecoder::new(source))
         } else {
             Box::new(ZstdFrames::new(source))
         };
-        Box::new(BufReader::new(ExpansionLimited { source: inflated, stored, bytes: 0 }))
+        let mut bytes = 0;
+        let check = move |read| {
+            bytes += read;
+            let limit = expansion_limit(stored.get());
+            if bytes > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(()) }
+        };
+        Box::new(BufReader::new(CheckedReader { source: inflated, check }))
     } else if let Some(error) = unsupported_compression(start) {
         return Err(io::Error::other(error));
     } else {
@@ -315,51 +326,24 @@ fn decode_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufR
 
 /// Fails once `source` exceeds `MAX_LOG_BYTES`.
 pub fn with_size_limit(source: impl Read) -> impl BufRead {
-    BufReader::new(SizeLimited { source, remaining: MAX_LOG_BYTES })
+    let mut bytes = 0;
+    let check = move |read| {
+        bytes += read;
+        if bytes > MAX_LOG_BYTES { Err(InputError::Unbounded { limit: MAX_LOG_BYTES }) } else { Ok(()) }
+    };
+    BufReader::new(CheckedReader { source, check })
 }
 
-struct SizeLimited<R> {
+/// Gives `check` the number of bytes of each read, which fails if that does.
+struct CheckedReader<R, F> {
     source: R,
-    remaining: u64,
+    check: F,
 }
 
-impl<R: Read> Read for SizeLimited<R> {
+impl<R: Read, F: FnMut(u64) -> Result<(), InputError>> Read for CheckedReader<R, F> {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.source.read(out)?;
-        let left = self.remaining.checked_sub(read as u64);
-        self.remaining = left.ok_or_else(|| io::Error::other(InputError::Unbounded { limit: MAX_LOG_BYTES }))?;
-        Ok(read)
-    }
-}
-
-struct CountingReader<R> {
-    source: R,
-    bytes: Rc<Cell<u64>>,
-}
-
-impl<R: Read> Read for CountingReader<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(out)?;
-        self.bytes.set(self.bytes.get() + read as u64);
-        Ok(read)
-    }
-}
-
-/// Decompressed input that fails once it exceeds the limit for the bytes read from the file.
-struct ExpansionLimited<R> {
-    source: R,
-    stored: Rc<Cell<u64>>,
-    bytes: u64,
-}
-
-impl<R: Read> Read for ExpansionLimited<R> {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        let read = self.source.read(out)?;
-        self.bytes += read as u64;
-        let limit = expansion_limit(self.stored.get());
-        if self.bytes > limit {
-            return Err(io::Error::other(InputError::DecompressionBomb { limit }));
-        }
+        (self.check)(read as u64).map_err(io::Error::other)?;
         Ok(read)
     }
 }

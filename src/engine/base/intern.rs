@@ -121,11 +121,6 @@ impl Symbols {
         self.text.get(self.ids.range(id.0)).unwrap_or_default()
     }
 
-    /// Bytes of the string of `id`.
-    pub fn bytes_of(&self, id: SymbolId) -> usize {
-        self.get(id).len()
-    }
-
     /// Number of distinct strings.
     pub fn len(&self) -> usize {
         self.ids.ends.len()

@@ -7,7 +7,6 @@ pub mod ids;
 pub mod input;
 pub mod intern;
 pub(crate) mod pages;
-#[cfg(debug_assertions)]
 pub mod step_counter;
 pub mod threads;
 pub mod units;

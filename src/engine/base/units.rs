@@ -6,24 +6,20 @@ pub use escape::{
     escape_command_lines, escape_name, escape_text, is_active, quote_shell_word, starts_with_command, without_middle,
 };
 
-use thiserror::Error;
-
 pub const KIB: u64 = 1 << 10;
 pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 pub const TIB: u64 = 1 << 40;
 
-/// Text that is not a size.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)")]
-pub struct SizeError(String);
-
 /// Parses `512MiB`, `20GB`, `80G`, `1.5GiB` or plain bytes.
 ///
 /// `K`, `M`, `G`, `T` alone are binary, as in PyTorch's own options, and so are `KiB` and so on; `KB`, `MB`, `GB`, `TB`
 /// are powers of ten. Letter case does not matter.
-pub fn parse_size(text: &str) -> Result<u64, SizeError> {
-    let error = || SizeError(text.to_owned());
+///
+/// # Errors
+/// One sentence.
+pub fn parse_size(text: &str) -> Result<u64, String> {
+    let error = || format!("'{text}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)");
     let trimmed = text.trim();
     let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
@@ -60,32 +56,25 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 /// One sentence.
 pub fn parse_memory(text: &str) -> Result<u64, String> {
     let is_bare = text.trim().bytes().all(|byte| byte.is_ascii_digit() || byte == b'_');
-    match parse_size(text).map_err(|error| error.to_string())? {
+    match parse_size(text)? {
         1..MIB if is_bare => Err(format!("'{text}' is less than 1 MiB: give a unit, such as {text}GiB, or {text}B")),
         bytes => Ok(bytes),
     }
 }
 
-/// Text that is not a ratio.
-#[derive(Debug, Error, PartialEq, Eq)]
-#[error("'{0}' is not a ratio from 0 to 1: write 0.3 or 30%")]
-pub struct RatioError(String);
-
 /// Parses `0.3` or `30%`, from 0 to 1.
-pub fn parse_ratio(text: &str) -> Result<f64, RatioError> {
-    let ratio = parse_factor(text).filter(|ratio| *ratio <= 1.0);
-    ratio.ok_or_else(|| RatioError(text.to_owned()))
-}
-
-/// Parses `0.3` or `30%`, from 0 up, also above 1.
-pub fn parse_factor(text: &str) -> Option<f64> {
+///
+/// # Errors
+/// One sentence.
+pub fn parse_ratio(text: &str) -> Result<f64, String> {
     let trimmed = text.trim();
     let (number, scale) = match trimmed.strip_suffix('%') {
         Some(number) => (number.trim_end(), 100.0),
         None => (trimmed, 1.0),
     };
     let is_plain = number.chars().all(|c| c.is_ascii_digit() || c == '.');
-    number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale)
+    let ratio = number.parse::<f64>().ok().filter(|_| is_plain).map(|value| value / scale);
+    ratio.filter(|ratio| *ratio <= 1.0).ok_or_else(|| format!("'{text}' is not a ratio from 0 to 1: write 0.3 or 30%"))
 }
 
 /// Formats bytes with three significant digits: `512 B`, `1.50 KiB`, `24 KiB`, `977 MiB`, `79.3 GiB`. A multiple of the

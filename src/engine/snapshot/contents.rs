@@ -10,7 +10,7 @@ use super::stacks::Stacks;
 use super::tensor_names::TensorNames;
 use super::torch_range::TorchRange;
 use super::trace::{Annotation, TraceEntries};
-use crate::base::ids::{PoolId, SymbolId};
+use crate::base::ids::{FrameId, PoolId, SymbolId};
 use crate::base::intern::{Slices, Symbols};
 use crate::base::units::escape_name;
 use crate::base::warning::Warnings;
@@ -109,6 +109,12 @@ impl Snapshot {
         // A recorder that found no variable knows that there are no options; without a recorder nobody knows.
         let recorded = self.recorder_info.as_ref().map(|it| it.alloc_conf.as_deref().unwrap_or_default());
         self.settings.as_ref().map(|raw| raw.string.as_str()).or(recorded)
+    }
+
+    /// The file and the function of frame `id`, which must belong to this snapshot.
+    pub fn frame_text(&self, id: FrameId) -> (&str, &str) {
+        let frame = self.stacks.frame(id);
+        (self.text(frame.file), self.text(frame.name))
     }
 
     /// The string `id`, which must belong to this snapshot.

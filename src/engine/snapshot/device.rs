@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use super::{Block, Segment, Snapshot, TraceEntry};
 use crate::allocator::trace_action::Action;
 use crate::base::ids::StackId;
+use crate::base::step_counter::count_step;
 
 /// A view of one device of a snapshot, cheap to copy.
 ///
@@ -43,8 +44,7 @@ impl Snapshot {
 impl<'a> Device<'a> {
     /// Device index as the process numbers it.
     pub fn id(self) -> u64 {
-        #[cfg(debug_assertions)]
-        crate::base::step_counter::count_step();
+        count_step();
         self.id
     }
 
@@ -58,8 +58,7 @@ impl<'a> Device<'a> {
         let all = self.snapshot.segments.as_slice();
         let first = all.partition_point(|segment| segment.device < self.id);
         all[first..].iter().take_while(move |segment| {
-            #[cfg(debug_assertions)]
-            crate::base::step_counter::count_step();
+            count_step();
             segment.device == self.id
         })
     }
@@ -88,8 +87,7 @@ impl<'a> Device<'a> {
 
     #[inline]
     fn row(self, index: usize) -> Option<usize> {
-        #[cfg(debug_assertions)]
-        crate::base::step_counter::count_step();
+        count_step();
         (index < self.len).then(|| self.first_row + index)
     }
 
@@ -99,7 +97,7 @@ impl<'a> Device<'a> {
     pub fn entry(self, index: usize) -> TraceEntry {
         let entry = self.row(index).and_then(|row| self.snapshot.entries.get(row));
         debug_assert!(entry.is_some(), "the index must be in this trace");
-        entry.unwrap_or_else(TraceEntry::new)
+        entry.unwrap_or_default()
     }
 
     /// Its trace, oldest entry first.

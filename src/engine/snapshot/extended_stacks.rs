@@ -206,13 +206,9 @@ fn failed_backward(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
     let device = usize::try_from(info.oom?.device).ok()?;
     let calls = info.threads.iter().find_map(|thread| {
         let frames: Vec<FrameId> = snapshot.stacks.frames(*thread).iter().collect();
-        let text = |id: &FrameId| {
-            let frame = snapshot.stacks.frame(*id);
-            (snapshot.text(frame.file), snapshot.text(frame.name))
-        };
-        let at = frames.iter().position(|id| waits_for_backward(text(id)))?;
+        let at = frames.iter().position(|id| waits_for_backward(snapshot.frame_text(*id)))?;
         // The wrapper of the engine is less informative than its caller.
-        let at = if text(frames.get(at)?).1 == RUN_BACKWARD { at + 1 } else { at };
+        let at = at + usize::from(snapshot.frame_text(*frames.get(at)?).1 == RUN_BACKWARD);
         Some(frames.get(at..)?.to_vec())
     })?;
     Some((device, snapshot.stacks.intern(&calls)))
@@ -286,11 +282,7 @@ fn caller_of(thread: Option<&Thread>, open: &mut Option<(StackId, OutermostFrame
 
 /// The thread of each stack; empty if no stack starts a backward pass.
 fn classify_threads(snapshot: &mut Snapshot) -> Vec<Thread> {
-    let calls = |id: usize| {
-        let frame = snapshot.stacks.frame(FrameId::from_index(id));
-        snapshot.text(frame.name) == MAKE_GRADS
-    };
-    if !(0..snapshot.stacks.frame_count()).any(calls) {
+    if !snapshot.stacks.frame_ids().any(|id| snapshot.frame_text(id).1 == MAKE_GRADS) {
         return Vec::new();
     }
     let count = snapshot.stacks.len();
@@ -299,7 +291,7 @@ fn classify_threads(snapshot: &mut Snapshot) -> Vec<Thread> {
 
 fn outermost_python_frame(snapshot: &Snapshot, stack: StackId) -> Option<FrameId> {
     let is_python = |id: &FrameId| {
-        let file = snapshot.text(snapshot.stacks.frame(*id).file);
+        let (file, _) = snapshot.frame_text(*id);
         file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
     };
     snapshot.stacks.frames(stack).iter().rev().find(is_python)
@@ -316,10 +308,7 @@ fn waits_for_backward((file, name): (&str, &str)) -> bool {
 
 fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let frames = snapshot.stacks.frames(stack);
-    let text = |id: FrameId| {
-        let frame = snapshot.stacks.frame(id);
-        (snapshot.text(frame.file), snapshot.text(frame.name))
-    };
+    let text = |id: FrameId| snapshot.frame_text(id);
     let Some(outermost) = outermost_python_frame(snapshot, stack) else {
         let is_engine = frames.iter().any(|id| text(id).1.contains("torch::autograd::Engine::"));
         return if is_engine || frames.is_empty() { Thread::NoPython } else { Thread::Other };

@@ -15,7 +15,7 @@ const CONTAINER_BYTES: u64 = 48 + 32;
 /// An item of such a container, in a vector that grows by doubling.
 const ITEM_BYTES: u64 = 16;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MemoryBudget {
     raw_bytes: u64,
     used_bytes: u64,

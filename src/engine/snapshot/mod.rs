@@ -38,10 +38,9 @@ pub use column::{Column, Numbers};
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
 pub use dry_run::{
-    DryRun, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, TextLength, UnsizedWork, ValueRead,
-    Workspace,
+    DryRun, EXIT_CODE, OTHER_BRANCHES, ProcessEnd, ProcessError, ReadUsage, ReadValue, RecordedFailure, TextLength,
+    UnsizedWork, ValueRead, Workspace,
 };
-pub use dry_run::{EXIT_CODE, OTHER_BRANCHES};
 pub use error::SnapshotError;
 pub use frame_lists::FrameIds;
 pub use recorder_info::{ObservedFailure, RecorderDevice, RecorderInfo};

@@ -6,7 +6,7 @@ use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId};
 
 /// One `cudaMalloc`, or one run of mapped memory in an expandable segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Segment {
     /// Device index.
     pub device: u64,
@@ -38,7 +38,7 @@ impl Segment {
 }
 
 /// A piece of a segment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
     /// First address.
     pub address: u64,

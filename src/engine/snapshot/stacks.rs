@@ -143,6 +143,11 @@ impl Stacks {
         self.frames[id.index()]
     }
 
+    /// The ids of the distinct frames of all stacks.
+    pub fn frame_ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+        (0..self.frames.len()).map(FrameId::from_index)
+    }
+
     /// The distinct frames of all stacks.
     pub fn all_frames(&self) -> impl Iterator<Item = Frame> {
         self.frames.iter().copied()

@@ -5,7 +5,6 @@ use std::ops::Range;
 
 use super::column::{Column, Numbers};
 use super::keys;
-use super::stacks::Stacks;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::pages;
@@ -27,7 +26,7 @@ pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
 }
 
 /// One trace entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub struct TraceEntry {
     /// The kind of entry, which decides the meaning of `addr` and `size`.
     pub action: Action,
@@ -39,11 +38,11 @@ pub struct TraceEntry {
     pub stream: u64,
     /// Microseconds since the epoch; 0 if the release records no time (before 2.2).
     pub time_us: u64,
-    /// [`Stacks::EMPTY`] if not recorded.
+    /// [`Stacks::EMPTY`](super::Stacks::EMPTY) if not recorded.
     pub stack: StackId,
     /// Recorded since 2.12.
     pub pool: Option<PoolId>,
-    /// The stack with its context, if there is any: see [`Stacks::extended`].
+    /// The stack with its context, if there is any: see [`Stacks::extended`](super::Stacks::extended).
     pub extended_stack: StackId,
     /// `forward_frames`: text lines, one frame each.
     pub forward: StackId,
@@ -54,22 +53,6 @@ pub struct TraceEntry {
 }
 
 impl TraceEntry {
-    pub(super) fn new() -> Self {
-        Self {
-            action: Action::Other,
-            addr: 0,
-            size: 0,
-            stream: 0,
-            time_us: 0,
-            stack: Stacks::EMPTY,
-            pool: None,
-            extended_stack: Stacks::EMPTY,
-            forward: Stacks::EMPTY,
-            compile_context: None,
-            user_metadata: None,
-        }
-    }
-
     /// Bytes reserved after it, given those before.
     pub fn reserved_after(&self, reserved: u64) -> u64 {
         match self.action {

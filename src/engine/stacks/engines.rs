@@ -104,26 +104,21 @@ pub(super) enum EngineFrame {
 }
 
 impl Engine {
-    /// Every engine.
-    fn all() -> impl Iterator<Item = &'static Self> {
-        ENGINES.iter()
-    }
-
     /// The engine whose project writes its name so.
     pub fn of_name(name: &str) -> Option<&'static Self> {
-        Self::all().find(|engine| engine.name == name)
+        ENGINES.iter().find(|engine| engine.name == name)
     }
 
     /// The engine that a frame of `file` belongs to. Directories of the packages alone: those that wrap an engine have its
     /// name, too.
     pub fn of_file(file: &str) -> Option<&'static Self> {
         let file = &*forward_slashes(file);
-        Self::all().find(|engine| engine.allocating.iter().any(|folder| file.contains(folder)))
+        ENGINES.iter().find(|engine| engine.allocating.iter().any(|folder| file.contains(folder)))
     }
 
     /// The engine that `words` of a command start.
     pub fn of_command(words: &[impl AsRef<str>]) -> Option<&'static Self> {
-        Self::all().find(|engine| words.iter().any(|word| word.as_ref().contains(engine.command)))
+        ENGINES.iter().find(|engine| words.iter().any(|word| word.as_ref().contains(engine.command)))
     }
 
     /// Whether `words` of a command start the server of an engine, and no program of the user.
@@ -131,12 +126,12 @@ impl Engine {
         let program = words.first().and_then(|word| word.as_ref().rsplit('/').next());
         let module = words.windows(2).find(|pair| pair[0].as_ref() == "-m");
         let package = module.and_then(|pair| pair[1].as_ref().split('.').next());
-        Self::all().any(|engine| [program, package].contains(&Some(engine.command)))
+        ENGINES.iter().any(|engine| [program, package].contains(&Some(engine.command)))
     }
 
     /// The role of function `name` of `file`, if an engine has it.
     pub(super) fn frame(file: &str, name: &str) -> Option<EngineFrame> {
-        Self::all().find_map(|engine| {
+        ENGINES.iter().find_map(|engine| {
             let is_cache = |(folder, functions): &(&str, &[&str])| {
                 file.contains(folder) && (functions.is_empty() || functions.contains(&name))
             };

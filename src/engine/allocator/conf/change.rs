@@ -70,23 +70,15 @@ impl Settings {
         let mut settings = self.clone();
         match option.ok_or_else(|| dialect.unrecognized_key(key, "Accelerator"))?.meaning {
             OptionMeaning::Flag(setting) => *setting(&mut settings) = *setting(&mut plain),
-            OptionMeaning::LargeSegmentSize => {
-                settings.large_segment_size = plain.large_segment_size;
-            }
+            OptionMeaning::LargeSegmentSize => settings.large_segment_size = plain.large_segment_size,
             OptionMeaning::MaxSplitSize => settings.max_split_size = plain.max_split_size,
-            OptionMeaning::MaxNonSplitRounding => {
-                settings.max_non_split_rounding = settings.large_segment_size;
-            }
+            OptionMeaning::MaxNonSplitRounding => settings.max_non_split_rounding = settings.large_segment_size,
             OptionMeaning::GarbageCollection => {
                 settings.garbage_collection_threshold = plain.garbage_collection_threshold;
             }
-            OptionMeaning::Divisions => {
-                settings.roundup_power2_divisions = plain.roundup_power2_divisions;
-            }
+            OptionMeaning::Divisions => settings.roundup_power2_divisions = plain.roundup_power2_divisions,
             OptionMeaning::Backend => settings.backend_is_async = false,
-            OptionMeaning::Fraction => {
-                settings.per_process_memory_fraction = plain.per_process_memory_fraction;
-            }
+            OptionMeaning::Fraction => settings.per_process_memory_fraction = plain.per_process_memory_fraction,
             OptionMeaning::Reserve => settings.expandable_segments_reserve = None,
             OptionMeaning::Ignored => {}
         }

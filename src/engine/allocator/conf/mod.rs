@@ -12,8 +12,7 @@ mod parse;
 mod settings;
 mod tokens;
 
-pub use change::find_option;
-pub use change::{ConfChange, shell_assignment};
+pub use change::{ConfChange, find_option, shell_assignment};
 pub use dialect::option_since;
 pub use error::ConfError;
 pub use parse::{ParsedConf, UnknownKeys, parse};

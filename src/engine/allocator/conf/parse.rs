@@ -165,9 +165,7 @@ impl Reader {
         match option.meaning {
             // `read_large_segment_size` has set the former.
             OptionMeaning::LargeSegmentSize | OptionMeaning::Ignored => {}
-            OptionMeaning::MaxSplitSize => {
-                self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?;
-            }
+            OptionMeaning::MaxSplitSize => self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?,
             OptionMeaning::MaxNonSplitRounding => {
                 self.settings.max_non_split_rounding = self.parse_size_with_minimum(&token, name)?;
             }

@@ -1,6 +1,8 @@
 //! Ranges of free addresses, and the first of them that is long enough. A program that grows beside thousands of small
 //! gaps would search all of them for each request.
 
+use crate::base::step_counter::count_step;
+
 /// A range of addresses that no other of its set touches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::allocator) struct FreeRange {
@@ -43,8 +45,8 @@ pub(in crate::allocator) struct FreeRanges {
 impl FreeRanges {
     /// The first range of at least `size` usable bytes.
     pub(in crate::allocator) fn first(&self, size: u64) -> Option<FreeRange> {
-        let chunk = self.chunks.iter().inspect(|_| count()).find(|chunk| chunk.longest >= size)?;
-        chunk.ranges.iter().inspect(|_| count()).find(|range| range.usable_bytes() >= size).copied()
+        let chunk = self.chunks.iter().inspect(|_| count_step()).find(|chunk| chunk.longest >= size)?;
+        chunk.ranges.iter().inspect(|_| count_step()).find(|range| range.usable_bytes() >= size).copied()
     }
 
     /// Adds a range, which becomes one with the ranges that end and begin where it does, if it may be joined to them.
@@ -127,13 +129,6 @@ impl FreeRanges {
     pub(in crate::allocator) fn iter(&self) -> impl Iterator<Item = &FreeRange> {
         self.chunks.iter().flat_map(|chunk| &chunk.ranges)
     }
-}
-
-/// Counts a searched chunk or range, in debug builds.
-#[inline]
-fn count() {
-    #[cfg(debug_assertions)]
-    crate::base::step_counter::count_step();
 }
 
 #[cfg(test)]

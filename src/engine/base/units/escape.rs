@@ -30,11 +30,16 @@ pub fn escape_text(text: &str) -> String {
 /// A long `name` without its middle, which gives way to the length: short enough for every output, with the start and the
 /// end by which a name is classified.
 pub fn without_middle(name: &str) -> String {
-    let length = name.chars().count();
+    let (start, length, end) = ends(name);
+    format!("{start}…({length} characters)…{end}")
+}
+
+/// The characters that are kept of a long `text`, and their number without truncation.
+fn ends(text: &str) -> (String, String, String) {
+    let length = text.chars().count();
     let [first, last] = KEPT_CHARS;
-    let start: String = name.chars().take(first).collect();
-    let end: String = name.chars().skip(length.saturating_sub(last)).collect();
-    format!("{start}…({} characters)…{end}", count(length as u64))
+    let end = text.chars().skip(length.saturating_sub(last)).collect();
+    (text.chars().take(first).collect(), count(length as u64), end)
 }
 
 /// [`escape_text`] of a name, which is truncated as a whole, also if only its escapes make it too long.
@@ -88,17 +93,11 @@ pub fn escape_command_lines(page: String) -> String {
 /// `text`, or its start and end with its length if it is longer than `max` characters.
 fn truncate(text: &str, max: usize) -> Cow<'_, str> {
     // There are at least as many bytes as characters.
-    if text.len() <= max {
+    if text.len() <= max || text.chars().nth(max).is_none() {
         return text.into();
     }
-    let length = text.chars().count();
-    if length <= max {
-        return text.into();
-    }
-    let [first, last] = KEPT_CHARS;
-    let start: String = text.chars().take(first).collect();
-    let end: String = text.chars().skip(length - last).collect();
-    format!("{start}…{end}({} characters)", count(length as u64)).into()
+    let (start, length, end) = ends(text);
+    format!("{start}…{end}({length} characters)").into()
 }
 
 /// Quotes `text` as one word of a POSIX shell, if needed.

@@ -1,8 +1,7 @@
 //! Trace entries that are written like an earlier entry.
 
-use super::super::keys;
 use super::super::trace::parse_action;
-use super::super::{Stacks, TraceEntry};
+use super::super::{Stacks, TraceEntry, keys};
 use super::{Decoder, PAIR, STACK, starts_entry};
 use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::snapshot::pickle::{Place, Record, Value};
@@ -81,7 +80,7 @@ impl Decoder {
             },
             compile_context: values[COMPILE_CONTEXT].as_text(),
             user_metadata: values[USER_METADATA].as_text(),
-            ..TraceEntry::new()
+            ..TraceEntry::default()
         };
         Some(self.push_entry(entry))
     }

@@ -5,7 +5,7 @@ use super::super::{
     UnsizedWork, ValueRead, Workspace,
 };
 use super::Decoder;
-use super::recorder_info::{MAX_ITEMS, MAX_TEXT};
+use super::recorder_info::MAX_ITEMS;
 use crate::snapshot::pickle::Value;
 
 /// The stub records no more workspaces than this.
@@ -28,7 +28,7 @@ impl Decoder {
             usage: ReadUsage::from_word(&text(item, "usage")).unwrap_or_default(),
             decided_at: self.stack(item, "decided_at"),
         };
-        let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
+        let items = |key| self.items_of(value, key);
         let workspace = |row: Value| {
             let row = self.numbers(row, 6);
             let [time_us, device, stream, bytes, needed, ref rest @ ..] = *row.as_slice() else {
@@ -39,9 +39,7 @@ impl Decoder {
         };
         let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
         let failure = |item: Value| RecordedFailure { bytes: number(item, "bytes"), stack: self.stack(item, "frames") };
-        let missing = items("missing").into_iter().take(MAX_ITEMS);
         let is_true = |key| self.is_true(value, key);
-        let is_short = |name: &String| name.len() <= MAX_TEXT;
         Some(DryRun {
             gpu: text(value, "gpu"),
             capability: text(value, "capability"),
@@ -60,7 +58,7 @@ impl Decoder {
                 timings: number(unsized_by, "timings"),
             },
             workspaces: workspaces.filter_map(workspace).collect(),
-            missing: missing.filter_map(|it| self.as_text(it).map(str::to_owned)).filter(is_short).collect(),
+            missing: self.find(value, "missing").map(|it| self.read_texts(it)).unwrap_or_default(),
             unfilled_bytes: number(value, "unfilled_bytes"),
             is_stopped: is_true("stopped"),
             is_alone: is_true("alone"),

@@ -1,8 +1,7 @@
 //! Reading the top level of a file, after everything below it.
 
-use super::super::{Annotation, RawSettings, RecorderInfo, Snapshot, SnapshotError, TorchRange};
-use super::super::{extended_stacks, keys};
-use super::{DICT, Decoder, ENTRY, LIST, List, MAX_WARNINGS, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar};
+use super::super::{Annotation, RawSettings, RecorderInfo, Snapshot, SnapshotError, TorchRange, extended_stacks, keys};
+use super::{DICT, Decoder, ENTRY, LIST, MAX_WARNINGS, PAIR, SCALAR, SEGMENT, STACK, Scalar};
 use crate::base::units::counted;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{Kind, Value, printable};
@@ -91,14 +90,6 @@ impl Decoder {
                 _ => not_snapshot("its list holds something other than segments".to_owned()),
             },
             _ => not_snapshot(format!("'segments' is {}", self.type_name(value))),
-        }
-    }
-
-    /// The rows of a list of records.
-    fn record_rows(&self, list: Value) -> Option<&Rows> {
-        match self.lists.get(list.as_node(LIST)? as usize)? {
-            List::Rows(rows) => Some(rows),
-            _ => None,
         }
     }
 
@@ -214,44 +205,23 @@ impl Decoder {
 
     fn read_annotations(&mut self, value: Value) {
         for item in self.items(value) {
-            let (mut name, mut is_start, mut device, mut time_us) = (None, false, 0, 0);
-            for (key, value) in self.pairs(item) {
-                match (key, value.kind()) {
-                    (keys::NAME, Kind::Text(text)) => name = Some(text),
-                    (keys::STAGE, stage) => is_start = stage == Kind::Text(keys::START),
-                    // A value of another type counts as missing: annotations are not essential.
-                    (keys::DEVICE, _) => device = self.integer(value).unwrap_or(0),
-                    (keys::TIME_US, _) => time_us = self.integer(value).unwrap_or(0),
-                    _ => {}
-                }
-            }
             // An annotation without a name is useless.
-            let annotation = name.map(|name| Annotation { name, is_start, device, time_us });
-            self.snapshot.annotations.extend(annotation);
+            let Some(name) = self.find(item, "name").and_then(Value::as_text) else { continue };
+            let is_start = self.find(item, "stage").and_then(Value::as_text) == Some(keys::START);
+            // A value of another type counts as missing: annotations are not essential.
+            let number = |key| self.number(item, key).unwrap_or(0);
+            let annotation = Annotation { name, is_start, device: number("device"), time_us: number("time_us") };
+            self.snapshot.annotations.push(annotation);
         }
     }
 
     fn read_host_segments(&mut self, value: Value) {
-        for item in self.items(value) {
-            let size = self
-                .pairs(item)
-                .into_iter()
-                .find(|(key, _)| *key == keys::SIZE)
-                .and_then(|(_, size)| self.integer(size));
-            self.snapshot.host_segments.extend(size);
-        }
+        let sizes = self.items(value).into_iter().filter_map(|item| self.number(item, "size"));
+        self.snapshot.host_segments = sizes.collect();
     }
 
     fn into_snapshot(self) -> Snapshot {
-        let Self {
-            mut snapshot,
-            original_traces: originals,
-            seen,
-            unknown,
-            has_more_unknown: more_unknown,
-            wrong_sums: bad_sums,
-            ..
-        } = self;
+        let Self { mut snapshot, original_traces, seen, unknown, has_more_unknown, wrong_sums, .. } = self;
         for (place, symbol) in unknown {
             let word = printable(snapshot.symbols.get(symbol));
             if place == "action" {
@@ -263,12 +233,12 @@ impl Decoder {
                 snapshot.warnings.add(Code::UnknownKey, message);
             }
         }
-        if more_unknown {
+        if has_more_unknown {
             let message = format!("there are more than {MAX_WARNINGS} unknown keys and actions");
             snapshot.warnings.add(Code::UnknownAction, message);
         }
-        if bad_sums > MAX_WARNINGS as u64 {
-            let message = format!("the blocks of {} in all do not add up", counted(bad_sums, "segment"));
+        if wrong_sums > MAX_WARNINGS as u64 {
+            let message = format!("the blocks of {} in all do not add up", counted(wrong_sums, "segment"));
             snapshot.warnings.add(Code::SegmentSum, message);
         }
         // PyTorch writes them in this order. `Device::segments` relies on it.
@@ -290,7 +260,7 @@ impl Decoder {
                 by_keys
             });
         }
-        extended_stacks::extend_stacks(&mut snapshot, originals);
+        extended_stacks::extend_stacks(&mut snapshot, original_traces);
         snapshot
     }
 }

@@ -20,11 +20,10 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::keys;
 use super::memory_budget::MemoryBudget;
 use super::torch_range::KeysSeen;
-use super::{Frame, Snapshot, SnapshotError, TraceEntry};
-use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use super::{Frame, Snapshot, SnapshotError, TraceEntry, keys};
+use crate::base::ids::{FrameId, PoolId, StackId, SymbolId, to_u32};
 use crate::base::pages::read_mapped;
 use crate::base::warning::Code;
 use crate::snapshot::pickle::{self, Builder, ErrorKind, Kind, NodeKind, Place, Record, Value};
@@ -36,9 +35,9 @@ const BLOCK: NodeKind = 3;
 const SEGMENT: NodeKind = 4;
 /// A pair of integers: a pool id.
 const PAIR: NodeKind = 5;
-/// A row of `Decoder::lists`.
+/// A list in `Decoder::containers`.
 const LIST: NodeKind = 6;
-/// A row of `Decoder::dicts`.
+/// A dict in `Decoder::containers`.
 const DICT: NodeKind = 7;
 /// A row of `Decoder::scalars`.
 const SCALAR: NodeKind = 8;
@@ -81,6 +80,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
 }
 
 /// Builds a snapshot from the values of the pickle machine or the JSON reader.
+#[derive(Default)]
 pub(super) struct Decoder {
     snapshot: Snapshot,
     seen: KeysSeen,
@@ -90,8 +90,7 @@ pub(super) struct Decoder {
     has_more_unknown: bool,
     /// Names of frames that were too long, and those in their places.
     shortened: FxHashMap<SymbolId, SymbolId>,
-    lists: Vec<List>,
-    dicts: Vec<Dict>,
+    containers: Vec<Container>,
     scalars: Vec<Scalar>,
     /// Blocks below this row belong to a segment.
     blocks_placed: usize,
@@ -104,20 +103,32 @@ pub(super) struct Decoder {
     memory: MemoryBudget,
 }
 
-/// A list that is not a stack or a pair. Its items are frozen.
-enum List {
+/// A list that is not a stack or a pair, or a dict that is not a record. Its items, or its keys and values, are frozen.
+enum Container {
+    /// A list of records.
     Rows(Box<Rows>),
-    /// A generic list that may still grow.
+    /// May still grow.
     Open(Vec<Value>),
-    /// A generic list that is part of another container.
+    /// Part of another container.
     Frozen(Box<[Value]>),
-    /// A stack or a pair, identified when the list was frozen.
+    /// A stack, a pair or a record, identified when the container was frozen.
     Identified(Value),
 }
 
 // A file can create one of these with each byte.
 #[cfg(target_pointer_width = "64")]
-const _: () = assert!(size_of::<List>() == 24 && size_of::<Dict>() == 24);
+const _: () = assert!(size_of::<Container>() == 24);
+
+impl Container {
+    /// The items of a generic container.
+    fn items(&self) -> &[Value] {
+        match self {
+            Self::Open(items) => items,
+            Self::Frozen(items) => items,
+            Self::Rows(_) | Self::Identified(_) => &[],
+        }
+    }
+}
 
 /// Rows of one table, as ranges.
 struct Rows {
@@ -136,16 +147,6 @@ impl Rows {
             _ => self.runs.push(more),
         }
     }
-}
-
-/// A dict that is not a record. Its keys and values are frozen.
-enum Dict {
-    /// May still grow.
-    Open(Vec<Value>),
-    /// Part of another container.
-    Frozen(Box<[Value]>),
-    /// A record, identified when the dict was frozen.
-    Identified(Value),
 }
 
 #[derive(Clone, Copy)]
@@ -184,17 +185,7 @@ impl Decoder {
         Self {
             memory: MemoryBudget::new(raw_bytes as u64),
             snapshot: Snapshot { symbols: keys::symbols(), ..Snapshot::default() },
-            seen: KeysSeen::default(),
-            unknown: FxHashSet::default(),
-            has_more_unknown: false,
-            shortened: FxHashMap::default(),
-            lists: Vec::new(),
-            dicts: Vec::new(),
-            scalars: Vec::new(),
-            blocks_placed: 0,
-            wrong_sums: 0,
-            original_traces: FxHashMap::default(),
-            frame_ids: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -208,10 +199,27 @@ impl Decoder {
         Value::node(SCALAR, to_u32(self.scalars.len() - 1))
     }
 
-    fn new_list(&mut self, list: List) -> Result<Value, ErrorKind> {
+    fn add_container(&mut self, kind: NodeKind, container: Container) -> Result<Value, ErrorKind> {
         self.memory.add_container()?;
-        self.lists.push(list);
-        Ok(Value::node(LIST, to_u32(self.lists.len() - 1)))
+        self.containers.push(container);
+        Ok(Value::node(kind, to_u32(self.containers.len() - 1)))
+    }
+
+    /// The container of a list (`kind` is [`LIST`]) or of a dict.
+    fn container(&self, kind: NodeKind, value: Value) -> Option<&Container> {
+        self.containers.get(value.as_node(kind)? as usize)
+    }
+
+    /// Adds `items` to `container`, which has this index.
+    fn extend(&mut self, container: Value, index: u32, items: &[Value]) -> Result<Value, ErrorKind> {
+        let items = self.freeze_all(items)?;
+        match self.containers.get_mut(index as usize) {
+            Some(Container::Open(all)) => {
+                all.extend_from_slice(&items);
+                Ok(container)
+            }
+            _ => Err(ErrorKind::Recursive),
+        }
     }
 
     /// Reads a dict with these pairs as a record, if its keys identify one.
@@ -249,35 +257,18 @@ impl Decoder {
     ///
     /// Not recursive: its items were frozen when they were added.
     fn freeze(&mut self, value: Value) -> Result<Value, ErrorKind> {
-        match value.kind() {
-            Kind::Node(DICT, index) => {
-                let index = index as usize;
-                let pairs = match self.dicts.get_mut(index) {
-                    Some(Dict::Open(pairs)) => std::mem::take(pairs),
-                    Some(Dict::Identified(record)) => return Ok(*record),
-                    _ => return Ok(value),
-                };
-                let record = self.parse_record(&pairs)?;
-                if let Some(dict) = self.dicts.get_mut(index) {
-                    *dict = record.map_or_else(|| Dict::Frozen(pairs.into()), Dict::Identified);
-                }
-                Ok(record.unwrap_or(value))
-            }
-            Kind::Node(LIST, index) => {
-                let index = index as usize;
-                let items = match self.lists.get_mut(index) {
-                    Some(List::Open(items)) => std::mem::take(items),
-                    Some(List::Identified(frozen)) => return Ok(*frozen),
-                    _ => return Ok(value),
-                };
-                let frozen = self.pair_or_stack(&items)?;
-                if let Some(list) = self.lists.get_mut(index) {
-                    *list = frozen.map_or_else(|| List::Frozen(items.into()), List::Identified);
-                }
-                Ok(frozen.unwrap_or(value))
-            }
-            _ => Ok(value),
+        let Kind::Node(kind @ (DICT | LIST), index) = value.kind() else { return Ok(value) };
+        let index = index as usize;
+        let items = match self.containers.get_mut(index) {
+            Some(Container::Open(items)) => std::mem::take(items),
+            Some(Container::Identified(value)) => return Ok(*value),
+            _ => return Ok(value),
+        };
+        let identified = if kind == DICT { self.parse_record(&items)? } else { self.pair_or_stack(&items)? };
+        if let Some(container) = self.containers.get_mut(index) {
+            *container = identified.map_or_else(|| Container::Frozen(items.into()), Container::Identified);
         }
+        Ok(identified.unwrap_or(value))
     }
 
     fn freeze_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
@@ -304,11 +295,11 @@ impl Decoder {
                 (_, Some(_)) => return mixed_list_error(),
                 (_, None) => {
                     let items = self.freeze_all(items)?;
-                    return self.new_list(List::Open(items));
+                    return self.add_container(LIST, Container::Open(items));
                 }
             }
         }
-        rows.map_or(Ok(Value::EMPTY_LIST), |rows| self.new_list(List::Rows(rows)))
+        rows.map_or(Ok(Value::EMPTY_LIST), |rows| self.add_container(LIST, Container::Rows(rows)))
     }
 
     fn pair_or_stack(&mut self, items: &[Value]) -> Result<Option<Value>, ErrorKind> {
@@ -348,8 +339,8 @@ impl Decoder {
         Ok(stack)
     }
 
-    /// The items of a stack or a pair.
-    fn expand(&self, value: Value) -> Option<Vec<Value>> {
+    /// The items of a stack or a pair; other values have none.
+    fn expand(&self, value: Value) -> Vec<Value> {
         match value.kind() {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
@@ -357,13 +348,13 @@ impl Decoder {
                     Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => Value::text(name),
                     _ => Value::node(FRAME, id.0),
                 };
-                Some(stacks.frames(StackId(id)).iter().map(item).collect())
+                stacks.frames(StackId(id)).iter().map(item).collect()
             }
             Kind::Node(PAIR, id) => {
-                let pair = self.snapshot.pools.get(crate::base::ids::PoolId(id));
-                pair.iter().map(|n| Value::int(n.cast_signed())).collect()
+                let pair = self.snapshot.pools.get(PoolId(id)).map(|n| Value::int(n.cast_signed()));
+                pair.into_iter().collect::<Option<_>>().unwrap_or_default()
             }
-            _ => None,
+            _ => Vec::new(),
         }
     }
 
@@ -416,29 +407,22 @@ impl Builder for Decoder {
     fn list(&mut self, so_far: Value, items: &[Value], may_grow: bool) -> Result<Value, ErrorKind> {
         let index = match so_far.kind() {
             Kind::EmptyList => return self.make_list(items, may_grow),
-            Kind::Node(LIST, index) => index as usize,
+            Kind::Node(LIST, index) => index,
             Kind::Node(STACK | PAIR, _) => return Err(ErrorKind::Recursive),
             _ => return Err(ErrorKind::NotAContainer("list")),
         };
-        if let Some(List::Rows(rows)) = self.lists.get(index) {
-            let kind = rows.kind;
-            for item in items {
-                let item = if item.as_node(kind).is_some() { *item } else { self.freeze(*item)? };
-                match (item.as_node(kind), self.lists.get_mut(index)) {
-                    (Some(row), Some(List::Rows(rows))) => rows.add(row..row + 1),
-                    _ => return mixed_list_error(),
-                }
+        let kind = match self.containers.get(index as usize) {
+            Some(Container::Rows(rows)) => rows.kind,
+            _ => return self.extend(so_far, index, items),
+        };
+        for item in items {
+            let item = if item.as_node(kind).is_some() { *item } else { self.freeze(*item)? };
+            match (item.as_node(kind), self.containers.get_mut(index as usize)) {
+                (Some(row), Some(Container::Rows(rows))) => rows.add(row..row + 1),
+                _ => return mixed_list_error(),
             }
-            return Ok(so_far);
         }
-        let items = self.freeze_all(items)?;
-        match self.lists.get_mut(index) {
-            Some(List::Open(all)) => {
-                all.extend_from_slice(&items);
-                Ok(so_far)
-            }
-            _ => Err(ErrorKind::Recursive),
-        }
+        Ok(so_far)
     }
 
     #[inline]
@@ -449,20 +433,9 @@ impl Builder for Decoder {
                     return Ok(record);
                 }
                 let pairs = self.freeze_all(pairs)?;
-                self.memory.add_container()?;
-                self.dicts.push(Dict::Open(pairs));
-                Ok(Value::node(DICT, to_u32(self.dicts.len() - 1)))
+                self.add_container(DICT, Container::Open(pairs))
             }
-            Kind::Node(DICT, index) => {
-                let pairs = self.freeze_all(pairs)?;
-                match self.dicts.get_mut(index as usize) {
-                    Some(Dict::Open(all)) => {
-                        all.extend_from_slice(&pairs);
-                        Ok(so_far)
-                    }
-                    _ => Err(ErrorKind::Recursive),
-                }
-            }
+            Kind::Node(DICT, index) => self.extend(so_far, index, pairs),
             Kind::Node(FRAME | ENTRY | BLOCK | SEGMENT, _) => {
                 unexpected("a record of a snapshot is changed after it was complete".to_owned())
             }

@@ -19,7 +19,7 @@ impl Decoder {
     pub(super) fn read_recorder_info(&mut self, value: Value) {
         let mut recorded = RecorderInfo::default();
         for (key, value) in self.pairs(value) {
-            let text = || self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
+            let text = || self.text_up_to_max(value);
             match self.snapshot.symbols.get(key) {
                 "reason" => recorded.reason = text(),
                 "rank" => recorded.rank = text().or_else(|| Some(self.integer(value)?.to_string())),
@@ -47,9 +47,12 @@ impl Decoder {
         self.snapshot.recorder_info = Some(recorded);
     }
 
-    fn read_texts(&self, value: Value) -> Vec<String> {
-        let text = |item: Value| self.as_text(item).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned);
-        self.items(value).into_iter().take(MAX_ITEMS).filter_map(text).collect()
+    fn text_up_to_max(&self, value: Value) -> Option<String> {
+        self.as_text(value).filter(|text| text.len() <= MAX_TEXT).map(str::to_owned)
+    }
+
+    pub(super) fn read_texts(&self, value: Value) -> Vec<String> {
+        self.items(value).into_iter().take(MAX_ITEMS).filter_map(|it| self.text_up_to_max(it)).collect()
     }
 
     fn read_recorder_devices(&self, value: Value) -> Vec<RecorderDevice> {
@@ -87,7 +90,7 @@ impl Decoder {
             let tag = self.short_text(item, "tag");
             Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
         };
-        let items = |key| self.find(value, key).map_or_else(Vec::new, |it| self.items(it)).into_iter().take(MAX_SLEEPS);
+        let items = |key| self.items_of(value, key).into_iter().take(MAX_SLEEPS);
         let changes: Vec<SleepChange> = items("changes").filter_map(change).collect();
         let mut segments: Vec<SleepSegment> = items("segments").filter_map(segment).collect();
         segments.sort_unstable_by_key(|segment| segment.address);
@@ -100,9 +103,8 @@ impl Decoder {
 
     /// The text of `key` in a dict; empty if it is missing or too long.
     pub(super) fn short_text(&self, dict: Value, key: &str) -> String {
-        let text = self.find(dict, key).and_then(|it| self.as_text(it));
         // The recorder writes these texts for people; no figure depends on them.
-        text.filter(|text| text.len() <= MAX_TEXT).unwrap_or_default().to_owned()
+        self.find(dict, key).and_then(|it| self.text_up_to_max(it)).unwrap_or_default()
     }
 
     /// The integer of `key` in a dict.
@@ -112,10 +114,7 @@ impl Decoder {
 
     /// The stack of `key` in a dict.
     pub(super) fn stack(&self, dict: Value, key: &str) -> Option<StackId> {
-        match self.find(dict, key)?.kind() {
-            Kind::Node(STACK, id) => Some(StackId(id)),
-            _ => None,
-        }
+        self.find(dict, key)?.as_node(STACK).map(StackId)
     }
 
     pub(super) fn is_true(&self, dict: Value, key: &str) -> bool {
@@ -125,6 +124,11 @@ impl Decoder {
     /// The first `count` integers of a list.
     pub(super) fn numbers(&self, list: Value, count: usize) -> Vec<u64> {
         self.items(list).into_iter().take(count).filter_map(|it| self.integer(it)).collect()
+    }
+
+    /// The items of `key` in a dict.
+    pub(super) fn items_of(&self, dict: Value, key: &str) -> Vec<Value> {
+        self.find(dict, key).map(|it| self.items(it)).unwrap_or_default()
     }
 
     /// The value of `key` in a dict.

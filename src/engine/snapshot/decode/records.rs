@@ -1,10 +1,11 @@
 //! Reading records from the pairs of a dict: frames, trace entries, blocks and segments.
 
-use super::super::keys;
 use super::super::trace::parse_action;
-use super::super::{Action, Block, BlockState, Frame, Segment, Stacks, TraceEntry};
-use super::{BLOCK, MAX_WARNINGS, SEGMENT};
-use super::{DICT, Decoder, Dict, FRAME, LIST, List, PAIR, SCALAR, STACK, Scalar, text_keyed, unexpected};
+use super::super::{Action, Block, BlockState, Frame, Segment, Stacks, TraceEntry, keys};
+use super::{
+    BLOCK, Container, DICT, Decoder, FRAME, LIST, MAX_WARNINGS, PAIR, Rows, SCALAR, SEGMENT, STACK, Scalar, text_keyed,
+    unexpected,
+};
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::units::without_middle;
 use crate::base::warning::Code;
@@ -131,7 +132,7 @@ impl Decoder {
     /// each frame is examined.
     #[inline]
     fn shorten(&mut self, text: SymbolId) -> SymbolId {
-        if self.snapshot.symbols.bytes_of(text) <= MAX_NAME_BYTES {
+        if self.snapshot.text(text).len() <= MAX_NAME_BYTES {
             return text;
         }
         if let Some(short) = self.shortened.get(&text) {
@@ -146,7 +147,7 @@ impl Decoder {
     #[inline]
     pub(super) fn read_entry(&mut self, pairs: impl Iterator<Item = (SymbolId, Value)>) -> Result<Value, ErrorKind> {
         const ENTRY: &str = "trace entry";
-        let mut entry = TraceEntry::new();
+        let mut entry = TraceEntry::default();
         for (key, value) in pairs {
             self.note_entry_key(key);
             match key {
@@ -159,9 +160,7 @@ impl Decoder {
                         Action::Other
                     });
                 }
-                keys::ADDR | keys::DEVICE_FREE => {
-                    entry.addr = self.require_integer(ENTRY, key, value)?;
-                }
+                keys::ADDR | keys::DEVICE_FREE => entry.addr = self.require_integer(ENTRY, key, value)?,
                 keys::SIZE => entry.size = self.require_integer(ENTRY, key, value)?,
                 keys::STREAM => entry.stream = self.require_integer(ENTRY, key, value)?,
                 keys::TIME_US => entry.time_us = self.require_integer(ENTRY, key, value)?,
@@ -170,12 +169,8 @@ impl Decoder {
                     entry.stack = self.require_stack(ENTRY, key, value)?;
                 }
                 keys::POOL_ID => entry.pool = Some(self.require_pool(ENTRY, key, value)?),
-                keys::COMPILE_CONTEXT => {
-                    entry.compile_context = value.as_text();
-                }
-                keys::USER_METADATA => {
-                    entry.user_metadata = value.as_text();
-                }
+                keys::COMPILE_CONTEXT => entry.compile_context = value.as_text(),
+                keys::USER_METADATA => entry.user_metadata = value.as_text(),
                 keys::FORWARD_FRAMES => {
                     // Not essential: anything but a list of text lines is ignored.
                     entry.forward = self.require_stack(ENTRY, key, value).unwrap_or_default();
@@ -188,23 +183,14 @@ impl Decoder {
 
     pub(super) fn read_block(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         const RECORD: &str = "a block";
-        let mut block = Block {
-            address: 0,
-            size: 0,
-            requested_size: u64::MAX,
-            state: BlockState::Inactive,
-            stack: Stacks::EMPTY,
-            extended_stack: Stacks::EMPTY,
-        };
+        let mut block = Block { requested_size: u64::MAX, ..Block::default() };
         let mut history = None;
         for (key, value) in text_keyed(pairs) {
             self.seen.block.add(key);
             match key {
                 keys::ADDRESS => block.address = self.require_integer(RECORD, key, value)?,
                 keys::SIZE => block.size = self.require_integer(RECORD, key, value)?,
-                keys::REQUESTED_SIZE => {
-                    block.requested_size = self.require_integer(RECORD, key, value)?;
-                }
+                keys::REQUESTED_SIZE => block.requested_size = self.require_integer(RECORD, key, value)?,
                 keys::FRAMES => block.stack = self.require_stack(RECORD, key, value)?,
                 keys::STATE => {
                     block.state = match value.kind() {
@@ -239,14 +225,8 @@ impl Decoder {
 
     /// Before 2.1 a block had a list of its allocations, newest first, in place of a requested size and a stack.
     fn read_history(&mut self, history: Value, block: &mut Block) -> Result<(), ErrorKind> {
-        let newest = match self.freeze(history)?.kind() {
-            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Open(entries)) => entries.first().copied(),
-                Some(List::Frozen(entries)) => entries.first().copied(),
-                _ => None,
-            },
-            _ => None,
-        };
+        let history = self.freeze(history)?;
+        let newest = self.container(LIST, history).and_then(|entries| entries.items().first().copied());
         // A block that was never allocated has no history.
         for (key, value) in newest.map(|entry| self.pairs(entry)).unwrap_or_default() {
             match key {
@@ -264,25 +244,13 @@ impl Decoder {
 
     pub(super) fn read_segment(&mut self, pairs: &[Value]) -> Result<Value, ErrorKind> {
         const RECORD: &str = "a segment";
-        let mut segment = Segment {
-            device: 0,
-            address: 0,
-            total_size: 0,
-            stream: 0,
-            is_small: false,
-            is_expandable: false,
-            pool: super::super::Pools::DEFAULT,
-            stack: Stacks::EMPTY,
-            blocks: 0..0,
-        };
+        let mut segment = Segment::default();
         for (key, value) in text_keyed(pairs) {
             self.seen.segment.add(key);
             match key {
                 keys::DEVICE => segment.device = self.require_integer(RECORD, key, value)?,
                 keys::ADDRESS => segment.address = self.require_integer(RECORD, key, value)?,
-                keys::TOTAL_SIZE => {
-                    segment.total_size = self.require_integer(RECORD, key, value)?;
-                }
+                keys::TOTAL_SIZE => segment.total_size = self.require_integer(RECORD, key, value)?,
                 keys::STREAM => segment.stream = self.require_integer(RECORD, key, value)?,
                 keys::SEGMENT_TYPE => {
                     segment.is_small = match value.as_text() {
@@ -295,9 +263,7 @@ impl Decoder {
                         None => return self.wrong_type(RECORD, key, value, "a string"),
                     }
                 }
-                keys::IS_EXPANDABLE => {
-                    segment.is_expandable = self.require_integer(RECORD, key, value)? != 0;
-                }
+                keys::IS_EXPANDABLE => segment.is_expandable = self.require_integer(RECORD, key, value)? != 0,
                 keys::SEGMENT_POOL_ID => segment.pool = self.require_pool(RECORD, key, value)?,
                 keys::FRAMES => segment.stack = self.require_stack(RECORD, key, value)?,
                 keys::BLOCKS => segment.blocks = self.block_rows(value)?,
@@ -313,21 +279,25 @@ impl Decoder {
     }
 
     fn block_rows(&mut self, value: Value) -> Result<std::ops::Range<usize>, ErrorKind> {
-        let runs = match self.freeze(value)?.kind() {
-            Kind::EmptyList => return Ok(0..0),
-            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Rows(rows)) if rows.kind == BLOCK => rows.runs.as_slice(),
-                _ => &[],
-            },
-            _ => &[],
+        let list = self.freeze(value)?;
+        if list.kind() == Kind::EmptyList {
+            return Ok(0..0);
+        }
+        let rows = self.record_rows(list).filter(|rows| rows.kind == BLOCK);
+        let run = match rows.map(|rows| rows.runs.as_slice()) {
+            None | Some([]) => return self.wrong_type("a segment", keys::BLOCKS, value, "a list of blocks"),
+            Some([run]) if run.start as usize >= self.blocks_placed => run.start as usize..run.end as usize,
+            Some(_) => return unexpected("a block belongs to two segments".to_owned()),
         };
-        match runs {
-            [] => self.wrong_type("a segment", keys::BLOCKS, value, "a list of blocks"),
-            [run] if run.start as usize >= self.blocks_placed => {
-                self.blocks_placed = run.end as usize;
-                Ok(run.start as usize..run.end as usize)
-            }
-            _ => unexpected("a block belongs to two segments".to_owned()),
+        self.blocks_placed = run.end;
+        Ok(run)
+    }
+
+    /// The rows of a list of records.
+    pub(super) fn record_rows(&self, list: Value) -> Option<&Rows> {
+        match self.container(LIST, list)? {
+            Container::Rows(rows) => Some(rows),
+            _ => None,
         }
     }
 
@@ -360,27 +330,17 @@ impl Decoder {
     /// times.
     pub(super) fn pairs(&self, value: Value) -> Vec<(SymbolId, Value)> {
         const MAX_PAIRS: usize = 1000;
-        let dict = value.as_node(DICT).and_then(|index| self.dicts.get(index as usize));
-        let pairs: &[Value] = match dict {
-            Some(Dict::Open(pairs)) => pairs,
-            Some(Dict::Frozen(pairs)) => pairs,
-            _ => &[],
-        };
+        let pairs = self.container(DICT, value).map_or(&[][..], Container::items);
         text_keyed(pairs.get(..2 * MAX_PAIRS).unwrap_or(pairs)).collect()
     }
 
     /// The items of a list, stack or pair; other values have none.
     pub(super) fn items(&self, value: Value) -> Vec<Value> {
-        match value.kind() {
-            Kind::Node(LIST, index) => match self.lists.get(index as usize) {
-                Some(List::Open(items)) => items.clone(),
-                Some(List::Frozen(items)) => items.to_vec(),
-                // It was frozen to a stack or a pair.
-                Some(List::Identified(frozen)) => self.expand(*frozen).unwrap_or_default(),
-                _ => Vec::new(),
-            },
-            // Neither a stack nor a pair.
-            _ => self.expand(value).unwrap_or_default(),
+        match self.container(LIST, value) {
+            // It was frozen to a stack or a pair.
+            Some(Container::Identified(frozen)) => self.expand(*frozen),
+            Some(list) => list.items().to_vec(),
+            None => self.expand(value),
         }
     }
 

@@ -17,7 +17,7 @@ const MAX_DIMENSIONS: usize = 64;
 impl Decoder {
     /// `None` if it is not a dict that oomscope wrote.
     pub(super) fn read_tensor_names(&self, value: Value) -> Option<TensorNames> {
-        let items = |key| self.find(value, key).map(|it| self.items(it)).unwrap_or_default();
+        let items = |key| self.items_of(value, key);
         let texts: Vec<Option<SymbolId>> = items("texts").into_iter().map(|it| self.name_text(it)).collect();
         let kinds: Vec<_> = items("kinds")
             .into_iter()
@@ -121,7 +121,7 @@ impl Decoder {
 
     /// The tensors under `tensors`.
     fn read_locals(&self, value: Value) -> Vec<LocalTensor> {
-        let rows = self.find(value, "tensors").map(|it| self.items(it)).unwrap_or_default();
+        let rows = self.items_of(value, "tensors");
         rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect()
     }
 

@@ -29,7 +29,7 @@ impl<B: Builder> Machine<'_, B> {
             return None;
         };
         self.layouts.set_last(index);
-        let layout = self.layouts.get_mut(index)?;
+        let layout = self.layouts.known.get_mut(index)?;
         let mut end = start + 2 + layout.len;
         let mut record = layout.read(rest, &self.memo, self.builder)?;
         if let Some(list) = layout.list {
@@ -45,7 +45,7 @@ impl<B: Builder> Machine<'_, B> {
         }
         let value = self.builder.record(&record)?;
         self.memo.push(value);
-        for index in &self.layouts.get(index)?.memoized {
+        for index in &self.layouts.known.get(index)?.memoized {
             self.memo.push(*record.values.get(*index)?);
         }
         self.push(value);

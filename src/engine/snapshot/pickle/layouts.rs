@@ -84,7 +84,7 @@ pub(super) struct Layout {
 /// The layouts of the dicts that the builder accepts.
 #[derive(Default)]
 pub(super) struct Layouts {
-    known: Vec<Layout>,
+    pub(super) known: Vec<Layout>,
     /// Indexes of `known`, roughly by falling frequency.
     order: Vec<usize>,
     /// Indexes of the last layouts, [`HISTORY_BITS`] each. Programs loop, so the layout that followed this history last
@@ -286,16 +286,6 @@ impl Layouts {
     fn guess_slot(&self) -> usize {
         let last = self.history << (64 - 8 * HISTORY_BITS);
         (last.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - GUESS_BITS)) as usize
-    }
-
-    #[inline]
-    pub(super) fn get(&self, index: usize) -> Option<&Layout> {
-        self.known.get(index)
-    }
-
-    #[inline]
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Layout> {
-        self.known.get_mut(index)
     }
 
     /// Notes that layout `index` fitted the last dict.

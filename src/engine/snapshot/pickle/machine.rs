@@ -145,8 +145,8 @@ impl<B: Builder> Machine<'_, B> {
                     continue;
                 }
                 op::EMPTY_LIST => push!(Value::EMPTY_LIST),
-                op::SETITEMS => go!(self.set_items(may_grow(bytes, pos))),
-                op::APPENDS => go!(self.append_items(may_grow(bytes, pos))),
+                op::SETITEMS => go!(self.fill_from_mark(true, may_grow(bytes, pos))),
+                op::APPENDS => go!(self.fill_from_mark(false, may_grow(bytes, pos))),
                 op::BININT => match take_array(bytes, &mut pos) {
                     Ok(n) => push!(Value::from_i32(i32::from_le_bytes(n))),
                     Err(kind) => kind,
@@ -242,12 +242,6 @@ impl<B: Builder> Machine<'_, B> {
         self.last_text.0.extend_from_slice(utf8);
         self.last_text.1 = value;
         self.push(value);
-    }
-
-    pub(super) fn push_bytes(&mut self, pos: &mut usize, n: usize) -> Result<(), ErrorKind> {
-        let value = self.builder.bytes(take_bytes(self.bytes, pos, n)?);
-        self.push(value);
-        Ok(())
     }
 
     /// An integer of little-endian two's complement `digits`; no digits mean 0.
@@ -352,15 +346,9 @@ impl<B: Builder> Machine<'_, B> {
     }
 
     #[inline]
-    pub(super) fn append_items(&mut self, may_grow: bool) -> Result<(), ErrorKind> {
+    pub(super) fn fill_from_mark(&mut self, is_dict: bool, may_grow: bool) -> Result<(), ErrorKind> {
         let from = self.pop_mark()?;
-        self.fill(from, false, may_grow)
-    }
-
-    #[inline]
-    fn set_items(&mut self, may_grow: bool) -> Result<(), ErrorKind> {
-        let from = self.pop_mark()?;
-        self.fill(from, true, may_grow)
+        self.fill(from, is_dict, may_grow)
     }
 
     /// Adds the values above `from` to the container just below.

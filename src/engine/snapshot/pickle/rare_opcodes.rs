@@ -4,21 +4,17 @@ use super::builder::Builder;
 use super::bytes::{take_array, take_bytes, to_length};
 use super::error::ErrorKind;
 use super::machine::{Machine, may_grow};
-use super::opcode as op;
-use super::text;
 use super::value::Value;
+use super::{opcode as op, text};
 
 impl<B: Builder> Machine<'_, B> {
     /// Runs an opcode that is rare in snapshots; returns the new position.
-    pub(super) fn run_rare_opcode(&mut self, code: u8, mut pos: usize) -> Result<usize, ErrorKind> {
-        self.run_number(code, &mut pos)?;
-        Ok(pos)
-    }
-
-    /// Framing, constants and numbers.
-    fn run_number(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
+    pub(super) fn run_rare_opcode(&mut self, code: u8, start: usize) -> Result<usize, ErrorKind> {
         let bytes = self.bytes;
+        let mut end = start;
+        let pos = &mut end;
         match code {
+            // Framing, constants and numbers.
             op::PROTO => match take_array(bytes, pos)? {
                 [0..=5] => {}
                 [protocol] => return Err(ErrorKind::Protocol(protocol)),
@@ -38,79 +34,29 @@ impl<B: Builder> Machine<'_, B> {
                 let digits = text::take_line(bytes, pos)?;
                 self.push_long(&text::parse_integer(digits.strip_suffix(b"L").unwrap_or(digits))?);
             }
-            op::LONG4 => {
-                let n = to_length(i32::from_le_bytes(take_array(bytes, pos)?))?;
-                let digits = take_bytes(bytes, pos, n)?;
-                self.push_long(digits);
-            }
+            op::LONG4 => self.push_long(take_sized(code, bytes, pos)?),
             op::FLOAT => {
-                let value = text::parse_float(text::take_line(bytes, pos)?)?;
-                let value = self.builder.float(value);
+                let value = self.builder.float(text::parse(text::take_line(bytes, pos)?)?);
                 self.push(value);
             }
             op::BINFLOAT => {
                 let value = self.builder.float(f64::from_be_bytes(take_array(bytes, pos)?));
                 self.push(value);
             }
-            _ => self.run_string(code, pos)?,
-        }
-        Ok(())
-    }
-
-    /// Strings and bytes.
-    fn run_string(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
-        let bytes = self.bytes;
-        match code {
-            op::STRING => {
-                let unescaped = text::unescape_string(text::take_line(bytes, pos)?)?;
-                self.push_text(&unescaped);
-            }
+            // Strings and bytes.
+            op::STRING => self.push_text(&text::unescape_string(text::take_line(bytes, pos)?)?),
             op::UNICODE => {
-                let unescaped = text::unescape_unicode(text::take_line(bytes, pos)?);
-                let value = self.builder.text(&unescaped);
+                let value = self.builder.text(&text::unescape_unicode(text::take_line(bytes, pos)?));
                 self.push(value);
             }
-            op::SHORT_BINSTRING => {
-                let [n] = take_array(bytes, pos)?;
-                let raw = take_bytes(bytes, pos, usize::from(n))?;
-                self.push_text(raw);
+            op::SHORT_BINSTRING | op::BINSTRING | op::BINUNICODE | op::BINUNICODE8 => {
+                self.push_text(take_sized(code, bytes, pos)?);
             }
-            op::BINSTRING => {
-                let n = to_length(i32::from_le_bytes(take_array(bytes, pos)?))?;
-                let raw = take_bytes(bytes, pos, n)?;
-                self.push_text(raw);
+            op::SHORT_BINBYTES | op::BINBYTES | op::BINBYTES8 | op::BYTEARRAY8 => {
+                let value = self.builder.bytes(take_sized(code, bytes, pos)?);
+                self.push(value);
             }
-            op::BINUNICODE => {
-                let n = to_length(u32::from_le_bytes(take_array(bytes, pos)?))?;
-                let utf8 = take_bytes(bytes, pos, n)?;
-                self.push_text(utf8);
-            }
-            op::BINUNICODE8 => {
-                let n = to_length(u64::from_le_bytes(take_array(bytes, pos)?))?;
-                let utf8 = take_bytes(bytes, pos, n)?;
-                self.push_text(utf8);
-            }
-            op::SHORT_BINBYTES => {
-                let [n] = take_array(bytes, pos)?;
-                self.push_bytes(pos, usize::from(n))?;
-            }
-            op::BINBYTES => {
-                let n = to_length(u32::from_le_bytes(take_array(bytes, pos)?))?;
-                self.push_bytes(pos, n)?;
-            }
-            op::BINBYTES8 | op::BYTEARRAY8 => {
-                let n = to_length(u64::from_le_bytes(take_array(bytes, pos)?))?;
-                self.push_bytes(pos, n)?;
-            }
-            _ => self.run_container(code, pos)?,
-        }
-        Ok(())
-    }
-
-    /// Tuples, lists, dicts and sets.
-    fn run_container(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
-        let bytes = self.bytes;
-        match code {
+            // Tuples, lists, dicts and sets.
             op::EMPTY_TUPLE => self.push_tuple(0)?,
             op::TUPLE1 => self.push_tuple(1)?,
             op::TUPLE3 => self.push_tuple(3)?,
@@ -134,18 +80,10 @@ impl<B: Builder> Machine<'_, B> {
                 self.fill(from + 1, true, true)?;
             }
             op::EMPTY_SET => self.push(Value::EMPTY_LIST),
-            op::ADDITEMS => self.append_items(may_grow(bytes, *pos))?,
+            op::ADDITEMS => self.fill_from_mark(false, may_grow(bytes, *pos))?,
             op::APPEND => self.fill(self.stack.len().saturating_sub(1), false, true)?,
             op::SETITEM => self.fill(self.stack.len().saturating_sub(2), true, true)?,
-            _ => self.run_stack_or_memo(code, pos)?,
-        }
-        Ok(())
-    }
-
-    /// Stack and memo.
-    fn run_stack_or_memo(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
-        let bytes = self.bytes;
-        match code {
+            // Stack and memo.
             op::POP => {
                 // POP discards an open MARK if nothing is above it.
                 if self.marks.last() == Some(&self.stack.len()) {
@@ -167,30 +105,13 @@ impl<B: Builder> Machine<'_, B> {
                 self.push(twin);
             }
             op::GET => {
-                let id = text::parse_index(text::take_line(bytes, pos)?)?;
+                let id = text::parse(text::take_line(bytes, pos)?)?;
                 self.get(u32::try_from(id).map_err(|_| ErrorKind::UnwrittenMemo(id))?)?;
             }
-            op::PUT => {
-                let id = text::parse_index(text::take_line(bytes, pos)?)?;
-                self.put(id)?;
-            }
-            op::BINPUT => {
-                let [id] = take_array(bytes, pos)?;
-                self.put(u64::from(id))?;
-            }
-            op::LONG_BINPUT => {
-                let id = u32::from_le_bytes(take_array(bytes, pos)?);
-                self.put(u64::from(id))?;
-            }
-            _ => self.run_import(code, pos)?,
-        }
-        Ok(())
-    }
-
-    /// Imports and calls: refused, except for the one allowed global.
-    fn run_import(&mut self, code: u8, pos: &mut usize) -> Result<(), ErrorKind> {
-        let bytes = self.bytes;
-        match code {
+            op::PUT => self.put(text::parse(text::take_line(bytes, pos)?)?)?,
+            op::BINPUT => self.put(take_array::<1>(bytes, pos)?[0].into())?,
+            op::LONG_BINPUT => self.put(u32::from_le_bytes(take_array(bytes, pos)?).into())?,
+            // Imports and calls: refused, except for the one allowed global.
             op::GLOBAL => {
                 let module = String::from_utf8_lossy(text::take_line(bytes, pos)?);
                 let name = String::from_utf8_lossy(text::take_line(bytes, pos)?);
@@ -223,6 +144,17 @@ impl<B: Builder> Machine<'_, B> {
             }
             _ => return Err(ErrorKind::UnknownOpcode),
         }
-        Ok(())
+        Ok(end)
     }
+}
+
+/// The bytes after their length, which `code` writes in one, four or eight bytes; advances `pos`.
+fn take_sized<'a>(code: u8, bytes: &'a [u8], pos: &mut usize) -> Result<&'a [u8], ErrorKind> {
+    let len = match code {
+        op::SHORT_BINSTRING | op::SHORT_BINBYTES => take_array::<1>(bytes, pos)?[0].into(),
+        op::BINSTRING | op::LONG4 => to_length(i32::from_le_bytes(take_array(bytes, pos)?))?,
+        op::BINUNICODE | op::BINBYTES => to_length(u32::from_le_bytes(take_array(bytes, pos)?))?,
+        _ => to_length(u64::from_le_bytes(take_array(bytes, pos)?))?,
+    };
+    take_bytes(bytes, pos, len)
 }

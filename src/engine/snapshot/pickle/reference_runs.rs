@@ -50,6 +50,7 @@ fn prefix_slot(rest: &[u8]) -> Option<usize> {
 }
 
 /// Earlier runs, and the list of each.
+#[derive(Default)]
 pub(super) struct ReferenceRuns {
     runs: Vec<ReferenceRun>,
     /// Indexes into `runs`, by hash.
@@ -82,15 +83,7 @@ impl ReferenceRun {
 
 impl ReferenceRuns {
     pub(super) fn new() -> Self {
-        Self {
-            runs: Vec::new(),
-            table: HashTable::new(),
-            by_prefix: vec![0; 1 << PREFIX_SLOT_BITS],
-            last: 0,
-            lookups: 0,
-            hits: 0,
-            is_disabled: false,
-        }
+        Self { by_prefix: vec![0; 1 << PREFIX_SLOT_BITS], ..Self::default() }
     }
 
     /// The list at `start` and the end of its references, if one of two guesses is right: the run that followed the

@@ -40,7 +40,8 @@ fn is_bidi_or_separator(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {
+/// A decimal number, `inf` or `nan`.
+pub(super) fn parse<T: std::str::FromStr>(digits: &[u8]) -> Result<T, ErrorKind> {
     let text = std::str::from_utf8(digits).ok().and_then(|text| text.trim().parse().ok());
     text.ok_or_else(|| ErrorKind::BadNumber(excerpt(digits)))
 }
@@ -83,16 +84,6 @@ pub(super) fn parse_integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
         }
     }
     Ok(limbs.into_iter().flat_map(u32::to_le_bytes).collect())
-}
-
-/// A decimal float, `inf` or `nan`.
-pub(super) fn parse_float(digits: &[u8]) -> Result<f64, ErrorKind> {
-    parse(digits)
-}
-
-/// A decimal memo number.
-pub(super) fn parse_index(digits: &[u8]) -> Result<u64, ErrorKind> {
-    parse(digits)
 }
 
 /// The bytes of a quoted Python 2 string literal.

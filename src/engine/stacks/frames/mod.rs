@@ -10,6 +10,5 @@ mod strip_paths;
 
 pub use self::frame::{FrameList, FrameReport};
 pub use self::location::{BEFORE_RECORDING, CodeLocation, Culprit, LineId, UNKNOWN_NODE, code_and_caller};
-pub use self::origin::Origin;
-pub use self::origin::forward_slashes;
+pub use self::origin::{Origin, forward_slashes};
 pub use self::reader::StackReader;

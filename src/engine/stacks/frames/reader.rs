@@ -29,8 +29,6 @@ pub struct StackReader<'a> {
     snapshot: &'a Snapshot,
     installed: InstalledCode,
     origins: Vec<Origin>,
-    /// The function name of each frame.
-    names: Vec<&'a str>,
     /// For each frame that names an autograd node, the first frame with that name.
     node_frames: Vec<Option<FrameId>>,
     /// The frames of the stacks in reports, which are few.
@@ -43,26 +41,20 @@ pub struct StackReader<'a> {
 
 impl<'a> StackReader<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let texts = snapshot.stacks.all_frames().map(|frame| (snapshot.text(frame.file), snapshot.text(frame.name)));
-        let installed = InstalledCode::from_frames(texts);
-        let origin = |id: usize| {
-            let frame = snapshot.stacks.frame(FrameId::from_index(id));
-            installed.classify(snapshot.text(frame.file), frame.line, snapshot.text(frame.name))
+        let ids = || snapshot.stacks.frame_ids();
+        let installed = InstalledCode::from_frames(ids().map(|id| snapshot.frame_text(id)));
+        let origin = |id| {
+            let (file, name) = snapshot.frame_text(id);
+            installed.classify(file, snapshot.stacks.frame(id).line, name)
         };
-        let origins = (0..snapshot.stacks.frame_count()).map(origin).collect();
-        let names: Vec<&str> = snapshot.stacks.all_frames().map(|frame| snapshot.text(frame.name)).collect();
+        let origins = ids().map(origin).collect();
         let mut known = FxHashMap::default();
-        let mut first = |id: usize| {
-            let id = FrameId::from_index(id);
-            let name = autograd_node(names[id.index()])?;
-            Some(*known.entry(name).or_insert(id))
-        };
-        let node_frames = (0..snapshot.stacks.frame_count()).map(&mut first).collect();
+        let first_of_node = |id| Some(*known.entry(autograd_node(snapshot.frame_text(id).1)?).or_insert(id));
+        let node_frames = ids().map(first_of_node).collect();
         Self {
             snapshot,
             installed,
             origins,
-            names,
             node_frames,
             frame_lists: Mutex::default(),
             bounds: ReportBounds::from_snapshot(snapshot),
@@ -92,9 +84,8 @@ impl<'a> StackReader<'a> {
     }
 
     pub fn frame_report(&self, id: FrameId) -> FrameReport {
-        let frame = self.snapshot.stacks.frame(id);
-        let (file, name) = (self.snapshot.text(frame.file), self.snapshot.text(frame.name));
-        self.place_report(file, frame.line, name, self.origin(id))
+        let (file, name) = self.snapshot.frame_text(id);
+        self.place_report(file, self.snapshot.stacks.frame(id).line, name, self.origin(id))
     }
 
     /// A place in the program's own text.
@@ -140,20 +131,20 @@ impl<'a> StackReader<'a> {
     pub fn operation(&self, stack: StackId) -> Option<String> {
         let mut operators: Vec<String> = Vec::new();
         for id in self.snapshot.stacks.frames(stack).iter() {
-            let frame = self.snapshot.stacks.frame(id);
+            let (file, name) = self.snapshot.frame_text(id);
             match self.origin(id) {
                 Origin::Native => {
-                    if let Some(op) = operator_name(self.names[id.index()])
+                    if let Some(op) = operator_name(name)
                         && operators.last() != Some(&op)
                     {
                         operators.push(op);
                     }
                 }
                 Origin::Torch if operators.is_empty() => {
-                    let file = forward_slashes(self.snapshot.text(frame.file));
+                    let file = forward_slashes(file);
                     let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);
-                    let name = self.snapshot.text(frame.name);
-                    return Some(escape_name(&format!("torch/{short}:{} {name}", frame.line)));
+                    let line = self.snapshot.stacks.frame(id).line;
+                    return Some(escape_name(&format!("torch/{short}:{line} {name}")));
                 }
                 Origin::Plumbing => {}
                 _ => break,
@@ -211,12 +202,10 @@ impl<'a> StackReader<'a> {
     fn stack_frames(&self, ids: &[FrameId]) -> StackFrames<'a, SymbolId> {
         let frame_ref = |id: &FrameId| {
             let frame = self.snapshot.stacks.frame(*id);
-            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name: self.names[id.index()] }
+            let name = self.snapshot.text(frame.name);
+            FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name }
         };
-        let package_of = |index: usize| {
-            let frame = self.snapshot.stacks.frame(*ids.get(index)?);
-            package_name(self.snapshot.text(frame.file))
-        };
+        let package_of = |index: usize| package_name(self.snapshot.frame_text(*ids.get(index)?).0);
         StackFrames::new(ids.iter().map(frame_ref).collect(), package_of)
     }
 
@@ -233,7 +222,7 @@ impl<'a> StackReader<'a> {
     fn helper_lines(&self) -> HelperLines {
         let stacks = (0..self.snapshot.stacks.len()).map(StackId::from_index);
         HelperLines::from_calls(stacks.filter_map(|stack| {
-            let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+            let ids = self.frames_with_callers(stack);
             let code = self.stack_frames(&ids).find_code()?;
             Some((*ids.get(code.innermost)?, *ids.get(code.user?)?))
         }))
@@ -248,7 +237,7 @@ impl<'a> StackReader<'a> {
 
     /// Frame, caller and autograd node of `line`, for output.
     pub fn code_location(&self, line: LineId) -> CodeLocation {
-        let node_of = |id| autograd_node(self.snapshot.text(self.snapshot.stacks.frame(id).name));
+        let node_of = |id| autograd_node(self.snapshot.frame_text(id).1);
         let node = line.node.and_then(node_of).map(escape_name);
         CodeLocation {
             frame: line.frame.map(|id| self.frame_report(id)),
@@ -264,7 +253,7 @@ impl<'a> StackReader<'a> {
 
     /// The line that runs the model: the innermost frame outside PyTorch around the outermost call of a module.
     pub fn model_call(&self, stack: StackId) -> Option<FrameId> {
-        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
+        let ids = self.frames_with_callers(stack);
         let outermost = self.stack_frames(&ids).outermost_module_call()?;
         let is_code = |id: &FrameId| matches!(self.origin(*id), Origin::User | Origin::Package);
         ids.into_iter().skip(outermost).find(is_code)
@@ -272,25 +261,20 @@ impl<'a> StackReader<'a> {
 
     /// The number of modules whose calls enclose a request.
     pub fn module_calls(&self, stack: StackId) -> usize {
-        let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
-        recorded
-            .iter()
-            .filter(|frame| self.snapshot.text(self.snapshot.stacks.frame(*frame).name) == "_call_impl")
-            .count()
+        let recorded = self.snapshot.stacks.frames(stack).iter();
+        recorded.filter(|frame| self.snapshot.frame_text(*frame).1 == "_call_impl").count()
     }
 
     /// The innermost recorded frame of Python; `None` in a thread of the backward pass.
     pub(crate) fn python_frame(&self, stack: StackId) -> Option<FrameId> {
-        let recorded = self.snapshot.stacks.frames(self.recorded_stack(stack));
-        recorded.iter().find(|frame| self.origin(*frame) != Origin::Native)
+        self.snapshot.stacks.frames(stack).iter().find(|frame| self.origin(*frame) != Origin::Native)
     }
 
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
     pub fn user_frame(&self, stack: StackId) -> Option<FrameId> {
-        let (_, ids) = self.all_frames(self.snapshot.stacks.extended(stack));
-        [Origin::User, Origin::Package]
-            .iter()
-            .find_map(|wanted| ids.iter().copied().find(|id| self.origin(*id) == *wanted))
+        let ids = self.frames_with_callers(stack);
+        let innermost = |wanted| ids.iter().copied().find(|id| self.origin(*id) == wanted);
+        innermost(Origin::User).or_else(|| innermost(Origin::Package))
     }
 }
 

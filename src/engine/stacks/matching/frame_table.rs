@@ -39,8 +39,7 @@ impl FrameTable {
         let mut known: FxHashMap<(SymbolId, SymbolId), FunctionId> = FxHashMap::default();
         let mut keys = [Vec::new(), Vec::new()];
         for (side, (snapshot, keys)) in snapshots.into_iter().zip(&mut keys).enumerate() {
-            let frames = (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
-            for frame in frames.map(|id| snapshot.stacks.frame(id)) {
+            for frame in snapshot.stacks.all_frames() {
                 let file = symbols.intern(stable_file(snapshot.text(frame.file)));
                 let name = symbols.intern(snapshot.text(frame.name));
                 let function = *known.entry((file, name)).or_insert_with(|| {

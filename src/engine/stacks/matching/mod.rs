@@ -9,5 +9,4 @@ mod moved_functions;
 mod pairing;
 
 pub use self::frame_table::{FrameKey, FrameTable};
-pub use self::pairing::MatchedBy;
-pub use self::pairing::{Candidate, Pair, pair_stacks};
+pub use self::pairing::{Candidate, MatchedBy, Pair, pair_stacks};

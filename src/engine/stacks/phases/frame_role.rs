@@ -43,17 +43,10 @@ pub(super) enum FrameRole {
     OptimizerConstructor,
     /// `__getitem__`: data, unless another frame is more specific.
     Indexing,
-    Init,
-    /// Init: PyTorch code that moves or shards parameters and allocates nothing else.
-    MovesParameters,
-    /// Init: PyTorch code that creates parameters, with temporaries in between.
-    BuildsModel,
-    /// Code that allocates a KV cache.
-    KvCache,
-    Data,
-    Forward,
-    Backward,
-    Optimizer,
+    /// Its code shows no more than the phase.
+    InPhase(Phase),
+    /// Its code, and what it calls, allocates for this purpose.
+    Allocates(KnownPurpose),
     /// Optimizer: a PyTorch step that creates its state on the way. Other code inside it is a closure.
     StepCreatingState,
     /// Optimizer: a PyTorch step whose state other code creates first.
@@ -64,15 +57,8 @@ pub(super) enum FrameRole {
     StateInStep,
     /// Init: PyTorch code that initializes optimizer state in a constructor.
     StateInInit,
-    KeepsGradient,
-    Workspace,
-    GathersParameters,
-    CollectiveBuffers,
     /// DDP code that allocates buckets itself; does not apply to what it calls.
     GradientBuckets,
-    ReducesGradients,
-    /// Code of Megatron-LM that allocates a buffer of gradients.
-    GradientBuffer,
     /// Code that wraps collectives: allocates buffers itself; does not apply to what it calls.
     CollectiveWrapper,
     ZeroGrad,
@@ -80,39 +66,29 @@ pub(super) enum FrameRole {
 
 impl FrameRole {
     pub(super) fn phase(self) -> Option<Phase> {
-        Some(match self {
+        match self {
             Self::Constructor
             | Self::OptimizerConstructor
-            | Self::Init
-            | Self::MovesParameters
-            | Self::BuildsModel
-            | Self::StateInInit => Phase::Init,
-            Self::Indexing | Self::Data => Phase::Data,
-            Self::Forward => Phase::Forward,
-            Self::Backward | Self::KeepsGradient => Phase::Backward,
-            Self::Optimizer
-            | Self::StepCreatingState
-            | Self::StepWithReadyState
-            | Self::ForeachStep
-            | Self::StateInStep => Phase::Optimizer,
-            _ => return None,
-        })
+            | Self::Allocates(KnownPurpose::Parameters | KnownPurpose::Model)
+            | Self::StateInInit => Some(Phase::Init),
+            Self::Indexing => Some(Phase::Data),
+            Self::InPhase(phase) => Some(phase),
+            Self::Allocates(KnownPurpose::Gradients) => Some(Phase::Backward),
+            Self::StepCreatingState | Self::StepWithReadyState | Self::ForeachStep | Self::StateInStep => {
+                Some(Phase::Optimizer)
+            }
+            Self::Nothing | Self::Allocates(_) | Self::GradientBuckets | Self::CollectiveWrapper | Self::ZeroGrad => {
+                None
+            }
+        }
     }
 
     pub(super) fn purpose(self) -> Option<KnownPurpose> {
-        Some(match self {
-            Self::MovesParameters => KnownPurpose::Parameters,
-            Self::BuildsModel => KnownPurpose::Model,
-            Self::KvCache => KnownPurpose::KvCache,
-            Self::StateInStep | Self::StateInInit => KnownPurpose::OptimizerState,
-            Self::KeepsGradient => KnownPurpose::Gradients,
-            Self::Workspace => KnownPurpose::Workspace,
-            Self::GathersParameters => KnownPurpose::GatheredParameters,
-            Self::CollectiveBuffers => KnownPurpose::Communication,
-            Self::ReducesGradients => KnownPurpose::ReducedGradients,
-            Self::GradientBuffer => KnownPurpose::GradientBuffer,
-            _ => return None,
-        })
+        match self {
+            Self::Allocates(purpose) => Some(purpose),
+            Self::StateInStep | Self::StateInInit => Some(KnownPurpose::OptimizerState),
+            _ => None,
+        }
     }
 
     /// Classifies a frame. File and function names are those of PyTorch 2.1 to 2.15.
@@ -122,10 +98,10 @@ impl FrameRole {
         }
         let file = &*forward_slashes(file);
         if matches!(name, "backward" | "_engine_run_backward" | "unpack_hook" | "recompute_fn") {
-            return Self::Backward;
+            return Self::InPhase(Phase::Backward);
         }
         if name == "_call_impl" || name == "_wrapped_call_impl" || name == "forward" {
-            return Self::Forward;
+            return Self::InPhase(Phase::Forward);
         }
         let inside = match origin {
             Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
@@ -136,13 +112,13 @@ impl FrameRole {
         }
         // `rsplit_once` above is safe: PyTorch has no directory `torch/` below its own.
         match (inside, name) {
-            ("nn/modules/module.py", "_apply" | "to_empty") => Self::MovesParameters,
+            ("nn/modules/module.py", "_apply" | "to_empty") => Self::Allocates(KnownPurpose::Parameters),
             ("nn/modules/module.py", "load_state_dict")
             | (_, "reset_parameters")
             | ("nn/init.py" | "nn/parameter.py", _)
             // Weight averaging copies the model.
-            | ("optim/swa_utils.py", "__init__") => Self::BuildsModel,
-            (_, "__init__") if inside.starts_with("nn/") => Self::BuildsModel,
+            | ("optim/swa_utils.py", "__init__") => Self::Allocates(KnownPurpose::Model),
+            (_, "__init__") if inside.starts_with("nn/") => Self::Allocates(KnownPurpose::Model),
             ("serialization.py", _) => Self::Constructor,
             ("optim/optimizer.py" | "nn/modules/module.py", "zero_grad") => Self::ZeroGrad,
             (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
@@ -156,12 +132,12 @@ impl FrameRole {
                 if has_ready_state { Self::StepWithReadyState } else { Self::StepCreatingState }
             }
             ("amp/grad_scaler.py", "scale")
-            | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::Forward,
-            ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::Optimizer,
-            ("autograd/__init__.py", _) => Self::Backward,
+            | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::InPhase(Phase::Forward),
+            ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::InPhase(Phase::Optimizer),
+            ("autograd/__init__.py", _) => Self::InPhase(Phase::Backward),
             _ if inside.starts_with("optim/") && name.starts_with("_multi_tensor_") => Self::ForeachStep,
-            _ if inside.starts_with("optim/") => Self::Optimizer,
-            _ if inside.starts_with("utils/data/") => Self::Data,
+            _ if inside.starts_with("optim/") => Self::InPhase(Phase::Optimizer),
+            _ if inside.starts_with("utils/data/") => Self::InPhase(Phase::Data),
             _ => Self::Nothing,
         }
     }
@@ -182,13 +158,17 @@ fn sharding_role(inside: &str, name: &str) -> Option<FrameRole> {
         | ("_flat_param.py", "flatten_tensors" | "_get_shard")
         | ("_init_utils.py", "_move_states_to_device")
         | ("zero_redundancy_optimizer.py", "_build_param_buckets")
-        | ("_api.py" | "api.py", "distribute_module") => FrameRole::MovesParameters,
+        | ("_api.py" | "api.py", "distribute_module") => FrameRole::Allocates(KnownPurpose::Parameters),
         ("_fsdp_param.py", "init_all_gather_outputs" | "alloc_all_gather_outputs")
-        | ("_flat_param.py", "_alloc_padded_unsharded_flat_param") => FrameRole::GathersParameters,
+        | ("_flat_param.py", "_alloc_padded_unsharded_flat_param") => {
+            FrameRole::Allocates(KnownPurpose::GatheredParameters)
+        }
         ("_fsdp_collectives.py", "foreach_all_gather" | "foreach_all_gather_copy_out")
-        | ("_flat_param.py", "init_flat_param_attributes" | "_use_low_precision_shard") => FrameRole::CollectiveBuffers,
+        | ("_flat_param.py", "init_flat_param_attributes" | "_use_low_precision_shard") => {
+            FrameRole::Allocates(KnownPurpose::Communication)
+        }
         ("_fsdp_collectives.py", "foreach_reduce") | ("_runtime_utils.py", "_reduce_grad" | "_post_backward_hook") => {
-            FrameRole::ReducesGradients
+            FrameRole::Allocates(KnownPurpose::ReducedGradients)
         }
         ("distributed/distributed_c10d.py", _)
         | ("distributed/utils.py", "_sync_module_states" | "_sync_params_and_buffers") => FrameRole::CollectiveWrapper,
@@ -199,15 +179,15 @@ fn sharding_role(inside: &str, name: &str) -> Option<FrameRole> {
 /// Roles of C++ frames: backward pass, workspaces, DDP and collectives.
 fn native_role(name: &str) -> FrameRole {
     if name.contains("CUDABlasWorkspace") || name.starts_with("at::cuda::getCurrentCUDABlas") {
-        FrameRole::Workspace
+        FrameRole::Allocates(KnownPurpose::Workspace)
     } else if name.starts_with("torch::autograd::AccumulateGrad::") {
-        FrameRole::KeepsGradient
+        FrameRole::Allocates(KnownPurpose::Gradients)
     } else if name.starts_with("torch::autograd::Engine::") {
-        FrameRole::Backward
+        FrameRole::InPhase(Phase::Backward)
     } else if name.starts_with("c10d::Reducer::") {
         FrameRole::GradientBuckets
     } else if name.starts_with("c10d::") {
-        FrameRole::CollectiveBuffers
+        FrameRole::Allocates(KnownPurpose::Communication)
     } else {
         FrameRole::Nothing
     }
@@ -217,23 +197,23 @@ fn native_role(name: &str) -> FrameRole {
 fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
     let is_cache = file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization");
     match Engine::frame(file, name) {
-        Some(EngineFrame::BuildsModel) => Some(FrameRole::BuildsModel),
-        Some(EngineFrame::KvCache) => Some(FrameRole::KvCache),
-        None => is_cache.then_some(FrameRole::KvCache),
+        Some(EngineFrame::BuildsModel) => Some(FrameRole::Allocates(KnownPurpose::Model)),
+        Some(EngineFrame::KvCache) => Some(FrameRole::Allocates(KnownPurpose::KvCache)),
+        None => is_cache.then_some(FrameRole::Allocates(KnownPurpose::KvCache)),
     }
 }
 
 /// Whether the frame is the constructor of Megatron-LM's buffers, one for parameters and one for gradients.
-pub(super) fn builds_megatron_buffers(file: &str, name: &str) -> bool {
+pub(super) fn builds_megatron_buffers((file, name): (&str, &str)) -> bool {
     name == "__init__" && forward_slashes(file).ends_with("/param_and_grad_buffer.py")
 }
 
 /// Roles of frames outside PyTorch, by conventional function names.
 fn other_role(file: &str, name: &str) -> FrameRole {
     match name {
-        "step" if is_optimizer_file(file) => FrameRole::Optimizer,
-        "collate" | "collate_fn" => FrameRole::Data,
-        "from_pretrained" | "load_state_dict" => FrameRole::Init,
+        "step" if is_optimizer_file(file) => FrameRole::InPhase(Phase::Optimizer),
+        "collate" | "collate_fn" => FrameRole::InPhase(Phase::Data),
+        "from_pretrained" | "load_state_dict" => FrameRole::InPhase(Phase::Init),
         "__getitem__" => FrameRole::Indexing,
         "__init__" if is_optimizer_file(file) => FrameRole::OptimizerConstructor,
         "__init__" => FrameRole::Constructor,
@@ -261,56 +241,80 @@ mod tests {
         let torch = "/venv/lib/python3.12/site-packages/torch";
         let of = |file: &str, name: &str| role(&format!("{torch}/{file}"), name);
         for (found, wanted) in [
-            (of("nn/modules/module.py", "_apply"), FrameRole::MovesParameters),
-            (of("nn/modules/module.py", "_call_impl"), FrameRole::Forward),
-            (of("nn/modules/linear.py", "forward"), FrameRole::Forward),
-            (of("nn/modules/linear.py", "__init__"), FrameRole::BuildsModel),
-            (of("nn/functional.py", "softmax"), FrameRole::Forward),
-            (of("nn/init.py", "kaiming_uniform_"), FrameRole::BuildsModel),
+            (of("nn/modules/module.py", "_apply"), FrameRole::Allocates(KnownPurpose::Parameters)),
+            (of("nn/modules/module.py", "_call_impl"), FrameRole::InPhase(Phase::Forward)),
+            (of("nn/modules/linear.py", "forward"), FrameRole::InPhase(Phase::Forward)),
+            (of("nn/modules/linear.py", "__init__"), FrameRole::Allocates(KnownPurpose::Model)),
+            (of("nn/functional.py", "softmax"), FrameRole::InPhase(Phase::Forward)),
+            (of("nn/init.py", "kaiming_uniform_"), FrameRole::Allocates(KnownPurpose::Model)),
             (of("nn/parallel/distributed.py", "_ddp_init_helper"), FrameRole::GradientBuckets),
-            (of("nn/parallel/distributed.py", "forward"), FrameRole::Forward),
+            (of("nn/parallel/distributed.py", "forward"), FrameRole::InPhase(Phase::Forward)),
             (of("nn/parallel/distributed.py", "_pre_forward"), FrameRole::GradientBuckets),
             (of("distributed/distributed_c10d.py", "all_gather_object"), FrameRole::CollectiveWrapper),
             (of("distributed/utils.py", "to_map"), FrameRole::Nothing),
-            (of("distributed/fsdp/_flat_param.py", "_get_shard"), FrameRole::MovesParameters),
+            (of("distributed/fsdp/_flat_param.py", "_get_shard"), FrameRole::Allocates(KnownPurpose::Parameters)),
             (
                 of("distributed/_composable/fsdp/_fsdp_param.py", "alloc_all_gather_outputs"),
-                FrameRole::GathersParameters,
+                FrameRole::Allocates(KnownPurpose::GatheredParameters),
             ),
-            (of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"), FrameRole::ReducesGradients),
-            (of("_tensor.py", "backward"), FrameRole::Backward),
-            (of("autograd/__init__.py", "_make_grads"), FrameRole::Backward),
+            (
+                of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"),
+                FrameRole::Allocates(KnownPurpose::ReducedGradients),
+            ),
+            (of("_tensor.py", "backward"), FrameRole::InPhase(Phase::Backward)),
+            (of("autograd/__init__.py", "_make_grads"), FrameRole::InPhase(Phase::Backward)),
             (of("autograd/function.py", "apply"), FrameRole::Nothing),
-            (of("utils/checkpoint.py", "unpack_hook"), FrameRole::Backward),
-            (of("utils/checkpoint.py", "checkpoint"), FrameRole::Forward),
+            (of("utils/checkpoint.py", "unpack_hook"), FrameRole::InPhase(Phase::Backward)),
+            (of("utils/checkpoint.py", "checkpoint"), FrameRole::InPhase(Phase::Forward)),
             (of("optim/adam.py", "_init_group"), FrameRole::StateInStep),
             (of("optim/adam.py", "_multi_tensor_adam"), FrameRole::ForeachStep),
-            (of("optim/adam.py", "_single_tensor_adam"), FrameRole::Optimizer),
+            (of("optim/adam.py", "_single_tensor_adam"), FrameRole::InPhase(Phase::Optimizer)),
             (of("optim/adam.py", "step"), FrameRole::StepWithReadyState),
             (of("optim/sgd.py", "step"), FrameRole::StepCreatingState),
-            (of("optim/optimizer.py", "step"), FrameRole::Optimizer),
+            (of("optim/optimizer.py", "step"), FrameRole::InPhase(Phase::Optimizer)),
             (of("optim/adagrad.py", "__init__"), FrameRole::StateInInit),
-            (of("amp/grad_scaler.py", "scale"), FrameRole::Forward),
-            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::Optimizer),
-            (of("utils/data/dataloader.py", "__next__"), FrameRole::Data),
+            (of("amp/grad_scaler.py", "scale"), FrameRole::InPhase(Phase::Forward)),
+            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::InPhase(Phase::Optimizer)),
+            (of("utils/data/dataloader.py", "__next__"), FrameRole::InPhase(Phase::Data)),
             (of("_ops.py", "__call__"), FrameRole::Nothing),
-            (role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"), FrameRole::KvCache),
+            (
+                role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"),
+                FrameRole::Allocates(KnownPurpose::KvCache),
+            ),
             (role("/venv/site-packages/vllm/v1/worker/utils.py", "bind_kv_cache"), FrameRole::Nothing),
-            (role("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache"), FrameRole::KvCache),
-            (role("/venv/site-packages/sglang/srt/mem_cache/memory_pool.py", "_zeros"), FrameRole::KvCache),
-            (role("/venv/site-packages/sglang/srt/model_loader/loader.py", "load_model"), FrameRole::BuildsModel),
-            (role("/venv/site-packages/transformers/cache_utils.py", "update"), FrameRole::KvCache),
+            (
+                role("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache"),
+                FrameRole::Allocates(KnownPurpose::KvCache),
+            ),
+            (
+                role("/venv/site-packages/sglang/srt/mem_cache/memory_pool.py", "_zeros"),
+                FrameRole::Allocates(KnownPurpose::KvCache),
+            ),
+            (
+                role("/venv/site-packages/sglang/srt/model_loader/loader.py", "load_model"),
+                FrameRole::Allocates(KnownPurpose::Model),
+            ),
+            (
+                role("/venv/site-packages/transformers/cache_utils.py", "update"),
+                FrameRole::Allocates(KnownPurpose::KvCache),
+            ),
             (role("/app/train.py", "train"), FrameRole::Nothing),
             (role("/app/train.py", "step"), FrameRole::Nothing),
-            (role("/app/optimizer.py", "step"), FrameRole::Optimizer),
-            (role("/app/optim/lion.py", "step"), FrameRole::Optimizer),
+            (role("/app/optimizer.py", "step"), FrameRole::InPhase(Phase::Optimizer)),
+            (role("/app/optim/lion.py", "step"), FrameRole::InPhase(Phase::Optimizer)),
             (role("/home/adam/optimum/train.py", "step"), FrameRole::Nothing),
             (role("/app/model.py", "__init__"), FrameRole::Constructor),
             (role("/app/table.py", "__getitem__"), FrameRole::Indexing),
             (of("serialization.py", "load"), FrameRole::Constructor),
             (role(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"), FrameRole::StateInStep),
-            (role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"), FrameRole::Backward),
-            (role("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"), FrameRole::Workspace),
+            (
+                role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),
+                FrameRole::InPhase(Phase::Backward),
+            ),
+            (
+                role("??", "at::cuda::allocateCUDABlasWorkspace(unsigned long)"),
+                FrameRole::Allocates(KnownPurpose::Workspace),
+            ),
         ] {
             assert_eq!(found, wanted);
         }

@@ -12,8 +12,7 @@ mod steps;
 
 use self::annotations::AnnotatedRanges;
 pub use self::frame_role::KnownPurpose;
-pub use self::phase::Phase;
-pub use self::phase::PhaseRun;
+pub use self::phase::{Phase, PhaseRun};
 use self::stack_traits::{Caller, TraitReader};
 pub use self::stack_traits::{Routine, StackTraits};
 pub use self::steps::{StepMarker, Steps};

@@ -59,16 +59,21 @@ impl StackTraits {
     }
 }
 
+/// The facts that a frame reveals about the allocations inside it.
+struct FrameTraits {
+    role: FrameRole,
+    origin: Origin,
+    engine: Option<&'static Engine>,
+    /// The entry point of a Python thread.
+    is_thread_entry: bool,
+    /// The function is called `step`.
+    is_named_step: bool,
+}
+
 /// Reads the traits of stacks; classifies each frame once.
 pub(super) struct TraitReader<'a> {
     snapshot: &'a Snapshot,
-    roles: Vec<(FrameRole, Origin)>,
-    /// By frame.
-    engines: Vec<Option<&'static Engine>>,
-    /// By frame: it is the entry point of a Python thread.
-    is_thread_entry: Vec<bool>,
-    /// By frame: the function is called `step`.
-    is_named_step: Vec<bool>,
+    frames: Vec<FrameTraits>,
     /// A stack with nothing but PyTorch's frames belongs to a backward pass: Python frames were recorded, and some of
     /// them belong to training.
     torch_only_is_backward: bool,
@@ -76,27 +81,22 @@ pub(super) struct TraitReader<'a> {
 
 impl<'a> TraitReader<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
-        let role = |id: usize| {
-            let id = FrameId::from_index(id);
-            let origin = stacks.origin(id);
-            let frame = snapshot.stacks.frame(id);
-            let (file, name) = (snapshot.text(frame.file), snapshot.text(frame.name));
-            (FrameRole::classify(file, name, origin), origin)
+        let traits = |id| {
+            let (origin, (file, name)) = (stacks.origin(id), snapshot.frame_text(id));
+            FrameTraits {
+                role: FrameRole::classify(file, name, origin),
+                origin,
+                engine: Engine::of_file(file),
+                is_thread_entry: matches!(name, "<module>" | "_bootstrap"),
+                is_named_step: name == "step",
+            }
         };
-        let mut roles: Vec<(FrameRole, Origin)> = (0..snapshot.stacks.frame_count()).map(role).collect();
-        mark_megatron_buffers(snapshot, &mut roles);
-        let file = |id| snapshot.text(snapshot.stacks.frame(FrameId::from_index(id)).file);
-        let engines = (0..snapshot.stacks.frame_count()).map(|id| Engine::of_file(file(id))).collect();
-        let torch_only_is_backward = roles.iter().any(|(role, origin)| {
-            *origin != Origin::Native && matches!(role.phase(), Some(Phase::Backward | Phase::Optimizer))
+        let mut frames: Vec<FrameTraits> = snapshot.stacks.frame_ids().map(traits).collect();
+        mark_megatron_buffers(snapshot, &mut frames);
+        let torch_only_is_backward = frames.iter().any(|frame| {
+            frame.origin != Origin::Native && matches!(frame.role.phase(), Some(Phase::Backward | Phase::Optimizer))
         });
-        let is_named = |names: &[&str]| {
-            let name = |id| snapshot.text(snapshot.stacks.frame(FrameId::from_index(id)).name);
-            (0..snapshot.stacks.frame_count()).map(|id| names.contains(&name(id))).collect()
-        };
-        let is_thread_entry = is_named(&["<module>", "_bootstrap"]);
-        let is_named_step = is_named(&["step"]);
-        Self { snapshot, roles, engines, is_thread_entry, is_named_step, torch_only_is_backward }
+        Self { snapshot, frames, torch_only_is_backward }
     }
 
     pub(super) fn read(&self, stack: StackId) -> StackTraits {
@@ -105,27 +105,30 @@ impl<'a> TraitReader<'a> {
         let (mut has_outer_code, mut is_optimizer_closure, mut starts_at_thread_entry) = (false, false, false);
         let (mut is_direct, mut is_custom_step) = (true, false);
         for id in self.snapshot.stacks.frames(stack).iter() {
-            let (role, origin) = &self.roles[id.index()];
-            if (role, origin) == (&FrameRole::Nothing, &Origin::Native) {
+            let frame = &self.frames[id.index()];
+            let (role, origin) = (frame.role, frame.origin);
+            if (role, origin) == (FrameRole::Nothing, Origin::Native) {
                 is_torch_only = false; // most frames of a stack with C++ frames
                 continue;
             }
             let is_step_of_torch = matches!(role, FrameRole::StepCreatingState | FrameRole::StepWithReadyState);
             is_optimizer_closure |= is_step_of_torch && has_outer_code;
             if matches!(origin, Origin::User | Origin::Package) {
-                (has_outer_code, is_custom_step) = (true, self.is_named_step[id.index()]);
+                (has_outer_code, is_custom_step) = (true, frame.is_named_step);
             }
             let routine = match role {
-                FrameRole::Constructor if *origin == Origin::Torch => Some(Routine::FileLoader),
+                FrameRole::Constructor if origin == Origin::Torch => Some(Routine::FileLoader),
                 FrameRole::Constructor => Some(Routine::Constructor),
                 FrameRole::OptimizerConstructor => Some(Routine::OptimizerConstructor),
-                FrameRole::Optimizer if is_custom_step && *origin == Origin::Torch => Some(Routine::OptimizerStep),
+                FrameRole::InPhase(Phase::Optimizer) if is_custom_step && origin == Origin::Torch => {
+                    Some(Routine::OptimizerStep)
+                }
                 _ => None,
             };
             traits.routine = traits.routine.max(routine);
-            traits.engine = traits.engine.or(self.engines[id.index()]);
+            traits.engine = traits.engine.or(frame.engine);
             match role {
-                FrameRole::Optimizer
+                FrameRole::InPhase(Phase::Optimizer)
                 | FrameRole::StepCreatingState
                 | FrameRole::StepWithReadyState
                 | FrameRole::ForeachStep
@@ -135,13 +138,13 @@ impl<'a> TraitReader<'a> {
                 }
                 _ => strong_phase = strong_phase.or(role.phase()),
             }
-            if *origin != Origin::Native {
-                starts_at_thread_entry = self.is_thread_entry[id.index()];
+            if origin != Origin::Native {
+                starts_at_thread_entry = frame.is_thread_entry;
             }
             is_backward |= role.phase() == Some(Phase::Backward);
             // Threads of the backward pass are C++; their Python frames are called from C++.
-            is_torch_only &= *origin == Origin::Torch;
-            traits.has_forward_frame |= *role == FrameRole::Forward;
+            is_torch_only &= origin == Origin::Torch;
+            traits.has_forward_frame |= role == FrameRole::InPhase(Phase::Forward);
             // Code that wraps collectives also calls the model, so only its direct allocations count.
             let purpose = match role {
                 FrameRole::CollectiveWrapper if is_direct => Some(KnownPurpose::Communication),
@@ -150,9 +153,9 @@ impl<'a> TraitReader<'a> {
                 _ => role.purpose(),
             };
             traits.purpose = traits.purpose.or(purpose);
-            traits.is_zero_grad |= *role == FrameRole::ZeroGrad;
-            traits.is_foreach_step |= *role == FrameRole::ForeachStep;
-            is_direct &= *origin == Origin::Native;
+            traits.is_zero_grad |= role == FrameRole::ZeroGrad;
+            traits.is_foreach_step |= role == FrameRole::ForeachStep;
+            is_direct &= origin == Origin::Native;
         }
         traits.phase = match strong_phase.or(weak_phase) {
             // Recomputation, and hooks that run during a backward pass.
@@ -171,14 +174,14 @@ impl<'a> TraitReader<'a> {
 }
 
 /// Megatron-LM's constructor allocates a buffer of parameters, if any, then one of gradients: its last line that allocates.
-fn mark_megatron_buffers(snapshot: &Snapshot, roles: &mut [(FrameRole, Origin)]) {
-    let frame = |id: usize| snapshot.stacks.frame(FrameId::from_index(id));
-    let is_buffer =
-        |id: &usize| builds_megatron_buffers(snapshot.text(frame(*id).file), snapshot.text(frame(*id).name));
-    let buffers: Vec<usize> = (0..roles.len()).filter(is_buffer).collect();
-    let last_line = buffers.iter().map(|id| frame(*id).line).max();
+fn mark_megatron_buffers(snapshot: &Snapshot, frames: &mut [FrameTraits]) {
+    let is_buffer = |id: &FrameId| builds_megatron_buffers(snapshot.frame_text(*id));
+    let buffers: Vec<FrameId> = snapshot.stacks.frame_ids().filter(is_buffer).collect();
+    let line = |id: FrameId| snapshot.stacks.frame(id).line;
+    let last_line = buffers.iter().map(|id| line(*id)).max();
     for id in buffers {
-        let is_last = Some(frame(id).line) == last_line;
-        roles[id].0 = if is_last { FrameRole::GradientBuffer } else { FrameRole::MovesParameters };
+        let is_last = Some(line(id)) == last_line;
+        let purpose = if is_last { KnownPurpose::GradientBuffer } else { KnownPurpose::Parameters };
+        frames[id.index()].role = FrameRole::Allocates(purpose);
     }
 }

@@ -3,11 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::forward_pass::ForwardPass;
-use super::forward_pass::FreeCounts;
+use super::forward_pass::{ForwardPass, FreeCounts};
 use super::leaks::growing_lines;
-use super::live_set::{LiveBlock, LiveSet, TracePoint, is_run_by_program};
-use super::live_set::{OpenBlock, OpenBlocks, open_initial_blocks};
+use super::live_set::{LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program, open_initial_blocks};
 use super::named::NamedBlocks;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};

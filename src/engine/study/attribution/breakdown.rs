@@ -14,13 +14,12 @@ use crate::base::units::escape_name;
 use crate::snapshot::{Action, Pools, Segment};
 use crate::stacks::engines::Engine;
 use crate::stacks::phases::{Phase, Phases};
-use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
-use crate::study::memory;
 use crate::study::memory::{
     BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key,
 };
 use crate::study::variables::KeptByVariable;
+use crate::study::{DeviceStudy, memory};
 
 /// Lines of a position that are compared with those of other ranks, at most.
 const COMPARED_LINES: usize = 40;

@@ -224,11 +224,9 @@ struct Makers<'a> {
 
 impl<'a> Makers<'a> {
     fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
-        let frames = || (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
         let text = |id: FrameId| {
-            let frame = snapshot.stacks.frame(id);
-            let is_library = stacks.origin(id) != Origin::User;
-            (forward_slashes(snapshot.text(frame.file)), snapshot.text(frame.name), is_library)
+            let (file, name) = snapshot.frame_text(id);
+            (forward_slashes(file), name, stacks.origin(id) != Origin::User)
         };
         let maker = |id: FrameId| {
             let (file, name, is_library) = text(id);
@@ -241,17 +239,16 @@ impl<'a> Makers<'a> {
             let (file, name, is_library) = text(id);
             is_library && GRAD_OFF.iter().any(|(known, function)| file.ends_with(known) && name == *function)
         };
-        Self { snapshot, by_frame: frames().map(maker).collect(), is_grad_off: frames().map(is_grad_off).collect() }
+        let ids = || snapshot.stacks.frame_ids();
+        Self { snapshot, by_frame: ids().map(maker).collect(), is_grad_off: ids().map(is_grad_off).collect() }
     }
 
     fn of_stack(&self, stack: StackId) -> Maker {
-        let frames = self.snapshot.stacks.frames(self.snapshot.stacks.recorded_stack(stack)).iter();
-        let mut makers = frames.map(|frame| self.by_frame[frame.index()]);
+        let mut makers = self.snapshot.stacks.frames(stack).iter().map(|frame| self.by_frame[frame.index()]);
         makers.find(|maker| *maker != Maker::Other).unwrap_or(Maker::Other)
     }
 
     fn is_grad_off(&self, stack: StackId) -> bool {
-        let frames = self.snapshot.stacks.frames(self.snapshot.stacks.recorded_stack(stack)).iter();
-        frames.into_iter().any(|frame| self.is_grad_off[frame.index()])
+        self.snapshot.stacks.frames(stack).iter().any(|frame| self.is_grad_off[frame.index()])
     }
 }

@@ -47,8 +47,8 @@ impl CategoryRule {
         let snapshot = device.snapshot();
         let matches_text = |pattern: &Pattern| texts.iter().any(|text| pattern.matches(snapshot.text(*text)));
         let matches_frame = |id: FrameId| {
-            let frame = snapshot.stacks.frame(id);
-            self.matches_frame(snapshot.text(frame.file), snapshot.text(frame.name))
+            let (file, function) = snapshot.frame_text(id);
+            self.matches_frame(file, function)
         };
         let has_frames = self.file.is_some() || self.function.is_some();
         self.annotation.as_ref().is_none_or(matches_text)

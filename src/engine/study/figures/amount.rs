@@ -35,7 +35,7 @@ impl Unit {
     /// A message that says what was expected.
     pub fn parse(self, text: &str) -> Result<Amount, String> {
         match self {
-            Self::Ratio => parse_ratio(text).map(Amount::Ratio).map_err(|e| e.to_string()),
+            Self::Ratio => parse_ratio(text).map(Amount::Ratio),
             Self::Bytes => parse_memory(text).map(|n| Amount::Bytes(n.into())),
             Self::Count => {
                 let number = text.parse::<u64>().map(|n| Amount::Count(n.into()));

@@ -20,225 +20,189 @@ pub struct FigureLimit {
 /// value. Names and keys are stable.
 macro_rules! catalogue {
     (
-        of_a_state($state:ident) {
-            $($state_figure:ident $state_word:literal $state_unit:ident
-                $state_meaning:literal
-                $(limit($state_key:literal, $state_example:literal $(, $state_when:literal)?))?
-                => $state_read:expr;)*
-        }
-        of_a_recording($recording:ident) {
-            $($recording_figure:ident $recording_word:literal $recording_unit:ident
-                $recording_meaning:literal
-                $(limit($recording_key:literal, $recording_example:literal $(, $recording_when:literal)?))?
-                => $recording_read:expr;)*
-        }
+        $state:ident, $recording:ident:
+        $($Figure:ident $word:literal $unit:ident
+            $meaning:literal
+            $(limit($key:literal, $example:literal $(, $when:literal)?))?
+            => $read:expr;)*
     ) => {
         /// A figure of a device.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[non_exhaustive]
         #[allow(clippy::doc_markdown, reason = "a meaning is also printed as plain text")]
         pub enum Figure {
-            $(#[doc = $state_meaning] $state_figure,)*
-            $(#[doc = $recording_meaning] $recording_figure,)*
+            $(#[doc = $meaning] $Figure,)*
         }
 
         impl Figure {
             /// All figures, in the order in which findings are reported.
-            pub const ALL: &[Self] = &[$(Self::$state_figure,)* $(Self::$recording_figure,)*];
+            pub const ALL: &[Self] = &[$(Self::$Figure,)*];
 
             /// The name, in kebab-case.
             pub fn word(self) -> &'static str {
-                match self {
-                    $(Self::$state_figure => $state_word,)*
-                    $(Self::$recording_figure => $recording_word,)*
-                }
+                match self { $(Self::$Figure => $word,)* }
             }
 
             /// The unit of its amounts.
             pub fn unit(self) -> Unit {
-                match self {
-                    $(Self::$state_figure => Unit::$state_unit,)*
-                    $(Self::$recording_figure => Unit::$recording_unit,)*
-                }
+                match self { $(Self::$Figure => Unit::$unit,)* }
             }
 
             /// The meaning, as a phrase.
             pub fn meaning(self) -> &'static str {
-                match self {
-                    $(Self::$state_figure => $state_meaning,)*
-                    $(Self::$recording_figure => $recording_meaning,)*
-                }
+                match self { $(Self::$Figure => $meaning,)* }
             }
 
             /// The limit on it, if it can have one.
             pub fn limit(self) -> Option<FigureLimit> {
                 match self {
-                    $($(Self::$state_figure => Some(FigureLimit {
-                        key: $state_key,
-                        example: $state_example,
-                        meaning: concat!($state_meaning $(, $state_when)?),
-                    }),)?)*
-                    $($(Self::$recording_figure => Some(FigureLimit {
-                        key: $recording_key,
-                        example: $recording_example,
-                        meaning: concat!($recording_meaning $(, $recording_when)?),
+                    $($(Self::$Figure => Some(FigureLimit {
+                        key: $key,
+                        example: $example,
+                        meaning: concat!($meaning $(, $when)?),
                     }),)?)*
                     _ => None,
                 }
             }
 
-            /// Its value in a memory state; `None` if it needs a recording.
+            /// Its value in a memory state or over a recording.
             #[inline]
-            pub fn at(self, $state: &MemoryState) -> Option<Amount> {
-                match self {
-                    $(Self::$state_figure => Some(Amount::$state_unit(From::from($state_read))),)*
-                    _ => None,
-                }
-            }
-
-            /// Its value over a recording; `None` if it comes from a memory state.
-            fn over(self, $recording: &dyn FigureSource) -> Option<Reading> {
-                match self {
-                    $(Self::$recording_figure => {
-                        let read = || Ok(Amount::$recording_unit(From::from($recording_read)));
-                        Some(read())
-                    })*
-                    _ => None,
-                }
+            fn value(self, $state: &MemoryState, $recording: &dyn FigureSource) -> Reading {
+                match self { $(Self::$Figure => Ok(Amount::$unit(From::from($read))),)* }
             }
         }
     };
 }
 
 catalogue! {
-    of_a_state(state) {
-        GapRatio "gap-ratio" Ratio
-            "Share of reserved memory that is not allocated"
-            limit("max-gap-ratio", "\"30%\"", ", at the snapshot")
-            => state.gap_ratio();
-        InactiveSplitRatio "inactive-split-ratio" Ratio
-            "Share of reserved memory that is free in partly used segments"
-            limit("max-inactive-split-ratio", "\"25%\"")
-            => state.inactive_split_ratio();
-        Fragmentation "fragmentation" Ratio
-            "Share of reserved memory that is free but that empty_cache() would not release"
-            limit("max-fragmentation", "\"20%\"", ": the one for a gate")
-            => state.stranded_ratio();
-        ExternalRatio "external-ratio" Ratio
-            "Share of free memory outside the largest free block"
-            => state.external_ratio();
-        Reserved "reserved" Bytes
-            "Reserved memory"
-            => state.reserved;
-        Allocated "allocated" Bytes
-            "Memory in live blocks"
-            => state.allocated;
-        Pending "pending" Bytes
-            "Memory that the program freed but another stream may still use"
-            => state.pending;
-        Active "active" Bytes
-            "Allocated and pending memory"
-            => state.active();
-        Requested "requested" Bytes
-            "Requested bytes of the allocated and pending blocks"
-            => state.requested;
-        Rounding "rounding" Bytes
-            "Bytes of allocated and pending blocks beyond the requested bytes"
-            => state.rounding;
-        Free "free" Bytes
-            "Free memory"
-            => state.free;
-        Releasable "releasable" Bytes
-            "Free memory that empty_cache() would release to the device"
-            => state.releasable;
-        Stranded "stranded" Bytes
-            "Free memory that empty_cache() would not release: beside live blocks, or in a private pool"
-            => state.stranded();
-        InactiveSplit "inactive-split" Bytes
-            "Free memory in segments that are partly in use; not of expandable segments"
-            => state.inactive_split;
-        LargestFreeBlock "largest-free-block" Bytes
-            "The largest free block of any pool and stream"
-            => state.largest_free_block;
-        PrivateFree "private-free" Bytes
-            "The part of the stranded memory that is in private pools"
-            => state.private_free;
-        PrivateReserved "private-reserved" Bytes
-            "Reserved memory of private pools"
-            => state.private_reserved;
-        Segments "segments" Count
-            "Segments: ranges of memory reserved on the device"
-            => state.segments.count;
-        SmallSegments "small-segments" Count
-            "Segments of small pools"
-            => state.segments.small.count;
-        SmallSegmentMemory "small-segment-memory" Bytes
-            "Memory in segments of small pools"
-            => state.segments.small.bytes;
-        LargeSegments "large-segments" Count
-            "Segments of large pools"
-            => state.segments.large.count;
-        LargeSegmentMemory "large-segment-memory" Bytes
-            "Memory in segments of large pools"
-            => state.segments.large.bytes;
-        ExpandableSegments "expandable-segments" Count
-            "Mapped ranges of expandable segments, of small and of large pools"
-            => state.segments.expandable.count;
-        ExpandableSegmentMemory "expandable-segment-memory" Bytes
-            "Memory in mapped ranges of expandable segments"
-            => state.segments.expandable.bytes;
-        AllocatedBlocks "allocated-blocks" Count
-            "Live blocks"
-            => state.allocated_blocks;
-        PendingBlocks "pending-blocks" Count
-            "Blocks that the program freed but another stream may still use"
-            => state.pending_blocks;
-        FreeBlocks "free-blocks" Count
-            "Free blocks"
-            => state.free_blocks;
-    }
-    of_a_recording(recording) {
-        PeakReserved "peak-reserved" Bytes
-            "Peak reserved memory of the recording"
-            limit("max-peak-reserved", "\"72GiB\"")
-            => recording.peak_reserved()?;
-        PeakAllocated "peak-allocated" Bytes
-            "Peak allocated memory of the recording"
-            limit("max-peak-allocated", "\"65GiB\"")
-            => recording.peak_allocated()?;
-        Ooms "ooms" Count
-            "Number of failed requests in the recording"
-            limit("max-ooms", "0")
-            => recording.failed_requests()?;
-        StepGrowth "step-growth" Bytes
-            "Growth of memory per training step, or per iteration of another loop"
-            limit("max-step-growth", "\"1MiB\"")
-            => recording.step_growth()?;
-        GrowthPeakAllocated "growth-peak-allocated" Bytes
-            "Growth of the peak of allocated memory over the baseline, replayed from an empty pool"
-            limit("max-growth", "\"2GiB\"")
-            => growth(recording.replayed_peak_allocated()?);
-        GrowthPeakReserved "growth-peak-reserved" Bytes
-            "Growth of the peak of reserved memory over the baseline, replayed from an empty pool"
-            limit("max-growth", "\"2GiB\"")
-            => growth(recording.replayed_peak_reserved()?);
-        GrowthRatioPeakAllocated "growth-ratio-peak-allocated" Ratio
-            "The growth of the peak of allocated memory, relative to the baseline"
-            limit("max-growth-ratio", "\"5%\"")
-            => growth_ratio(recording.replayed_peak_allocated()?)?;
-        GrowthRatioPeakReserved "growth-ratio-peak-reserved" Ratio
-            "The growth of the peak of reserved memory, relative to the baseline"
-            limit("max-growth-ratio", "\"5%\"")
-            => growth_ratio(recording.replayed_peak_reserved()?)?;
-    }
+    state, recording:
+    GapRatio "gap-ratio" Ratio
+        "Share of reserved memory that is not allocated"
+        limit("max-gap-ratio", "\"30%\"", ", at the snapshot")
+        => state.gap_ratio();
+    InactiveSplitRatio "inactive-split-ratio" Ratio
+        "Share of reserved memory that is free in partly used segments"
+        limit("max-inactive-split-ratio", "\"25%\"")
+        => state.inactive_split_ratio();
+    Fragmentation "fragmentation" Ratio
+        "Share of reserved memory that is free but that empty_cache() would not release"
+        limit("max-fragmentation", "\"20%\"", ": the one for a gate")
+        => state.stranded_ratio();
+    ExternalRatio "external-ratio" Ratio
+        "Share of free memory outside the largest free block"
+        => state.external_ratio();
+    Reserved "reserved" Bytes
+        "Reserved memory"
+        => state.reserved;
+    Allocated "allocated" Bytes
+        "Memory in live blocks"
+        => state.allocated;
+    Pending "pending" Bytes
+        "Memory that the program freed but another stream may still use"
+        => state.pending;
+    Active "active" Bytes
+        "Allocated and pending memory"
+        => state.active();
+    Requested "requested" Bytes
+        "Requested bytes of the allocated and pending blocks"
+        => state.requested;
+    Rounding "rounding" Bytes
+        "Bytes of allocated and pending blocks beyond the requested bytes"
+        => state.rounding;
+    Free "free" Bytes
+        "Free memory"
+        => state.free;
+    Releasable "releasable" Bytes
+        "Free memory that empty_cache() would release to the device"
+        => state.releasable;
+    Stranded "stranded" Bytes
+        "Free memory that empty_cache() would not release: beside live blocks, or in a private pool"
+        => state.stranded();
+    InactiveSplit "inactive-split" Bytes
+        "Free memory in segments that are partly in use; not of expandable segments"
+        => state.inactive_split;
+    LargestFreeBlock "largest-free-block" Bytes
+        "The largest free block of any pool and stream"
+        => state.largest_free_block;
+    PrivateFree "private-free" Bytes
+        "The part of the stranded memory that is in private pools"
+        => state.private_free;
+    PrivateReserved "private-reserved" Bytes
+        "Reserved memory of private pools"
+        => state.private_reserved;
+    Segments "segments" Count
+        "Segments: ranges of memory reserved on the device"
+        => state.segments.count;
+    SmallSegments "small-segments" Count
+        "Segments of small pools"
+        => state.segments.small.count;
+    SmallSegmentMemory "small-segment-memory" Bytes
+        "Memory in segments of small pools"
+        => state.segments.small.bytes;
+    LargeSegments "large-segments" Count
+        "Segments of large pools"
+        => state.segments.large.count;
+    LargeSegmentMemory "large-segment-memory" Bytes
+        "Memory in segments of large pools"
+        => state.segments.large.bytes;
+    ExpandableSegments "expandable-segments" Count
+        "Mapped ranges of expandable segments, of small and of large pools"
+        => state.segments.expandable.count;
+    ExpandableSegmentMemory "expandable-segment-memory" Bytes
+        "Memory in mapped ranges of expandable segments"
+        => state.segments.expandable.bytes;
+    AllocatedBlocks "allocated-blocks" Count
+        "Live blocks"
+        => state.allocated_blocks;
+    PendingBlocks "pending-blocks" Count
+        "Blocks that the program freed but another stream may still use"
+        => state.pending_blocks;
+    FreeBlocks "free-blocks" Count
+        "Free blocks"
+        => state.free_blocks;
+    PeakReserved "peak-reserved" Bytes
+        "Peak reserved memory of the recording"
+        limit("max-peak-reserved", "\"72GiB\"")
+        => recording.peak_reserved()?;
+    PeakAllocated "peak-allocated" Bytes
+        "Peak allocated memory of the recording"
+        limit("max-peak-allocated", "\"65GiB\"")
+        => recording.peak_allocated()?;
+    Ooms "ooms" Count
+        "Number of failed requests in the recording"
+        limit("max-ooms", "0")
+        => recording.failed_requests()?;
+    StepGrowth "step-growth" Bytes
+        "Growth of memory per training step, or per iteration of another loop"
+        limit("max-step-growth", "\"1MiB\"")
+        => recording.step_growth()?;
+    GrowthPeakAllocated "growth-peak-allocated" Bytes
+        "Growth of the peak of allocated memory over the baseline, replayed from an empty pool"
+        limit("max-growth", "\"2GiB\"")
+        => growth(recording.replayed_peak_allocated()?);
+    GrowthPeakReserved "growth-peak-reserved" Bytes
+        "Growth of the peak of reserved memory over the baseline, replayed from an empty pool"
+        limit("max-growth", "\"2GiB\"")
+        => growth(recording.replayed_peak_reserved()?);
+    GrowthRatioPeakAllocated "growth-ratio-peak-allocated" Ratio
+        "The growth of the peak of allocated memory, relative to the baseline"
+        limit("max-growth-ratio", "\"5%\"")
+        => growth_ratio(recording.replayed_peak_allocated()?)?;
+    GrowthRatioPeakReserved "growth-ratio-peak-reserved" Ratio
+        "The growth of the peak of reserved memory, relative to the baseline"
+        limit("max-growth-ratio", "\"5%\"")
+        => growth_ratio(recording.replayed_peak_reserved()?)?;
 }
 
 impl Figure {
     /// Its value for a device.
     pub fn read(self, source: &dyn FigureSource) -> Reading {
-        let amount = self.at(&source.state()).map(Ok).or_else(|| self.over(source));
-        debug_assert!(amount.is_some(), "every figure has a value");
-        amount.unwrap_or(Ok(Amount::Count(0)))
+        self.value(&source.state(), source)
+    }
+
+    /// Its value in a memory state; `None` if it needs a recording.
+    pub fn at(self, state: &MemoryState) -> Option<Amount> {
+        self.value(state, state).ok()
     }
 
     /// Its JSON key: the name with underscores, and a suffix for bytes.

@@ -123,6 +123,12 @@ pub trait FigureSource {
     }
 }
 
+impl FigureSource for MemoryState {
+    fn state(&self) -> MemoryState {
+        *self
+    }
+}
+
 /// Growth of a peak over the baseline in bytes; negative if it shrank.
 pub(super) fn growth([before, now]: [u64; 2]) -> i128 {
     i128::from(now) - i128::from(before)

@@ -24,21 +24,27 @@ const THREAD_ENTRIES: [&str; 3] = ["<module>", "_bootstrap", "_run_module_as_mai
 /// The identity of a call site: the id of its Python frames, the stream and the pool.
 type CallOrigin = (u32, u64, PoolId);
 
+/// Facts about a frame.
+#[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
+struct SiteFrame {
+    is_python: bool,
+    /// Code of [`INNER_FILES`].
+    is_inner: bool,
+    /// Code of an optimizer of PyTorch.
+    is_optimizer: bool,
+    /// `Module._call_impl`.
+    is_module_call: bool,
+    /// The entry of a Python thread. Stacks without one are called by the engine of a backward pass.
+    is_thread_entry: bool,
+    /// Code of PyTorch, or a constructor.
+    makes_parameters: bool,
+}
+
 /// Numbers the call sites of one snapshot.
 #[derive(Debug)]
 pub struct CallSites {
-    /// By frame: Python code.
-    is_python: Vec<bool>,
-    /// By frame: code of [`INNER_FILES`].
-    is_inner: Vec<bool>,
-    /// By frame: code of an optimizer of PyTorch.
-    is_optimizer: Vec<bool>,
-    /// By frame: `Module._call_impl`.
-    is_module_call: Vec<bool>,
-    /// By frame: the entry of a Python thread. Stacks without one are called by the engine of a backward pass.
-    is_thread_entry: Vec<bool>,
-    /// By frame: code of PyTorch, or a constructor.
-    makes_parameters: Vec<bool>,
+    by_frame: Vec<SiteFrame>,
     /// The Python frames of each distinct stack, innermost first.
     python_frames: Slices<FrameId>,
     /// The Python frames of the last new stack.
@@ -53,25 +59,20 @@ pub struct CallSites {
 
 impl CallSites {
     pub(crate) fn new(stacks: &StackReader<'_>, snapshot: &Snapshot) -> Self {
-        let frames = || (0..snapshot.stacks.frame_count()).map(FrameId::from_index);
-        let is_in = |files: &[&str]| {
-            let file = |id: FrameId| forward_slashes(snapshot.text(snapshot.stacks.frame(id).file));
-            frames().map(|id| files.iter().any(|part| file(id).contains(part))).collect()
+        let frame = |id| {
+            let (origin, (file, name)) = (stacks.origin(id), snapshot.frame_text(id));
+            let file = forward_slashes(file);
+            SiteFrame {
+                is_python: origin != Origin::Native,
+                is_inner: INNER_FILES.iter().any(|part| file.contains(part)),
+                is_optimizer: file.contains(OPTIMIZER_FILES),
+                is_module_call: name == MODULE_CALL,
+                is_thread_entry: THREAD_ENTRIES.contains(&name),
+                makes_parameters: name == "__init__" || origin == Origin::Torch,
+            }
         };
         Self {
-            is_python: frames().map(|id| stacks.origin(id) != Origin::Native).collect(),
-            is_inner: is_in(&INNER_FILES),
-            makes_parameters: frames()
-                .map(|id| {
-                    let is_constructor = snapshot.text(snapshot.stacks.frame(id).name) == "__init__";
-                    is_constructor || stacks.origin(id) == Origin::Torch
-                })
-                .collect(),
-            is_thread_entry: frames()
-                .map(|id| THREAD_ENTRIES.contains(&snapshot.text(snapshot.stacks.frame(id).name)))
-                .collect(),
-            is_optimizer: is_in(&[OPTIMIZER_FILES]),
-            is_module_call: frames().map(|id| snapshot.text(snapshot.stacks.frame(id).name) == MODULE_CALL).collect(),
+            by_frame: snapshot.stacks.frame_ids().map(frame).collect(),
             python_frames: Slices::default(),
             buffer: Vec::new(),
             by_stack: vec![u32::MAX; snapshot.stacks.len()],
@@ -90,7 +91,7 @@ impl CallSites {
             None => {
                 let all = snapshot.stacks.frames(stack).iter();
                 self.buffer.clear();
-                self.buffer.extend(all.filter(|id| self.is_python[id.index()]));
+                self.buffer.extend(all.filter(|id| self.by_frame[id.index()].is_python));
                 self.python_frames.intern(&self.buffer)
             }
         };
@@ -115,24 +116,24 @@ impl CallSites {
 
     /// Whether an optimizer of PyTorch makes the requests of `site`.
     pub fn is_in_optimizer(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.is_optimizer[id.index()])
+        self.frames(site).iter().any(|id| self.by_frame[id.index()].is_optimizer)
     }
 
     /// Whether a module makes the requests of `site` while it is called.
     pub fn is_in_module_call(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.is_module_call[id.index()])
+        self.frames(site).iter().any(|id| self.by_frame[id.index()].is_module_call)
     }
 
     /// Whether code of PyTorch or a constructor makes the requests of `site`, as it does for parameters.
     pub fn is_in_torch_or_constructor(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.makes_parameters[id.index()])
+        self.frames(site).iter().any(|id| self.by_frame[id.index()].makes_parameters)
     }
 
     /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
     /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.
-        let has_entry = |site: u32| self.frames(site).iter().any(|id| self.is_thread_entry[id.index()]);
+        let has_entry = |site: u32| self.frames(site).iter().any(|id| self.by_frame[id.index()].is_thread_entry);
         let used = sites.iter().max().map_or(0, |last| last + 1);
         let has_entries = (0..used).any(has_entry);
         let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
@@ -150,7 +151,7 @@ impl CallSites {
                     shared.truncate(equal);
                 }
             }
-            if shared.iter().flatten().all(|id| !self.is_inner[id.index()]) {
+            if shared.iter().flatten().all(|id| !self.by_frame[id.index()].is_inner) {
                 return back + 1;
             }
         }

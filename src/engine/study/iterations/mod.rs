@@ -17,10 +17,8 @@ mod requests;
 use std::ops::Range;
 
 pub use self::call_sites::CallSites;
-pub use self::growth::GrowthKind;
-pub use self::growth::{GrowingLine, Growth, GrowthRate};
-pub use self::inputs::InputChange;
-pub use self::inputs::UnusualIteration;
+pub use self::growth::{GrowingLine, Growth, GrowthKind, GrowthRate};
+pub use self::inputs::{InputChange, UnusualIteration};
 pub use self::period::Repetition;
 use self::period::longest_repetition;
 pub use self::requests::{NEVER, RequestId, Requests};

@@ -13,8 +13,7 @@ use serde::Serialize;
 pub use self::live::{
     HeldBlock, Holder, LiveByStack, first_holders, largest_operation, sum_live_by_stack, top_holders, top_stacks,
 };
-pub use self::sums::{BlockSum, NamedShare, Share, TopRows};
-pub use self::sums::{BlockSums, sorted_by_bytes, sum_by_key, top_rows};
+pub use self::sums::{BlockSum, BlockSums, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};

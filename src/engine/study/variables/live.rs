@@ -104,14 +104,12 @@ impl<'a> LiveVariables<'a> {
         }
         let symbol = |id: Option<SymbolId>| id.map(|id| self.snapshot.text(id));
         let function = root.frame.and_then(|frame| self.snapshot.stacks.frames(frame).first());
-        let function = function.map(|frame| self.snapshot.stacks.frame(frame));
+        let function = function.map(|frame| self.snapshot.frame_text(frame));
         // The name of a variable of another module than `__main__` begins with the module's.
         let module = symbol(root.module).filter(|module| *module != "__main__").unwrap_or_default();
         let own = variable.strip_prefix(module).map_or(variable, |own| own.trim_start_matches('.'));
         match (function, symbol(root.file)) {
-            (Some(frame), _) if !variable.contains('.') => {
-                text.written(variable, Some(self.snapshot.text(frame.file)), Some(self.snapshot.text(frame.name)))
-            }
+            (Some((file, name)), _) if !variable.contains('.') => text.written(variable, Some(file), Some(name)),
             (None, file @ Some(_)) if !own.contains('.') => text.written(own, file, None),
             _ => text.written(variable, None, None),
         }

@@ -10,8 +10,7 @@ mod running;
 
 use serde::Serialize;
 
-pub use self::live::LiveVariables;
-pub use self::live::fold_indexes;
+pub use self::live::{LiveVariables, fold_indexes};
 use self::running::RunningText;
 use super::category::{Category, Confidence};
 use super::memory::TopRows;

@@ -19,9 +19,9 @@ impl<'v> RunningText<'v> {
     }
 
     fn line_of(&self, call: StackId) -> Option<Line<'v>> {
-        let frame = self.snapshot.stacks.frame(self.snapshot.stacks.frames(call).first()?);
-        let (file, function) = (self.snapshot.text(frame.file), self.snapshot.text(frame.name));
-        Some(Line { file, line: frame.line, function, calls_package: false })
+        let id = self.snapshot.stacks.frames(call).first()?;
+        let (file, function) = self.snapshot.frame_text(id);
+        Some(Line { file, line: self.snapshot.stacks.frame(id).line, function, calls_package: false })
     }
 
     /// Whether a running function may call `backward` below its line.
