@@ -35,11 +35,10 @@ pub struct InitialMemory {
 /// A segment with all its addresses.
 struct SegmentLayout {
     free_list: u32,
-    pool: PoolId,
-    is_small: bool,
+    /// Its first mapped part.
+    first: InitialSegment,
     /// Mapped ranges (start, end), sorted, not adjacent.
     mapped: Vec<(u64, u64)>,
-    reservation: Option<(u64, u64)>,
 }
 
 /// A block to be created: start, end, state, and the active block in it.
@@ -54,9 +53,9 @@ impl CachingAllocator {
         let mut ages = Vec::new();
         for segment_layout in self.segment_layouts(segments) {
             let mut block_layouts: Vec<BlockLayout> = Vec::new();
-            let (mut from, end) = match segment_layout.reservation {
+            let (mut from, end) = match segment_layout.first.reservation {
                 Some((base, size)) => (base, base.saturating_add(size)),
-                None => (segment_layout.mapped.first().map_or(0, |m| m.0), 0),
+                None => (segment_layout.first.addr, 0),
             };
             for (start, stop) in &segment_layout.mapped {
                 block_layouts.push((from, *start, PoolBlockState::Unmapped, None));
@@ -100,7 +99,7 @@ impl CachingAllocator {
             match segment_layouts.last_mut() {
                 Some(segment_layout)
                     if segment.reservation.is_some()
-                        && segment_layout.reservation == segment.reservation
+                        && segment_layout.first.reservation == segment.reservation
                         && segment_layout.free_list == free_list =>
                 {
                     match segment_layout.mapped.last_mut() {
@@ -108,13 +107,7 @@ impl CachingAllocator {
                         _ => segment_layout.mapped.push(range),
                     }
                 }
-                _ => segment_layouts.push(SegmentLayout {
-                    free_list,
-                    pool: segment.pool,
-                    is_small: segment.is_small,
-                    mapped: vec![range],
-                    reservation: segment.reservation,
-                }),
+                _ => segment_layouts.push(SegmentLayout { free_list, first: *segment, mapped: vec![range] }),
             }
         }
         segment_layouts
@@ -127,11 +120,11 @@ impl CachingAllocator {
         memory: &mut InitialMemory,
     ) {
         let mut registration = self.next_registration();
-        let expandable_segment = segment_layout.reservation.map(|(base, size)| {
+        let expandable_segment = segment_layout.first.reservation.map(|(base, size)| {
             self.expandable_segments.push(ExpandableSegment {
                 base,
                 size,
-                granule_size: granule_size(segment_layout.is_small, &self.settings),
+                granule_size: granule_size(segment_layout.first.is_small, &self.settings),
             });
             to_u32(self.expandable_segments.len() - 1)
         });
@@ -158,16 +151,16 @@ impl CachingAllocator {
                 PoolBlockState::Free => {
                     unused.push(id);
                     if expandable_segment.is_none() && block_layouts.len() > 1 {
-                        self.statistics.inactive_split.increase(segment_layout.is_small, 1);
-                        self.statistics.inactive_split_bytes.increase(segment_layout.is_small, block.size);
+                        self.statistics.inactive_split.increase(segment_layout.first.is_small, 1);
+                        self.statistics.inactive_split_bytes.increase(segment_layout.first.is_small, block.size);
                     }
                 }
                 PoolBlockState::Pending => {
-                    self.count_as_active(&block, segment_layout.is_small);
+                    self.count_as_active(&block, segment_layout.first.is_small);
                     memory.pending.push((*from, self.make_pending(id)));
                 }
                 PoolBlockState::Allocated | PoolBlockState::Vacant => {
-                    self.count_as_active(&block, segment_layout.is_small);
+                    self.count_as_active(&block, segment_layout.first.is_small);
                     memory.live.push((*from, id));
                 }
             }
@@ -184,15 +177,16 @@ impl CachingAllocator {
     }
 
     fn count_reserved(&mut self, segment_layout: &SegmentLayout) {
+        let InitialSegment { pool, is_small, reservation, .. } = segment_layout.first;
         for (from, to) in &segment_layout.mapped {
             let size = to - from;
             self.reserved_bytes = self.reserved_bytes.saturating_add(size);
-            self.statistics.increase_reserved(segment_layout.pool, segment_layout.is_small, size);
-            if segment_layout.pool != DEFAULT_POOL {
-                self.pools.get_mut(segment_layout.pool).cuda_malloc_count += 1;
+            self.statistics.increase_reserved(pool, is_small, size);
+            if pool != DEFAULT_POOL {
+                self.pools.get_mut(pool).cuda_malloc_count += 1;
             }
-            if segment_layout.reservation.is_none() {
-                self.statistics.segment.increase(segment_layout.is_small, 1);
+            if reservation.is_none() {
+                self.statistics.segment.increase(is_small, 1);
                 if size >= self.settings.max_split_size {
                     self.statistics.oversize_segments.increase(1);
                 }

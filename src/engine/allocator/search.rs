@@ -9,10 +9,6 @@ use crate::allocator::releases::Rule;
 use crate::base::ids::PoolId;
 
 impl CachingAllocator {
-    pub(crate) fn has_free_block(&mut self, request: &Request<'_>) -> bool {
-        self.find_free_block(request).is_some()
-    }
-
     /// Size of the free block that would serve the request now.
     pub fn free_block_size(&mut self, request: &Request<'_>) -> Option<u64> {
         self.find_free_block(request).map(|key| key.size)

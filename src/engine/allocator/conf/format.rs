@@ -1,5 +1,6 @@
 //! Formatting settings as a settings string.
 
+use super::EXPANDABLE_SEGMENTS;
 use super::dialect::{OPTIONS, OptionMeaning};
 use super::settings::{Reserve, Settings};
 use crate::base::units::{GIB, MIB};
@@ -9,48 +10,39 @@ impl Settings {
     pub fn options(&self) -> Vec<String> {
         let plain = Self::default();
         let mut options = Vec::new();
-        let mut add = |differs: bool, option: &dyn Fn() -> String| {
-            if differs {
-                options.push(option());
-            }
-        };
+        let mut add = |differs: bool, option: String| options.extend(differs.then_some(option));
         let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
-        add(self.expandable_segments, &|| "expandable_segments:True".to_owned());
-        add(self.max_split_size != plain.max_split_size, &|| {
-            format!("max_split_size_mb:{}", self.max_split_size / MIB)
-        });
-        add(self.roundup_power2_divisions != plain.roundup_power2_divisions, &|| {
-            format!("roundup_power2_divisions:{}", format_divisions(&self.roundup_power2_divisions))
-        });
+        add(self.expandable_segments, EXPANDABLE_SEGMENTS.to_owned());
+        add(self.max_split_size != plain.max_split_size, format!("max_split_size_mb:{}", self.max_split_size / MIB));
+        let divisions = self.roundup_power2_divisions;
+        let formatted = format_divisions(&divisions);
+        add(divisions != plain.roundup_power2_divisions, format!("roundup_power2_divisions:{formatted}"));
         let threshold = self.garbage_collection_threshold;
-        add(!same(threshold, plain.garbage_collection_threshold), &|| {
-            format!("garbage_collection_threshold:{threshold}")
-        });
-        add(self.large_segment_size != plain.large_segment_size, &|| {
-            format!("large_segment_size_mb:{}", self.large_segment_size / MIB)
-        });
+        let is_default = same(threshold, plain.garbage_collection_threshold);
+        add(!is_default, format!("garbage_collection_threshold:{threshold}"));
+        let large = self.large_segment_size;
+        add(large != plain.large_segment_size, format!("large_segment_size_mb:{}", large / MIB));
         // Its default is the large segment size.
-        add(self.max_non_split_rounding != self.large_segment_size, &|| {
-            format!("max_non_split_rounding_mb:{}", self.max_non_split_rounding / MIB)
-        });
+        let rounding = self.max_non_split_rounding;
+        add(rounding != large, format!("max_non_split_rounding_mb:{}", rounding / MIB));
         let fraction = self.per_process_memory_fraction;
-        add(!same(fraction, plain.per_process_memory_fraction), &|| format!("per_process_memory_fraction:{fraction}"));
+        let is_default = same(fraction, plain.per_process_memory_fraction);
+        add(!is_default, format!("per_process_memory_fraction:{fraction}"));
         if let Some(reserve) = self.expandable_segments_reserve {
-            add(true, &|| match reserve {
-                Reserve::Fraction(fraction) => format!("expandable_segments_reserve:{fraction}"),
-                Reserve::Bytes(bytes) => {
-                    format!("expandable_segments_reserve:{}G", bytes as f64 / GIB as f64)
-                }
-            });
+            let reserve = match reserve {
+                Reserve::Fraction(fraction) => fraction.to_string(),
+                Reserve::Bytes(bytes) => format!("{}G", bytes as f64 / GIB as f64),
+            };
+            add(true, format!("expandable_segments_reserve:{reserve}"));
         }
         let mut rest = Self { expandable_segments: false, ..self.clone() };
         for option in &OPTIONS {
             if let OptionMeaning::Flag(setting) = option.meaning {
                 // The first of two keys of a setting names it.
-                add(std::mem::take(setting(&mut rest)), &|| format!("{}:True", option.key));
+                add(std::mem::take(setting(&mut rest)), format!("{}:True", option.key));
             }
         }
-        add(self.backend_is_async, &|| "backend:cudaMallocAsync".to_owned());
+        add(self.backend_is_async, "backend:cudaMallocAsync".to_owned());
         options
     }
 }

@@ -11,8 +11,24 @@ pub(super) struct Tokens {
 }
 
 impl Tokens {
+    /// Splits `text` at punctuation, which becomes tokens too, and removes blanks.
     pub(super) fn tokenize(text: &str, dialect: &Dialect) -> Self {
-        Self { list: split_tokens(text, dialect), is_strict: !dialect.is_shared }
+        let mut list = Vec::new();
+        let mut word = String::new();
+        for c in text.chars() {
+            if matches!(c, ',' | ':' | '[' | ']') {
+                if !word.is_empty() {
+                    list.push(std::mem::take(&mut word));
+                }
+                list.push(c.to_string());
+            } else if c != ' ' && !(dialect.is_shared && ('\t'..='\r').contains(&c)) {
+                word.push(c);
+            }
+        }
+        if !word.is_empty() {
+            list.push(word);
+        }
+        Self { list, is_strict: !dialect.is_shared }
     }
 
     pub(super) fn is_token(&self, at: usize, token: &str) -> bool {
@@ -58,24 +74,4 @@ impl Tokens {
 pub(super) fn unclosed_list() -> ConfError {
     let message = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
     ConfError::new(message)
-}
-
-/// Splits at punctuation, which becomes tokens too, and removes blanks.
-fn split_tokens(text: &str, dialect: &Dialect) -> Vec<String> {
-    let mut list = Vec::new();
-    let mut word = String::new();
-    for c in text.chars() {
-        if matches!(c, ',' | ':' | '[' | ']') {
-            if !word.is_empty() {
-                list.push(std::mem::take(&mut word));
-            }
-            list.push(c.to_string());
-        } else if c != ' ' && !(dialect.is_shared && ('\t'..='\r').contains(&c)) {
-            word.push(c);
-        }
-    }
-    if !word.is_empty() {
-        list.push(word);
-    }
-    list
 }

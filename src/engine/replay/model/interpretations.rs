@@ -58,7 +58,7 @@ pub(super) fn interpretations(
             let mut allocator = allocator.clone();
             let mut unserved = Vec::new();
             for polled_count in 0..=early_completions.len() {
-                if !allocator.has_free_block(&request) {
+                if allocator.free_block_size(&request).is_none() {
                     unserved.push(Interpretation { polled_count, ..plain });
                 }
                 if let Some((_, pending_free)) = early_completions.get(polled_count) {

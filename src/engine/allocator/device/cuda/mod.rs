@@ -316,17 +316,13 @@ impl DeviceMemory for &mut CudaDevice {
             return Err(OutOfMemory);
         }
         let addr = self.simulated_device.allocate(size)?;
-        match self.time_call(DeviceCall::Malloc, |this| this.gpu.allocate(size)) {
-            Ok(driver_addr) => {
-                self.segments.insert(addr, driver_addr);
-                self.after_allocation(driver_addr, size);
-                Ok(addr)
-            }
-            Err(error) => {
-                self.simulated_device.free(addr, size);
-                Err(self.refuse(size, error))
-            }
-        }
+        let driver_addr = self.time_call(DeviceCall::Malloc, |this| this.gpu.allocate(size)).map_err(|error| {
+            self.simulated_device.free(addr, size);
+            self.refuse(size, error)
+        })?;
+        self.segments.insert(addr, driver_addr);
+        self.after_allocation(driver_addr, size);
+        Ok(addr)
     }
 
     fn free(&mut self, addr: u64, size: u64) {
@@ -344,13 +340,11 @@ impl DeviceMemory for &mut CudaDevice {
             return Err(OutOfMemory);
         }
         let base = self.simulated_device.reserve(size, granule)?;
-        match self.reserve_addresses(base, size, granule) {
-            Ok(()) => Ok(base),
-            Err(error) => {
-                self.simulated_device.release(base, size);
-                Err(self.refuse(size, error))
-            }
-        }
+        self.reserve_addresses(base, size, granule).map_err(|error| {
+            self.simulated_device.release(base, size);
+            self.refuse(size, error)
+        })?;
+        Ok(base)
     }
 
     fn release(&mut self, addr: u64, size: u64) {
@@ -368,16 +362,12 @@ impl DeviceMemory for &mut CudaDevice {
             return Err(OutOfMemory);
         }
         self.simulated_device.map(addr, size)?;
-        match self.time_call(DeviceCall::Map, |this| this.map_reserved(addr, size)) {
-            Ok(driver_addr) => {
-                self.after_allocation(driver_addr, size);
-                Ok(())
-            }
-            Err(error) => {
-                self.simulated_device.unmap(addr, size);
-                Err(self.refuse(size, error))
-            }
-        }
+        let driver_addr = self.time_call(DeviceCall::Map, |this| this.map_reserved(addr, size)).map_err(|error| {
+            self.simulated_device.unmap(addr, size);
+            self.refuse(size, error)
+        })?;
+        self.after_allocation(driver_addr, size);
+        Ok(())
     }
 
     fn unmap(&mut self, addr: u64, size: u64) {
