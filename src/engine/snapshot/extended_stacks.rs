@@ -71,7 +71,7 @@ fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
     originals.sort_unstable();
     for (frame, text) in originals {
         let stack = parse_tracebacks(snapshot, &[text]);
-        snapshot.stacks.set_original(frame, stack);
+        snapshot.stacks.originals.insert(frame, stack);
     }
     let mut forwards = FxHashMap::default();
     let mut distinct: Vec<StackId> = snapshot.entries.contexts().iter().map(|context| context.forward).collect();
@@ -139,7 +139,7 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
         let live = live_by_device.get_mut(device);
         set_caller_of_failure(snapshot, caller, rows, &mut extended_ids, live);
     }
-    snapshot.entries.set_extended_stacks(extended_ids);
+    snapshot.entries.extended_stacks = extended_ids;
     let snapshot_stacks = &snapshot.stacks;
     for segment in &snapshot.segments {
         let device = usize::try_from(segment.device).ok();
@@ -247,33 +247,23 @@ fn track_live(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, extended_i
     if entry.action != Action::Alloc {
         return;
     }
-    if extended_id == entry.stack {
-        if !live.is_empty() {
-            live.remove(&entry.addr);
-        }
-    } else {
+    if extended_id != entry.stack {
         live.insert(entry.addr, extended_id);
+    } else if !live.is_empty() {
+        live.remove(&entry.addr);
     }
 }
 
 /// The backward call that an entry on `thread` belongs to. `open` is the running backward pass.
 fn caller_of(thread: Option<&Thread>, open: &mut Option<(StackId, OutermostFrame)>) -> StackId {
-    let calling = *open;
-    match (thread, calling) {
+    match (thread, *open) {
         (Some(Thread::CallsBackward(stack, bottom)), _) => *open = Some((*stack, *bottom)),
-        (Some(Thread::NoPython), Some((stack, _))) => return stack,
-        (
-            Some(Thread::Python { bottom, starts_at_entry_function: is_from_the_top, is_in_backward }),
-            Some((stack, own)),
-        ) => {
-            if *bottom == own {
-                if !is_in_backward {
-                    *open = None;
-                }
-            } else if !is_from_the_top {
-                // A hook, a custom backward or a checkpoint: Python code on an autograd thread.
-                return stack;
-            }
+        (Some(Thread::Python { bottom, is_in_backward, .. }), Some((_, own))) if *bottom == own => {
+            *open = open.filter(|_| *is_in_backward);
+        }
+        // Python code on an autograd thread is a hook, a custom backward or a checkpoint.
+        (Some(Thread::NoPython | Thread::Python { starts_at_entry_function: false, .. }), Some((stack, _))) => {
+            return stack;
         }
         _ => {}
     }

@@ -46,7 +46,7 @@ pub struct Stacks {
     extended: Vec<ExtendedStack>,
     extended_ids: SeededMap<ExtendedStack, StackId>,
     /// For frames of generated code, the stack of the original source.
-    originals: SeededMap<FrameId, StackId>,
+    pub(super) originals: SeededMap<FrameId, StackId>,
 }
 
 impl ExtendedStack {
@@ -107,10 +107,6 @@ impl Stacks {
         })
     }
 
-    pub(super) fn set_original(&mut self, frame: FrameId, source: StackId) {
-        self.originals.insert(frame, source);
-    }
-
     /// The stack `id` with its context.
     pub fn extended(&self, id: StackId) -> ExtendedStack {
         let extended = id.index().checked_sub(self.lists.len());
@@ -161,10 +157,5 @@ impl Stacks {
     /// Whether no record of the file has a stack.
     pub fn is_empty(&self) -> bool {
         self.lists.len() <= 1
-    }
-
-    /// Number of distinct frames.
-    pub fn frame_count(&self) -> usize {
-        self.frames.len()
     }
 }

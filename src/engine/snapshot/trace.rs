@@ -83,7 +83,7 @@ pub struct TraceEntries {
     times: Numbers<0>,
     stacks: Vec<StackId>,
     /// One per entry; empty if no stack has any context.
-    extended_stacks: Vec<StackId>,
+    pub(super) extended_stacks: Vec<StackId>,
     /// Rows of `contexts`.
     context_rows: Column<u32>,
     /// The distinct contexts, in order of appearance.
@@ -159,10 +159,6 @@ impl TraceEntries {
     /// The distinct contexts of entries, in order of appearance.
     pub(super) fn contexts(&self) -> &[EntryContext] {
         &self.contexts
-    }
-
-    pub(super) fn set_extended_stacks(&mut self, extended_stacks: Vec<StackId>) {
-        self.extended_stacks = extended_stacks;
     }
 
     /// Microseconds since the epoch, if the release records times.

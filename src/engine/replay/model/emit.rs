@@ -59,7 +59,7 @@ pub fn emit(
         minor,
         entry_keys: ENTRY_KEYS.map(|key| is_written(minor, key)),
         pickle: PickleWriter::new(out)?,
-        frames: vec![None; snapshot.stacks.frame_count()],
+        frames: vec![None; snapshot.stacks.frame_ids().count()],
         stacks: vec![None; snapshot.stacks.len()],
     };
     emitter.pickle.begin_small_dict()?;

@@ -63,6 +63,7 @@ impl Decoder {
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
+        let local_rows = locals.map(|locals| self.items_of(locals, "tensors")).unwrap_or_default();
         let names_in = |key| -> Vec<SymbolId> {
             items(key).into_iter().take(MAX_ITEMS).filter_map(|it| text(self.integer(it)?)).collect()
         };
@@ -79,7 +80,7 @@ impl Decoder {
             modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
             is_complete: self.is_true(value, "complete"),
             locals_frame: locals.and_then(|locals| self.stack(locals, "frames")),
-            locals: locals.map(|locals| self.read_locals(locals)).unwrap_or_default(),
+            locals: local_rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
             untrained: names_in("untrained"),
             idle: names_in("idle"),
             adapted: names_in("adapted"),
@@ -117,12 +118,6 @@ impl Decoder {
             module: self.find(value, "module").and_then(|it| self.name_text(it)),
             file: self.find(value, "file").and_then(|it| self.name_text(it)),
         })
-    }
-
-    /// The tensors under `tensors`.
-    fn read_locals(&self, value: Value) -> Vec<LocalTensor> {
-        let rows = self.items_of(value, "tensors");
-        rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect()
     }
 
     fn read_local(&self, row: Value) -> Option<LocalTensor> {

@@ -16,7 +16,10 @@ impl<B: Builder> Machine<'_, B> {
     #[inline]
     pub(super) fn fill_with_references(&mut self, start: usize) -> Option<usize> {
         let (end, value) = self.read_references(start)?;
-        self.finish_list(value).ok()?;
+        let below = self.stack.len().checked_sub(1)?;
+        self.check_above_mark(below).ok()?;
+        let target = *self.stack.last()?;
+        self.replace(below, target, value).ok()?;
         Some(end)
     }
 
@@ -69,14 +72,5 @@ impl<B: Builder> Machine<'_, B> {
             self.get(id)?;
         }
         Ok(())
-    }
-
-    /// Replaces the unfilled list on top of the stack by `value`.
-    #[inline]
-    fn finish_list(&mut self, value: Value) -> Result<(), ErrorKind> {
-        let below = self.stack.len().checked_sub(1).ok_or(ErrorKind::StackUnderflow)?;
-        self.check_above_mark(below)?;
-        let target = *self.stack.last().ok_or(ErrorKind::StackUnderflow)?;
-        self.replace(below, target, value)
     }
 }
