@@ -59,6 +59,11 @@ pub struct MemoryHistory {
 }
 
 impl MemoryHistory {
+    /// The entry of the peak of allocated bytes; the one before the window if that starts with the peak.
+    pub fn peak_entry(&self) -> Option<u64> {
+        self.peak.allocated_event.or(self.first_entry.checked_sub(1))
+    }
+
     /// Whether memory was already reserved before the first entry.
     pub fn is_truncated(&self) -> bool {
         self.outcome.initial_totals.reserved > 0

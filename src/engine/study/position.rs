@@ -98,21 +98,15 @@ impl DeviceStudy<'_, '_> {
     /// The selected position; `None` if this device's trace does not have it.
     pub fn position(self, selector: PositionSelector) -> Option<TracePosition> {
         let history = self.history()?;
-        match selector {
-            PositionSelector::Peak => {
-                Some(TracePosition::after(history.peak.allocated_event.or(history.first_entry.checked_sub(1))))
-            }
-            PositionSelector::Failure => Some(TracePosition::after(Some(self.failed_requests().next_back()? as u64))),
-            PositionSelector::End => {
-                let end = history.first_entry + history.entries;
-                Some(TracePosition::after(end.checked_sub(1)))
-            }
-            PositionSelector::Step(step) => {
-                let last = self.phases().steps.entries(step)?.end.checked_sub(1)?;
-                Some(TracePosition::after(Some(last as u64)))
-            }
-            PositionSelector::Entry(event) => (event < history.trace_entries).then_some(TracePosition::Entry { event }),
-        }
+        let event = match selector {
+            PositionSelector::Peak => history.peak_entry(),
+            PositionSelector::Failure => Some(self.failed_requests().next_back()? as u64),
+            PositionSelector::End => (history.first_entry + history.entries).checked_sub(1),
+            PositionSelector::Step(step) => Some(self.phases().steps.entries(step)?.end.checked_sub(1)? as u64),
+            PositionSelector::Entry(event) if event < history.trace_entries => Some(event),
+            PositionSelector::Entry(_) => return None,
+        };
+        Some(TracePosition::after(event))
     }
 
     /// The memory at `position`: from the snapshot's segments, or from a literal replay.

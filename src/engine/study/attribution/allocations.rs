@@ -52,8 +52,7 @@ pub fn classify_allocations(
         classified: vec![None; count],
     };
     let entries = device.device().len();
-    let peak = device.history().map(|history| history.peak.allocated_event.or(history.first_entry.checked_sub(1)));
-    let peak = peak.map(|entry| entry.and_then(|entry| usize::try_from(entry).ok()));
+    let peak = device.history().map(|history| history.peak_entry().and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
         let rows = classifier.live_after(entry);
         let end = classifier.ends.after(entry);

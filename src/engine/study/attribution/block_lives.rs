@@ -10,7 +10,7 @@ use super::named::NamedBlocks;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::snapshot::{Action, TraceEntry};
-use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases, StackTraits};
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, StackTraits};
 use crate::study::DeviceStudy;
 use crate::study::block_sizes::{BlockSizes, SizeChange};
 
@@ -25,12 +25,26 @@ pub(super) enum GatherEvidence {
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
 
+/// Counts of one phase run.
+#[derive(Default)]
+struct RunCounts {
+    /// Number of backward passes that have started.
+    backward_passes: u32,
+    /// The entry of its last allocation so far.
+    last_alloc: u32,
+    /// Bytes that outlived it, if it is a backward run, and that no backward pass freed.
+    left_for_optimizer: u64,
+    /// Bytes that outlived it, if it is a backward run.
+    outlived_bytes: u64,
+    /// Bytes with parameter sizes that it allocated, and freed after its last allocation.
+    freed_at_end: u64,
+}
+
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
 pub(super) struct BlockLives<'a> {
-    runs: &'a [PhaseRun],
     phases: &'a Phases,
-    /// For each run, number of backward passes that have started.
-    backward_passes_begun: Vec<u32>,
+    /// By run.
+    run_counts: Vec<RunCounts>,
     /// Number of forward passes that have started: see [`Phases::forwards_begun`].
     forwards_begun: usize,
     /// Frees have stacks, so user code that frees is known.
@@ -39,21 +53,15 @@ pub(super) struct BlockLives<'a> {
     pub(super) has_trace: bool,
     /// The trace starts with an empty allocator.
     pub(super) starts_empty: bool,
-    /// For each run, the entry of its last allocation so far.
-    last_alloc: Vec<u32>,
     pub(super) live_sets: Vec<LiveSet>,
+    /// Blocks of live sets that are still live, by address: the set and the row in it.
+    awaited: SeededMap<u64, Vec<(usize, usize)>>,
     /// Blocks whose use the recorder knows.
     pub(super) named: NamedBlocks,
     /// By stack.
     free_counts: Vec<FreeCounts>,
     /// Number of blocks that outlived the backward run that allocated them, by that run and requested size.
     outlived_by_size: SeededMap<(u32, u64), u32>,
-    /// Bytes that outlived the backward run that allocated them and that no backward pass freed, by run.
-    left_for_optimizer: Vec<u64>,
-    /// Bytes that outlived the backward run that allocated them, by run.
-    outlived_bytes: Vec<u64>,
-    /// For each run, bytes with parameter sizes that it allocated, and freed after its last allocation.
-    freed_at_end: Vec<u64>,
     /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
     pub(super) gradient_sizes: SeededMap<u64, u32>,
     /// By requested size, the maximum number of blocks that one backward pass allocated, recomputation aside.
@@ -75,31 +83,26 @@ pub(super) struct BlockLives<'a> {
 impl<'a> BlockLives<'a> {
     /// `stacks` is the number of stacks of the snapshot.
     fn new(phases: &'a Phases, stacks: usize) -> Self {
-        let runs = phases.runs();
         let (mut passes, mut last_phase) = (0, Phase::Other);
-        let backward_passes_begun = runs.iter().map(|run| {
+        let run_counts = phases.runs().iter().map(|run| {
             // An optimizer may step during a backward pass, which then continues.
             passes += u32::from(run.phase == Phase::Backward && last_phase != Phase::Backward);
             last_phase = if run.phase == Phase::Optimizer { last_phase } else { run.phase };
-            passes
+            RunCounts { backward_passes: passes, ..RunCounts::default() }
         });
         Self {
-            runs,
             phases,
             forwards_begun: 0,
             has_stacks_of_frees: false,
             has_trace: true,
             starts_empty: true,
-            backward_passes_begun: backward_passes_begun.collect(),
-            last_alloc: vec![0; runs.len()],
+            run_counts: run_counts.collect(),
             live_sets: Vec::new(),
+            awaited: SeededMap::default(),
             named: NamedBlocks::default(),
             free_counts: vec![FreeCounts::default(); stacks],
             outlived_by_size: SeededMap::default(),
             gradient_sizes: SeededMap::default(),
-            left_for_optimizer: vec![0; runs.len() + 1],
-            outlived_bytes: vec![0; runs.len() + 1],
-            freed_at_end: vec![0; phases.runs().len()],
             teardown_after: None,
             computed_sizes: SeededMap::default(),
             computed_in_pass: (0, SeededMap::default()),
@@ -126,14 +129,12 @@ impl<'a> BlockLives<'a> {
         }
         let mut live = open_initial_blocks(stacks, block_sizes);
         lifetimes.starts_empty = live.is_empty();
-        // Blocks of earlier live sets that are still live, by address.
-        let mut awaited: SeededMap<u64, Vec<(usize, usize)>> = SeededMap::default();
         let mut at = TracePoint { entry: 0, run: 0 };
         wanted.sort_unstable();
         wanted.dedup();
         let mut wanted = wanted.into_iter().peekable();
         if wanted.next_if_eq(&None).is_some() {
-            lifetimes.add_live_set(None, at, &mut live, &mut awaited);
+            lifetimes.add_live_set(None, at, &mut live);
         }
         let mut block_sizes = block_sizes.reader();
         let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
@@ -155,7 +156,7 @@ impl<'a> BlockLives<'a> {
                 }
                 // Most frees complete at once.
                 Action::FreeCompleted if just_freed == Some(entry.addr) => {}
-                Action::FreeRequested | Action::FreeCompleted => lifetimes.free(&entry, at, &mut live, &mut awaited),
+                Action::FreeRequested | Action::FreeCompleted => lifetimes.free(&entry, at, &mut live),
                 _ => {}
             }
             just_freed = (entry.action == Action::FreeRequested).then_some(entry.addr);
@@ -165,11 +166,13 @@ impl<'a> BlockLives<'a> {
                 }
             }
             if wanted.next_if_eq(&Some(index)).is_some() {
-                lifetimes.add_live_set(Some(index), at, &mut live, &mut awaited);
+                lifetimes.add_live_set(Some(index), at, &mut live);
             }
             if entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index) {
                 lifetimes.teardown_after = Some(at.entry);
-                lifetimes.close_live_sets(at);
+                for live_set in &mut lifetimes.live_sets {
+                    live_set.observed_until = live_set.observed_until.or(Some(at));
+                }
             }
         }
         lifetimes.finish(live.values(), at);
@@ -182,18 +185,12 @@ impl<'a> BlockLives<'a> {
     fn add_snapshot(&mut self, device: DeviceStudy<'a, '_>) {
         let mut live = open_initial_blocks(device.stacks(), &BlockSizes::at_snapshot(device.device()));
         (self.has_trace, self.starts_empty) = (false, live.is_empty());
-        self.add_live_set(None, TracePoint { entry: 0, run: 0 }, &mut live, &mut SeededMap::default());
+        self.add_live_set(None, TracePoint { entry: 0, run: 0 }, &mut live);
         self.named = NamedBlocks::new(device.snapshot(), live.keys().map(|address| (*address, None)));
     }
 
     /// Adds the set of the live blocks after `entry`, which is at `point`.
-    fn add_live_set(
-        &mut self,
-        entry: Option<usize>,
-        point: TracePoint,
-        live: &mut OpenBlocks,
-        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
-    ) {
+    fn add_live_set(&mut self, entry: Option<usize>, point: TracePoint, live: &mut OpenBlocks) {
         let exist = live.iter_mut().filter(|(_, block)| block.bytes_left > 0);
         let mut blocks: Vec<LiveBlock> = exist
             .map(|(_, block)| {
@@ -203,7 +200,7 @@ impl<'a> BlockLives<'a> {
             .collect();
         blocks.sort_unstable_by_key(|block| block.address);
         for (row, block) in blocks.iter().enumerate() {
-            awaited.entry(block.address).or_default().push((self.live_sets.len(), row));
+            self.awaited.entry(block.address).or_default().push((self.live_sets.len(), row));
         }
         self.live_sets.push(LiveSet { entry, point, observed_until: None, blocks });
     }
@@ -227,8 +224,8 @@ impl<'a> BlockLives<'a> {
 
     /// `entry` allocates a block of `bytes`.
     fn alloc(&mut self, entry: &TraceEntry, at: TracePoint, bytes: u64, live: &mut OpenBlocks) {
-        if let Some(run) = at.run_index() {
-            (self.last_alloc[run], self.freed_at_end[run]) = (at.entry, 0);
+        if let Some(run) = self.counts_at_mut(at) {
+            (run.last_alloc, run.freed_at_end) = (at.entry, 0);
         }
         let (stack, requested_bytes) = (entry.stack, entry.size);
         let block = LiveBlock {
@@ -238,8 +235,7 @@ impl<'a> BlockLives<'a> {
             stack,
             extended_stack: entry.extended_stack,
             allocated_at: Some(at),
-            freed_at: None,
-            freed_by: StackTraits::default(),
+            ..LiveBlock::default()
         };
         let new = OpenBlock::new(block, self.forwards_begun);
         let traits = self.phases.stack_traits(stack);
@@ -261,13 +257,7 @@ impl<'a> BlockLives<'a> {
     }
 
     /// `entry` frees a block, or completes a free.
-    fn free(
-        &mut self,
-        entry: &TraceEntry,
-        at: TracePoint,
-        live: &mut OpenBlocks,
-        awaited: &mut SeededMap<u64, Vec<(usize, usize)>>,
-    ) {
+    fn free(&mut self, entry: &TraceEntry, at: TracePoint, live: &mut OpenBlocks) {
         let Some(block) = live.remove(&entry.addr) else {
             return; // the second entry of a free, or a free of an unknown block
         };
@@ -280,19 +270,13 @@ impl<'a> BlockLives<'a> {
         if !block.is_in_live_set {
             return;
         }
-        for (set, row) in awaited.remove(&entry.addr).unwrap_or_default() {
+        for (set, row) in self.awaited.remove(&entry.addr).unwrap_or_default() {
             let live_set = &mut self.live_sets[set];
             if live_set.observed_until.is_none() {
                 let block = &mut live_set.blocks[row];
                 block.freed_at = Some(at);
                 block.freed_by = traits;
             }
-        }
-    }
-
-    fn close_live_sets(&mut self, at: TracePoint) {
-        for live_set in &mut self.live_sets {
-            live_set.observed_until = live_set.observed_until.or(Some(at));
         }
     }
 
@@ -321,15 +305,15 @@ impl<'a> BlockLives<'a> {
         {
             next.count_older();
         }
+        if allocated_at.run == freed.run
+            && self.parameter_sizes.contains(&block.requested_bytes)
+            && let Some(run) = self.counts_at_mut(allocated_at)
+        {
+            run.freed_at_end = run.freed_at_end.saturating_add(block.requested_bytes);
+        }
         let counts = &mut self.free_counts[block.stack.index()];
         if allocated_at.run == freed.run {
             counts.in_run += 1;
-            if let Some(run) = allocated_at.run_index()
-                && self.parameter_sizes.contains(&block.requested_bytes)
-            {
-                let freed_at_end = &mut self.freed_at_end[run];
-                *freed_at_end = freed_at_end.saturating_add(block.requested_bytes);
-            }
         } else if passes == 0 {
             counts.before_backward += 1;
         } else {
@@ -374,10 +358,11 @@ impl<'a> BlockLives<'a> {
     fn count_outliving_pass(&mut self, block: LiveBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
             *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() += 1;
-            let run = allocated_at.run as usize;
-            self.outlived_bytes[run] = self.outlived_bytes[run].saturating_add(block.requested_bytes);
-            if by_program || self.phase(end) != Phase::Backward {
-                self.left_for_optimizer[run] = self.left_for_optimizer[run].saturating_add(block.requested_bytes);
+            let is_left = by_program || self.phase(end) != Phase::Backward;
+            let Some(run) = self.counts_at_mut(allocated_at) else { return }; // the phase is that of a run
+            run.outlived_bytes = run.outlived_bytes.saturating_add(block.requested_bytes);
+            if is_left {
+                run.left_for_optimizer = run.left_for_optimizer.saturating_add(block.requested_bytes);
             }
         }
     }
@@ -392,12 +377,12 @@ impl<'a> BlockLives<'a> {
     }
 
     pub(super) fn point(&self, entry: usize) -> TracePoint {
-        let run = self.runs.partition_point(|run| run.start as usize <= entry);
+        let run = self.phases.runs().partition_point(|run| run.start as usize <= entry);
         TracePoint { entry: to_u32(entry), run: to_u32(run) }
     }
 
     pub(super) fn phase(&self, point: TracePoint) -> Phase {
-        point.run_index().map_or(Phase::Other, |run| self.runs[run].phase)
+        point.run_index().map_or(Phase::Other, |run| self.phases.runs()[run].phase)
     }
 
     /// Whether the run of `point` may have ended before it: it allocated nothing more, and frees have no stacks.
@@ -437,12 +422,12 @@ impl<'a> BlockLives<'a> {
     }
 
     pub(super) fn has_backward(&self) -> bool {
-        self.backward_passes_begun.last().is_some_and(|passes| *passes > 0)
+        self.run_counts.last().is_some_and(|run| run.backward_passes > 0)
     }
 
     /// Maximum number of bytes that a backward pass left for later code.
     pub(super) fn max_left_for_optimizer(&self) -> u64 {
-        self.left_for_optimizer.iter().copied().max().unwrap_or(0)
+        self.run_counts.iter().map(|run| run.left_for_optimizer).max().unwrap_or(0)
     }
 
     /// Evidence that parameters of `bytes`, in full or half precision, were gathered for a pass, with or without
@@ -458,35 +443,43 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    /// Bytes that backward run `run` allocated and that outlived it.
-    pub(super) fn outlived_bytes(&self, run: u32) -> u64 {
-        self.outlived_bytes.get(run as usize).copied().unwrap_or(0)
+    /// Bytes that the backward run of `point` allocated and that outlived it.
+    pub(super) fn outlived_bytes(&self, point: TracePoint) -> u64 {
+        self.counts_at(point).map_or(0, |run| run.outlived_bytes)
     }
 
     /// Bytes with parameter sizes that the run of `point` allocated, and freed after its last allocation.
     pub(super) fn freed_at_end(&self, point: TracePoint) -> u64 {
-        point.run_index().map_or(0, |run| self.freed_at_end[run])
+        self.counts_at(point).map_or(0, |run| run.freed_at_end)
     }
 
     /// Whether `point` is after the last allocation of its run.
     pub(super) fn is_after_last_allocation(&self, point: TracePoint) -> bool {
-        point.run_index().is_some_and(|run| self.last_alloc[run] < point.entry)
+        self.counts_at(point).is_some_and(|run| run.last_alloc < point.entry)
     }
 
     /// Whether a backward pass completed within the recording.
     pub(super) fn completes_backward(&self) -> bool {
         // The last run may be incomplete.
-        self.backward_passes_begun.iter().rev().nth(1).is_some_and(|passes| *passes > 0)
+        self.run_counts.iter().rev().nth(1).is_some_and(|run| run.backward_passes > 0)
     }
 
     /// Number of backward passes that started before entry `entry`.
     pub(super) fn backward_passes_before(&self, entry: usize) -> u32 {
-        let run = self.runs.partition_point(|run| (run.start as usize) < entry);
+        let run = self.phases.runs().partition_point(|run| (run.start as usize) < entry);
         self.backward_passes_at(TracePoint { entry: to_u32(entry), run: to_u32(run) })
     }
 
     /// Number of backward passes that started up to `point`.
     pub(super) fn backward_passes_at(&self, point: TracePoint) -> u32 {
-        point.run_index().map_or(0, |run| self.backward_passes_begun[run])
+        self.counts_at(point).map_or(0, |run| run.backward_passes)
+    }
+
+    fn counts_at(&self, point: TracePoint) -> Option<&RunCounts> {
+        self.run_counts.get(point.run_index()?)
+    }
+
+    fn counts_at_mut(&mut self, point: TracePoint) -> Option<&mut RunCounts> {
+        self.run_counts.get_mut(point.run_index()?)
     }
 }

@@ -111,19 +111,13 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
     phases: &'a Phases,
     lifetimes: &'a BlockLives<'a>,
     live_set: &'a LiveSet,
-    /// Step and phase of the position.
-    step: Option<u32>,
-    phase: Phase,
     all: BlockSum,
 }
 
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a BlockLives<'a>, live_set: &'a LiveSet) -> Self {
-        let phases = device.phases();
         let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
-        let step = live_set.entry.and_then(|entry| phases.steps.step_at(entry));
-        let phase = lifetimes.phase(live_set.point);
-        Self { device, phases, lifetimes, live_set, step, phase, all }
+        Self { device, phases: device.phases(), lifetimes, live_set, all }
     }
 
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
@@ -133,8 +127,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let lines = self.holders(&classified, top.max(COMPARED_LINES));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
-            phase: self.phase,
-            step: self.step,
+            phase: self.lifetimes.phase(self.live_set.point),
+            step: self.live_set.entry.and_then(|entry| self.phases.steps.step_at(entry)),
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
             by_category: self.by_category(&classified, |_| true),

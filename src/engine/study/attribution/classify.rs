@@ -13,7 +13,11 @@ use super::parameter_copies;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
-use crate::study::category::{Category, Classification, Confidence};
+use crate::study::category::Category::{
+    self, Activations, Communication, Gradients, Inputs, OptimizerState, Other, Parameters, Temporaries,
+};
+use crate::study::category::Classification;
+use crate::study::category::Confidence::{High, Low, Medium};
 
 /// The category of each block of `live_set`, in order.
 pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &Phases) -> Vec<Classification> {
@@ -38,7 +42,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &
         lifetimes.named.correct(&live_set.blocks, &mut classified, true);
         return classified;
     }
-    let is_known = |(category, _): &Classification| *category == Category::Parameters;
+    let is_known = |(category, _): &Classification| *category == Parameters;
     classifier.knows_parameters = classified.iter().any(is_known);
     classify_older_blocks(live_set, &mut classified, lifetimes, phases);
     let parameters = live_set.blocks.iter().zip(&classified).filter(|(_, classified)| is_known(classified));
@@ -48,7 +52,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &
         let phase = block.allocated_at.map(|allocated_at| lifetimes.phase(allocated_at));
         if matches!(phase, Some(Phase::Backward | Phase::Data)) {
             *classification = classifier.classify(block, traits);
-        } else if phase == Some(Phase::Forward) && *classification == (Category::Other, Confidence::Low) {
+        } else if phase == Some(Phase::Forward) && *classification == (Other, Low) {
             classifier.recognize_cast(block, classification);
         }
     }
@@ -56,9 +60,9 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &
     parameter_copies::classify_copies(live_set, &mut classified, lifetimes, phases);
     for (block, classification) in live_set.blocks.iter().zip(&mut classified) {
         // A graph or a model of which code outside the model makes more in each iteration is neither: it is kept data.
-        let is_guess = matches!(*classification, (Category::Activations | Category::Parameters, Confidence::Low));
+        let is_guess = matches!(*classification, (Activations | Parameters, Low));
         if is_guess && lifetimes.grows(block.extended_stack) && !phases.stack_traits(block.stack).has_forward_frame {
-            *classification = (Category::Other, Confidence::Low);
+            *classification = (Other, Low);
         }
     }
     let is_last_run = live_set.point.run as usize == phases.runs().len();
@@ -120,8 +124,6 @@ enum Lifetime {
 
 impl Classifier<'_> {
     fn classify(&self, block: &LiveBlock, traits: StackTraits) -> Classification {
-        use Category::{Communication, Gradients, OptimizerState, Other, Parameters};
-        use Confidence::High;
         match traits.purpose {
             Some(KnownPurpose::Workspace) => return (Other, High),
             Some(KnownPurpose::OptimizerState) => return (OptimizerState, High),
@@ -196,8 +198,6 @@ impl Classifier<'_> {
 
     /// Classifies a block that is older than the trace by its stack alone.
     fn classify_older(&self, block: &LiveBlock, traits: StackTraits) -> Classification {
-        use Category::{Activations, Gradients, OptimizerState, Other, Parameters};
-        use Confidence::{High, Low, Medium};
         match traits.phase {
             _ if traits.is_buffer_of_engine() => (Other, High),
             _ if traits.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, Low),
@@ -221,8 +221,6 @@ impl Classifier<'_> {
         traits: StackTraits,
         lifetime: Lifetime,
     ) -> Classification {
-        use Category::{Parameters, Temporaries};
-        use Confidence::{High, Low, Medium};
         let counts = self.lifetimes.free_counts(block.stack);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
@@ -266,40 +264,38 @@ impl Classifier<'_> {
         // One line that makes many tensors loads a model, which is frozen. Few tensors are data: a data set, a replay
         // buffer.
         let is_model = blocks >= MIN_MODEL_TENSORS;
-        (if is_model { Category::Parameters } else { Category::Inputs }, Confidence::Low)
+        (if is_model { Parameters } else { Inputs }, Low)
     }
 
     /// Classifies a block of user code in an unknown phase.
     fn classify_other(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
         if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 {
-            return (Category::Activations, Confidence::Medium);
+            return (Activations, Medium);
         }
         if self.is_kept_from_start(block, allocated_at) {
             return self.classify_kept_from_start(block);
         }
         if self.is_state_without_optimizer(block, allocated_at) {
-            return (Category::OptimizerState, Confidence::Low);
+            return (OptimizerState, Low);
         }
         if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) {
-            return (Category::Inputs, Confidence::Low);
+            return (Inputs, Low);
         }
-        (Category::Other, Confidence::Low)
+        (Other, Low)
     }
 
     /// Classifies a block allocated before the forward pass.
     fn classify_data(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        use Category::{Inputs, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
         match block.freed_at {
             Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
             _ if self.lifetimes.grows(block.extended_stack) => (Other, Low),
             None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
-            None if self.is_state_without_optimizer(block, allocated_at) => (Category::OptimizerState, Low),
+            None if self.is_state_without_optimizer(block, allocated_at) => (OptimizerState, Low),
             // No input serves many passes, but some wait in a queue.
             _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
             _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
             // The program computes without modules.
-            _ if self.is_computed_before_forward(block, allocated_at) => (Category::Activations, Medium),
+            _ if self.is_computed_before_forward(block, allocated_at) => (Activations, Medium),
             // Or a copy of a parameter, allocated in every step.
             Some(_) if self.parameters.contains(&block.requested_bytes) => (Inputs, Low),
             Some(_) => (Inputs, Medium),
@@ -359,8 +355,6 @@ impl Classifier<'_> {
     }
 
     fn classify_backward(&self, block: &LiveBlock, traits: StackTraits, lifetime: Lifetime) -> Classification {
-        use Category::{Activations, Gradients, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
         let is_like_gradient = self.parameters.contains(&block.requested_bytes)
             || self.lifetimes.parameter_sizes.contains(&block.requested_bytes)
             || !self.knows_parameters && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes);
@@ -417,8 +411,6 @@ impl Classifier<'_> {
 
     /// Sharded training frees the input of a reduction within the pass; the output is for the optimizer.
     fn classify_reduced(&self, block: &LiveBlock, lifetime: Lifetime) -> Classification {
-        use Category::{Communication, Gradients};
-        use Confidence::{High, Low, Medium};
         let counts = self.lifetimes.free_counts(block.stack);
         match lifetime {
             Lifetime::InRun => (Communication, High),
@@ -436,11 +428,9 @@ impl Classifier<'_> {
         traits: StackTraits,
         lifetime: Lifetime,
     ) -> Classification {
-        use Category::{OptimizerState, Temporaries};
-        use Confidence::{High, Low, Medium};
         // State needs a frame of an optimizer: code beside one, within its annotated step, may keep anything.
         if traits.phase != Some(Phase::Optimizer) && lifetime != Lifetime::InRun {
-            return (Category::Other, Low);
+            return (Other, Low);
         }
         let counts = self.lifetimes.free_counts(block.stack);
         let step_of = |point: TracePoint| self.phases.steps.step_at(point.entry as usize);

@@ -3,7 +3,9 @@
 use super::classify::Classifier;
 use super::live_set::{LiveBlock, TracePoint};
 use crate::stacks::phases::{Phase, StackTraits};
-use crate::study::category::{Category, Classification, Confidence};
+use crate::study::category::Category::{self, Activations, Other, Temporaries};
+use crate::study::category::Classification;
+use crate::study::category::Confidence::{High, Low, Medium};
 
 impl Classifier<'_> {
     pub(super) fn classify_forward(
@@ -12,8 +14,6 @@ impl Classifier<'_> {
         allocated_at: TracePoint,
         traits: StackTraits,
     ) -> Classification {
-        use Category::{Activations, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
         if !self.lifetimes.has_backward() {
             return self.classify_without_backward(block, allocated_at);
         }
@@ -76,8 +76,6 @@ impl Classifier<'_> {
     /// Classifies a block of a forward pass in a recording without a backward pass: inference, or an end within the
     /// first step.
     fn classify_without_backward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        use Category::{Activations, Other, Temporaries};
-        use Confidence::{High, Low, Medium};
         let end = block.freed_at.unwrap_or(self.observed_until);
         let is_done = self.forwards_begun(allocated_at, end) > 0;
         let counts = self.lifetimes.free_counts(block.stack);
@@ -112,7 +110,7 @@ impl Classifier<'_> {
             return;
         }
         if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
-            *classification = (Category::Parameters, Confidence::Low);
+            *classification = (Category::Parameters, Low);
         }
     }
 

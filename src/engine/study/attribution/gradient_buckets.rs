@@ -33,7 +33,8 @@ impl GradientBuckets {
             .filter(|block| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets));
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         // Without an entry, the position is the start of the trace.
-        let (now, run) = (live_set.entry.unwrap_or(0), live_set.point.run);
+        let (now, point) = (live_set.entry.unwrap_or(0), live_set.point);
+        let in_backward = lifetimes.phase(point) == Phase::Backward;
         let has_started = |run: &&PhaseRun| run.start as usize <= now;
         let runs = phases.runs().iter().take_while(has_started);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
@@ -42,12 +43,10 @@ impl GradientBuckets {
             _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
             _ if !lifetimes.completes_backward() => Self::Unknown,
             // A pass without communication (`no_sync`): the next pass accumulates into these gradients.
-            _ if lifetimes.phase(live_set.point) == Phase::Backward && lifetimes.outlived_bytes(run) > bytes / 2 => {
-                Self::Empty
-            }
-            _ if lifetimes.phase(live_set.point) == Phase::Backward
-                && !lifetimes.is_after_last_allocation(live_set.point)
-                && lifetimes.freed_at_end(live_set.point) > bytes / 10 * 9 =>
+            _ if in_backward && lifetimes.outlived_bytes(point) > bytes / 2 => Self::Empty,
+            _ if in_backward
+                && !lifetimes.is_after_last_allocation(point)
+                && lifetimes.freed_at_end(point) > bytes / 10 * 9 =>
             {
                 Self::GradientsAtEnd
             }

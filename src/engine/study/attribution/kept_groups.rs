@@ -134,6 +134,7 @@ pub(super) fn kept_groups(
             let live_bytes =
                 |lines: &[GrowingLine]| lines.iter().fold(0u64, |sum, line| sum.saturating_add(line.live_bytes));
             let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
+            let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
             let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
             // A line that calls a module in a loop shows no more than that a forward pass begins.
             let forward_of = |block: &LiveBlock, made_by: &MadeBy| {
@@ -168,13 +169,7 @@ pub(super) fn kept_groups(
                 line: device.stacks().frame_report(line),
                 bytes,
                 share_ratio: ratio(bytes, all.bytes),
-                passes: growing
-                    .into_iter()
-                    .flatten()
-                    .map(|line| line.iterations)
-                    .max()
-                    .unwrap_or(0)
-                    .max(by_pass.len() as u64),
+                passes: iterations.max(by_pass.len() as u64),
                 growth: growing.map(|lines| {
                     let replaced = lines.iter().copied().filter(|line| line.blocks_per_iteration == 0);
                     let is_replaced = live_bytes(&replaced.collect::<Vec<_>>()) > live_bytes(lines) / 2;
@@ -185,19 +180,18 @@ pub(super) fn kept_groups(
                 is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
                 forwards_between: forwards(newest) - forwards(oldest),
                 passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),
-                made_by_modules: share_of(&|block: &LiveBlock| phases.stack_traits(block.stack).purpose.is_some())
-                    > HALF,
-                in_forward: share_of(&|block: &LiveBlock| phases.stack_traits(block.stack).has_forward_frame) > HALF,
+                made_by_modules: share_of(&|block| phases.stack_traits(block.stack).purpose.is_some()) > HALF,
+                in_forward: share_of(&|block| phases.stack_traits(block.stack).has_forward_frame) > HALF,
                 largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
                 category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
                 // A pass has one output, or two.
                 keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
-                    && share_of(&|block: &LiveBlock| {
+                    && share_of(&|block| {
                         block
                             .allocated_at
                             .is_some_and(|at| lifetimes.phase(at) == Phase::Forward && lifetimes.keeps_graph(at))
                     }) > HALF,
-                before_backward: share_of(&|block: &LiveBlock| {
+                before_backward: share_of(&|block| {
                     // The pass that runs may be the one that the graphs are for.
                     let is_running = lifetimes.phase(live_set.point) == Phase::Backward;
                     let passes = lifetimes.backward_passes_at(live_set.point) - u32::from(is_running);

@@ -13,7 +13,7 @@ use crate::study::iterations::{GrowingLine, Growth, GrowthKind};
 use crate::study::variables::KeptByVariable;
 
 /// A source line whose live memory grows with every iteration.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct LeakSuspect {
     /// The line; one suspect gathers all stacks without a line.
     #[serde(flatten)]
@@ -123,10 +123,7 @@ impl LeakSuspect {
             since_step: since,
             steps: u32::try_from(growing.iterations).unwrap_or(u32::MAX),
             every_steps: u32::try_from(growth.steps_per_iteration).unwrap_or(u32::MAX),
-            bytes_per_step: 0,
-            blocks_per_step: 0.0,
-            bytes: 0,
-            blocks: 0,
+            ..Self::default()
         };
         suspect.add(growing, growth);
         suspect

@@ -24,7 +24,7 @@ impl TracePoint {
 }
 
 /// A live block.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct LiveBlock {
     pub(super) address: u64,
     pub(super) bytes: u64,
@@ -110,9 +110,7 @@ pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockS
             requested_bytes,
             stack: stacks.recorded_stack(extended_stack),
             extended_stack,
-            allocated_at: None,
-            freed_at: None,
-            freed_by: StackTraits::default(),
+            ..LiveBlock::default()
         };
         (address, OpenBlock::new(block, 0))
     };

@@ -92,11 +92,8 @@ pub fn attribute_memory(
     rules: &[CategoryRule],
     top: usize,
 ) -> Attribution {
-    // Without a peak entry, the peak is the state before the window's first entry.
-    let peak = match device.sleep() {
-        Some(sleep) => sleep.peak_event, // PyTorch's own peak counts memory that sleeps
-        None => history.peak.allocated_event.or(history.first_entry.checked_sub(1)),
-    };
+    // PyTorch's own peak counts memory that sleeps.
+    let peak = device.sleep().map_or_else(|| history.peak_entry(), |sleep| sleep.peak_event);
     let peak = peak.and_then(|entry| usize::try_from(entry).ok());
     let failure = device.failed_requests().next_back();
     let mut wanted = vec![peak];

@@ -9,7 +9,9 @@ use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
-use crate::study::category::{Category, Classification, Confidence};
+use crate::study::category::Category::{self, Gradients, OptimizerState, Parameters, Temporaries};
+use crate::study::category::Classification;
+use crate::study::category::Confidence::{self, Low, Medium};
 
 /// How parameters and a copy in another precision may differ in size: `.0` / `.1` = parameter size / copy size.
 const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
@@ -65,7 +67,7 @@ pub(super) fn classify_copies(
 ) {
     let mut parameters = SizeCounts::default();
     for (block, (category, confidence)) in live_set.blocks.iter().zip(classified.iter()) {
-        if (*category, *confidence) == (Category::Parameters, Confidence::High)
+        if (*category, *confidence) == (Parameters, Confidence::High)
             && phases.stack_traits(block.stack).purpose != Some(KnownPurpose::GatheredParameters)
         {
             *parameters.entry(block.requested_bytes).or_default() += 1;
@@ -84,7 +86,7 @@ pub(super) fn classify_copies(
     let program = ProgramTraits {
         lifetimes,
         phases,
-        has_state: classified.contains(&(Category::OptimizerState, Confidence::High)),
+        has_state: classified.contains(&(OptimizerState, Confidence::High)),
         has_custom_optimizer: phases.has_custom_optimizer(),
     };
     let entry = |at: &usize| live_set.blocks[*at].allocated_at.map(|point| point.entry);
@@ -99,10 +101,10 @@ pub(super) fn classify_copies(
         if places.iter().all(|at| program.is_loaded(block(*at))) {
             let copied = if copies_model { one_model(&parameters, &gradients) } else { gradients.clone() };
             // Weights are copied into the model that is there already, otherwise they become it.
-            let weights = if copies_model { Category::Other } else { Category::Parameters };
+            let weights = if copies_model { Category::Other } else { Parameters };
             for (at, is_weight) in places.iter().zip(program.find_weights(live_set, &places, &copied)) {
-                let category = if is_weight { weights } else { Category::OptimizerState };
-                classified[*at] = (category, Confidence::Low);
+                let category = if is_weight { weights } else { OptimizerState };
+                classified[*at] = (category, Low);
             }
             continue;
         }
@@ -121,8 +123,8 @@ pub(super) fn classify_copies(
     {
         let copied = weights_len(places.iter().map(|at| &live_set.blocks[*at].requested_bytes), &gradients);
         for at in places.into_iter().take(copied.unwrap_or(0)) {
-            if classified[at].0 == Category::OptimizerState {
-                classified[at] = (Category::Parameters, Confidence::Low);
+            if classified[at].0 == OptimizerState {
+                classified[at] = (Parameters, Low);
             }
         }
     }
@@ -194,13 +196,11 @@ impl ProgramTraits<'_> {
             Some(Routine::Constructor) => self.has_custom_optimizer,
             _ => traits.phase == Some(Phase::Optimizer),
         };
-        (if is_state { Category::OptimizerState } else { Category::Parameters }, Confidence::Low)
+        (if is_state { OptimizerState } else { Parameters }, Low)
     }
 
     /// The category of a block of a copy.
     fn classify(&self, block: &LiveBlock) -> Classification {
-        use Category::{Gradients, OptimizerState, Parameters, Temporaries};
-        use Confidence::{Low, Medium};
         // Older than the recording.
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
         let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;

@@ -56,7 +56,7 @@ pub struct Growth {
 }
 
 /// A call site whose blocks grow.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct GrowingLine {
     /// The trace entry of its last request that is still live.
     pub last_entry: usize,
@@ -261,14 +261,11 @@ fn growing_lines(requests: &Requests, sums: &SeededMap<u32, BlockSum>, starts: &
         // A larger block replaced the first.
         let first = if sum.blocks == 0 { starts[0] } else { request };
         let line = lines.entry(site).or_insert(GrowingLine {
-            last_entry: 0,
             first_entry: requests.entry(first),
             first_iteration: starts.partition_point(|start| *start <= first).saturating_sub(1),
             bytes_per_iteration: sum.bytes,
             blocks_per_iteration: sum.blocks,
-            iterations: 0,
-            live_bytes: 0,
-            live_blocks: 0,
+            ..GrowingLine::default()
         });
         let recent_iteration = recent.partition_point(|start| *start <= request);
         if recent_iteration == 0 {

@@ -20,14 +20,20 @@ const BLOCK: u64 = 512;
 #[derive(Debug, Default)]
 pub struct Requests {
     sites: Vec<u32>,
+    rows: Vec<Row>,
+}
+
+/// A request, without its call site.
+#[derive(Debug)]
+struct Row {
     /// In blocks of 512 bytes.
-    sizes: Vec<u32>,
+    size: u32,
     /// The trace entry.
-    entries: Vec<u32>,
-    /// The last request before each block is freed, or [`NEVER`].
-    freed_after: Vec<u32>,
-    /// Live bytes before each request beyond those before the first, in blocks of 512 bytes.
-    live_before: Vec<i64>,
+    entry: u32,
+    /// The last request before the block is freed, or [`NEVER`].
+    freed_after: u32,
+    /// Live bytes before the request beyond those before the first, in blocks of 512 bytes.
+    live_before: i64,
 }
 
 impl Requests {
@@ -58,17 +64,16 @@ impl Requests {
             if matches!(entry.action, Action::Alloc | Action::Oom) {
                 let size = blocks(entry.size);
                 requests.sites.push(sites.site(snapshot, entry.stack, entry.stream, entry.pool.unwrap_or_default()));
-                requests.sizes.push(size);
-                requests.entries.push(to_u32(index));
-                requests.freed_after.push(NEVER);
-                requests.live_before.push(live);
-                live += i64::from(size);
                 if entry.action == Action::Alloc {
-                    live_requests.insert(entry.addr, to_u32(requests.sizes.len() - 1));
+                    live_requests.insert(entry.addr, to_u32(requests.rows.len()));
                 }
+                requests.rows.push(Row { size, entry: to_u32(index), freed_after: NEVER, live_before: live });
+                live += i64::from(size);
             } else if let Some(request) = live_requests.remove(&entry.addr) {
-                requests.freed_after[request as usize] = to_u32(requests.sizes.len() - 1);
-                live -= i64::from(requests.sizes[request as usize]);
+                let last = to_u32(requests.rows.len() - 1);
+                let row = &mut requests.rows[request as usize];
+                row.freed_after = last;
+                live -= i64::from(row.size);
             } else if entry.action == Action::FreeRequested {
                 // A block that is older than the trace.
                 live -= i64::from(blocks(entry.size));
@@ -79,24 +84,21 @@ impl Requests {
 
     /// The requests up to entry `end`; `None` if those are all.
     pub(super) fn up_to(mut self, end: usize) -> Option<Self> {
-        let len = self.entries.partition_point(|entry| *entry as usize <= end);
+        let len = self.rows.partition_point(|row| row.entry as usize <= end);
         if len == self.count() {
             return None;
         }
         self.sites.truncate(len);
-        self.sizes.truncate(len);
-        self.entries.truncate(len);
-        self.live_before.truncate(len);
-        self.freed_after.truncate(len);
-        for freed_after in self.freed_after.iter_mut().filter(|request| **request as usize >= len) {
-            *freed_after = NEVER;
+        self.rows.truncate(len);
+        for row in self.rows.iter_mut().filter(|row| row.freed_after as usize >= len) {
+            row.freed_after = NEVER;
         }
         Some(self)
     }
 
     /// The number of requests.
     pub fn count(&self) -> usize {
-        self.sizes.len()
+        self.rows.len()
     }
 
     /// The call site of `request`.
@@ -110,33 +112,31 @@ impl Requests {
 
     /// The rounded bytes of `request`.
     pub fn bytes(&self, request: RequestId) -> u64 {
-        u64::from(self.sizes[request]) * BLOCK
+        u64::from(self.rows[request].size) * BLOCK
     }
 
     /// The trace entry of `request`.
     pub fn entry(&self, request: RequestId) -> usize {
-        self.entries[request] as usize
+        self.rows[request].entry as usize
     }
 
     /// Live bytes before `request`, beyond those before the first.
     pub fn live_before(&self, request: RequestId) -> i64 {
-        self.live_before[request].saturating_mul(BLOCK.cast_signed())
+        self.rows[request].live_before.saturating_mul(BLOCK.cast_signed())
     }
 
     /// The last request before the block of `request` is freed, or [`NEVER`].
     pub fn freed_after(&self, request: RequestId) -> u32 {
-        self.freed_after[request]
+        self.rows[request].freed_after
     }
 
     /// A number for each distinct pair of call site and size, by request.
     pub(super) fn sites_with_sizes(&self) -> Vec<u32> {
         let mut numbers: SeededMap<(u32, u32), u32> = SeededMap::default();
-        let pairs = self.sites.iter().zip(&self.sizes);
-        pairs
-            .map(|(site, size)| {
-                let next = to_u32(numbers.len());
-                *numbers.entry((*site, *size)).or_insert(next)
-            })
-            .collect()
+        let mut number = |(site, row): (&u32, &Row)| {
+            let next = to_u32(numbers.len());
+            *numbers.entry((*site, row.size)).or_insert(next)
+        };
+        self.sites.iter().zip(&self.rows).map(&mut number).collect()
     }
 }

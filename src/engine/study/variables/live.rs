@@ -65,23 +65,23 @@ impl<'a> LiveVariables<'a> {
                 },
             };
             let index = *indexes.entry(holder).or_insert_with_key(|holder| {
-                variables.push((holder.clone(), Group::new()));
+                variables.push((holder.clone(), Group::default()));
                 to_u32(variables.len() - 1)
             });
             variables[index as usize].1.add(block, tensor);
             of_block.insert(block.address, (index, tensor.is_some_and(|tensor| tensor.is_in_graph)));
             all = all.plus(BlockSum { bytes: block.size, blocks: 1 });
         }
-        let mut order: Vec<u32> = (0..to_u32(variables.len())).collect();
-        order.sort_by_key(|index| Reverse(variables[*index as usize].1.sum.bytes)); // stable: ties in order of address
-        let mut places = vec![0; order.len()];
-        for (place, index) in order.iter().enumerate() {
-            places[*index as usize] = to_u32(place);
+        let mut sorted: Vec<_> = variables.into_iter().enumerate().collect();
+        sorted.sort_by_key(|(_, (_, group))| Reverse(group.sum.bytes)); // stable: ties in order of address
+        let mut places = vec![0; sorted.len()];
+        for (place, (index, _)) in sorted.iter().enumerate() {
+            places[*index] = to_u32(place);
         }
         for (index, _) in of_block.values_mut() {
             *index = places[*index as usize];
         }
-        variables.sort_by_key(|(_, group)| Reverse(group.sum.bytes));
+        let variables = sorted.into_iter().map(|(_, variable)| variable).collect();
         let (containers, written) = (Containers::new(names, snapshot), Vec::new());
         let mut found = Self { snapshot, names, variables, of_block, all, containers, written };
         found.written = (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, text)).collect();
@@ -212,7 +212,7 @@ impl<'a> LiveVariables<'a> {
 }
 
 /// Blocks with one name.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Group<'n> {
     /// The largest storage.
     largest: Option<&'n NamedTensor>,
@@ -305,16 +305,6 @@ impl<'n> Group<'n> {
     /// The kind with most bytes.
     fn kind(&self) -> Option<TensorKind> {
         self.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind))).map(|(kind, _)| *kind)
-    }
-
-    fn new() -> Self {
-        Self {
-            largest: None,
-            sum: BlockSum::default(),
-            graph_bytes: 0,
-            kinds: FxHashMap::default(),
-            stacks: BlockSums::default(),
-        }
     }
 
     fn add(&mut self, block: &Block, tensor: Option<&'n NamedTensor>) {
