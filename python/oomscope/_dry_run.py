@@ -15,6 +15,7 @@ import ast
 import ctypes
 import functools
 import glob
+import itertools
 import json
 import os
 import re
@@ -45,34 +46,16 @@ import _oomscope_vllm as vllm
 MAX_LOCATIONS = 1000
 # Limit of lines in a message.
 MAX_NAMED = 5
-# Limit of frames per code location.
-MAX_FRAMES = 40
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
 # Host tensors larger than this are not filled with random numbers.
 LARGE_BYTES = 1 << 20
 # Methods that fill a tensor in place, and methods that change the numbers of a filled one.
-FILL_METHODS = (
-    "normal_",
-    "uniform_",
-    "random_",
-    "exponential_",
-    "log_normal_",
-    "cauchy_",
-    "geometric_",
-    "bernoulli_",
-)
-CHANGE_METHODS = ("erfinv_", "mul_", "add_", "sub_", "div_", "clamp_", "zero_", "fill_")
+FILL_METHODS = "normal_ uniform_ random_ exponential_ log_normal_ cauchy_ geometric_ bernoulli_".split()
+CHANGE_METHODS = "erfinv_ mul_ add_ sub_ div_ clamp_ zero_ fill_".split()
 # Code that asks how much memory there is, and takes no more for that: PyTorch, the recorder, and the loading of a
 # model, which asks how much of it fits. A serving engine divides the memory as its page says.
-NOT_ADAPTING = (
-    "/torch/",
-    "/.recorder/",
-    "/oomscope/_recorder.py",
-    "transformers/modeling_utils.py",
-    "/vllm/",
-    "/sglang/",
-)
+NOT_ADAPTING = "/torch/ /.recorder/ /oomscope/_recorder.py transformers/modeling_utils.py /vllm/ /sglang/".split()
 # Same order as the enum in stub/ledger.c.
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.
@@ -118,7 +101,7 @@ class DryRun:
         self.skipped_reads = 0
         self.known_reads = 0
         self.known_at = {}
-        # By instruction: the stack that asked how much memory there is, and its frames with instructions; or None.
+        # By instruction that asks how much memory there is: the frames with instructions, or None.
         self.memory_queries = {}
         # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
@@ -135,17 +118,17 @@ class DryRun:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
             self.stderr = None
-        sys.meta_path.insert(0, imports.AfterImport("ray._private.worker", ray.ask_before_shutdown))
+        imports.after("ray._private.worker", ray.ask_before_shutdown)
         for module, hook in sglang.HOOKS.items():  # one of them imports torch
-            sys.meta_path.insert(0, imports.AfterImport(module, hook))
+            imports.after(module, hook)
         self.overlay = None
         if self.options["redirect_files"]:
             self.overlay = files.Overlay(os.path.dirname(control))
             self.overlay.install()
-            sys.meta_path.insert(0, imports.AfterImport("safetensors", self.overlay.after_safetensors))
-            sys.meta_path.insert(0, imports.AfterImport("wandb", self.overlay.after_wandb))
-            sys.meta_path.insert(0, imports.AfterImport("sqlite3", self.overlay.after_sqlite))
-            sys.meta_path.insert(0, imports.AfterImport("huggingface_hub.hf_api", files.keep_off_hub))
+            imports.after("safetensors", self.overlay.after_safetensors)
+            imports.after("wandb", self.overlay.after_wandb)
+            imports.after("sqlite3", self.overlay.after_sqlite)
+            imports.after("huggingface_hub.hf_api", files.keep_off_hub)
 
     # Loading -----------------------------------------------------------------------------------------------------
 
@@ -201,13 +184,13 @@ class DryRun:
         if self.options["steps_by_parameter"]:
             step_by_parameter()
         generation.length = self.options["generate"]
-        sys.meta_path.insert(0, imports.AfterImport("transformers.generation.utils", generation.end_by_length))
-        sys.meta_path.insert(0, imports.AfterImport("vllm.v1.worker.gpu.model_runner", generation.sample_tokens))
-        sys.meta_path.insert(0, imports.AfterImport("flashinfer.jit.core", flashinfer.load_idle_modules))
-        sys.meta_path.insert(0, imports.AfterImport("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing))
-        sys.meta_path.insert(0, imports.AfterImport("deepspeed.runtime.zero.utils", ranks.agree_on_parameters))
+        imports.after("transformers.generation.utils", generation.end_by_length)
+        imports.after("vllm.v1.worker.gpu.model_runner", generation.sample_tokens)
+        imports.after("flashinfer.jit.core", flashinfer.load_idle_modules)
+        imports.after("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing)
+        imports.after("deepspeed.runtime.zero.utils", ranks.agree_on_parameters)
         for module, hook in vllm.HOOKS.items():
-            sys.meta_path.insert(0, imports.AfterImport(module, hook))
+            imports.after(module, hook)
 
     def note_memory_queries(self, torch):
         """Notes the lines that ask how much memory the device has or has free: the program may adapt to that."""
@@ -218,7 +201,7 @@ class DryRun:
             key = frame.f_code, frame.f_lasti
             if len(self.memory_queries) < MAX_LOCATIONS and key not in self.memory_queries:
                 is_own = any(part in frame.f_code.co_filename for part in NOT_ADAPTING)
-                self.memory_queries[key] = None if is_own else (ending.stack(frame), places_of(frame))
+                self.memory_queries[key] = None if is_own else ending.places_of(frame)
 
         def mem_get_info(*args, **kwargs):
             note(sys._getframe(1))
@@ -233,15 +216,10 @@ class DryRun:
 
     def memory_query(self, files):
         """The stack of the first query whose answer is not only printed or logged, or None."""
-        queries = (query for query in self.memory_queries.values() if query is not None)
-        return next(
-            (
-                stack
-                for stack, places in queries
-                if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT
-            ),
-            None,
-        )
+        for places in filter(None, self.memory_queries.values()):
+            if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT:
+                return ending.describe_places(places)
+        return None
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
@@ -251,13 +229,9 @@ class DryRun:
             sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
         if self.operators is not None:
             for module, launcher in TRITON_LAUNCHERS:
-                sys.meta_path.insert(
-                    0, imports.AfterImport(module, functools.partial(self.operators.after_triton, launcher))
-                )
-            sys.meta_path.insert(0, imports.AfterImport("torch._meta_registrations", self.operators.pass_by))
-            sys.meta_path.insert(
-                0, imports.AfterImport("torchvision", lambda _: self.operators.register("torchvision"))
-            )
+                imports.after(module, functools.partial(self.operators.after_triton, launcher))
+            imports.after("torch._meta_registrations", self.operators.pass_by)
+            imports.after("torchvision", lambda _: self.operators.register("torchvision"))
 
     def on_cuda(self, recorder):
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
@@ -278,7 +252,7 @@ class DryRun:
     def on_snapshot_at_exit(self, path, state):
         """The snapshot `path` says how this process ends. If it ends otherwise, the stub writes that to `state`."""
         self.warn_unused_values()
-        expected = self.ending.expected_code()
+        expected = self.ending.end.get("code", 0)
         self.library.stub_check_exit_code(expected, os.fsencode(state), os.fsencode(path))
 
     # Reads of device values --------------------------------------------------------------------------------------
@@ -289,17 +263,15 @@ class DryRun:
         `destination` holds zeros, in place of which this may write other values.
         """
         try:
-            frames, places, innermost = [], [], sys._getframe().f_back  # None in a thread without Python
-            frame = innermost
-            while frame is not None and len(frames) < MAX_FRAMES:
-                frames.append((frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name))
-                places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
-                frame = frame.f_back
+            innermost = sys._getframe().f_back  # None in a thread without Python
+            places = ending.places_of(innermost)
+            frames = [(code.co_filename, line, code.co_name) for code, _, line in places]
             while innermost is not None and innermost.f_code.co_filename.endswith("torch/utils/_device.py"):
                 innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
-            if known is not None and (is_mask(name) or self.set_values.at(frames) in (None, values.ANOTHER)):
+            is_mask = name.split(" ")[0] == "nonzero"  # how many of its elements are set, `_operators` knows
+            if known is not None and (is_mask or self.set_values.at(frames) in (None, values.ANOTHER)):
                 ctypes.memmove(destination, known[0], size)
                 if not known[1]:
                     self.known_reads += 1
@@ -307,7 +279,7 @@ class DryRun:
                     return
             else:
                 known = None
-                self.last_read = (name, frames, self.write_value(name, size, destination, frames, innermost), places)
+                self.last_read = (name, self.write_value(name, size, destination, frames, innermost), places)
             key = (name, tuple(frames), known[1] if known else None)
             read = self.reads.get(key)
             if read is None:
@@ -472,19 +444,13 @@ class DryRun:
             )
         reads.sort(key=lambda read: read["first_us"])
         counts = self.library.stub_unknown_sizes()
-        missing, index = [], 0
-        while self.library.stub_missing(index):
-            missing.append(self.library.stub_missing(index).decode("ascii", "replace"))
-            index += 1
+        missing = itertools.takewhile(bool, map(self.library.stub_missing, itertools.count()))
         count = ctypes.c_uint64()
         numbers = self.library.stub_workspaces(ctypes.byref(count))
         starts = range(0, count.value * WORKSPACE_FIELDS, WORKSPACE_FIELDS)
         workspaces = [[int(number) for number in numbers[start : start + WORKSPACE_FIELDS]] for start in starts]
         return {
-            "gpu": self.options["gpu"],
-            "capability": self.options["capability"],
-            "total_bytes": self.options["total_bytes"],
-            "context_bytes": self.options["context_bytes"],
+            **{key: self.options[key] for key in ("gpu", "capability", "total_bytes", "context_bytes")},
             "communicators": ctypes.c_uint64.in_dll(self.library, "stub_communicators").value,
             "reads": reads,
             "other_branches": OTHER_BRANCHES,
@@ -492,7 +458,7 @@ class DryRun:
             "reads_known": self.known_reads,
             "unsized": {name: int(counts[at]) for at, name in enumerate(UNKNOWN_SIZES)},
             "workspaces": workspaces,
-            "missing": missing,
+            "missing": [name.decode("ascii", "replace") for name in missing],
             "unfilled_bytes": self.unfilled_bytes,
             "stopped": self.is_stopped,
             "alone": ranks.is_alone,
@@ -522,11 +488,10 @@ def is_true_for_zeros(operators, innermost):
 
 def asserted_truth(frame):
     """What `frame` asserts of the value that it reads, or None: if that fails, the program takes no more memory."""
-    source = frame and usage.Source.of(frame.f_code.co_filename)
-    nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno) if source else ()
-    if len(nodes) != 1:
+    source, node = usage.read_by(frame) if frame else (None, None)
+    if node is None:
         return None
-    node, truth = nodes[0], True
+    truth = True
     while isinstance(source.parents.get(node), (ast.UnaryOp, ast.BoolOp)):
         node = source.parents[node]
         truth ^= isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)
@@ -536,30 +501,14 @@ def asserted_truth(frame):
 
 def selects_an_element(frame):
     """Whether `frame` reads an index of a tensor, as in `boxes[first, :2]`: its result has the same size for each."""
-    nodes = usage.Source.of(frame.f_code.co_filename).at(frame.f_code, frame.f_lasti, frame.f_lineno)
-    if len(nodes) != 1 or not isinstance(nodes[0], ast.Subscript):
+    _, node = usage.read_by(frame)
+    if not isinstance(node, ast.Subscript):
         return False
-    slices = [part for part in ast.walk(nodes[0].slice) if isinstance(part, ast.Slice)]
+    slices = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice)]
     bounds = [bound for part in slices for bound in (part.lower, part.upper, part.step) if bound is not None]
-    local_variables = objects.Locals()
-    indexed = {**frame.f_globals, **dict(local_variables.of(frame))}.get(getattr(nodes[0].value, "id", None))
-    local_variables.forget()
+    indexed = objects.variable(frame, getattr(node.value, "id", None))
     is_tensor = isinstance(indexed, sys.modules["torch"].Tensor)
     return is_tensor and all(isinstance(bound, (ast.Constant, ast.UnaryOp)) for bound in bounds)
-
-
-def is_mask(operators):
-    """Whether these operators, innermost first, read how many elements of a mask are set: `_operators` knows."""
-    return operators.split(" ")[0] == "nonzero"
-
-
-def places_of(frame):
-    """The frames from `frame` outward, as `_usage` takes them."""
-    places = []
-    while frame is not None and len(places) < MAX_FRAMES:
-        places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
-        frame = frame.f_back
-    return places
 
 
 def describe_frames(frames):

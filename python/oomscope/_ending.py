@@ -13,6 +13,7 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 
 import _oomscope_usage as usage
 
@@ -134,10 +135,6 @@ class Ending:
         elif self.end["kind"] != "exception":
             self.end = {"kind": "finished"}
 
-    def expected_code(self):
-        """The exit code of an end that Python announced."""
-        return self.end.get("code", 0)
-
     def is_well(self):
         """The program came to its end, and gave no error."""
         return self.end["kind"] == "finished" or (self.end["kind"] == "exit" and not self.end["code"])
@@ -156,17 +153,13 @@ class Ending:
     def describe(self, last_read):
         """For the snapshot: how the process ended so far, and its failed requests.
 
-        `last_read` is the last read of a value, as (operators, frames, value, places): see `_usage.find`.
+        `last_read` is the last read of a value, as (operators, value, places): see `_usage.find`.
         """
         end = dict(self.end, final=EXIT_CODE)
         if end["kind"] == "exception" and last_read is not None:
-            operators, frames, value, places = last_read
+            operators, value, places = last_read
             if usage.reaches(places, [(frame["filename"], frame["line"]) for frame in end["frames"]]):
-                end["read"] = {
-                    "operator": operators,
-                    "frames": [{"filename": file, "line": line, "name": name} for file, line, name in frames],
-                    "value": value,
-                }
+                end["read"] = {"operator": operators, "frames": describe_places(places), "value": value}
         return {"end": end, "failures": self.failures, "failure_count": self.failure_count}
 
 
@@ -177,30 +170,32 @@ def exit_code(value):
     return 1
 
 
-def stack(frame):
-    frames = []
-    while frame is not None and len(frames) < MAX_FRAMES:
-        frames.append(describe_frame(frame, frame.f_lineno))
+def places_of(frame):
+    """The frames from `frame` outward, as `_usage` takes them."""
+    places = []
+    while frame is not None and len(places) < MAX_FRAMES:
+        places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
         frame = frame.f_back
-    return frames
+    return places
 
 
-def describe_frame(frame, line):
-    return {"filename": frame.f_code.co_filename, "line": line or 0, "name": frame.f_code.co_name}
+def describe_places(places):
+    return [{"filename": code.co_filename, "line": line, "name": code.co_name} for code, _, line in places]
+
+
+def stack(frame):
+    return describe_places(places_of(frame))
 
 
 def describe_exception(error, code):
-    frames, traceback = [], error.__traceback__
-    while traceback is not None:
-        frames.append(describe_frame(traceback.tb_frame, traceback.tb_lineno))
-        traceback = traceback.tb_next
+    places = [(frame.f_code, 0, line or 0) for frame, line in traceback.walk_tb(error.__traceback__)]
     lines = str(error).strip().split("\n")
     return {
         "kind": "exception",
         "code": code,
         "error": type(error).__name__,
         "message": lines[0][:MAX_TEXT],
-        "frames": frames[::-1][:MAX_FRAMES],
+        "frames": describe_places(places[::-1][:MAX_FRAMES]),
     }
 
 
@@ -211,9 +206,9 @@ COUNT_OF_DEVICES = re.compile(r"(world|gpus?$|devices?$|ranks?$|nproc)")
 
 def device_numbers(error):
     """The highest numbers of devices that the frames of an error name: in lists, ranges and counts."""
-    numbers, traceback = [], getattr(error, "__traceback__", None)
-    while traceback is not None:
-        for name, value in list(traceback.tb_frame.f_locals.items()):
+    numbers = []
+    for frame, _ in traceback.walk_tb(getattr(error, "__traceback__", None)):
+        for name, value in list(frame.f_locals.items()):
             if type(value) is type(iter(range(0))):
                 value = value.__reduce__()[1][0]
             is_list = isinstance(value, (list, tuple, range)) and 0 < len(value) <= MAX_DEVICES
@@ -221,5 +216,4 @@ def device_numbers(error):
                 numbers.append(len(value) - 1)
             elif type(value) is int and 1 < value <= MAX_DEVICES and COUNT_OF_DEVICES.search(name):
                 numbers.append(value - 1)
-        traceback = traceback.tb_next
     return numbers

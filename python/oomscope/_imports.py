@@ -4,6 +4,11 @@ import importlib.util
 import sys
 
 
+def after(name, then):
+    """Calls `then` with the module `name` after its import, if it is still to come."""
+    sys.meta_path.insert(0, AfterImport(name, then))
+
+
 class AfterImport:
     """Finds the module `name` through the other finders, and calls `then` with it after its import."""
 

@@ -122,8 +122,7 @@ class Shapes:
         """The getter of `__dict__`, or None, and (name, getter) for each slot."""
         shape = self.known.get(id(cls))
         if shape is None:
-            shape = self.read(cls)
-            self.known[id(cls)] = shape
+            shape = self.known[id(cls)] = self.read(cls)
         return shape
 
     def read(self, cls):
@@ -181,12 +180,8 @@ def references_of_locals():
 REFERENCES_OF_LOCALS = references_of_locals()
 
 
-def type_of_locals():
-    return type(sys._getframe().f_locals)
-
-
 # A dict, and since Python 3.13 a view of the variables themselves.
-LOCALS_TYPE = type_of_locals()
+LOCALS_TYPE = (lambda: type(sys._getframe().f_locals))()
 
 
 class Locals:
@@ -222,6 +217,14 @@ class Locals:
                 variables.clear()
             del frame
         self.filled = []
+
+
+def variable(frame, name):
+    """The value of a variable of `frame` or its module, or None. The frame does not keep it alive."""
+    reader = Locals()
+    found = dict(reader.of(frame)).get(name, frame.f_globals.get(name))
+    reader.forget()
+    return found
 
 
 # Who wrote the code --------------------------------------------------------------------------------------------------
@@ -329,7 +332,6 @@ class Objects:
         self.is_over = None
 
     def choose_reader(self, cls):
-        bases = mro_of(cls)
         for base, reader in (
             (BaseException, self.of_exception),
             (type, self.of_class),
@@ -340,7 +342,7 @@ class Objects:
             (frozenset, self.of_set),
             (collections.deque, self.of_deque),
         ):
-            if any(parent is base for parent in bases):
+            if is_subtype(cls, base):
                 return reader
         for exact, reader in (
             (types.FunctionType, self.of_function),
@@ -355,7 +357,7 @@ class Objects:
             if cls is exact:
                 return reader
         is_ignored = any(cls is ignored for ignored in IGNORED)
-        if is_ignored or any(parent is base for parent in bases for base in IGNORED_BASES):
+        if is_ignored or any(is_subtype(cls, base) for base in IGNORED_BASES):
             return lambda obj: ()
         return self.of_object
 
@@ -454,10 +456,8 @@ class Objects:
 
     def of_exception(self, obj):
         members = BaseException.__dict__
-        found = [(".__traceback__", members["__traceback__"].__get__(obj))]
-        for name in ("__context__", "__cause__", "args"):
-            found.append(("." + name, members[name].__get__(obj)))
-        return found + self.shapes.attributes(obj)
+        names = ("__traceback__", "__context__", "__cause__", "args")
+        return [("." + name, members[name].__get__(obj)) for name in names] + self.shapes.attributes(obj)
 
     def of_class(self, obj):
         """The attributes of the program's own classes."""

@@ -44,7 +44,7 @@ HARMLESS_CODE = (
     # The sum of the losses, which leaves out those that are not finite.
     (
         "transformers/trainer.py",
-        ("_inner_training_loop", "_maybe_log_save_evaluate", "_run_epoch", "_finalize_training", "log"),
+        "_inner_training_loop _maybe_log_save_evaluate _run_epoch _finalize_training log".split(),
     ),
     # Without an answer the mask is made: the larger case.
     ("transformers/masking_utils.py", ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa")),
@@ -181,12 +181,8 @@ def is_surely_zero(frame):
 
 def truncates_nothing(frame):
     """Whether `frame` looks for random numbers beyond limits that none of them reaches."""
-    if frame.f_code.co_name != "_no_grad_trunc_normal_":
-        return False
-    variables = frame.f_locals
-    is_sure = variables.get("p") == 1.0  # the probability of a number within the limits
-    getattr(variables, "clear", lambda: None)()
-    return is_sure
+    # `p` is the probability of a number within the limits.
+    return frame.f_code.co_name == "_no_grad_trunc_normal_" and objects.variable(frame, "p") == 1.0
 
 
 def has_own_positions(frame):
@@ -196,9 +192,7 @@ def has_own_positions(frame):
     passed = []
     while frame is not None:
         if frame.f_code.co_name == "forward" and "transformers/models" in frame.f_code.co_filename:
-            variables = frame.f_locals
-            passed.append(variables.get("position_ids"))
-            getattr(variables, "clear", lambda: None)()  # the dict would keep tensors alive
+            passed.append(objects.variable(frame, "position_ids"))
         frame = frame.f_back
     return bool(passed) and passed[-1] is None
 
@@ -206,18 +200,14 @@ def has_own_positions(frame):
 class Source:
     """A parsed file, with the parent of every node."""
 
-    cache = {}
-
-    @classmethod
-    def of(cls, filename):
-        if filename not in cls.cache:
-            cls.cache[filename] = cls(filename)
-        return cls.cache[filename]
+    @staticmethod
+    @functools.lru_cache(maxsize=None)
+    def of(filename):
+        return Source(filename)
 
     def __init__(self, filename):
         self.filename = filename
         self.parents, self.names, self.attributes, self.functions, self.found = {}, {}, {}, {}, {}
-        self.imports = None
         try:
             self.tree = ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -251,18 +241,17 @@ class Source:
         tests = [node.test for node in on_line if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))]
         return calls + tests
 
+    @functools.cached_property
     def imported(self):
         """By name in this file: the module that it is, or is of, and the name there, or None."""
-        if self.imports is None:
-            self.imports = {}
-            for node in ast.walk(self.tree):
-                if isinstance(node, ast.Import):
-                    for alias in node.names:
-                        self.imports[alias.asname or alias.name.split(".")[0]] = alias.name, None
-                elif isinstance(node, ast.ImportFrom):
-                    module = "." * node.level + (node.module or "")
-                    self.imports.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
-        return self.imports
+        imported = {}
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Import):
+                imported.update({alias.asname or alias.name.split(".")[0]: (alias.name, None) for alias in node.names})
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                imported.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
+        return imported
 
     def functions_of(self, code):
         """The functions that `code` may be of: one, unless the file has changed or has no such function."""
@@ -276,6 +265,13 @@ class Source:
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+def read_by(frame):
+    """The source of `frame`, and the expression that it reads now, or None if that may be one of several."""
+    source = Source.of(frame.f_code.co_filename)
+    nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno)
+    return source, nodes[0] if len(nodes) == 1 else None
 
 
 def is_code_of(code, source, function):
@@ -331,6 +327,13 @@ def last_name(node):
     return getattr(node, "attr", None) or getattr(node, "id", None)
 
 
+def root_name(node):
+    """`a` of `a.b[0].c`, or None."""
+    while isinstance(node, (ast.Attribute, ast.Subscript)):
+        node = node.value
+    return getattr(node, "id", None)
+
+
 class Flow:
     def __init__(self, places, truths, files, seen=None):
         self.places, self.truths, self.observed = places, truths, seen
@@ -363,8 +366,7 @@ class Flow:
             self.follow(source, node, depth)
 
     def give_up(self, usage, source, node):
-        function = source.enclosing(node, FUNCTIONS)
-        name = function.name if function is not None else "<module>"
+        name = getattr(source.enclosing(node, FUNCTIONS), "name", "<module>")
         self.found(usage, (source.filename, getattr(node, "lineno", 0), name))
 
     def sources(self, source, name):
@@ -387,9 +389,8 @@ class Flow:
         parent = source.parents.get(node)
         if self.is_size and self.follow_size(source, node, parent, depth):
             return
-        if isinstance(parent, (ast.Expr, ast.JoinedStr, ast.FormattedValue, ast.Raise, ast.Assert, ast.Delete)):
-            return
-        if isinstance(node, (ast.JoinedStr, ast.FormattedValue)):
+        texts = (ast.JoinedStr, ast.FormattedValue)
+        if isinstance(node, texts) or isinstance(parent, (ast.Expr, *texts, ast.Raise, ast.Assert, ast.Delete)):
             return
         if isinstance(parent, ast.Call):
             self.follow_call(source, node, parent, depth)
@@ -404,13 +405,10 @@ class Flow:
         elif isinstance(parent, ast.Slice):
             if not self.is_bounded:
                 self.give_up(SIZE, source, node)
-        elif isinstance(parent, ast.BoolOp):
-            others = parent.values[parent.values.index(node) + 1 :]
+        elif isinstance(parent, ast.BoolOp) or (isinstance(parent, ast.IfExp) and node is parent.test):
+            is_operand = isinstance(parent, ast.BoolOp)
+            others = parent.values[parent.values.index(node) + 1 :] if is_operand else (parent.body, parent.orelse)
             if any(self.is_risky(source, other) for other in others):
-                self.give_up(BRANCH, source, node)
-            self.follow(source, parent, depth)
-        elif isinstance(parent, ast.IfExp) and node is parent.test:
-            if self.is_risky(source, parent.body) or self.is_risky(source, parent.orelse):
                 self.give_up(BRANCH, source, node)
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.comprehension):
@@ -485,14 +483,10 @@ class Flow:
 
     def follow_attribute(self, source, attribute, depth):
         call = source.parents.get(attribute)
-        if attribute.attr in FIXED_ATTRIBUTES or not isinstance(attribute.ctx, ast.Load):
-            return
-        if isinstance(call, ast.Call) and call.func is attribute:
-            if attribute.attr in KEEPS or attribute.attr in REPORTS:
-                return
-            self.follow(source, call, depth)
-        else:
-            self.follow(source, attribute, depth)
+        is_called = isinstance(call, ast.Call) and call.func is attribute
+        ends = is_called and (attribute.attr in KEEPS or attribute.attr in REPORTS)
+        if attribute.attr not in FIXED_ATTRIBUTES and isinstance(attribute.ctx, ast.Load) and not ends:
+            self.follow(source, call if is_called else attribute, depth)
 
     def follow_call(self, source, argument, call, depth):
         if argument is call.func:
@@ -536,11 +530,8 @@ class Flow:
                 fields = [*getattr(callee, "__dataclass_fields__", ()), *getattr(callee, "_fields", ())]
                 index = call.args.index(argument) if argument in call.args else len(fields)
                 is_star = isinstance(argument, ast.Starred)
-                taken = (
-                    [argument.arg]
-                    if isinstance(argument, ast.keyword)
-                    else fields[index : None if is_star else index + 1]
-                )
+                given = fields[index:] if is_star else fields[index : index + 1]
+                taken = [argument.arg] if isinstance(argument, ast.keyword) else given
                 for field in set(taken).intersection(fields):
                     self.attribute(source, field)
                 code = None if fields else getattr(callee.__init__, "__code__", None)
@@ -560,10 +551,8 @@ class Flow:
                 is_kept = True
         if is_kept:
             receiver = getattr(call.func, "value", None)
-            root = receiver
-            while isinstance(root, (ast.Attribute, ast.Subscript)):
-                root = root.value
-            if isinstance(root, ast.Name) and root.id not in source.imported():
+            root = root_name(receiver)
+            if root is not None and root not in source.imported:
                 self.assign(source, receiver, depth)
             self.follow(source, call, depth)
         return None
@@ -592,10 +581,7 @@ class Flow:
         functions = [(source, function) for function in source.functions.get(name, ())]
         if functions or name is None:
             return functions
-        root = called
-        while isinstance(root, (ast.Attribute, ast.Subscript)):
-            root = root.value
-        imported = source.imported().get(getattr(root, "id", None))
+        imported = source.imported.get(root_name(called))
         if imported is None:
             if isinstance(called, ast.Name):
                 return []  # a builtin function, or a variable
@@ -663,7 +649,7 @@ class Flow:
             isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(function)
         )
         for load in source.names.get(name, ()):
-            if is_shared or source.enclosing(load, FUNCTIONS) is function or self.is_within(source, load, function):
+            if is_shared or self.is_within(source, load, function):
                 inside = source.enclosing(load, FUNCTIONS) is function
                 self.follow(source, load, depth if inside else self.depth_of(source, load))
 
@@ -676,8 +662,7 @@ class Flow:
 
     def depth_of(self, source, node):
         """The frame of the read that runs the function of `node`; None if there is none."""
-        function = source.enclosing(node, FUNCTIONS)
-        name = function.name if function is not None else "<module>"
+        name = getattr(source.enclosing(node, FUNCTIONS), "name", "<module>")
         for depth, (code, _, _) in enumerate(self.places):
             if code.co_name == name and Source.of(code.co_filename) is source:
                 return depth
@@ -713,25 +698,25 @@ class Flow:
             for target in getattr(statement, "targets", None) or [statement.target]:
                 self.assign(source, target, depth)
             return True
+        inside, value = [], None
         if isinstance(statement, ast.If):
-            branches = statement.body + statement.orelse
+            inside, value = statement.body + statement.orelse, statement.test
             if self.has_run(source, statement):  # another condition decides about what did not run
-                branches = [inner for inner in branches if self.has_run(source, inner)]
-            are_harmless = all(self.is_harmless(source, inner, depth) for inner in branches)
-            return are_harmless and not self.is_risky(source, statement.test)
-        if isinstance(statement, ast.With):
-            return all(self.is_harmless(source, inner, depth) for inner in statement.body)
-        if isinstance(statement, ast.For):
+                inside = [inner for inner in inside if self.has_run(source, inner)]
+        elif isinstance(statement, ast.With):
+            inside = statement.body
+        elif isinstance(statement, ast.For):
             inside = [inner for inner in statement.body if not isinstance(inner, (ast.Break, ast.Continue))]
-            are_harmless = all(self.is_harmless(source, inner, depth) for inner in inside + statement.orelse)
-            return are_harmless and not self.is_risky(source, statement.iter)
-        if isinstance(statement, ast.Try):
+            inside, value = inside + statement.orelse, statement.iter
+        elif isinstance(statement, ast.Try):
             handled = [inner for handler in statement.handlers for inner in handler.body if self.has_run(source, inner)]
-            parts = statement.body + handled + statement.orelse + statement.finalbody
-            return all(self.is_harmless(source, inner, depth) for inner in parts)
-        if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls, or is in
-            return statement.value is None or not self.is_risky(source, statement.value)
-        return False
+            inside = statement.body + handled + statement.orelse + statement.finalbody
+        elif isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls, or is in
+            value = statement.value
+        else:
+            return False
+        are_harmless = all(self.is_harmless(source, inner, depth) for inner in inside)
+        return are_harmless and (value is None or not self.is_risky(source, value))
 
     def is_harmless_function(self, source, function):
         """Whether no request depends on whether `function` is called. The variables that it assigns are followed."""
@@ -748,26 +733,21 @@ class Flow:
         for inner in ast.walk(node):
             if isinstance(inner, (ast.Await, ast.Yield, ast.YieldFrom)):
                 return True
-            if isinstance(inner, ast.Call):
-                name = last_name(inner.func)
-                functions = self.functions_of(source, inner.func)
-                if functions:  # whatever a known function of the same name does
-                    if not all(self.is_harmless_function(*function) for function in functions):
-                        return True
-                    continue
-                if self.is_harmless_call(source, inner):
-                    continue
-                is_state = name == "state_dict"  # references, no copies
-                if not is_state and (
-                    name in ("deepcopy", "clone", "to", "cuda") or name not in REPORTS | PASSES | KEEPS
-                ):
-                    return True
+            if isinstance(inner, ast.Call) and not self.is_harmless_call(source, inner):
+                return True
         return False
 
     def is_harmless_call(self, source, call):
-        """Whether no request depends on whether `call` is made, by what it called."""
+        """Whether no request depends on whether `call` is made, by what it called or may call."""
+        name, functions = last_name(call.func), self.functions_of(source, call.func)
+        if functions:  # whatever a known function of the same name does
+            return all(self.is_harmless_function(*function) for function in functions)
         callees = self.observed.callees(source.filename, span(call)) if self.observed is not None else None
-        return bool(callees) and all(self.is_harmless_callee(*callee) for callee in callees)
+        if callees and all(self.is_harmless_callee(*callee) for callee in callees):
+            return True
+        if name == "state_dict":  # references, no copies
+            return True
+        return name in REPORTS | PASSES | KEEPS and name not in ("deepcopy", "clone", "to", "cuda")
 
     def is_harmless_callee(self, kind, callee):
         if kind != "function":
@@ -836,15 +816,12 @@ def parameters_of(function, argument, call):
         names = names[1:]
     if isinstance(argument, ast.keyword):
         given = [item.arg for item in call.keywords]
-        others = [name for name in [*names[len(call.args) :], *keywords_of(arguments)] if name not in given]
+        keywords = [item.arg for item in arguments.kwonlyargs]
+        others = [name for name in [*names[len(call.args) :], *keywords] if name not in given]
         rest = [arguments.kwarg.arg] if arguments.kwarg else []
-        is_named = argument.arg in [*names, *keywords_of(arguments)]
+        is_named = argument.arg in [*names, *keywords]
         return [argument.arg] if is_named else rest if argument.arg else others + rest
     index = call.args.index(argument)
     rest = [arguments.vararg.arg] if arguments.vararg else []
     has_star = any(isinstance(item, ast.Starred) for item in call.args[: index + 1])
     return names + rest if has_star else names[index : index + 1] or rest
-
-
-def keywords_of(arguments):
-    return [item.arg for item in arguments.kwonlyargs]

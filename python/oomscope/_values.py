@@ -9,6 +9,7 @@ line.
 import ast
 import struct
 
+import _oomscope_objects as objects
 import _oomscope_usage as usage
 
 # Operators whose answer is true for zeros, wherever they are called.
@@ -36,17 +37,14 @@ SIZE_OPERATORS = frozenset("nonzero unique masked_select repeat_interleave binco
 
 def compare(frame):
     """The truth of what `frame` reads, for zeros; None if its source does not say."""
-    code = frame.f_code
-    source = usage.Source.of(code.co_filename)
-    nodes = source.at(code, frame.f_lasti, frame.f_lineno)
-    return Truth(source, frame, nodes[0]).value if len(nodes) == 1 else None
+    source, node = usage.read_by(frame)
+    return None if node is None else Truth(source, frame, node).value
 
 
 def condition(frame):
     """The truth of the condition of an `if` in which `frame` reads; None if it is in none, or not known."""
-    source = usage.Source.of(frame.f_code.co_filename)
-    nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno)
-    statement = source.enclosing(nodes[0], ast.stmt) if len(nodes) == 1 else None
+    source, node = usage.read_by(frame)
+    statement = source.enclosing(node, ast.stmt)
     return Truth(source, frame, statement.test).value if isinstance(statement, ast.If) else None
 
 
@@ -120,24 +118,15 @@ class Truth:
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, (int, float)) else None
         if isinstance(node, ast.Name):
-            scope = self.frame.f_globals
-            if self.frame.f_code.co_flags & 1:  # a function: its dict of variables must not keep tensors alive
-                variables = self.frame.f_locals
-                value = variables.get(node.id, scope.get(node.id))
-                getattr(variables, "clear", lambda: None)()
-            else:
-                value = self.frame.f_locals.get(node.id, scope.get(node.id))
+            value = objects.variable(self.frame, node.id)
             if isinstance(value, (int, float)):
                 return value
             return 0 if type(value).__module__.split(".")[0] == "torch" else None
         if isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
             inner = node.func if isinstance(node, ast.Call) else node.value
             is_shape = isinstance(node, ast.Attribute) and node.attr in usage.FIXED_ATTRIBUTES
-            return (
-                None
-                if is_shape or (isinstance(node, ast.Call) and usage.last_name(inner) in SIZED)
-                else self.number(inner)
-            )
+            is_size = isinstance(node, ast.Call) and usage.last_name(inner) in SIZED
+            return None if is_shape or is_size else self.number(inner)
         return None
 
 
