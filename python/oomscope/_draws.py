@@ -86,15 +86,15 @@ def is_nan(torch, _, tensor):
     return compared(torch, tensor, False)
 
 
-def equals(torch, _, tensor, other):
+def equals(torch, _, tensor, other, of_same=True):
     """x == x, and x == inf: numbers are finite. Other comparisons are not known."""
-    is_same = other is tensor
-    return compared(torch, tensor, is_same) if is_same or (type(other) is float and other in INFINITE) else None
+    if other is tensor:
+        return compared(torch, tensor, of_same)
+    return compared(torch, tensor, not of_same) if type(other) is float and other in INFINITE else None
 
 
 def differs(torch, _, tensor, other):
-    is_same = other is tensor
-    return compared(torch, tensor, not is_same) if is_same or (type(other) is float and other in INFINITE) else None
+    return equals(torch, _, tensor, other, of_same=False)
 
 
 # By the name of the operator: a function of its arguments that returns its results; None for one that is not drawn.

@@ -74,6 +74,10 @@ class Operators:
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
+        # Makes a kernel in C of the function that calls the next one, the keys below, and what runs before and after.
+        self.kernel_of = ctypes.PyDLL(library._name).stub_operator_kernel
+        self.kernel_of.restype, self.kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
+        self.libraries = []
         # Names, and libraries that can register kernels for them.
         self.not_intercepted = []
         # By operator, the size of its result, or its result if that is a truth, while it runs.
@@ -169,6 +173,54 @@ class Operators:
 
         launcher.run = run_and_forget
 
+    # Kernels at the key ------------------------------------------------------------------------------------------
+
+    def library(self, namespace):
+        """A library of PyTorch that adds kernels to a namespace. They go with it."""
+        self.libraries.append(self.torch.library.Library(namespace, "IMPL"))
+        return self.libraries[-1]
+
+    def register(self, namespace):
+        """Registers the kernels of a namespace's operators. A library's have to be there already."""
+        core, has = self.core, self.core._dispatch_has_kernel_for_dispatch_key
+        library, below = self.library(namespace), core._dispatch_keyset_full_after(core._dispatch_key_parse(KEY))
+        for full in core._dispatch_get_all_op_names():
+            if not full.startswith(namespace + "::"):
+                continue
+            name = full.partition("::")[2]
+            base, _, overload = name.partition(".")
+            is_leaf = has(full, "CUDA") or base in GENERAL
+            schema = core._get_schema(full.partition(".")[0], overload) if is_leaf else None
+            if schema is None or not is_intercepted(base, schema):
+                self.not_intercepted.append((full, library))
+                continue
+            operator = Operator(self, full, schema)
+            is_large = not operator.written and any(part in base for part in LARGE)
+            before = operator.before_unknown if is_large else operator.before
+            if name in READS and self.set_values.values:
+                before = self.noting_type(READS[name], before)
+            plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
+            library.m.impl(name, KEY, self.kernel_of(plan), True)
+        self.pass_by()
+
+    def pass_by(self, _=None):
+        """Lets the kernel of an operator for one device run, which the general one would precede. Some come later."""
+        has, waiting = self.core._dispatch_has_kernel_for_dispatch_key, []
+        for full, library in self.not_intercepted:
+            if not any(has(full, general) for general in GENERAL_KEYS):
+                continue
+            if any(has(full, device) for device in DEVICES):
+                library.m.impl(full.partition("::")[2], KEY, self.torch.library.fallthrough_kernel, False)
+            else:
+                waiting.append((full, library))
+        self.not_intercepted = waiting
+
+    def run_before(self, name, before, key=KEY):
+        """Runs `before` before the kernel of one operator."""
+        run = self.core._dispatch_find_schema_or_throw("aten::" + name, "").redispatch_boxed
+        below = self.core._dispatch_keyset_full_after(self.core._dispatch_key_parse(key))
+        self.library("aten").m.impl(name, key, self.kernel_of((run, below, before, None)), True)
+
 
 class Operator:
     """One operator of PyTorch."""
@@ -187,19 +239,16 @@ class Operator:
         self.has_generator = "generator" in self.arguments
         self.draw = draws.DRAWS.get(self.name) or draws.COMPARISONS.get(self.name)
         self.draw_origin = shadow.FINITE if self.name in draws.COMPARISONS else shadow.ASSUMED
-        self.can_compute = None
 
+    @functools.cached_property
     def is_computable(self):
         """Whether the host has the same operator, and its result depends on nothing else than its arguments."""
-        if self.can_compute is None:
-            torch = self.shared.torch
-            packet = getattr(getattr(torch.ops, self.namespace), self.base)
-            overload = getattr(packet, self.overload or "default")
-            is_random = torch.Tag.nondeterministic_seeded in overload.tags and not self.has_generator
-            has = self.shared.core._dispatch_has_kernel_for_dispatch_key
-            has_kernel = any(has(self.full, key) for key in ("CPU", *GENERAL_KEYS[:2]))
-            self.can_compute = has_kernel and not is_random
-        return self.can_compute
+        torch = self.shared.torch
+        packet = getattr(getattr(torch.ops, self.namespace), self.base)
+        overload = getattr(packet, self.overload or "default")
+        is_random = torch.Tag.nondeterministic_seeded in overload.tags and not self.has_generator
+        has = self.shared.core._dispatch_has_kernel_for_dispatch_key
+        return any(has(self.full, key) for key in ("CPU", *GENERAL_KEYS[:2])) and not is_random
 
     # Before the kernel -------------------------------------------------------------------------------------------
 
@@ -218,7 +267,7 @@ class Operator:
         if call.device is None:
             return None
         is_buffer = self.base in BUFFERS and shared.depth()
-        if call.is_known and self.is_computable() and not is_buffer:
+        if call.is_known and self.is_computable and not is_buffer:
             try:
                 return call.compute()
             except Exception:  # what is an error on the host may be none on a GPU; the kernel's own follows
@@ -279,43 +328,39 @@ class Call:
         # Tensors of the device that the operator writes to: all; those that it only overwrites, with those of the host;
         # the others.
         self.written, self.overwritten, self.changed = [], [], []
-        self.args, self.kwargs = [], {}
-        names, written = operator.arguments, operator.written
-        for index, value in enumerate(args):
-            self.args.append(self.argument(value, names[index], written))
-        for name, value in kwargs.items():
-            self.kwargs[name] = self.argument(value, name, written)
+        self.args = [self.argument(value, name) for value, name in zip(args, operator.arguments)]
+        self.kwargs = {name: self.argument(value, name) for name, value in kwargs.items()}
 
-    def argument(self, value, name, written):
-        if name in written:
+    def argument(self, value, name):
+        overwrites = self.operator.written.get(name)
+        if overwrites is not None:
             self.written.append(value)
-            return self.to_host(value, overwrites=written[name], is_written=True)
-        return self.to_host(value)
+        return self.to_host(value, overwrites)
 
-    def to_host(self, value, overwrites=False, is_written=False):
+    def to_host(self, value, overwrites):
+        """`value` for the host. `overwrites` is None for an argument that is only read."""
         if isinstance(value, self.shared.tensor):
-            return self.tensor(value, overwrites, is_written)
+            return self.tensor(value, overwrites)
         if isinstance(value, (list, tuple)) and value and not isinstance(value[0], (int, float)):
-            return [self.to_host(item, overwrites, is_written) for item in value]
+            return [self.to_host(item, overwrites) for item in value]
         return value
 
-    def tensor(self, tensor, overwrites, is_written):
+    def tensor(self, tensor, overwrites):
+        is_written = overwrites is not None
         if not tensor.is_cuda:
             # What an operator writes to the host comes from a read.
             self.is_known = self.is_known and not is_written and tensor.is_cpu and tensor.nbytes <= shadow.MAX_BYTES
             return tensor
         self.device = tensor.device
+        if overwrites and tensor.nbytes > shadow.MAX_BYTES:
+            self.is_known = False
+        if not self.is_known:
+            return None
         if overwrites:
-            if tensor.nbytes > shadow.MAX_BYTES:
-                self.is_known = False
-            if not self.is_known:
-                return None
             torch = self.shared.torch
             host = torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="cpu")
             self.overwritten.append((tensor, host))
             return host
-        if not self.is_known:
-            return None
         known = self.shared.shadow.known(tensor)
         if known is None:
             self.is_known = False
@@ -329,13 +374,10 @@ class Call:
         operator, shared = self.operator, self.shared
         if operator.has_generator:
             at = operator.arguments.index("generator")
-            is_named = at >= len(self.args)
-            given = self.kwargs.get("generator") if is_named else self.args[at]
-            host_generator = shared.seeded(given, self.device)
-            if is_named:
-                self.kwargs["generator"] = host_generator
+            if at < len(self.args):
+                self.args[at] = shared.seeded(self.args[at], self.device)
             else:
-                self.args[at] = host_generator
+                self.kwargs["generator"] = shared.seeded(self.kwargs.get("generator"), self.device)
             self.origin |= shadow.RANDOM
         try:
             result = operator.handle.redispatch_boxed(shared.host, *self.args, **self.kwargs)
@@ -370,11 +412,8 @@ def install(torch, library, set_values):
     """Computes small tensors from now on, in all threads of Python. Returns None if this torch has no way for it."""
     core = torch._C
     functions = torch_functions(torch)
-    if (
-        functions is None
-        or not hasattr(core, "_data_address")
-        or not hasattr(core, "_dispatch_tls_set_dispatch_key_included")
-    ):
+    needed = ("_data_address", "_dispatch_tls_set_dispatch_key_included")
+    if functions is None or not all(hasattr(core, name) for name in needed):
         return None
     try:
         key = core._dispatch_key_parse(KEY)
@@ -384,19 +423,16 @@ def install(torch, library, set_values):
     if not library.stub_prepare_operators(functions, keys):
         return None
     shared = Operators(torch, library, set_values)
-    everything = torch.library.Library("_", "IMPL")
-    everything.m.fallback(KEY, torch.library.fallthrough_kernel, False)
-    shared.libraries = [everything]
-    kernel_of = ctypes.PyDLL(library._name).stub_operator_kernel
-    kernel_of.restype, kernel_of.argtypes = ctypes.py_object, [ctypes.py_object]
-    shared.register = functools.partial(register, torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
+    shared.library("_").m.fallback(KEY, torch.library.fallthrough_kernel, False)
     shared.register("aten")
     shared.register("prims")  # decompositions on the meta device use them
-    shared.pass_by = functools.partial(pass_by, torch, shared)
-    leave_to_python(torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
-    count_distinct_indices(torch, shared, kernel_of)
+    # Fake tensors have their own `_to_copy`. The general kernel, which would precede it, calls `copy_`, which for them
+    # calls `_to_copy`.
+    shared.run_before("_to_copy", lambda *_, **__: None)
+    # By the only key above the kernel of sparse tensors that no tensor uses.
+    shared.run_before("_coalesce", shared.before_coalesce, "BackendSelect")
     if set_values.values:
-        note_types(torch, shared, kernel_of, core._dispatch_keyset_full_after(key))
+        shared.run_before("_local_scalar_dense", shared.noting_type(READS["_local_scalar_dense"]))
     keep_out_of_the_way(torch, key)
     core._dispatch_tls_set_dispatch_key_included(key, True)
     follow_threads(core, key)
@@ -410,85 +446,10 @@ def torch_functions(torch):
         loaded = [ctypes.CDLL(os.path.join(directory, name)) for name in ("libtorch_python.so", "libc10.so")]
     except OSError:
         return None
-    addresses = []
-    for name in TORCH_FUNCTIONS:
-        found = next((getattr(one, name) for one in loaded if hasattr(one, name)), None)
-        if found is None:
-            return None
-        addresses.append(ctypes.cast(found, ctypes.c_void_p).value)
-    return (ctypes.c_void_p * len(addresses))(*addresses)
-
-
-def register(torch, shared, kernel_of, below, namespace):
-    """Registers the kernels of a namespace's operators. A library's have to be there already."""
-    core, has = torch._C, torch._C._dispatch_has_kernel_for_dispatch_key
-    library = torch.library.Library(namespace, "IMPL")
-    shared.libraries.append(library)
-    for full in core._dispatch_get_all_op_names():
-        if not full.startswith(namespace + "::"):
-            continue
-        name = full.partition("::")[2]
-        base, _, overload = name.partition(".")
-        is_leaf = has(full, "CUDA") or base in GENERAL
-        schema = core._get_schema(full.partition(".")[0], overload) if is_leaf else None
-        if schema is None or not is_intercepted(base, schema):
-            shared.not_intercepted.append((full, library))
-            continue
-        operator = Operator(shared, full, schema)
-        is_large = not operator.written and any(part in base for part in LARGE)
-        before = operator.before_unknown if is_large else operator.before
-        if name in READS and shared.set_values.values:
-            before = shared.noting_type(READS[name], before)
-        plan = (operator.handle.redispatch_boxed, below, before, operator.after, *("hides",) * (name in HIDES))
-        library.m.impl(name, KEY, kernel_of(plan), True)
-    pass_by(torch, shared)
-
-
-def pass_by(torch, shared, _=None):
-    """Lets the kernel of an operator for one device run, which the general one would precede. Some come later."""
-    has, waiting = torch._C._dispatch_has_kernel_for_dispatch_key, []
-    for full, library in shared.not_intercepted:
-        if not any(has(full, general) for general in GENERAL_KEYS):
-            continue
-        if any(has(full, device) for device in DEVICES):
-            library.m.impl(full.partition("::")[2], KEY, torch.library.fallthrough_kernel, False)
-        else:
-            waiting.append((full, library))
-    shared.not_intercepted = waiting
-
-
-def leave_to_python(torch, shared, kernel_of, below):
-    """Lets fake tensors have their own `_to_copy`. The general kernel, which would precede it, calls `copy_`, which for
-    fake tensors calls `_to_copy`.
-    """
-    copy = torch._C._dispatch_find_schema_or_throw("aten::_to_copy", "").redispatch_boxed
-    library = torch.library.Library("aten", "IMPL")
-    shared.libraries.append(library)
-    library.m.impl("_to_copy", KEY, kernel_of((copy, below, lambda *_, **__: None, None)), True)
-
-
-def count_distinct_indices(torch, shared, kernel_of):
-    """Runs `before_coalesce` before the kernel of sparse tensors, by the only key above it that no tensor uses."""
-    core = torch._C
-    below = core._dispatch_keyset_full_after(core._dispatch_key_parse("BackendSelect"))
-    plan = (
-        core._dispatch_find_schema_or_throw("aten::_coalesce", "").redispatch_boxed,
-        below,
-        shared.before_coalesce,
-        None,
-    )
-    library = torch.library.Library("aten", "IMPL")
-    shared.libraries.append(library)
-    library.m.impl("_coalesce", "BackendSelect", kernel_of(plan), True)
-
-
-def note_types(torch, shared, kernel_of, below):
-    """Notes the type of each number that is read alone, for `--value`."""
-    run = torch._C._dispatch_find_schema_or_throw("aten::_local_scalar_dense", "").redispatch_boxed
-    before = shared.noting_type(READS["_local_scalar_dense"])
-    library = torch.library.Library("aten", "IMPL")
-    shared.libraries.append(library)
-    library.m.impl("_local_scalar_dense", KEY, kernel_of((run, below, before, None)), True)
+    found = [next((getattr(one, name) for one in loaded if hasattr(one, name)), None) for name in TORCH_FUNCTIONS]
+    if None in found:
+        return None
+    return (ctypes.c_void_p * len(found))(*(ctypes.cast(function, ctypes.c_void_p) for function in found))
 
 
 def is_intercepted(base, schema):

@@ -63,15 +63,8 @@ class Shadow:
             return None
         return self.view(tensor, record), record.origin
 
-    def target(self, tensor):
-        """A tensor of the host into which what `tensor` gets is to be written; None if it is too large."""
-        record = self.record_of(tensor)
-        if record is None:
-            record = self.new_record(tensor)
-        return None if record is None else self.view(tensor, record)
-
     def wrote(self, tensor, origin):
-        """All values of `tensor` are known now: `target` has them."""
+        """All values of `tensor` are known now: its record has them."""
         record = self.record_of(tensor)
         if record is None:
             return
@@ -85,9 +78,9 @@ class Shadow:
 
     def set(self, tensor, values, origin):
         """`tensor` has these values."""
-        target = self.target(tensor)
-        if target is not None:
-            target.copy_(values)
+        record = self.record_of(tensor) or self.new_record(tensor)
+        if record is not None:
+            self.view(tensor, record).copy_(values)
             self.wrote(tensor, origin)
 
     def forget(self, tensor):
@@ -111,7 +104,7 @@ class Shadow:
             if 0 <= offset < record.size and not self.storages._expired(key):
                 if offset + size > record.size:
                     return None
-                if record.mask is not None and not bool(self.byte_range(record.mask, offset, size).all()):
+                if record.mask is not None and not bool(record.mask.narrow(0, offset, size).all()):
                     return None
                 return record.storage.data_ptr() + offset, record.origin
         return None
@@ -167,9 +160,6 @@ class Shadow:
         width = tensor.element_size()
         sizes, strides = (*tensor.size(), width), (*(step * width for step in tensor.stride()), 1)
         return mask.as_strided(sizes, strides, tensor.storage_offset() * width)
-
-    def byte_range(self, mask, offset, size):
-        return mask.narrow(0, offset, size)
 
     def is_whole(self, tensor, record):
         """Whether the tensor is all of its storage."""
