@@ -20,6 +20,7 @@ C. Other programs that the job starts, and other extensions, write where they al
 import ctypes
 import errno
 import functools
+import operator
 import os
 import shutil
 import stat
@@ -57,18 +58,16 @@ OFFLINE = {
 }
 # Methods of huggingface_hub that change something on the Hub.
 HUB_WRITES = (
-    "create_branch",
-    "create_commit",
-    "create_tag",
-    "delete_file",
-    "delete_folder",
-    "delete_repo",
-    "super_squash_history",
-    "update_repo_settings",
-    "upload_file",
-    "upload_folder",
-    "upload_large_folder",
+    "create_branch create_commit create_tag delete_file delete_folder delete_repo super_squash_history "
+    "update_repo_settings upload_file upload_folder upload_large_folder".split()
 )
+# Flags of `os.open` for the letters of a mode of `open`.
+FLAGS = {
+    "w": os.O_CREAT | os.O_TRUNC,
+    "a": os.O_CREAT | os.O_APPEND,
+    "x": os.O_CREAT | os.O_TRUNC | os.O_EXCL,
+    "+": os.O_RDWR,
+}
 
 # Never redirected.
 real_access = os.access
@@ -78,6 +77,11 @@ LIBC.realpath.restype = ctypes.c_void_p
 
 def is_within(path, directory):
     return path == directory or path.startswith(directory.rstrip("/") + "/")
+
+
+def is_directory(path):
+    """Whether `path` is a directory itself, not a link to one."""
+    return os.path.isdir(path) and not os.path.islink(path)
 
 
 def resolve_links(path):
@@ -230,36 +234,32 @@ class Overlay:
     # Operations --------------------------------------------------------------------------------------------------
 
     def to_open(self, path, mode):
-        if not any(letter in mode for letter in "wax+"):
-            return self.to_read(path)
-        visible = self.to_read(path)
-        is_there = os.path.lexists(visible)
-        if ("x" in mode and is_there) or ("r" in mode and not is_there) or os.path.isdir(visible):
-            return visible  # where it fails
-        return self.to_write(path, keep="r" in mode or "a" in mode)
+        return self.to_open_flags(path, functools.reduce(operator.or_, (FLAGS.get(letter, 0) for letter in mode), 0))
 
     def to_open_flags(self, path, flags):
-        if not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
-            return self.to_read(path)
         visible = self.to_read(path)
+        if not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
+            return visible
         is_there = os.path.lexists(visible)
         if (flags & os.O_EXCL and is_there) or (not flags & os.O_CREAT and not is_there) or os.path.isdir(visible):
-            return visible
+            return visible  # where it fails
         return self.to_write(path, keep=not flags & os.O_TRUNC)
+
+    def open_descriptor(self, path, flags, mode=0o777):
+        return os.open(self.to_open_flags(path, flags), flags, mode)
 
     def make_directory(self, path, *args, **kwargs):
         visible = self.to_read(path)
         os.mkdir(visible if os.path.lexists(visible) else self.to_write(path, keep=False), *args, **kwargs)
 
     def remove(self, path):
-        visible = self.to_read(path)
-        if os.path.isdir(visible) and not os.path.islink(visible):
+        if is_directory(self.to_read(path)):
             raise error(errno.EISDIR, path)
         self.remove_by(os.unlink, path)
 
     def remove_directory(self, path):
         visible = self.to_read(path)
-        if os.path.lexists(visible) and (os.path.islink(visible) or not os.path.isdir(visible)):
+        if os.path.lexists(visible) and not is_directory(visible):
             raise error(errno.ENOTDIR, path)
         if os.path.isdir(visible) and self.list_names(path):
             raise error(errno.ENOTEMPTY, path)
@@ -304,24 +304,20 @@ class Overlay:
         there, key, target_key = self.to_read(target), self.key(source), self.key(target)
         if key is not None and key == target_key:
             return False
-        is_directory = os.path.isdir(visible) and not os.path.islink(visible)
-        if is_directory and key and target_key and is_within(target_key, key):
+        if is_directory(visible) and key and target_key and is_within(target_key, key):
             raise error(errno.EINVAL, source)
         if key and target_key and is_within(key, target_key):
             raise error(errno.ENOTEMPTY, source)
         if os.path.lexists(there):
-            is_onto_directory = os.path.isdir(there) and not os.path.islink(there)
-            if is_directory and not is_onto_directory:
-                raise error(errno.ENOTDIR, source)
-            if is_onto_directory and not is_directory:
-                raise error(errno.EISDIR, source)
-            if is_onto_directory and self.list_names(target):
+            if is_directory(visible) != is_directory(there):
+                raise error(errno.EISDIR if is_directory(there) else errno.ENOTDIR, source)
+            if is_directory(there) and self.list_names(target):
                 raise error(errno.ENOTEMPTY, source)
         return True
 
     def copy(self, source, target):
         """Copies a file, a link or what the program sees of a directory, except for what is at `target` already."""
-        if os.path.isdir(source) and not os.path.islink(source):
+        if is_directory(source):
             os.makedirs(target, exist_ok=True)
             for name in os.listdir(source):
                 if not self.removed.covers(os.path.join(source, name)):
@@ -390,7 +386,7 @@ class Overlay:
         for name in CHANGERS:
             self.redirect(os, name, functools.partial(self.to_write, keep=True))
         builtins.open = io.open = self.redirected_open(io.open)
-        self.redirect_os_open()
+        self.replace("open", self.open_descriptor)
         self.replace("mkdir", self.make_directory)
         self.replace("unlink", self.remove)
         self.replace("remove", self.remove)
@@ -444,15 +440,6 @@ class Overlay:
             return original(self.resolve(self.to_open, file, mode), mode, *args, **kwargs)
 
         return wrapper
-
-    def redirect_os_open(self):
-        original = os.open
-
-        @functools.wraps(original)
-        def wrapper(path, flags, mode=0o777, *, dir_fd=None):
-            return original(self.resolve(self.to_open_flags, in_folder(path, dir_fd), flags), flags, mode)
-
-        os.open = wrapper
 
     def replace(self, name, function, paths=1, is_reader=False):
         """Makes `os.name` call `function`, whose first `paths` arguments are paths."""
