@@ -32,17 +32,8 @@ def _on_oom(device: int, requested: int, total: int, free: int) -> None:
     for recording in _active:
         recording.failed += 1
         if recording.failed == 1:
-            oom = {
-                "device": device,
-                "request_bytes": requested,
-                "device_total_bytes": total,
-                "device_free_bytes": free,
-                "nth": 1,
-            }
-            try:
-                recording.write("oom", oom)
-            except Exception as error:  # must not replace the program's own exception
-                _recorder.log("no snapshot written: " + _recorder.describe_error(error))
+            oom = _recorder.describe_failure(device, requested, total, free, 1)
+            _recorder.attempt("no snapshot written", recording.write, "oom", oom)  # the program has its own exception
 
 
 @contextlib.contextmanager
@@ -78,10 +69,7 @@ def record(
         yield recording
     except BaseException:
         if not recording.failed:
-            try:
-                recording.write("exit")
-            except Exception as error:  # must not replace the program's own exception
-                _recorder.log("no snapshot written: " + _recorder.describe_error(error))
+            _recorder.attempt("no snapshot written", recording.write, "exit")  # the program has its own exception
         raise
     else:
         recording.write("exit")

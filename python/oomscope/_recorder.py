@@ -26,6 +26,7 @@ An error in this file becomes one line on standard error, never an exception in 
 
 import os
 import sys
+import time  # built into Python
 
 # How often to read `dump`.
 POLL_S = 0.5
@@ -63,37 +64,38 @@ def describe_error(error):
     return "%s: %s" % (type(error).__name__, lines[0]) if lines[0] else type(error).__name__
 
 
+def attempt(what, function, *args):
+    """Calls a function. If it fails, one line says so, and the result is None."""
+    try:
+        return function(*args)
+    except Exception as error:
+        log("%s: %s" % (what, describe_error(error)))
+
+
 # Before CUDA ---------------------------------------------------------------------------------------------------------
 
 
 def autoload():
     """The entry point of `torch.backends`. It must not raise: `import torch` would fail."""
-    try:
-        if os.environ.get("OOMSCOPE_DIR"):
-            install(os.environ["OOMSCOPE_DIR"])
-    except Exception as error:
-        log("not recording: " + describe_error(error))
+    if os.environ.get("OOMSCOPE_DIR"):
+        attempt("not recording", install, os.environ["OOMSCOPE_DIR"])
 
 
 def run_as_sitecustomize(path):
     """Entry point if Python imports this file as `sitecustomize`."""
     control = os.path.dirname(os.path.abspath(path))
+    real = os.path.realpath(control)
     ours = sys.__dict__.setdefault("_oomscope_sitecustomize", [])
-    if (
-        os.path.realpath(control) in ours
-    ):  # already running: the hidden sitecustomize also runs the next one, which is this file
+    if real in ours:  # already running: the hidden sitecustomize also runs the next one, which is this file
         return
-    ours.append(os.path.realpath(control))
+    ours.append(real)
     try:
         run_hidden_sitecustomize(ours)
     finally:
-        try:
-            if sys.version_info >= (3, 8):
-                install(os.path.dirname(control))
-            else:
-                touch_marker(os.path.dirname(control), "saw-old-python")
-        except Exception as error:
-            log("not recording: " + describe_error(error))
+        if sys.version_info >= (3, 8):
+            attempt("not recording", install, os.path.dirname(control))
+        else:
+            touch_marker(os.path.dirname(control), "saw-old-python")
 
 
 def run_hidden_sitecustomize(ours):
@@ -151,12 +153,10 @@ class TorchFinder(object):
             find = None if finder is self else getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find else None
             if spec is not None:
-                break
-        else:
-            return None
-        if getattr(spec.loader, "exec_module", None) is not None:
-            self.wrap(spec.loader)
-        return spec
+                if getattr(spec.loader, "exec_module", None) is not None:
+                    self.wrap(spec.loader)
+                return spec
+        return None
 
     def wrap(self, loader):
         execute = loader.exec_module
@@ -169,10 +169,7 @@ class TorchFinder(object):
                 dry_run().after_torch(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
-            try:
-                arm(self.directory)
-            except Exception as error:
-                log("not recording: " + describe_error(error))
+            attempt("not recording", arm, self.directory)
 
         loader.exec_module = exec_module
 
@@ -189,10 +186,7 @@ def arm(directory):
     watch_sleep()
 
     def start():
-        try:
-            Recorder(directory).start()
-        except Exception as error:
-            log("not recording in process %d: %s" % (os.getpid(), describe_error(error)))
+        attempt("not recording in process %d" % os.getpid(), lambda: Recorder(directory).start())
 
     torch.cuda._lazy_call(start)
 
@@ -270,8 +264,6 @@ class Recorder(object):
 
     def on_oom(self, device, requested, total, free):
         """The allocator calls this when a request fails, on the requesting thread, before it raises the exception."""
-        import time
-
         if os.getpid() != self.pid:
             return
         try:
@@ -282,15 +274,9 @@ class Recorder(object):
                 dry_run().ending.on_failure(device, requested)
             if self.should_write():
                 self.failure_snapshots, self.last_failure_snapshot = self.failure_snapshots + 1, time.monotonic()
-                oom = {
-                    "device": device,
-                    "request_bytes": requested,
-                    "device_total_bytes": total,
-                    "device_free_bytes": free,
-                    "nth": self.failures,
-                }
+                oom = describe_failure(device, requested, total, free, self.failures)
                 others = self.read_answers()
-                self.request_snapshots()
+                self.ask("%s %d" % (self.name, self.failures))  # torchrun kills them as soon as this one fails
                 self.dump("oom", oom)
                 self.last_failure_snapshot = time.monotonic()
                 self.wait_for(others)
@@ -299,8 +285,6 @@ class Recorder(object):
 
     def should_write(self):
         """Whether to write a snapshot of this failure: of the first ones, and if one is left, of one after a pause."""
-        import time
-
         keep = self.options["keep"]
         if self.failure_snapshots >= keep:
             return False
@@ -325,15 +309,12 @@ class Recorder(object):
         if self.options["at"] == "exit" and (self.failure_snapshots == 0 or has_survived) and not is_idle():
             path = self.dump("exit")
             if path and dry_run():
-                state = os.path.join(self.control, "ended-" + self.name)
-                dry_run().on_snapshot_at_exit(path, state)
+                dry_run().on_snapshot_at_exit(path, os.path.join(self.control, "ended-" + self.name))
         self.write_state("done", "gone")
         self.is_finishing = False
 
     def dump(self, reason, oom=None):
         """Writes a snapshot, and reports it on standard error. Returns its path."""
-        import time
-
         with self.lock, SignalsBlocked():
             self.write_state("done", WRITING)
             try:
@@ -355,11 +336,8 @@ class Recorder(object):
         """The last request for snapshots."""
         return read_text(os.path.join(self.control, "dump"))
 
-    def request_snapshots(self):
-        """Requests a snapshot from the other processes, which torchrun kills as soon as this one fails."""
-        self.ask("%s %d" % (self.name, self.failures))
-
     def ask(self, request):
+        """Requests a snapshot from the other processes."""
         self.seen_requests.add(request)
         write_atomically(os.path.join(self.control, "dump"), request)
 
@@ -368,8 +346,6 @@ class Recorder(object):
 
         The main thread may be waiting in NCCL. A signal would kill a process that has no handler for it.
         """
-        import time
-
         while True:
             time.sleep(POLL_S)
             try:
@@ -382,8 +358,6 @@ class Recorder(object):
 
     def answer(self, request):
         """Writes a snapshot, unless the request is for a failure elsewhere and there is a recent one."""
-        import time
-
         requested_at = time.monotonic()
         with self.lock:
             if dry_run() and dry_run().is_told_to_end(request):
@@ -414,8 +388,6 @@ class Recorder(object):
         `before` holds the states before the request. A process that has started to write gets more time: to write a
         full ring takes longer than to notice a request.
         """
-        import time
-
         start, limit = time.monotonic(), self.options["wait"]
         waiting = {name: old for name, old in before.items() if old != "gone"}
         while waiting:
@@ -426,10 +398,8 @@ class Recorder(object):
                 break
             time.sleep(POLL_S / 2)
         if waiting:
-            log(
-                "no snapshot from %d of %d other processes after %d s"
-                % (len(waiting), len(before), time.monotonic() - start)
-            )
+            seconds = time.monotonic() - start
+            log("no snapshot from %d of %d other processes after %d s" % (len(waiting), len(before), seconds))
 
     def write_state(self, kind, text):
         try:
@@ -492,8 +462,6 @@ def read_text(path):
 
 def write_atomically(path, text):
     """Writes a small file. Readers see all of it or nothing."""
-    import time
-
     part = "%s.%d.part" % (path, os.getpid())
     with open(part, "w") as file:
         file.write(text)
@@ -529,10 +497,7 @@ class History(object):
         @functools.wraps(original)
         def _record_memory_history(*args, **kwargs):
             original(*args, **kwargs)
-            try:
-                self.on_call(memory, args, kwargs)
-            except Exception as error:
-                log("the program's own memory history: " + describe_error(error))
+            attempt("the program's own memory history", self.on_call, memory, args, kwargs)
 
         memory._record_memory_history = _record_memory_history
         # Of the recorder, once it records: its options, and those among them that a program's call replaces.
@@ -602,33 +567,26 @@ def snapshot(reason, oom, options):
     import torch
 
     named = names(options)  # before the snapshot, which adds a million objects to this process
-    with WithoutInductor(torch):
-        taken = torch.cuda.memory._snapshot()
+    taken = take_without_inductor(torch)
     taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
     taken["oomscope"]["program"] = source(taken)
     return taken
 
 
-class WithoutInductor(object):
-    """Keeps a snapshot from importing `torch._inductor`, which takes three seconds of processor time.
+def take_without_inductor(torch):
+    """PyTorch's snapshot, without an import of `torch._inductor`, which takes three seconds of processor time.
 
     To resolve frames of compiled code, PyTorch reads `torch._inductor.codecache`, which imports it. A program that has
     not imported it has no such frames.
     """
-
-    def __init__(self, torch):
-        self.torch = torch
-        self.placeholder = None
-
-    def __enter__(self):
-        import types
-
-        if "torch._inductor" not in sys.modules:
-            self.placeholder = self.torch._inductor = types.ModuleType("torch._inductor")
-
-    def __exit__(self, *_):
-        if self.placeholder is not None and self.torch.__dict__.get("_inductor") is self.placeholder:
-            del self.torch._inductor
+    if "torch._inductor" in sys.modules:
+        return torch.cuda.memory._snapshot()
+    placeholder = torch._inductor = type(sys)("torch._inductor")
+    try:
+        return torch.cuda.memory._snapshot()
+    finally:
+        if torch.__dict__.get("_inductor") is placeholder:
+            del torch._inductor
 
 
 def load_names(options):
@@ -636,15 +594,11 @@ def load_names(options):
 
     It is loaded when recording starts: at a failure an import would run the program's import hooks.
     """
-    if not options.get("names"):
-        return None
     try:
-        return import_beside("names")
-    except ImportError:  # the directory is gone; the snapshots cannot be written there either
-        options["names"] = 0
-        return None
+        return import_beside("names") if options.get("names") else None
     except Exception as error:
-        log("variables will have no names: " + describe_error(error))
+        if not isinstance(error, ImportError):  # else the directory is gone, and no snapshot can be written there
+            log("variables will have no names: " + describe_error(error))
         options["names"] = 0
         return None
 
@@ -661,12 +615,8 @@ def import_beside(name):
 def names(options):
     """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
     module = load_names(options)
-    try:
-        # In a dry run the job waits for nothing.
-        return module and (module.describe(DRY_RUN_NAMES_S) if dry_run() else module.describe())
-    except Exception as error:
-        log("variables have no names: " + describe_error(error))
-        return None
+    budget = (DRY_RUN_NAMES_S,) if dry_run() else ()  # in a dry run the job waits for nothing
+    return module and attempt("variables have no names", module.describe, *budget)
 
 
 def watch_sleep():
@@ -702,19 +652,25 @@ def load_source():
 
 def source(taken):
     """The text of the program: `_source.describe`. None if it is not wanted."""
-    try:
-        module = load_source()
-        return module and module.describe(taken)
-    except Exception as error:
-        log("no text of the program: " + describe_error(error))
-        return None
+    module = attempt("no text of the program", load_source)
+    return module and attempt("no text of the program", module.describe, taken)
+
+
+def describe_failure(device, requested, total, free, nth):
+    """What the allocator says of a failed request, for the metadata."""
+    return {
+        "device": device,
+        "request_bytes": requested,
+        "device_total_bytes": total,
+        "device_free_bytes": free,
+        "nth": nth,
+    }
 
 
 def metadata(reason, oom, options):
     """What a reader cannot know from the snapshot. Only built-in types, so that unpickling needs no imports."""
     import platform
     import socket
-    import time
 
     import torch
 
