@@ -88,14 +88,8 @@ SEARCHES = 12
 # A share of memory without a name that is not worth a further search.
 NEGLIGIBLE = 0.002
 
-PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS = (
-    "parameter",
-    "buffer",
-    "gradient",
-    "optimizer state",
-    "saved",
-    "variable",
-)
+KINDS = ("parameter", "buffer", "gradient", "optimizer state", "saved", "variable")
+PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS
 # Modules with adapters, by their class or name. The model that they adapt has many times their parameters.
 ADAPTER, MIN_BASE = re.compile(r"lora|adapter", re.IGNORECASE), 4
 # Attributes through which a wrapper holds what it wraps.
@@ -454,10 +448,12 @@ class Walk:
                 self.push(value, Path(None, objects.type_name(type(module)) + label, root=path.root))
 
     def modules_around(self, module):
-        """The id of a module, and of those that contain it."""
-        while module is not None:
-            yield module
+        """The id of a module, and of those that contain it, the outermost one last."""
+        found = []
+        while module is not None and len(found) < MAX_DEPTH:
+            found.append(module)
             module = self.parents.get(module, (None,))[0]
+        return found
 
     def visit_optimizer(self, optimizer, path):
         self.optimizers += 1
@@ -623,17 +619,14 @@ class Walk:
                     return self.frontier.pop(id(obj))  # at most once, so that it comes to an end
             if self.clock() + search_s > self.end:
                 return None
-            referrers = gc.get_referrers(*level)
             above = []
-            for obj in referrers:
+            for obj in referrers(level, others):
                 items, path = self.frontier.get(id(obj), (None, None))
                 if type(items) is objects.Items:
                     return self.item_in(items, path, level)
-                is_own = is_one_of(obj, others) or obj is level or is_queued(obj)
-                if type(obj) is not FRAME and not is_own and id(obj) not in passed:
+                if not is_queued(obj) and id(obj) not in passed:
                     passed.add(id(obj))
                     above.append(obj)
-            referrers.clear()
             level = above[:MAX_HOLDERS]
             if not level:
                 return None
@@ -667,46 +660,35 @@ class Walk:
         """Whether any object refers to one of the tensors: one search, where a climb needs one for each step."""
         if self.clock() + search_s > self.end:
             return True
-        tensors = [tensor for _, tensor in pairs]
-        referrers = gc.get_referrers(*tensors)
-        own = [tensors, self.kept, *pairs]
-        found = any(type(one) is not FRAME and not is_one_of(one, own) for one in referrers)
-        referrers.clear()
-        return found
+        return bool(referrers([tensor for _, tensor in pairs], [self.kept, *pairs]))
 
     def climb(self, tensor, pair, pairs, search_s):
         """From a tensor to what refers to it: around a cycle, or up to a value that only C++ or the stack has."""
-        lists = [[tensor]]  # the way up is `lists[0]`; the others hold referrers
+        passed, lists = [tensor], []  # the way up, and the referrers at each step
         try:
-            return self.climb_with(lists, [pair, pairs, self.kept, lists], search_s)
+            for _ in range(MAX_HOPS):
+                if self.clock() + search_s > self.end:
+                    return Root("unreached"), ""
+                found = referrers(passed[-1:], [pair, pairs, self.kept, passed, lists, *lists])
+                lists.append(found)
+                if not found or id(found[0]) in self.seen:
+                    return Root("call"), ""
+                if is_one_of(found[0], passed):
+                    break
+                passed.append(found[0])
+            holders = [one for one in passed if self.tensors.kind(type(one)) in ("object", "module")]
+            named = [one for one in holders if type(one) not in (dict, list, tuple)] or passed[-1:]
+            return Root("cycle"), objects.type_name(type(named[0]))
         finally:
-            for one in lists:
+            for one in (passed, *lists):
                 one.clear()
-
-    def climb_with(self, lists, others, search_s):
-        passed = lists[0]
-        for _ in range(MAX_HOPS):
-            if self.clock() + search_s > self.end:
-                return Root("unreached"), ""
-            referrers = gc.get_referrers(passed[-1])
-            lists.append(referrers)
-            found = [one for one in referrers if type(one) is not FRAME and not is_one_of(one, others + lists)]
-            lists.append(found)
-            if not found or id(found[0]) in self.seen:
-                return Root("call"), ""
-            if is_one_of(found[0], passed):
-                break
-            passed.append(found[0])
-        holders = [one for one in passed if self.tensors.kind(type(one)) in ("object", "module")]
-        named = [one for one in holders if type(one) not in (dict, list, tuple)] or passed[-1:]
-        return Root("cycle"), objects.type_name(type(named[0]))
 
     # Text ------------------------------------------------------------------------------------------------------------
 
     def above(self, path):
         """The last label of the name, and the path before it. Below the outermost module the labels are modules'."""
         parent = self.parents.get(path.module)
-        if parent is not None and parent[0] in self.module_paths:
+        if parent is not None:
             return parent[1], self.module_paths[parent[0]]
         return path.label, self.parameter_paths.get(path.parameter, path.up)
 
@@ -750,15 +732,11 @@ class Walk:
         path = self.parameter_paths.get(parameter)
         if path is None:
             return ".state[*]"
-        start = self.prefixes.get(path.up.module)
         module = path.up.module
+        start = self.prefixes.get(module)
         if start is None:
-            for _ in range(MAX_DEPTH):
-                parent = self.parents.get(module)
-                if parent is None or parent[0] not in self.module_paths:
-                    break
-                module = parent[0]
-            start = self.prefixes[path.up.module] = self.name(self.module_paths[module])
+            outermost = self.modules_around(module)[-1]
+            start = self.prefixes[module] = self.name(self.module_paths[outermost])
         inside = self.name(path)[len(start) :].replace("[", ".").replace("]", "")
         return ".state[%s]" % inside.lstrip(".")
 
@@ -772,6 +750,12 @@ def is_queued(obj):
 
 def is_one_of(obj, others):
     return any(obj is other for other in others)
+
+
+def referrers(found, own):
+    """What refers to one of the objects `found`, without frames and the containers `own`, which are of the walk."""
+    own = [found, *own]
+    return [one for one in gc.get_referrers(*found) if type(one) is not FRAME and not is_one_of(one, own)]
 
 
 def frames_of_all_threads():
@@ -875,7 +859,7 @@ def visit_all(walk, budget_s):
 
 
 def encode(walk):
-    texts, shapes, roots = Table(None), Table(), {}
+    texts, shapes, roots = Table(None), Table(), Table()
     containers, looked_at = [], set()
     is_complete = walk.is_complete
     rows = []
@@ -883,14 +867,13 @@ def encode(walk):
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
         kind = min(storage.kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
-        root = walk.root(path)
         rows.append(
             (
                 storage.address,
                 storage.bytes,
                 KINDS.index(kind),
                 texts.index(walk.name(path) or None),
-                roots.setdefault(id(root), (len(roots), root))[0],
+                roots.index(walk.root(path)),
                 texts.index(storage.operator),
                 int(path.kind == SAVED),
                 texts.index(storage.dtype),
@@ -904,6 +887,13 @@ def encode(walk):
             looked_at.add(id(step))
             if step.size is not None:
                 containers.append((texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1]))
+    is_idle_known = walk.idle and owns_all(walk)
+    named = {
+        "untrained": untrained(walk),
+        "idle": modules_without(walk, walk.optimized - walk.idle) if is_idle_known else [],
+        "adapted": adapted(walk),
+        "evaluating": evaluating(walk),
+    }
     return {
         "version": 1,
         "complete": is_complete and len(rows) == len(storages),
@@ -911,18 +901,10 @@ def encode(walk):
         "kinds": list(KINDS),
         "texts": texts.values(),
         "shapes": [list(shape) for shape in shapes.values()],
-        "roots": [root.describe() for _, root in roots.values()],
+        "roots": [root.describe() for root in roots.values()],
         "containers": containers,
         "optimizers": walk.optimizers,
-        **{
-            key: [texts.index(name) for name in names]
-            for key, names in (
-                ("untrained", untrained(walk)),
-                ("idle", modules_without(walk, walk.optimized - walk.idle) if walk.idle and owns_all(walk) else []),
-                ("adapted", adapted(walk)),
-                ("evaluating", evaluating(walk)),
-            )
-        },
+        **{key: [texts.index(name) for name in names] for key, names in named.items()},
         "alone": [[(call, texts.index(name)) for call, name in places] for places in alone(walk)],
         "tensors": rows,
         **describe_modules(walk, texts),
@@ -968,7 +950,7 @@ def modules_without(walk, needed):
     """The names of the outermost modules that have none of the parameters `needed`, those with most bytes first."""
     trained, sizes = set(), collections.Counter()
     for parameter, size, module in walk.in_time(walk.trainable):
-        around = list(itertools.islice(walk.modules_around(module), MAX_DEPTH))
+        around = walk.modules_around(module)
         if parameter in needed:
             trained.update(around)
         for one in around:
@@ -984,7 +966,7 @@ def adapted(walk):
     classes = {path.module: objects.type_name(cls) for path, cls in walk.modules}
     parts, adapters, outermost = collections.Counter(), set(), {}
     for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
-        around = list(itertools.islice(walk.modules_around(module), MAX_DEPTH))
+        around = walk.modules_around(module)
         labels = [walk.parents.get(one, (None, ""))[1] for one in around]
         found = [place for place, one in enumerate(around) if ADAPTER.search(classes.get(one, "") + labels[place])]
         adapter = around[found[-1]] if found else None
