@@ -13,15 +13,6 @@ from ._reports import Report
 
 def load_ipython_extension(shell: Any) -> None:
     """IPython calls this for `%load_ext oomscope`."""
-
-    def oomscope_dry_run(line: str, cell: str) -> Optional[Report]:
-        """`%%oomscope_dry_run h100 [OPTIONS]` runs the cell in a new Python process, without a GPU.
-
-        It has none of the notebook's variables: import and define in the cell all that it needs. The options are those
-        of `oomscope dry-run`.
-        """
-        return dry_run_cell(line, cell)
-
     shell.register_magic_function(oomscope_dry_run, "cell", "oomscope_dry_run")
 
 
@@ -35,8 +26,12 @@ class PrintedReport(Report):
         pass
 
 
-def dry_run_cell(line: str, cell: str) -> Optional[Report]:
-    """Shows the output of the cell, and returns the analysis of its recording, if there is one."""
+def oomscope_dry_run(line: str, cell: str) -> Optional[Report]:
+    """`%%oomscope_dry_run h100 [OPTIONS]` runs the cell in a new Python process, without a GPU.
+
+    It has none of the notebook's variables: import and define in the cell all that it needs. The options are those
+    of `oomscope dry-run`.
+    """
     options = shlex.split(line)
     if options and not options[0].startswith("-"):
         options.insert(0, "--gpu")

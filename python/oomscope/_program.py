@@ -1,6 +1,7 @@
 """Calls the program `oomscope`."""
 
 import html
+import json
 import os
 import shlex
 import shutil
@@ -10,7 +11,7 @@ import sysconfig
 import tempfile
 from typing import Any, Dict, List, Optional, Sequence, Union
 
-from ._reports import Report, read
+from ._reports import Report
 
 Path = Union[str, "os.PathLike[str]"]
 
@@ -72,7 +73,7 @@ def report_of(command: str, paths: Sequence[Path], options: Dict[str, Any]) -> R
         for kind, page in pages.items():
             with open(page, encoding="utf-8") as file:
                 texts[kind] = file.read()
-    return Report(read(output), texts["human"], texts["markdown"])
+    return Report(json.loads(output), texts["human"], texts["markdown"])
 
 
 def analyze(*paths: Path, **options: Any) -> Report:
@@ -138,8 +139,7 @@ def report(*paths: Path, output: Optional[Path] = None, **options: Any) -> Page:
     """The page of `oomscope report`, half a megabyte or more, also written to `output`."""
     page = view(*paths, **options)
     if output is not None:
-        with open(output, "w", encoding="utf-8") as file:
-            file.write(page)
+        page.save(output)
     return page
 
 

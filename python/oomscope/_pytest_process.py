@@ -32,25 +32,13 @@ sys.exit(_pytest_process.main(spec))
 """
 # Options of pytest and of plugins that select tests, write results or distribute, as they are without the option.
 OPTIONS_OF_THE_SESSION: Dict[str, Any] = {
-    "keyword": "",
-    "markexpr": "",
-    "deselect": None,
-    "lf": False,
-    "failedfirst": False,
-    "newfirst": False,
-    "stepwise": False,
-    "stepwise_skip": False,
-    "usepdb": False,
-    "trace": False,
-    "xmlpath": None,
-    "htmlpath": None,
-    "report_log": None,
-    "json_report": False,
-    "pastebin": None,
-    "numprocesses": None,
+    **dict.fromkeys("keyword markexpr".split(), ""),
+    **dict.fromkeys(
+        "lf failedfirst newfirst stepwise stepwise_skip usepdb trace json_report looponfail".split(), False
+    ),
+    **dict.fromkeys("deselect xmlpath htmlpath report_log pastebin numprocesses".split()),
     "dist": "no",
     "tx": [],
-    "looponfail": False,
 }
 # Without any of these files there is no GPU: NVIDIA's, Jetson's, that of WSL and AMD's.
 DEVICE_FILES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/dxg", "/dev/kfd")

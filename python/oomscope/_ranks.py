@@ -243,21 +243,14 @@ def run_alone(distributed, c10d):
 def launch_this_rank(launch, *args):
     """Replaces torchrun's launcher: runs the command in this process, as its only rank."""
     command, ranks_per_machine = launch._entrypoint, launch._config.nproc_per_node
-    for name, value in local_rank_variables(int(os.environ["RANK"]), ranks_per_machine).items():
-        os.environ[name] = str(value)
+    machine, local_rank = divmod(int(os.environ["RANK"]), ranks_per_machine)
+    # As torchrun sets them.
+    os.environ["LOCAL_RANK"], os.environ["GROUP_RANK"] = str(local_rank), str(machine)
+    os.environ["LOCAL_WORLD_SIZE"] = str(ranks_per_machine)
     if callable(command):
         return {0: command(*args)}
     sys.stdout.flush()
     os.execvp(command, [command, *map(str, args)])
-
-
-def local_rank_variables(rank, ranks_per_machine):
-    """The variables that torchrun sets for the place of a rank among the machines."""
-    return {
-        "LOCAL_RANK": rank % ranks_per_machine,
-        "GROUP_RANK": rank // ranks_per_machine,
-        "LOCAL_WORLD_SIZE": ranks_per_machine,
-    }
 
 
 def local_store_type(base):

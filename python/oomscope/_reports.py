@@ -1,7 +1,6 @@
 """What a command answers, for Python: its JSON, its page, and rows with typed fields."""
 
 import html
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, TypeVar, Union, cast
 
@@ -182,13 +181,7 @@ class Report(Dict[str, Json]):
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
         printer.text(str(self))  # IPython in a terminal
 
-    def _repr_markdown_(self) -> str:
-        return self.to_markdown()
-
-
-def read(output: str) -> Dict[str, Json]:
-    """The object that a command wrote."""
-    return cast(Dict[str, Json], json.loads(output))
+    _repr_markdown_ = to_markdown
 
 
 def part(value: Json, key: str) -> Json:

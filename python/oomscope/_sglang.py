@@ -157,7 +157,9 @@ def end_before_kill(module):
     def kill_process_tree(parent_pid, include_parent=True, *args, **kwargs):
         this = os.getpid()
         if parent_pid in (None, this):
-            ignore_ends()
+            # SGLang takes a process that ends for one that crashed: a watchdog then sends SIGQUIT, to end all at once.
+            with contextlib.suppress(ValueError):  # in a thread other than the main one
+                signal.signal(signal.SIGQUIT, signal.SIG_IGN)
         with contextlib.suppress(psutil.Error):
             end_recorded(psutil, psutil.Process(parent_pid or this).children(recursive=True))
         if include_parent and parent_pid == this:  # a scheduler has failed
@@ -165,12 +167,6 @@ def end_before_kill(module):
         return kill(parent_pid, include_parent, *args, **kwargs)
 
     module.kill_process_tree = kill_process_tree
-
-
-def ignore_ends():
-    """SGLang takes a process that ends for one that crashed: a watchdog then sends SIGQUIT, to end all at once."""
-    with contextlib.suppress(ValueError):  # in a thread other than the main one
-        signal.signal(signal.SIGQUIT, signal.SIG_IGN)
 
 
 def end_recorded(psutil, processes):

@@ -311,21 +311,19 @@ def release_flags(torch_version, includes, runtime_include):
         digits = cuda.group(1)  # 128 for 12.8, or 13
         cudart = int(digits) * 1000 if len(digits) < 3 else int(digits[:-1]) * 1000 + int(digits[-1]) * 10
     flags = ["-DCUDART_V=%d" % cudart]
-    major, minor, patch = macros(includes, "cudnn_version*.h", ["CUDNN_MAJOR", "CUDNN_MINOR", "CUDNN_PATCHLEVEL"])
+    major, minor, patch = (
+        macro(includes, "cudnn_version*.h", "CUDNN_" + name) for name in ("MAJOR", "MINOR", "PATCHLEVEL")
+    )
     if major is not None:
         flags.append("-DCUDNN_V=%d" % (major * (1000 if major < 9 else 10000) + minor * 100 + patch))
-    major, minor, patch = macros(includes, "nccl.h", ["NCCL_MAJOR", "NCCL_MINOR", "NCCL_PATCH"])
+    major, minor, patch = (macro(includes, "nccl.h", "NCCL_" + name) for name in ("MAJOR", "MINOR", "PATCH"))
     if major is not None:
         flags.append("-DNCCL_V=%d" % (major * 10000 + minor * 100 + patch))
     return flags
 
 
-def macros(directories, header, names):
-    """The numbers that the macros `names` stand for in a header (a glob); None for one that is not defined."""
-    return [macro(directories, header, name) for name in names]
-
-
 def macro(directories, header, name):
+    """The number that a macro stands for in a header (a glob); None if it is not defined."""
     for directory in directories:
         for path in sorted(glob.glob(os.path.join(directory, header))):
             with open(path, errors="replace") as file:

@@ -70,11 +70,10 @@ class Tensors:
 
     def kind(self, cls):
         """`tensor`, `module`, `optimizer`, `node` (of an autograd graph), `sharded` (FSDP2) or `object`."""
-        bases = objects.mro_of(cls)
         for base, kind in ((self.base, "tensor"), (self.module, "module"), (self.optimizer, "optimizer")):
-            if any(parent is base for parent in bases):
+            if objects.is_subtype(cls, base):
                 return kind
-        for parent in bases:
+        for parent in objects.mro_of(cls):
             if type(objects.dict_of_type(parent).get("next_functions")) is types.GetSetDescriptorType:
                 return "node"
         return "sharded" if objects.type_name(cls) == "FSDPParam" else "object"

@@ -28,8 +28,7 @@ NEEDED = re.compile(r"\(([\d.]+) GiB KV cache is needed")
 POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
 
 
-def reading():
-    return serving.reading("vLLM", TESTED)
+reading = functools.partial(serving.reading, "vLLM", TESTED)
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -169,16 +168,12 @@ def read_log(module):
     def make_record(name, *args, **kwargs):
         record = make(name, *args, **kwargs)
         if name.startswith("vllm."):
-            read_line(str(record.getMessage()))
+            tokens = KV_TOKENS.search(str(record.getMessage()))
+            if tokens:
+                serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
         return record
 
     logging.setLogRecordFactory(make_record)
-
-
-def read_line(text):
-    tokens = KV_TOKENS.search(text)
-    if tokens:
-        serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
 
 
 @needs("EngineCore._initialize_kv_caches")
