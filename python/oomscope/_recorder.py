@@ -118,13 +118,28 @@ def install(directory):
     sys._oomscope_installed = True
     touch_marker(directory, "saw-python")
     is_dry_run = prepare_dry_run(directory)
-    if "torch" in sys.modules and is_dry_run:
+    if "torch" not in sys.modules:
+        wait_for_torch(directory)
+    elif is_dry_run:
         log("a dry run must start before torch is imported: run Python without the options -I and -E")
         os._exit(2)
-    elif "torch" in sys.modules:
-        arm(directory)
     else:
-        sys.meta_path.insert(0, TorchFinder(directory))
+        arm(directory)
+
+
+def wait_for_torch(directory):
+    """Prepares the import of torch, and arms the recorder after it."""
+
+    def before(module):
+        if dry_run():
+            dry_run().before_torch(os.path.dirname(module.__spec__.origin))
+
+    def after(module):
+        if dry_run():
+            dry_run().after_torch(module)
+        attempt("not recording", arm, directory)
+
+    import_beside("imports").after("torch", after, before)
 
 
 def prepare_dry_run(directory):
@@ -138,40 +153,6 @@ def prepare_dry_run(directory):
 
     sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
     return True
-
-
-class TorchFinder(object):
-    """Finds `torch` through the other finders, and arms the recorder after the import."""
-
-    def __init__(self, directory):
-        self.directory = directory
-
-    def find_spec(self, name, path=None, target=None):
-        if name != "torch":
-            return None
-        for finder in sys.meta_path:
-            find = None if finder is self else getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find else None
-            if spec is not None:
-                if getattr(spec.loader, "exec_module", None) is not None:
-                    self.wrap(spec.loader)
-                return spec
-        return None
-
-    def wrap(self, loader):
-        execute = loader.exec_module
-
-        def exec_module(module):
-            if dry_run():
-                dry_run().before_torch(os.path.dirname(module.__spec__.origin))
-            execute(module)
-            if dry_run():
-                dry_run().after_torch(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-            attempt("not recording", arm, self.directory)
-
-        loader.exec_module = exec_module
 
 
 def arm(directory):
@@ -627,7 +608,7 @@ def watch_sleep():
             if name in sys.modules:
                 watch(sys.modules[name])
             else:
-                sys.meta_path.insert(0, imports.AfterImport(name, watch))
+                imports.after(name, watch)
     except ImportError:  # as in `load_names`
         pass
     except Exception as error:

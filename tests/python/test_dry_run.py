@@ -1,5 +1,6 @@
 """Dry runs of libraries whose loops wait for a value of the device, and host tensors that are not filled."""
 
+import importlib.util
 import os
 import signal
 import subprocess
@@ -47,7 +48,7 @@ import sys
 sys.path[:0] = [{directory!r}, {stub!r}]
 import _generation
 import _imports
-sys.meta_path.insert(0, _imports.AfterImport("transformers.generation.utils", _generation.end_by_length))
+_imports.after("transformers.generation.utils", _generation.end_by_length)
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
 for _generation.length in ("max", "min"):
@@ -86,6 +87,22 @@ def test_generation_stops_at_the_maximum_length_or_after_one_token(tmp_path):
     program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert result.stdout == "[14, 9, 20]\n[9, 9, 9]\n", result.stderr
+
+
+def test_a_module_that_a_program_looks_for_first_keeps_its_hook(monkeypatch, tmp_path):
+    """Libraries ask `find_spec` whether an optional package is installed, before they import it."""
+    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    import _imports
+
+    (tmp_path / "optional_package.py").write_text("import sys; sys.calls.append('runs')")
+    calls = []
+    monkeypatch.setattr(sys, "calls", calls, raising=False)
+    before = list(sys.meta_path)
+    _imports.after("optional_package", lambda module: calls.append(module.__name__))
+    assert importlib.util.find_spec("optional_package") and calls == []
+    importlib.import_module("optional_package")
+    assert calls == ["runs", "optional_package"] and sys.meta_path == before
 
 
 class Numbers(list):

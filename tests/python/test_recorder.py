@@ -48,7 +48,7 @@ def recorded(tmp_path, child):
         control = tmp_path / "out" / ".recorder"
         control.mkdir(parents=True, exist_ok=True)
         shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
-        for name in ("names", "objects", "source", "tensors"):
+        for name in ("imports", "names", "objects", "running", "source", "tensors"):
             shutil.copy(str(PACKAGE / ("_%s.py" % name)), str(control / ("_oomscope_%s.py" % name)))
         if options is not None:
             (control / "config").write_text(json.dumps(options))
