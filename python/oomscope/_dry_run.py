@@ -60,7 +60,6 @@ NOT_ADAPTING = "/torch/ /.recorder/ /oomscope/_recorder.py transformers/modeling
 UNKNOWN_SIZES = ("cudnn", "cusolver", "cufft", "cusparse", "attention", "timings")
 # The type workspace in stub/workspaces.c.
 WORKSPACE_FIELDS = 6
-MAX_DEVICES = 16
 # What a read gave in place of an unknown value, by its origin: see `_shadow`.
 VALUE_NAMES = ((8, "maximum"), (2, "assumed"), (1, "random"), (4, "finite"))
 # A place in the snapshot for a number: see `src/cli/dry_run/other_branches.rs`.
@@ -70,10 +69,10 @@ PAGE = 4096
 MADV_DONTNEED = 4
 
 # Modules of Triton, and their classes that launch kernels.
-TRITON_LAUNCHERS = (
-    ("triton.runtime.jit", "JITFunction"),
-    ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner"),
-)
+TRITON_LAUNCHERS = {
+    "triton.runtime.jit": "JITFunction",
+    "torch._inductor.runtime.triton_heuristics": "CachingAutotuner",
+}
 
 READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.c_void_p, ctypes.c_void_p)
 
@@ -228,7 +227,7 @@ class DryRun:
         except Exception as error:
             sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
         if self.operators is not None:
-            for module, launcher in TRITON_LAUNCHERS:
+            for module, launcher in TRITON_LAUNCHERS.items():
                 imports.after(module, functools.partial(self.operators.after_triton, launcher))
             imports.after("torch._meta_registrations", self.operators.pass_by)
             imports.after("torchvision", lambda _: self.operators.register("torchvision"))
@@ -411,7 +410,7 @@ class DryRun:
 
     def peak_bytes(self):
         """Peak memory of the device that used most."""
-        return max(self.library.stub_peak_bytes(device) for device in range(MAX_DEVICES))
+        return max(self.library.stub_peak_bytes(device) for device in range(ending.MAX_DEVICES))
 
     def absent_device(self):
         """The highest device that the program wanted to use and that does not exist, or None."""

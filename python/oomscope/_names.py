@@ -511,7 +511,7 @@ class Walk:
         modules = [
             (name, objects.module_dict(module))
             for name, module in self.in_time(list(sys.modules.items()))
-            if self.is_users(module)
+            if objects.author_of_module(module, self.tensors.directory) == objects.USER
         ]
         for frame in self.in_time(frames_of_all_threads()):
             if objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
@@ -524,9 +524,6 @@ class Walk:
             for name, value in self.in_time(list(dict.items(variables))):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
                     self.push(value, Path(None, prefix + objects.plain(name), root=root))
-
-    def is_users(self, module):
-        return objects.author_of_module(module, self.tensors.directory) == objects.USER
 
     def push_exceptions(self):
         handled = getattr(sys, "_current_exceptions", dict)()
@@ -1038,43 +1035,28 @@ def evaluating(walk):
     return [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED]
 
 
-def users_frame(frame, torch_directory):
-    """The innermost frame of the user from `frame` outwards."""
-    while frame is not None and objects.author_of_frame(frame, torch_directory) != objects.USER:
-        frame = frame.f_back
-    return frame
-
-
-def failing_frame(tensors):
-    """The innermost function of the user: on this thread, or on the one that waits for this backward pass."""
-    frame = users_frame(sys._getframe(), tensors.directory)
-    if frame is None:
-        waiting = [other for other in sys._current_frames().values() if tensors.waits_for_backward(other)]
-        frame = users_frame(waiting[0], tensors.directory) if len(waiting) == 1 else None
-    return frame
-
-
 def running_calls(walk):
-    """The running functions of the user."""
+    """The running functions of the user: on this thread, or on the one that waits for this backward pass."""
+
+    def calls(frame):
+        return running.calls(frame, walk.objects.locals.of, is_users)
 
     def is_users(frame):
         return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
 
-    return running.calls(failing_frame(walk.tensors), walk.objects.locals.of, is_users)
+    waiting = [frame for frame in sys._current_frames().values() if walk.tensors.waits_for_backward(frame)]
+    return calls(sys._getframe()) or (calls(waiting[0]) if len(waiting) == 1 else [])
 
 
 def describe_locals(walk):
     """The tensors among the variables of the function of the user that failed."""
-    frame = failing_frame(walk.tensors)
-    if frame is None:
+    if not walk.calls:
         return None
-    is_module = frame.f_locals is frame.f_globals
-    variables = list(dict.items(frame.f_globals)) if is_module else walk.objects.locals.of(frame)
     found = []
-    for name, value in walk.in_time(variables):
+    for name, value in walk.in_time(walk.calls[0].variables):
         if type(name) is str and objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
             is_plain = type(value) is walk.tensors.torch.Tensor or walk.tensors.storage(value) is not None
             shape = walk.tensors.shape(value) if is_plain else None
             if shape is not None:
                 found.append((objects.plain(name), walk.tensors.dtype(value), list(shape)))
-    return {"frames": [describe_frame(frame)], "tensors": found}
+    return {"frames": [walk.calls[0].frame()], "tensors": found}

@@ -50,8 +50,7 @@ def has_gpu() -> bool:
     """Asks in another process, because the session itself may not import torch."""
     if sys.platform == "linux" and not any(glob.glob(name) for name in DEVICE_FILES):
         return False
-    quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    return subprocess.call([sys.executable, "-c", PROBE], **quiet) == 0  # type: ignore[call-overload]
+    return subprocess.run([sys.executable, "-c", PROBE], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
 
 def is_child(config: Any) -> bool:

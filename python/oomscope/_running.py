@@ -42,7 +42,8 @@ def calls(frame, locals_of, is_users):
                 files[call.file] = _source.read(call.file)
             made = LIST.match("".join(files[call.file][call.line - 1 : call.line]))
             call.list_name = made["target"] if made and not call.name.startswith(MADE) else None
-            call.variables = list(dict.items(frame.f_globals)) if call.name == "<module>" else list(locals_of(frame))
+            is_module = frame.f_locals is frame.f_globals
+            call.variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
             found.append(call)
         frame = frame.f_back
     return found

@@ -21,50 +21,44 @@ import _oomscope_objects as objects
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
 # Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
 HARMLESS_CODE = (
-    ("torch/_tensor_str.py", ()),
-    ("torch/_tensor.py", ("__format__", "__repr__", "__reduce_ex__", "_reduce_ex_internal", "__deepcopy__")),
+    ("torch/_tensor_str.py", ""),
+    ("torch/_tensor.py", "__format__ __repr__ __reduce_ex__ _reduce_ex_internal __deepcopy__"),
     # Zero means that no gradient overflows, so the step is made: the larger case.
-    ("torch/amp/grad_scaler.py", ("_maybe_opt_step", "update")),
-    ("deepspeed/runtime/utils.py", ("is_invalid_grad_norm",)),
-    ("torch/optim/lr_scheduler.py", ()),  # only rates depend on it
-    ("torch/serialization.py", ()),  # copies of tensors for a file
-    ("torch/storage.py", ()),
-    ("torch/_inductor/runtime/triton_heuristics.py", ("copy_args_to_cpu_if_needed",)),  # and back after each trial
-    ("torch/distributed/checkpoint", ()),
-    ("safetensors/torch.py", ()),
+    ("torch/amp/grad_scaler.py", "_maybe_opt_step update"),
+    ("deepspeed/runtime/utils.py", "is_invalid_grad_norm"),
+    ("torch/optim/lr_scheduler.py", ""),  # only rates depend on it
+    ("torch/serialization.py", ""),  # copies of tensors for a file
+    ("torch/storage.py", ""),
+    ("torch/_inductor/runtime/triton_heuristics.py", "copy_args_to_cpu_if_needed"),  # and back after each trial
+    ("torch/distributed/checkpoint", ""),
+    ("safetensors/torch.py", ""),
     # Lengths of objects, which ranks exchange otherwise.
     (
         "torch/distributed/distributed_c10d.py",
-        "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list".split(),
+        "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list",
     ),
     # Shapes that every rank has; what the comparison finds is ignored, see _ranks.py.
-    ("torch/distributed/__init__.py", ("_verify_params_across_processes",)),
+    ("torch/distributed/__init__.py", "_verify_params_across_processes"),
     # Without an answer the stages exchange the shapes of a trial pass, which needs no more than a step.
-    ("torch/distributed/pipelining/schedules.py", ("_initialize_pipeline_distributed_state",)),
+    ("torch/distributed/pipelining/schedules.py", "_initialize_pipeline_distributed_state"),
     # The sum of the losses, which leaves out those that are not finite.
-    (
-        "transformers/trainer.py",
-        "_inner_training_loop _maybe_log_save_evaluate _run_epoch _finalize_training log".split(),
-    ),
+    ("transformers/trainer.py", "_inner_training_loop _maybe_log_save_evaluate _run_epoch _finalize_training log"),
     # Without an answer the mask is made: the larger case.
-    ("transformers/masking_utils.py", ("_ignore_causal_mask_sdpa", "_ignore_bidirectional_mask_sdpa")),
+    ("transformers/masking_utils.py", "_ignore_causal_mask_sdpa _ignore_bidirectional_mask_sdpa"),
     # Pairs of predictions and targets: as many as there are targets.
-    ("transformers/loss/", ("forward",)),
+    ("transformers/loss/", "forward"),
     # Warnings about special tokens; the longest sequence is generated, where a real run may end earlier.
-    (
-        "transformers/generation/utils.py",
-        ("_prepare_special_tokens", "_get_logits_processor", "generate", "_sample", "__call__"),
-    ),
-    ("transformers/generation/stopping_criteria.py", ()),
-    ("vllm/v1/worker/gpu/async_utils.py", ()),
+    ("transformers/generation/utils.py", "_prepare_special_tokens _get_logits_processor generate _sample __call__"),
+    ("transformers/generation/stopping_criteria.py", ""),
+    ("vllm/v1/worker/gpu/async_utils.py", ""),
     # Lengths of the batch that a graph is captured with, which the host knows.
-    ("sglang/srt/model_executor/runner/", ("capture_prepare",)),
-    ("sglang/srt/layers/attention/", ("_init_full_cg_decode_metadata",)),
-    ("vllm/v1/outputs.py", ("to_cpu_nonblocking",)),
+    ("sglang/srt/model_executor/runner/", "capture_prepare"),
+    ("sglang/srt/layers/attention/", "_init_full_cg_decode_metadata"),
+    ("vllm/v1/outputs.py", "to_cpu_nonblocking"),
     # The parameters, or lengths that the host knows.
-    ("torch/nn/modules/module.py", ("convert",)),
-    ("lightning/fabric/utilities", ("batch_to", "cpu", "to_item")),  # of the metrics in its log
-    ("lightning/pytorch/utilities/data.py", ("has_len_all_ranks",)),
+    ("torch/nn/modules/module.py", "convert"),
+    ("lightning/fabric/utilities", "batch_to cpu to_item"),  # of the metrics in its log
+    ("lightning/pytorch/utilities/data.py", "has_len_all_ranks"),
 )
 # Operators that read whether a library has failed.
 HARMLESS_OPERATORS = frozenset(("_linalg_check_errors",))
@@ -171,7 +165,7 @@ def exits_before(source, statement):
 
 def is_harmless_code(code):
     path = code.co_filename.replace("\\", "/")
-    return any(part in path and (not names or code.co_name in names) for part, names in HARMLESS_CODE)
+    return any(part in path and (not names or code.co_name in names.split()) for part, names in HARMLESS_CODE)
 
 
 def is_surely_zero(frame):
