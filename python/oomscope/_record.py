@@ -53,7 +53,7 @@ def record(
     options: Dict[str, Any] = {"max_entries": max_entries, "stacks": stacks, "names": names}
     torch.cuda.init()  # which starts the recorder of `oomscope run`
     # A history that is being recorded keeps its ring, and goes on afterwards.
-    is_recorded = _is_history_enabled()
+    is_recorded = torch._C._cuda_isHistoryEnabled()
     if is_recorded:
         options.update(_settings_of_history())
     else:
@@ -92,15 +92,6 @@ def _check(path: "Union[str, os.PathLike[str]]", max_entries: int, stacks: str) 
     with open(part, "wb"):
         pass
     os.remove(part)
-
-
-def _is_history_enabled() -> bool:
-    import torch
-
-    is_enabled = getattr(torch._C, "_cuda_isHistoryEnabled", None)
-    if is_enabled is None:  # before 2.1
-        return bool(_active) or getattr(sys, "_oomscope_recording", False)
-    return bool(is_enabled())
 
 
 def _settings_of_history() -> Dict[str, Any]:

@@ -231,7 +231,6 @@ class Recorder(object):
         sys._oomscope_history.start(self.options)
         load_names(self.options)
         load_source()
-        sys._oomscope_recording = True
         attach_observer(self.on_oom)
         if dry_run():
             dry_run().on_cuda(self)
@@ -509,10 +508,9 @@ def settings_of_call(memory, enabled="all", *args, **kwargs):
 
     if not enabled:
         return None
-    current = getattr(memory, "_record_memory_history_impl", None)
-    if isinstance(enabled, bool) or current is None:  # as in 2.0
+    if isinstance(enabled, bool):  # as in 2.0
         return {"max_entries": kwargs.get("trace_alloc_max_entries", 1), "stacks": "python"}
-    call = inspect.signature(current).bind(enabled, *args, **kwargs)
+    call = inspect.signature(memory._record_memory_history_impl).bind(enabled, *args, **kwargs)
     call.apply_defaults()
     return {name: call.arguments[name] for name in ("max_entries", "stacks")}
 
@@ -523,24 +521,18 @@ def start_history(max_entries, stacks):
 
     if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING"):
         raise RuntimeError("PYTORCH_NO_CUDA_MEMORY_CACHING is set, so there is no allocator to record")
-    memory = torch.cuda.memory
-    record = memory._record_memory_history
+    record = torch.cuda.memory._record_memory_history
     record = getattr(record, "__wrapped__", record)  # without `History`, which is for calls of the program
-    if hasattr(memory, "_record_memory_history_impl"):
-        # 2.11 loses an exception that is pending while a free with a stack is recorded during a backward pass.
-        context = "alloc" if torch.__version__.startswith("2.11.") else "all"
-        record("all", context=context, stacks=stacks, max_entries=max_entries)
-    else:  # 2.0
-        record(True, trace_alloc_max_entries=max_entries, trace_alloc_record_context=True)
+    # 2.11 loses an exception that is pending while a free with a stack is recorded during a backward pass.
+    context = "alloc" if torch.__version__.startswith("2.11.") else "all"
+    record("all", context=context, stacks=stacks, max_entries=max_entries)
 
 
 def attach_observer(observer):
     """Makes the allocator call `observer` for every failed request. An observer cannot be detached."""
     import torch
 
-    attach = getattr(torch._C, "_cuda_attach_out_of_memory_observer", None)
-    attach = attach or torch._C._cuda_attachOutOfMemoryObserver
-    attach(observer)
+    torch._C._cuda_attach_out_of_memory_observer(observer)
 
 
 def snapshot(reason, oom, options):
