@@ -44,8 +44,6 @@ class GenerationMixin:
         return ids.shape[1]
 """
 PROGRAM = """
-import sys
-sys.path[:0] = [{directory!r}, {stub!r}]
 import _generation
 import _imports
 _imports.after("transformers.generation.utils", _generation.end_by_length)
@@ -57,9 +55,19 @@ for _generation.length in ("max", "min"):
 
 
 MODULES = [path.stem[1:] for path in (ROOT / "python" / "oomscope").glob("_[a-z]*.py")]
+
+
+def run_with(program, directory, **options):
+    """Runs a program that imports files of the package, beside empty ones under the names of a dry run."""
+    for name in MODULES:
+        (directory / ("_oomscope_%s.py" % name)).touch()
+    paths = "import sys; sys.path[:0] = %r\n" % [str(ROOT / "python" / "oomscope"), str(directory)]
+    result = subprocess.run([sys.executable, "-c", paths + program], capture_output=True, text=True, **options)
+    return result.stdout, result.stderr
+
+
 ZEROED = """
-import ctypes, sys
-sys.path[:0] = [{directory!r}, {stub!r}]
+import ctypes
 import _dry_run
 buffer = (ctypes.c_ubyte * 20000)(*[7] * 20000)
 _dry_run.zero_pages(ctypes.addressof(buffer) + 1, 19998)
@@ -69,11 +77,7 @@ print(buffer[0], sum(buffer[1:19999]), buffer[19999])
 
 @pytest.mark.skipif(sys.platform != "linux", reason="dry runs need Linux")
 def test_host_memory_is_set_to_zero_without_pages(tmp_path):
-    for name in MODULES:
-        (tmp_path / ("_oomscope_%s.py" % name)).touch()
-    program = ZEROED.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert result.stdout == "7 0 7\n", result.stderr
+    assert run_with(ZEROED, tmp_path) == ("7 0 7\n", "")
 
 
 def test_generation_stops_at_the_maximum_length_or_after_one_token(tmp_path):
@@ -82,11 +86,7 @@ def test_generation_stops_at_the_maximum_length_or_after_one_token(tmp_path):
     (tmp_path / "transformers" / "__init__.py").touch()
     (package / "__init__.py").touch()
     (package / "utils.py").write_text(LIBRARY)
-    for name in MODULES:
-        (tmp_path / ("_oomscope_%s.py" % name)).touch()
-    program = PROGRAM.format(directory=str(ROOT / "python" / "oomscope"), stub=str(tmp_path))
-    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert result.stdout == "[14, 9, 20]\n[9, 9, 9]\n", result.stderr
+    assert run_with(PROGRAM, tmp_path) == ("[14, 9, 20]\n[9, 9, 9]\n", "")
 
 
 def test_a_module_that_a_program_looks_for_first_keeps_its_hook(monkeypatch, tmp_path):
@@ -258,18 +258,14 @@ def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkey
 
 
 def test_the_compiler_of_nvidias_packages_is_named_if_there_is_no_other(monkeypatch, tmp_path):
-    for name in MODULES:
-        (tmp_path / ("_oomscope_%s.py" % name)).touch()
     compiler = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "nvcc"
     program = (
-        "import os, sys; sys.path[:0] = [%r, %r]; import _dry_run; _dry_run.os.path.exists = lambda _: False\n"
-        "_dry_run.provide_toolkit(%r); print(os.environ.get('CUDA_HOME'))"
-        % (str(ROOT / "python" / "oomscope"), str(tmp_path), str(tmp_path / "site" / "torch"))
+        "import os, _dry_run; _dry_run.os.path.exists = lambda _: False\n"
+        "_dry_run.provide_toolkit(%r); print(os.environ.get('CUDA_HOME'))" % str(tmp_path / "site" / "torch")
     )
 
     def home(**environment):
-        environment = {"PATH": str(tmp_path), **environment}
-        return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment).stdout
+        return run_with(program, tmp_path, env={"PATH": str(tmp_path), **environment})[0]
 
     assert home() == "None\n"
     compiler.parent.mkdir(parents=True)

@@ -16,15 +16,10 @@ from oomscope import _names
 def rows(described):
     """(name, kind, kind of the root, whether in a graph, operator) by address."""
     texts = described["texts"]
+    kinds, roots = described["kinds"], described["roots"]
     return {
-        row[0]: (
-            texts[row[3]],
-            described["kinds"][row[2]],
-            described["roots"][row[4]]["kind"],
-            bool(row[6]),
-            texts[row[5]],
-        )
-        for row in described["tensors"]
+        address: (texts[name], kinds[kind], roots[root]["kind"], bool(is_saved), texts[operator])
+        for address, _, kind, name, root, operator, is_saved, *_ in described["tensors"]
     }
 
 
@@ -113,11 +108,8 @@ def test_a_module_inside_a_trainer_has_the_outermost_name():
     def inner(self):
         return _names.describe(60)
 
-    found = inner(trainer.model.blocks[0])
-    assert row_of(trainer.model.blocks[0].weight, found)[0] in (
-        "trainer.model.blocks[0].weight",
-        "self.blocks[0].weight",
-    )
+    name = row_of(trainer.model.blocks[0].weight, inner(trainer.model.blocks[0]))[0]
+    assert name in ("trainer.model.blocks[0].weight", "self.blocks[0].weight")
 
 
 def test_a_reference_cycle_is_said_to_be_one():
@@ -148,24 +140,24 @@ def test_the_locals_of_the_failing_line_have_shapes():
     assert found["frames"][0]["name"] == "test_the_locals_of_the_failing_line_have_shapes"
 
 
-def test_modules_that_no_optimizer_has_are_named():
-    teacher, student = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
-    frozen = torch.nn.Linear(3, 3).requires_grad_(False)
-    optimizer = torch.optim.SGD(student.parameters(), lr=0.1)
-    loss = (student(teacher(frozen(torch.zeros(1, 3))))).sum()
-    described = _names.describe(60)
-    assert (described["optimizers"], [described["texts"][one] for one in described["untrained"]]) == (1, ["teacher"])
-    del loss, optimizer
+def listed(described, key):
+    return [described["texts"][index] for index in described[key]]
 
 
 def untrained(optimized):
     """The modules reported as untrained, if an optimizer has parameters made from those of the student."""
     teacher, student = torch.nn.Linear(3, 3), torch.nn.Linear(3, 3)
+    frozen = torch.nn.Linear(3, 3).requires_grad_(False)
     optimizer = torch.optim.SGD(optimized(student), lr=0.1)
-    loss = student(teacher(torch.zeros(1, 3))).sum()
+    loss = student(teacher(frozen(torch.zeros(1, 3)))).sum()
     described = _names.describe(60)
-    del loss, optimizer
-    return [described["texts"][one] for one in described["untrained"]]
+    del loss
+    assert optimizer and described["optimizers"] == 1
+    return listed(described, "untrained")
+
+
+def test_modules_that_no_optimizer_has_are_named():
+    assert untrained(torch.nn.Module.parameters) == ["teacher"]
 
 
 def test_an_optimizer_may_have_other_tensors_than_the_modules():
@@ -182,7 +174,7 @@ def test_an_optimizer_may_have_other_tensors_than_the_modules():
 def test_other_ranks_may_have_the_optimizer(monkeypatch):
     monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    assert untrained(lambda student: student.parameters()) == []
+    assert untrained(torch.nn.Module.parameters) == []
 
 
 def test_tensors_that_share_a_storage_are_counted():
@@ -426,10 +418,6 @@ def test_modules_have_the_lines_of_their_forward():
     assert "model" not in rows and "model[2]" not in rows and model is not None
 
 
-def names_of(found, tensors):
-    return [row_of(tensor, found)[:3] for tensor in tensors]
-
-
 def test_a_generator_that_only_a_loop_has_is_found():
     def generate():
         seen = []
@@ -468,7 +456,7 @@ def test_modules_that_need_no_training_are_found():
     ]
     optimizer = torch.optim.SGD(groups, lr=0.1)
     found = _names.describe(60)
-    names = {key: [found["texts"][index] for index in found[key]] for key in ("idle", "adapted", "untrained")}
+    names = {key: listed(found, key) for key in ("idle", "adapted", "untrained")}
     assert names == {"idle": ["encoder"], "adapted": ["model"], "untrained": []}
     optimizer.param_groups[0]["initial_lr"] = 0.1  # a warmup
     for layer in model:
@@ -483,28 +471,21 @@ def test_models_that_are_evaluated_are_told():
     part = torch.nn.Sequential(torch.nn.Linear(8, 8))
     part[0].eval()
     found = _names.describe(60)
-    assert [found["texts"][index] for index in found["evaluating"]] == ["model"] and model and part
-
-
-class Job:
-    pass
+    assert listed(found, "evaluating") == ["model"] and model and part
 
 
 def test_a_gradient_has_the_name_of_its_parameter():
-    job = Job()
-    job.inner = Job()
+    job = Holder()
+    job.inner = Holder()
     job.inner.model = torch.nn.Linear(8, 8)
     output = job.inner.model(torch.ones(2, 8))
     output.sum().backward()
-    found = _names.describe(60)
-    assert (
-        row_of(job.inner.model.weight.grad, found)[:2] == ("job.inner.model.weight.grad", "gradient")
-        and output is not None
-    )
+    row = row_of(job.inner.model.weight.grad)
+    assert row[:2] == ("job.inner.model.weight.grad", "gradient") and output is not None
 
 
 def test_variables_of_values_that_nothing_else_has_are_told():
-    encoder, model, job = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), Job()
+    encoder, model, job = torch.nn.Linear(8, 8), torch.nn.Linear(8, 8), Holder()
     _optimizer, other = torch.optim.SGD(encoder.parameters()), torch.optim.SGD(model.parameters())
     schedule = torch.optim.lr_scheduler.StepLR(other, 1)
     job.model, read, _unread, captured = model, torch.zeros(5), torch.zeros(6), torch.zeros(7)
