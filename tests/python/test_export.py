@@ -57,26 +57,24 @@ def by_key(rows):
     return [{name: row[name] for name in sorted(row)} for row in rows]
 
 
+def rows_by_duckdb(duckdb, path):
+    result = duckdb.sql(f"select * from '{path}'")
+    return [dict(zip(result.columns, row)) for row in result.fetchall()]
+
+
+READERS = {
+    "pyarrow.parquet": lambda parquet, path: parquet.read_table(path).to_pylist(),
+    "polars": lambda polars, path: polars.read_parquet(path).to_dicts(),
+    "duckdb": rows_by_duckdb,
+}
+
+
+@pytest.mark.parametrize("tool", READERS)
 @pytest.mark.parametrize("table", TABLES)
-def test_pyarrow_reads_the_rows_of_the_csv(job, table):
-    parquet = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
-    rows = parquet.read_table(job / "tables" / f"{table}.parquet").to_pylist()
+def test_a_tool_reads_the_rows_of_the_csv(job, table, tool):
+    module = pytest.importorskip(tool, reason=f"{tool} is not installed")
+    rows = READERS[tool](module, job / "tables" / f"{table}.parquet")
     assert len(rows) > 0
-    assert by_key(rows) == by_key(csv_rows(job / "csv" / f"{table}.csv"))
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_polars_reads_the_rows_of_the_csv(job, table):
-    polars = pytest.importorskip("polars", reason="polars is not installed")
-    rows = polars.read_parquet(job / "tables" / f"{table}.parquet").to_dicts()
-    assert by_key(rows) == by_key(csv_rows(job / "csv" / f"{table}.csv"))
-
-
-@pytest.mark.parametrize("table", TABLES)
-def test_duckdb_reads_the_rows_of_the_csv(job, table):
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
-    result = duckdb.sql(f"select * from '{job}/tables/{table}.parquet'")
-    rows = [dict(zip(result.columns, row)) for row in result.fetchall()]
     assert by_key(rows) == by_key(csv_rows(job / "csv" / f"{table}.csv"))
 
 
