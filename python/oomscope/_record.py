@@ -62,7 +62,7 @@ def record(
     _recorder.load_names(recording._options)
     _recorder.load_source()
     if not getattr(_on_oom, "attached", False):
-        _recorder.attach_observer(_on_oom)
+        torch._C._cuda_attach_out_of_memory_observer(_on_oom)
         _on_oom.attached = True  # type: ignore[attr-defined]
     _active.append(recording)
     try:

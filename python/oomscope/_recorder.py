@@ -231,12 +231,12 @@ class Recorder(object):
         sys._oomscope_history.start(self.options)
         load_names(self.options)
         load_source()
-        attach_observer(self.on_oom)
+        sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(self.on_oom)
         if dry_run():
             dry_run().on_cuda(self)
         sys._oomscope_recorder = self
         atexit.register(self.at_exit)
-        make_directory(self.control)
+        os.makedirs(self.control, exist_ok=True)
         self.seen_requests.add(self.request())
         self.write_state("served", "")
         self.write_state("recorded", "rank %s\n" % rank() if rank() else "\n")
@@ -454,11 +454,6 @@ def write_atomically(path, text):
             time.sleep(0.01)
 
 
-def make_directory(path):
-    if not os.path.isdir(path):
-        os.makedirs(path, exist_ok=True)
-
-
 # PyTorch's interface -------------------------------------------------------------------------------------------------
 
 
@@ -526,13 +521,6 @@ def start_history(max_entries, stacks):
     # 2.11 loses an exception that is pending while a free with a stack is recorded during a backward pass.
     context = "alloc" if torch.__version__.startswith("2.11.") else "all"
     record("all", context=context, stacks=stacks, max_entries=max_entries)
-
-
-def attach_observer(observer):
-    """Makes the allocator call `observer` for every failed request. An observer cannot be detached."""
-    import torch
-
-    torch._C._cuda_attach_out_of_memory_observer(observer)
 
 
 def snapshot(reason, oom, options):
@@ -712,8 +700,7 @@ def threads():
 
 def rank():
     """The rank of this process in the job, from the launcher's variables, or None."""
-    values = [os.environ.get(name) for name in RANK_VARIABLES]
-    return next((value for value in values if value), None)
+    return next(filter(None, map(os.environ.get, RANK_VARIABLES)), None)
 
 
 def file_stem():
@@ -726,7 +713,7 @@ def file_stem():
 
 def write_snapshot(taken, directory, name, reason):
     """Writes `NAME-REASON1.pickle.gz`, or the next free number, completely or not at all. Returns the path."""
-    make_directory(directory)
+    os.makedirs(directory, exist_ok=True)
     number = 1
     while True:
         path = os.path.join(directory, "%s-%s%d.pickle.gz" % (name, reason, number))

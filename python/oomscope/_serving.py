@@ -65,10 +65,7 @@ def lacks(engine, what, tested):
 
 def has(module, name):
     """Whether `module` has `name`, which may be that of a method: `Worker.determine_available_memory`."""
-    owner = module
-    for part in name.split("."):
-        owner = getattr(owner, part, None)
-    return owner is not None
+    return functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), module) is not None
 
 
 def needs(engine, tested, *names):
