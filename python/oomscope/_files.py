@@ -20,8 +20,10 @@ C. Other programs that the job starts, and other extensions, write where they al
 import ctypes
 import errno
 import functools
+import io
 import operator
 import os
+import pathlib
 import shutil
 import stat
 import sys
@@ -375,7 +377,6 @@ class Overlay:
     def install(self):
         """Redirects the functions of this process, and keeps its loggers offline."""
         import builtins
-        import io
 
         os.environ.update(OFFLINE)
         os.environ["WANDB_DIR"] = os.environ["COMET_OFFLINE_DIRECTORY"] = self.root
@@ -399,6 +400,12 @@ class Overlay:
         self.replace("scandir", self.scan, is_reader=True)
         # Removal through descriptors of directories would pass by these functions.
         shutil._use_fd_functions = False
+        # Up to Python 3.10, pathlib has its own references to the functions of `os`.
+        accessor = getattr(pathlib, "_NormalAccessor", None)
+        for name, original in list(vars(accessor).items() if accessor else ()):
+            module = {"posix": os, "io": io}.get(getattr(original, "__module__", None))
+            if module is not None and hasattr(module, original.__name__):
+                setattr(accessor, name, staticmethod(getattr(module, original.__name__)))
 
     def resolve(self, function, path, *args):
         """`function(path, ..)` with the real functions of `os`. What is not a path is returned as it is."""

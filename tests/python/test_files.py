@@ -92,6 +92,19 @@ print(os.path.getsize("best.pt"), os.path.exists("runs/1/model.pt"), [p.name for
     assert (copies / "log.txt").read_text() == "line\nmore\n"
 
 
+def test_pathlib_changes_no_file_either(redirected):
+    output = redirected("""
+from pathlib import Path
+Path("new").mkdir()
+Path("best.pt").rename("new/kept.pt")
+Path("log.txt").unlink()
+Path("old/model.pt").write_text("zeros")
+Path("old/deep/state.pt").touch()
+print(sorted(path.name for path in Path().iterdir()), Path("old/model.pt").read_text(), Path("log.txt").exists())
+""")
+    assert output == "['latest', 'link.pt', 'new', 'old'] zeros False\n"
+
+
 def test_a_file_in_the_root_directory_has_its_copy(redirected, tmp_path):
     redirected("""
 with open("/oomscope-model.pt", "w") as file:
