@@ -89,12 +89,12 @@ def read(file):
     """The lines of a file, of a cell of a notebook, or of a module in an archive; none if they are not to be had."""
     try:
         status = os.stat(file)
-    except ValueError:  # a NUL
+        is_as_loaded = status.st_mtime <= STARTED and status.st_size <= MAX_BYTES and stat.S_ISREG(status.st_mode)
+        return linecache.getlines(file) if is_as_loaded else []
+    except (SyntaxError, ValueError):  # a NUL in its name; before Python 3.10 also a file that is no text
         return []
     except OSError:
         return linecache.getlines(file, None if file in linecache.cache else archived(file))
-    is_as_loaded = status.st_mtime <= STARTED and status.st_size <= MAX_BYTES and stat.S_ISREG(status.st_mode)
-    return linecache.getlines(file) if is_as_loaded else []
 
 
 def archived(file):
