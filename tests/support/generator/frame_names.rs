@@ -58,40 +58,13 @@ pub const ENGINE: [Fixed; 8] = [
 pub const CALLS: [Fixed; 3] =
     [("_PyEval_EvalFrameDefault", PYTHON, 1040647), ("??", PYTHON, 2427455), ("_PyObject_Call", PYTHON, 1410119)];
 
-pub const OPS: [&str; 32] = [
-    "addmm",
-    "mm",
-    "bmm",
-    "baddbmm",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-    "_softmax",
-    "_softmax_backward_data",
-    "_log_softmax",
-    "nll_loss_forward",
-    "embedding",
-    "embedding_dense_backward",
-    "gelu",
-    "gelu_backward",
-    "native_dropout",
-    "native_dropout_backward",
-    "_scaled_dot_product_flash_attention",
-    "_scaled_dot_product_flash_attention_backward",
-    "empty_strided",
-    "empty_like",
-    "zeros_like",
-    "clone",
-    "_to_copy",
-    "cat",
-    "add_Tensor",
-    "mul_Tensor",
-    "sum_dim_IntList",
-    "index_select",
-    "_foreach_sqrt",
-    "_foreach_addcdiv",
-    "_foreach_mul_Scalar",
-    "masked_fill_Scalar",
-];
+/// Operators, separated by spaces.
+pub const OPS: &str = "\
+    addmm mm bmm baddbmm native_layer_norm native_layer_norm_backward _softmax _softmax_backward_data _log_softmax \
+    nll_loss_forward embedding embedding_dense_backward gelu gelu_backward native_dropout native_dropout_backward \
+    _scaled_dot_product_flash_attention _scaled_dot_product_flash_attention_backward empty_strided empty_like \
+    zeros_like clone _to_copy cat add_Tensor mul_Tensor sum_dim_IntList index_select _foreach_sqrt _foreach_addcdiv \
+    _foreach_mul_Scalar masked_fill_Scalar";
 pub const ARGUMENTS: [&str; 4] = [
     "at::Tensor const&, at::Tensor const&",
     "at::Tensor const&, c10::ArrayRef<c10::SymInt>, std::optional<at::Tensor> const&, double",

@@ -77,8 +77,7 @@ fn add_operators(
     leading_argument: &str,
 ) -> FrameId {
     let first = frames.len() as FrameId;
-    for index in 0..POOL {
-        let operator = OPS[index % OPS.len()];
+    for (index, operator) in OPS.split(' ').cycle().take(POOL).enumerate() {
         let arguments = ARGUMENTS[index % ARGUMENTS.len()];
         let name = if function == "??" {
             function.to_owned()

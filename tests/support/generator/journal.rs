@@ -1,32 +1,13 @@
 //! What the workload leaves behind: trace events and annotations with their times.
 
+use oomscope::snapshot::Action;
+
 use super::random::Random;
 use super::stacks::Traceback;
 
 /// Some moment in 2026, in microseconds since the epoch.
 const START_US: u64 = 1_795_242_177_179_640;
 const PAUSE_BETWEEN_STEPS_US: u64 = 12_000;
-
-#[derive(Clone, Copy, PartialEq)]
-pub enum Action {
-    SegmentAlloc,
-    Alloc,
-    FreeRequested,
-    FreeCompleted,
-    SegmentFree,
-}
-
-impl Action {
-    pub fn name(self) -> &'static str {
-        match self {
-            Action::SegmentAlloc => "segment_alloc",
-            Action::Alloc => "alloc",
-            Action::FreeRequested => "free_requested",
-            Action::FreeCompleted => "free_completed",
-            Action::SegmentFree => "segment_free",
-        }
-    }
-}
 
 pub struct Event {
     pub action: Action,

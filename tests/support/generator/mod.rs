@@ -67,7 +67,7 @@ pub fn write_snapshot(out: &mut dyn Write, options: &Options) -> io::Result<Summ
 
     let mut writer = SnapshotWriter::new(PickleWriter::new(out)?, &stacks)?;
     let mut workload = Workload::new(options);
-    writer.segments(&rehearsal.workload.allocator)?;
+    writer.segments(&rehearsal.workload.allocator, &rehearsal.workload.stacks)?;
     writer.begin_trace()?;
     let mut events = 0;
     for _ in 0..rehearsal.operations {
@@ -107,7 +107,7 @@ impl Rehearsal {
         for _ in 0..STAND_IN {
             workload.advance();
         }
-        writer.segments(&workload.allocator)?;
+        writer.segments(&workload.allocator, &workload.stacks)?;
         writer.begin_trace()?;
         loop {
             for event in workload.journal.events.drain(..) {

@@ -6,12 +6,14 @@
 
 use std::io;
 
+use oomscope::allocator::{BlockView, SegmentView};
+use oomscope::snapshot::BlockState;
 use oomscope::snapshot::pickle::PickleWriter;
 
-use super::allocator::{Allocator, Block};
+use super::allocator::Allocator;
 use super::frame_lists::FrameLists;
 use super::journal::{Annotation, Event};
-use super::stacks::{StackSpeller, Traceback};
+use super::stacks::{StackSource, StackSpeller, Traceback};
 
 pub struct SnapshotWriter<'a> {
     pickle: PickleWriter<'a>,
@@ -33,14 +35,14 @@ impl<'a> SnapshotWriter<'a> {
         self.frame_lists.frames_written()
     }
 
-    pub fn segments(&mut self, allocator: &Allocator) -> io::Result<()> {
-        let total = allocator.segment_count();
+    pub fn segments(&mut self, allocator: &Allocator, stacks: &StackSource) -> io::Result<()> {
+        let (segments, blocks) = allocator.view();
         self.pickle.write_interned("segments")?;
         self.pickle.begin_list()?;
-        for (index, blocks) in allocator.segments().enumerate() {
-            self.pickle.begin_item(index, total);
-            self.segment(&blocks)?;
-            self.pickle.end_list_item(index, total);
+        for (index, segment) in segments.iter().enumerate() {
+            self.pickle.begin_item(index, segments.len());
+            self.segment(segment, &blocks[segment.blocks.clone()], stacks)?;
+            self.pickle.end_list_item(index, segments.len());
         }
         Ok(())
     }
@@ -94,22 +96,20 @@ impl<'a> SnapshotWriter<'a> {
         self.pickle.finish()
     }
 
-    fn segment(&mut self, blocks: &[&Block]) -> io::Result<()> {
-        let total: u64 = blocks.iter().map(|block| block.size).sum();
-        let in_use = || blocks.iter().filter(|block| block.allocated_by.is_some());
+    fn segment(&mut self, segment: &SegmentView, blocks: &[BlockView], stacks: &StackSource) -> io::Result<()> {
+        let in_use = || blocks.iter().filter(|block| block.state != BlockState::Inactive);
         let allocated: u64 = in_use().map(|block| block.size).sum();
         let requested: u64 = in_use().map(|block| block.requested).sum();
-        let head = blocks[0];
         self.pickle.begin_small_dict()?;
         self.integer("device", 0)?;
-        self.integer("address", head.address)?;
-        self.integer("total_size", total)?;
+        self.integer("address", segment.addr)?;
+        self.integer("total_size", segment.size)?;
         self.integer("allocated_size", allocated)?;
         self.integer("active_size", allocated)?;
         self.integer("requested_size", requested)?;
         self.integer("stream", 0)?;
         self.pickle.write_interned("segment_type")?;
-        self.pickle.write_interned(if head.is_small { "small" } else { "large" })?;
+        self.pickle.write_interned(if segment.is_small { "small" } else { "large" })?;
         self.pickle.write_interned("segment_pool_id")?;
         self.pickle.write_pair(0, 0)?;
         self.pickle.write_interned("is_expandable")?;
@@ -118,25 +118,23 @@ impl<'a> SnapshotWriter<'a> {
         self.pickle.begin_list()?;
         for (index, block) in blocks.iter().enumerate() {
             self.pickle.begin_item(index, blocks.len());
-            self.block(block)?;
+            self.block(block, stacks)?;
             self.pickle.end_list_item(index, blocks.len());
         }
-        self.kept_frames(head.segment_made_by)?;
+        self.kept_frames(stacks.traceback(segment.context))?;
         self.pickle.end_small_dict();
         Ok(())
     }
 
-    fn block(&mut self, block: &Block) -> io::Result<()> {
+    fn block(&mut self, block: &BlockView, stacks: &StackSource) -> io::Result<()> {
         self.pickle.begin_small_dict()?;
-        self.integer("address", block.address)?;
+        self.integer("address", block.addr)?;
         self.integer("size", block.size)?;
         self.integer("requested_size", block.requested)?;
         self.pickle.write_interned("state")?;
-        self.pickle.write_interned(match block.allocated_by {
-            Some(_) => "active_allocated",
-            None => "inactive",
-        })?;
-        self.kept_frames(block.allocated_by)?;
+        let is_free = block.state == BlockState::Inactive;
+        self.pickle.write_interned(if is_free { "inactive" } else { "active_allocated" })?;
+        self.kept_frames(stacks.traceback(block.context))?;
         self.pickle.end_small_dict();
         Ok(())
     }

@@ -5,6 +5,8 @@
 
 use std::collections::HashSet;
 
+use oomscope::base::ids::StackId;
+
 use super::frame_pool::{FrameId, FramePool, POOL};
 use super::random::Random;
 
@@ -48,35 +50,34 @@ pub struct Traceback {
 pub struct StackSource {
     distinct: Option<u64>,
     random: Random,
-    drawn: u64,
-    contents: HashSet<Content>,
+    /// Those drawn so far, by number.
+    contents: Vec<Content>,
 }
 
 impl StackSource {
     pub fn new(distinct: Option<usize>, random: Random) -> Self {
-        StackSource { distinct: distinct.map(|count| count.max(1) as u64), random, drawn: 0, contents: HashSet::new() }
+        StackSource { distinct: distinct.map(|count| count.max(1) as u64), random, contents: Vec::new() }
     }
 
     pub fn draw(&mut self, site: Site) -> Traceback {
-        let number = self.drawn;
-        self.drawn += 1;
+        let number = self.contents.len() as u64;
         let content = match self.distinct {
-            Some(distinct) => {
-                let content = self.one_of(distinct, site);
-                self.contents.insert(content);
-                content
-            }
+            Some(distinct) => self.one_of(distinct, site),
             None => Content { site, variant: number },
         };
+        self.contents.push(content);
         Traceback { number, content }
+    }
+
+    /// The traceback that a block or a segment has as its context; none for that of a free block.
+    pub fn traceback(&self, context: StackId) -> Option<Traceback> {
+        let number = u64::from(context.0.checked_sub(1)?);
+        Some(Traceback { number, content: self.contents[number as usize] })
     }
 
     /// How many different stacks were drawn.
     pub fn distinct(&self) -> u64 {
-        match self.distinct {
-            Some(_) => self.contents.len() as u64,
-            None => self.drawn,
-        }
+        self.contents.iter().collect::<HashSet<_>>().len() as u64
     }
 
     /// The contents are dealt to the sites in turn. With fewer contents than sites, sites that

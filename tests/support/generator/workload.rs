@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use oomscope::allocator::BlockId;
+
 use super::Options;
-use super::allocator::{Allocator, BlockId};
+use super::allocator::Allocator;
 use super::journal::Journal;
 use super::plan::{Operation, Planner};
 use super::random::Random;
@@ -46,10 +48,11 @@ impl Workload {
             Operation::Allocate { slot, size, site } => {
                 let traceback = self.stacks.draw(site);
                 let block = self.allocator.allocate(size, traceback, &mut self.journal);
-                if slot >= self.slots.len() {
-                    self.slots.resize(slot + 1, 0);
+                // A new slot follows those so far.
+                match self.slots.get_mut(slot) {
+                    Some(place) => *place = block,
+                    None => self.slots.push(block),
                 }
-                self.slots[slot] = block;
             }
             Operation::Free { slot, site } => {
                 let traceback = self.stacks.draw(site);
