@@ -39,5 +39,11 @@ mod late;
 #[path = "live/on_a_gpu.rs"]
 mod on_a_gpu;
 #[cfg(feature = "cuda")]
+#[path = "support/pickle_tree.rs"]
+mod pickle_tree;
+#[cfg(feature = "cuda")]
+#[path = "support/plain_json.rs"]
+mod plain_json;
+#[cfg(feature = "cuda")]
 #[path = "live/replays.rs"]
 mod replays;

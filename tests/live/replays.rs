@@ -1,6 +1,5 @@
 //! Replays that go well, or fail for lack of memory as predicted.
 
-use oomscope::snapshot::Snapshot;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -109,10 +108,8 @@ fn late_recordings_begin_with_what_was_held() {
 /// An expandable segment that was there before, with holes in what is mapped.
 #[test]
 fn expandable_segments_of_before_are_rebuilt() {
-    let bytes = crate::fixtures::pickle("2.15.0-fuzz_streams-expandable-oom-lag");
-    let snapshot = Snapshot::read(&bytes, &|_| ()).unwrap();
     let directory = TempDir::new().unwrap();
-    let late = crate::late::half(&directory, &snapshot);
+    let late = crate::late::half(&directory, "2.15.0-fuzz_streams-expandable-oom-lag");
     let (report, ledger) = report(&[&late], &[]);
     let device = &report["devices"][0];
     assert_eq!((&device["start"], &device["as_predicted"]), (&"reconstructed".into(), &true.into()));

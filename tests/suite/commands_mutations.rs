@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 
 use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
-use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, plain_json, window};
 use oomscope::analysis::timeline::{TimelineOptions, timeline};
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
@@ -36,25 +35,6 @@ const FIXTURES: [&str; 6] = [
     "2.15.0-holes-at-oom",
     "2.15.0-two_devices",
 ];
-/// Ends of the ranges that numbers have somewhere on their way.
-const NUMBERS: [i128; 16] = [
-    0,
-    1,
-    -1,
-    511,
-    512,
-    513,
-    (1 << 21) - 1,
-    1 << 21,
-    1 << 32,
-    1 << 47,
-    (1 << 62) + 1,
-    (1 << 63) - 1,
-    1 << 63,
-    (1 << 63) + 512,
-    (1 << 64) - 1,
-    -(1 << 63),
-];
 const WORDS: [&str; 18] = [
     "alloc",
     "free_requested",
@@ -79,8 +59,7 @@ const STYLE: Style = Style { width: 80, unicode: true, colour: false };
 
 /// What `json.dump` writes of a recording, with ranges that the program named.
 fn recorded(name: &str) -> Value {
-    let mut file: Value =
-        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap())).unwrap();
+    let mut file = plain_json::recording(name);
     let times: Vec<Value> = file["device_traces"][0]
         .as_array()
         .unwrap()
@@ -94,6 +73,12 @@ fn recorded(name: &str) -> Value {
     });
     file["external_annotations"] = named.collect();
     file
+}
+
+/// An end of a range that numbers have somewhere on their way.
+fn limit(random: &mut Random) -> i128 {
+    let power = 1_i128 << [0, 9, 21, 32, 47, 62, 63, 64][random.below(8)];
+    [power, power - 1, power + 1, power + 512, -power][random.below(5)]
 }
 
 /// One thing wrong, somewhere inside.
@@ -121,7 +106,7 @@ fn wound(random: &mut Random, value: &mut Value) {
                 0 => was + 512,
                 1 => was - 1,
                 2 => was * 2,
-                _ => NUMBERS[random.below(NUMBERS.len())],
+                _ => limit(random),
             };
             *value = u64::try_from(is).map_or_else(|_| json!(is as i64), Value::from);
         }

@@ -6,7 +6,6 @@ mod bodies;
 
 use crate::support::cases::cases;
 use crate::support::mutate::{Random, mutant, with_seeds};
-use crate::support::pickle_tree::Tree;
 use crate::support::{fixtures, peak_heap, plain_json};
 use oomscope::base::input::Source;
 use oomscope::cli::EXAMPLE;
@@ -59,10 +58,7 @@ fn no_mutant_of_a_recording_makes_the_reader_panic() {
 
 #[test]
 fn no_mutant_of_a_json_dump_makes_the_reader_panic() {
-    let dumps = ["2.5.1-graphs", "2.15.0-mempool"].map(|name| {
-        let tree = Tree::read(&fixtures::pickle(name)).unwrap();
-        plain_json::dump(&tree).into_bytes()
-    });
+    let dumps = ["2.5.1-graphs", "2.15.0-mempool"].map(|name| plain_json::recording(name).to_string().into_bytes());
     exercise(snapshot_in_proportion, &dumps, 150);
     // Opcodes that make a container of each byte: within the memory, or refused.
     for opcodes in [&b"\x85"[..], b"]", b"]a", b"}", b"(l", b"\x8f"] {

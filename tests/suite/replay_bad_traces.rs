@@ -14,7 +14,7 @@ const MIB: u64 = 1 << 20;
 const A: u64 = 0x5000_0000_0000;
 const TOP: u64 = u64::MAX - 2 * MIB + 1;
 
-pub(super) fn event(action: &str, addr: u64, size: u64) -> Value {
+fn event(action: &str, addr: u64, size: u64) -> Value {
     let key = if action == "oom" { "device_free" } else { "addr" };
     json!({"action": action, key: addr, "size": size, "stream": 0, "pool_id": [0, 0],
         "user_metadata": "", "compile_context": "N/A"})
@@ -39,7 +39,7 @@ fn segment(device: u64, addr: u64) -> Value {
 }
 
 /// One that 2.15 could have written, of these traces.
-pub(super) fn file(segments: Vec<Value>, traces: Vec<Vec<Value>>) -> Value {
+fn file(segments: Vec<Value>, traces: Vec<Vec<Value>>) -> Value {
     json!({"segments": segments, "device_traces": traces, "host_segments": [], "host_traces": [],
         "external_annotations": [], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "",
             "max_split_size": -1, "expandable_segments": false,

@@ -2,11 +2,10 @@
 
 use std::sync::OnceLock;
 
-use super::replay_bad_traces::{event, file, read, verify};
+use super::replay_bad_traces::{read, verify};
 use crate::support::cases::{cases, random};
-use crate::support::{fixtures, garbage};
-use oomscope::base::ids::StackId;
-use oomscope::snapshot::{Block, BlockState, Snapshot, TraceEntry};
+use crate::support::{garbage, plain_json};
+use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{Overrides, replay_with, run_model, verify_study};
 use proptest::prelude::*;
@@ -60,50 +59,17 @@ const DAMAGED: [&str; 8] = [
 
 fn originals() -> &'static Vec<Value> {
     static ORIGINALS: OnceLock<Vec<Value>> = OnceLock::new();
-    ORIGINALS.get_or_init(|| DAMAGED.iter().map(|name| plain(&fixtures::snapshot(name))).collect())
+    ORIGINALS.get_or_init(|| DAMAGED.iter().map(|name| plain(name)).collect())
 }
 
-fn word_of(state: BlockState) -> &'static str {
-    match state {
-        BlockState::ActiveAllocated => "active_allocated",
-        BlockState::ActivePendingFree => "active_pending_free",
-        BlockState::Inactive => "inactive",
+/// A recording as JSON, every stack as its innermost frame.
+fn plain(name: &str) -> Value {
+    let mut file = plain_json::recording(name);
+    for entry in
+        file["device_traces"].as_array_mut().unwrap().iter_mut().flat_map(|trace| trace.as_array_mut().unwrap())
+    {
+        entry["frames"].as_array_mut().into_iter().for_each(|frames| frames.truncate(1));
     }
-}
-
-/// A recording as JSON, every stack as one frame of its own.
-fn plain(snapshot: &Snapshot) -> Value {
-    let mut file = file(Vec::new(), Vec::new());
-    let stack = |id: StackId| match id.0 {
-        0 => json!([]),
-        n => json!([{"name": "f", "filename": "a.py", "line": n}]),
-    };
-    let block = |b: &Block| {
-        json!({"address": b.address, "size": b.size, "requested_size": b.requested_size,
-            "state": word_of(b.state), "frames": []})
-    };
-    let segments = snapshot.segments.iter().map(|s| {
-        let blocks: Vec<Value> = snapshot.blocks[s.blocks.clone()].iter().map(block).collect();
-        json!({"device": s.device, "address": s.address, "total_size": s.total_size,
-            "stream": s.stream, "segment_type": if s.is_small { "small" } else { "large" },
-            "segment_pool_id": snapshot.pools.get(s.pool), "is_expandable": s.is_expandable,
-            "blocks": blocks})
-    });
-    file["segments"] = segments.collect();
-    let entry = |e: TraceEntry| {
-        let mut one = event(e.action.name(), e.addr, e.size);
-        one["stream"] = json!(e.stream);
-        one["time_us"] = json!(e.time_us);
-        one["frames"] = stack(e.stack);
-        match e.pool {
-            Some(pool) => one["pool_id"] = json!(snapshot.pools.get(pool)),
-            None => drop(one.as_object_mut().unwrap().remove("pool_id")),
-        }
-        one
-    };
-    let traces = 0..snapshot.traces.len() as u64;
-    file["device_traces"] = traces.map(|id| snapshot.device(id).entries().map(entry).collect::<Value>()).collect();
-    file["allocator_settings"]["expandable_segments"] = json!(snapshot.segments.iter().any(|s| s.is_expandable));
     file
 }
 

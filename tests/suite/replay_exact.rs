@@ -6,7 +6,6 @@ use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;
 
 use oomscope::allocator::conf::Settings;
-use oomscope::base::input::Source;
 use oomscope::base::warning::Code;
 use oomscope::replay::model::count_end_differences;
 use oomscope::replay::ops::device_frees;
@@ -46,19 +45,10 @@ fn replay<'a>(snapshot: &'a Snapshot, name: &str) -> (Study<'a>, ReplayReport) {
     (study, report)
 }
 
-/// A recording of `fixtures/programs`.
-fn program(name: &str) -> Snapshot {
-    let path = fixtures::directory().join(format!("programs/{name}.pickle.gz"));
-    let bytes = Source::open(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    Snapshot::read(&bytes, &|_| {}).unwrap()
-}
-
 #[test]
 fn unusual_programs_are_reproduced() {
-    for file in std::fs::read_dir(fixtures::directory().join("programs")).unwrap() {
-        let file = file.unwrap().file_name().into_string().unwrap();
-        let name = file.strip_suffix(".pickle.gz").unwrap();
-        let snapshot = program(name);
+    for name in fixtures::all_names().iter().filter(|name| name.starts_with("programs/")) {
+        let snapshot = fixtures::snapshot(name);
         let (_, report) = replay(&snapshot, name);
         for device in &report.devices {
             assert_eq!(device.exact, Some(true), "{name}: {:?}", device.first_divergence);
@@ -93,7 +83,7 @@ fn settings_that_change_at_run_time_are_found() {
         ),
     ];
     for (name, noted) in known {
-        let snapshot = program(name);
+        let snapshot = fixtures::snapshot(&format!("programs/{name}"));
         let (_, report) = replay(&snapshot, name);
         let changes = &report.devices[0].assumed.settings_changes;
         for (event, settings) in noted {
@@ -120,14 +110,14 @@ fn settings_that_change_at_run_time_are_found() {
 
 #[test]
 fn emptying_the_cache_is_not_taken_for_the_work_of_a_request_without_a_stack() {
-    let snapshot = program("2.15.0-empty_cache_before_engine");
+    let snapshot = fixtures::snapshot("programs/2.15.0-empty_cache_before_engine");
     let given: Vec<_> = device_frees(snapshot.device(0), 0).collect();
     assert!(given.len() >= 5 && given.iter().all(|given| !given.is_for_request), "{given:?}");
 }
 
 #[test]
 fn frees_that_emptying_the_cache_completes_are_free_under_other_settings() {
-    let snapshot = program("2.15.0-whole_step_graph");
+    let snapshot = fixtures::snapshot("programs/2.15.0-whole_step_graph");
     let study = Study::new(&snapshot, Scope::default());
     let settings = Settings { max_split_size: 32 << 20, ..study.settings().clone() };
     let overrides = Overrides { settings: Some((settings, String::new())), ..Overrides::default() };
@@ -291,9 +281,8 @@ fn every_difference_at_the_end_counts() {
 #[test]
 fn expandable_segments_of_before_the_recording_are_told_apart() {
     for name in ["2.15.0-fuzz-expandable-oom", "2.15.0-fuzz_streams-expandable-oom-lag"] {
-        let snapshot = fixtures::snapshot(name);
         let directory = tempfile::TempDir::new().unwrap();
-        let late = std::fs::read(late::half(&directory, &snapshot)).unwrap();
+        let late = std::fs::read(late::half(&directory, name)).unwrap();
         let late = Snapshot::read(&late, &|_| ()).unwrap();
         let study = Study::new(&late, Scope::default());
         let report = verify_study(&study, name);

@@ -1,6 +1,5 @@
 //! The lines that a page begins with: the answer, who holds most, what to do, what to copy.
 
-use crate::support::pickle_tree::Tree;
 use crate::support::program::{analyze, file, result_of, run};
 use crate::support::{fixtures, plain_json, schema};
 use serde_json::{Value, json};
@@ -16,8 +15,7 @@ fn text<'a>(summary: &'a Value, key: &str) -> &'a str {
 fn graphs_that_no_backward_pass_uses_are_avoided_by_no_grad() {
     let name = "where/2.15.0-kept_graphs";
     let peak = analyze(&[&format!("fixtures/{name}.pickle.gz")])["snapshots"][0]["devices"][0]["peak"].clone();
-    let mut failed: Value =
-        serde_json::from_str(&plain_json::dump(&Tree::read(&fixtures::pickle(name)).unwrap())).unwrap();
+    let mut failed = plain_json::recording(name);
     let trace = failed["device_traces"][0].as_array_mut().unwrap();
     trace.truncate(1 + usize::try_from(peak["allocated_event"].as_u64().unwrap()).unwrap());
     let mut oom = trace.iter().rfind(|entry| entry["action"] == "alloc").unwrap().clone();

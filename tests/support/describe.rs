@@ -5,7 +5,7 @@
 use std::fmt::Write as _;
 
 use oomscope::base::ids::StackId;
-use oomscope::snapshot::{Snapshot, TraceEntry};
+use oomscope::snapshot::{Annotation, Block, Segment, Snapshot, TraceEntry};
 
 pub fn read(bytes: &[u8]) -> Snapshot {
     Snapshot::read(bytes, &|_| ()).unwrap_or_else(|error| panic!("{error}"))
@@ -21,31 +21,7 @@ pub fn read_error(bytes: &[u8]) -> String {
 /// Everything but the warnings.
 pub fn describe(snapshot: &Snapshot) -> String {
     let mut out = format!("written by {}\n", snapshot.torch);
-    for segment in &snapshot.segments {
-        let _ = writeln!(
-            out,
-            "segment {}:{:#x}+{} stream {} small {} expandable {} pool {:?} at {}",
-            segment.device,
-            segment.address,
-            segment.total_size,
-            segment.stream,
-            segment.is_small,
-            segment.is_expandable,
-            snapshot.pools.get(segment.pool),
-            stack(snapshot, segment.stack)
-        );
-        for block in &snapshot.blocks[segment.blocks.clone()] {
-            let _ = writeln!(
-                out,
-                "  block {:#x}+{} requested {} {:?} at {}",
-                block.address,
-                block.size,
-                block.requested_size,
-                block.state,
-                stack(snapshot, block.stack)
-            );
-        }
-    }
+    out.extend(snapshot.segments.iter().map(|one| segment(snapshot, one)));
     for (device, rows) in snapshot.traces.iter().enumerate() {
         let _ = writeln!(out, "trace of device {device}: {} entries", rows.len());
         for row in rows.clone() {
@@ -56,18 +32,30 @@ pub fn describe(snapshot: &Snapshot) -> String {
     if let Some(settings) = &snapshot.settings {
         let _ = writeln!(out, "settings '{}' {}", settings.string, serde_json::to_string(&settings.effective).unwrap());
     }
-    for annotation in &snapshot.annotations {
-        let _ = writeln!(
-            out,
-            "annotation {} start {} device {} time {}",
-            snapshot.text(annotation.name),
-            annotation.is_start,
-            annotation.device,
-            annotation.time_us
-        );
-    }
+    out.extend(snapshot.annotations.iter().map(|one| annotation(snapshot, one)));
     let _ = writeln!(out, "host segments {:?}", snapshot.host_segments);
     out
+}
+
+/// A segment and its blocks, one a line.
+pub fn segment(snapshot: &Snapshot, segment: &Segment) -> String {
+    let Segment { device, address, total_size, stream, is_small, is_expandable, .. } = segment;
+    let (pool, at) = (snapshot.pools.get(segment.pool), stack(snapshot, segment.stack));
+    let mut out = format!(
+        "segment {device}:{address:#x}+{total_size} stream {stream} small {is_small} expandable {is_expandable} \
+         pool {pool:?} at {at}\n"
+    );
+    for Block { address, size, requested_size, state, stack: at, .. } in &snapshot.blocks[segment.blocks.clone()] {
+        let at = stack(snapshot, *at);
+        let _ = writeln!(out, "  block {address:#x}+{size} requested {requested_size} {state:?} at {at}");
+    }
+    out
+}
+
+pub fn annotation(snapshot: &Snapshot, annotation: &Annotation) -> String {
+    let Annotation { is_start, device, time_us, .. } = annotation;
+    let name = snapshot.text(annotation.name);
+    format!("annotation {name} start {is_start} device {device} time {time_us}\n")
 }
 
 pub fn describe_event(snapshot: &Snapshot, event: TraceEntry) -> String {

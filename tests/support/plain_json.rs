@@ -1,13 +1,13 @@
-//! What `json.dump` would write of a pickle's content.
+//! What `json.dump` would write of a recording.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
-use super::pickle_tree::Tree;
+use super::{fixtures, pickle_tree::Tree};
 use serde_json::{Map, Value, json};
 
 /// Tuples are lists, keys come sorted.
-pub fn dump(tree: &Tree) -> String {
-    let canonical = tree.to_json(usize::MAX).unwrap();
-    plain(&serde_json::from_str(&canonical).unwrap()).to_string()
+pub fn recording(name: &str) -> Value {
+    let canonical = Tree::read(&fixtures::pickle(name)).unwrap().to_json(usize::MAX).unwrap();
+    plain(&serde_json::from_str(&canonical).unwrap())
 }
 
 fn plain(canonical: &Value) -> Value {
