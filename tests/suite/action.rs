@@ -6,8 +6,10 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
-use super::check_command::{Project, holding};
+use super::check_ci::Project;
+use super::check_command::holding;
 use super::dry_run::recording;
+use crate::support::python::has_python;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
@@ -22,7 +24,7 @@ fn project() -> Project {
 fn commit(project: &Project) -> String {
     project.git(&["add", "--all"]);
     project.git(&["commit", "--quiet", "--message", "Change"]);
-    String::from_utf8(project.git(&["rev-parse", "HEAD"]).stdout).unwrap().trim().to_owned()
+    project.git(&["rev-parse", "HEAD"]).trim().to_owned()
 }
 
 /// Runs a script with these variables and those of the runner. Returns its output and the step summary.
@@ -44,11 +46,6 @@ fn run(project: &Project, command: &[&str], variables: &[(&str, &str)]) -> (Outp
         .output()
         .unwrap();
     (output, std::fs::read_to_string(file("summary.md")).unwrap_or_default())
-}
-
-fn has_python() -> bool {
-    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
-    Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success())
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -83,8 +80,8 @@ fn a_pull_request_gets_a_table_of_base_and_head() {
     ] {
         assert!(summary.contains(line), "{summary}");
     }
-    assert_eq!(text(&project.git(&["worktree", "list"]).stdout).lines().count(), 1, "the base is removed");
-    assert_eq!(text(&project.git(&["status", "--porcelain"]).stdout), "");
+    assert_eq!(project.git(&["worktree", "list"]).lines().count(), 1, "the base is removed");
+    assert_eq!(project.git(&["status", "--porcelain"]), "");
     assert!(std::fs::read_to_string(project.path("runner/output")).unwrap().starts_with("sarif-file="));
 
     let limits = [("LIMITS", "--max-growth 20MiB")];

@@ -1,8 +1,6 @@
 //! One file, several commands: the same fact is the same in each.
 
 use oomscope::analysis::Advice;
-use oomscope::compare::diff::{DiffOptions, File, diff};
-use oomscope::study::figures::Figure;
 use oomscope::whatif::{TriedKind, TriedMark, WhatIfOptions, compare_settings, verify_study};
 use serde_json::Value;
 
@@ -71,22 +69,4 @@ fn check_names_the_line_that_analyze_names() {
         }
     }
     assert!(compared > 15, "{compared}");
-}
-
-/// Without a history there is no peak, in `diff` as in `analyze`.
-#[test]
-fn no_command_has_a_peak_without_a_history() {
-    for name in fixtures::names() {
-        let study = fixtures::study(&name);
-        let file = || File { snapshot: study.snapshot(), path: &name };
-        let report = diff(file(), file(), DiffOptions::default());
-        for (device, analyzed) in report.devices.iter().zip(&fixtures::report(&name).devices) {
-            let has_peak = analyzed.timeline.is_some();
-            assert_eq!(device.moment == "at the snapshot", !has_peak, "{name}: {}", device.moment);
-            if has_peak {
-                let peak = device.before.unwrap().number(Figure::PeakAllocated);
-                assert_eq!(peak, analyzed.peak.allocated_bytes, "{name}");
-            }
-        }
-    }
 }

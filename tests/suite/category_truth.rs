@@ -30,11 +30,7 @@ struct Moment {
 }
 
 pub(crate) fn runs() -> Vec<String> {
-    let files = std::fs::read_dir(fixtures::directory().join("where")).unwrap();
-    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
-    let mut runs: Vec<String> =
-        names.filter_map(|name| Some(format!("where/{}", name.strip_suffix(".pickle.gz")?))).collect();
-    runs.sort();
+    let runs: Vec<String> = fixtures::all_names().into_iter().filter(|name| name.starts_with("where/")).collect();
     assert!(runs.len() >= 15, "only {} runs found", runs.len());
     runs
 }

@@ -1,45 +1,26 @@
 //! `oomscope check --gpu .. -- CMD`: limits, baselines and the verdict on a command. The command copies a recording in
 //! place of a program that PyTorch records.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
+use super::check_ci::Project;
 use super::dry_run::{read, recording};
 use crate::support::program;
 
 const MIB: u64 = 1 << 20;
 
-/// A repository with a job.
-pub(super) struct Project(pub(super) TempDir);
-
 impl Project {
+    /// A repository with a job.
     pub(super) fn new() -> Self {
-        let project = Self(TempDir::new().unwrap());
-        project.git(&["init", "--quiet"]);
+        let project = Self::bare();
         project.write("train.py", "\n".repeat(20));
         let job = "echo output of the job\n\
                    [ ! -e recorded.json ] || cp recorded.json \"$OOMSCOPE_DIR/vm-pid$$-exit1.pickle.gz\"\n\
                    exit $(cat code 2>/dev/null || echo 0)\n";
         project.write("job.sh", job);
         project
-    }
-
-    pub(super) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    pub(super) fn write(&self, name: &str, text: impl AsRef<[u8]>) {
-        std::fs::write(self.path(name), text).unwrap();
-    }
-
-    pub(super) fn git(&self, args: &[&str]) -> Output {
-        let name = ["-c", "user.name=ci", "-c", "user.email=ci@example.com"];
-        let output = Command::new("git").args(name).args(args).current_dir(self.0.path()).output().unwrap();
-        assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
-        output
     }
 
     /// The job leaves this recording.
@@ -49,11 +30,7 @@ impl Project {
 
     /// `oomscope check --gpu a10 OPTIONS -- sh job.sh`
     fn check(&self, options: &[&str]) -> (i32, String, String) {
-        let mut command = program::command();
-        command.current_dir(self.0.path()).args(["check", "--gpu", "a10"]).args(options).args(["--", "sh", "job.sh"]);
-        let output = command.output().unwrap();
-        let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
-        (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+        self.oomscope("", &[&["check", "--gpu", "a10"], options, &["--", "sh", "job.sh"]].concat())
     }
 
     fn code(&self, options: &[&str]) -> i32 {
@@ -210,9 +187,7 @@ fn snapshots_and_entries_of_other_names_share_a_file() {
     let project = Project::new();
     project.write("a.json", holding(100, 7).to_string());
     let check = |entry: &str, option: &[&str]| {
-        let args = ["check", "a.json", "--baseline", "b.json", "--entry", entry];
-        let output = program::command().current_dir(project.0.path()).args(args).args(option).output().unwrap();
-        output.status.code().unwrap()
+        project.oomscope("", &[&["check", "a.json", "--baseline", "b.json", "--entry", entry], option].concat()).0
     };
     std::thread::scope(|scope| {
         for entry in 0..8 {
@@ -228,10 +203,6 @@ fn snapshots_and_entries_of_other_names_share_a_file() {
 #[test]
 fn wrong_usage_is_reported_before_the_command_runs() {
     let project = Project::new();
-    let check = |args: &[&str]| {
-        let output = program::command().current_dir(project.0.path()).arg("check").args(args).output().unwrap();
-        (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
-    };
     for (args, sentence) in [
         (&["--gpu", "a10", "recorded.json"][..], "needs a command"),
         (&["--gpu", "a10", "recorded.json", "--", "sh", "job.sh"], "give either snapshots"),
@@ -241,7 +212,7 @@ fn wrong_usage_is_reported_before_the_command_runs() {
         (&["--add", "--baseline", "b.json", "train.py", "a.py"], "give --entry NAME"),
         (&["--entry", "x", "train.py"], "need a baseline"),
     ] {
-        let (code, err) = check(args);
+        let (code, _, err) = project.oomscope("", &[&["check"], args].concat());
         assert_eq!(code, 2, "{args:?}: {err}");
         assert!(err.contains(sentence) && !err.contains("output of the job"), "{args:?}: {err}");
     }
@@ -274,7 +245,7 @@ fn git_bisect_finds_the_commit_among_those_that_cannot_be_judged() {
         project.git(&["add", "--all"]);
         project.git(&["commit", "--quiet", "--allow-empty", "--message", &format!("Commit {commit}")]);
         if commit == 27 {
-            expected = String::from_utf8(project.git(&["rev-parse", "HEAD"]).stdout).unwrap().trim().to_owned();
+            expected = project.git(&["rev-parse", "HEAD"]).trim().to_owned();
         }
     }
     project.git(&["bisect", "start", "HEAD", "HEAD~39"]);

@@ -4,7 +4,6 @@ use crate::support::json_schema::faults;
 use crate::support::program::{file, run};
 use oomscope::cli::Config;
 use oomscope::compare::gate::Limit;
-use oomscope::study::figures::Figure;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -133,27 +132,6 @@ fn workflow_commands_can_be_read_back() {
         assert!(commands.iter().any(|(n, t, m)| *n == name && *t == title && m.starts_with(message)), "{title}");
     }
     assert_eq!(commands.len(), lost.len() + 1, "and one for the file that cannot be read");
-}
-
-#[test]
-fn every_format_has_the_same_bytes_twice_and_no_path_of_this_machine() {
-    for format in ["human", "json", "github", "junit", "sarif", "markdown"] {
-        let args = ["check", "--max-gap-ratio", "1%", "--format", format, "fixtures/gate/none.pickle.gz"];
-        let (first, second) = (run(&args), run(&args));
-        assert_eq!((first.code, &first.out), (1, &second.out), "{format}");
-        assert!(!first.out.contains(env!("CARGO_MANIFEST_DIR")), "{format}: {}", first.out);
-    }
-}
-
-#[test]
-fn figures_have_words_of_their_own() {
-    let mut words: Vec<&str> = Figure::ALL.iter().map(|figure| figure.word()).collect();
-    for word in &words {
-        assert!(word.chars().all(|c| c.is_ascii_lowercase() || c == '-'), "{word}");
-    }
-    words.sort_unstable();
-    words.dedup();
-    assert_eq!(words.len(), Figure::ALL.len());
 }
 
 #[test]

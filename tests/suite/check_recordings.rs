@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::check::{NO_TRACE, OOM, check, finding};
+use crate::support::made;
 use crate::support::program::{file, run};
 
 #[test]
@@ -82,9 +83,7 @@ fn a_late_start_passes_only_where_the_file_shows_that_it_is_whole() {
     let snapshot = |entries: [usize; 2], recorder: Value| {
         let segments = [0, 1].map(|device| {
             let addr = 0x7f00_0000_0000_u64 + (device << 40);
-            json!({"device": device, "address": addr, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
-                "is_expandable": false, "segment_pool_id": [0, 0],
-                "blocks": [{"address": addr, "size": 2 * MIB, "requested_size": 2 * MIB, "state": "inactive", "frames": []}]})
+            made::segment(device, &[made::free(addr, 2 * MIB)])
         });
         let traces = [0, 1].map(|at: usize| device(0x7f00_0000_0000 + ((at as u64) << 40), entries[at]));
         json!({"segments": segments, "device_traces": traces, "oomscope": recorder}).to_string()
@@ -109,17 +108,9 @@ fn a_late_start_passes_only_where_the_file_shows_that_it_is_whole() {
 fn recording(directory: &TempDir, name: &str, frames: usize, trace: &[(&str, u64)]) -> String {
     const MIB: u64 = 1 << 20;
     let start = 0x7f00_0000_0000_u64;
-    let block = |offset: u64, size: u64, state: &str, frames: usize| {
-        let frame = json!({"filename": "train.py", "line": 1, "name": "f"});
-        json!({"address": start + offset, "size": size, "requested_size": size, "state": state,
-            "frames": vec![frame; frames]})
-    };
     let entry = |(action, offset): &(&str, u64)| json!({"action": action, "addr": start + MIB + offset, "size": 512, "stream": 0, "frames": []});
-    let snapshot = json!({
-        "segments": [{"device": 0, "address": start, "total_size": 2 * MIB, "stream": 0,
-            "segment_type": "small", "is_expandable": false, "segment_pool_id": [0, 0],
-            "blocks": [block(0, MIB, "active_allocated", frames), block(MIB, MIB, "inactive", 0)]}],
-        "device_traces": [trace.iter().map(entry).collect::<Vec<_>>()],
-    });
+    let frames = made::frames(&vec![("train.py", 1, "f"); frames]);
+    let segment = made::segment(0, &[made::live(start, MIB, &frames), made::free(start + MIB, MIB)]);
+    let snapshot = made::snapshot(&[segment], &[trace.iter().map(entry).collect()]);
     file(directory, name, snapshot.to_string().as_bytes())
 }

@@ -4,7 +4,7 @@
 use crate::support::fixtures;
 use std::fs;
 
-use crate::support::program::{file, oomscope, refusal, result_of, run, text};
+use crate::support::program::{file, json_of, oomscope, refusal, result_of, run, text};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -15,8 +15,7 @@ const TWO_DEVICES: &str = "fixtures/2.15.0-two_devices.pickle.gz";
 const OLDEST: &str = "fixtures/2.1.2-fuzz-max_split-oom.pickle.gz";
 
 fn replay(args: &[&str]) -> Value {
-    let all: Vec<&str> = ["replay", "--format", "json"].iter().chain(args).copied().collect();
-    serde_json::from_str(&result_of(&all)).unwrap()
+    json_of(&[&["replay"], args].concat())
 }
 
 /// A recording with one allocation missing.
@@ -68,10 +67,6 @@ fn settings_are_checked_in_pytorchs_words() {
     for (set, words) in [
         ("expandable_segment:True", "did you mean expandable_segments?"),
         ("max_split_size_mb:3", "max_split_size_mb too small, must be >= 20"),
-        ("max_split_size_mb", "max_split_size_mb"),
-        ("garbage_collection_threshold:2", "set it in (0.0, 1.0)"),
-        ("roundup_power2_divisions:3", "has to be power of 2"),
-        ("expandable_segments:true", "Expected 'True' or 'False'"),
         ("nonsense", "Unrecognized key 'nonsense'"),
     ] {
         let err = refusal(&["replay", "--set", set, HOLES]);
@@ -132,6 +127,8 @@ fn another_device_fails_or_serves_the_requests() {
     assert_eq!(report["mode"], "what-if");
     assert_eq!((&device["ooms"], &device["recorded"]["ooms"][0]), (&json!([]), &device["avoided_ooms"][0]));
     assert_eq!(device["assumed"]["capacity_bytes"], 1 << 30);
+    assert_eq!((&device["exact"], &device["events"]["matched"]), (&Value::Null, &Value::Null));
+    assert_eq!(device["statistics"]["reserved_bytes.all.peak"], device["peak_reserved_bytes"]);
     let report = replay(&["--capacity", "100MiB", HOLES]);
     assert!(!report["devices"][0]["ooms"].as_array().unwrap().is_empty());
     assert!(report["devices"][0]["peak_reserved_bytes"].as_u64() <= Some(100 << 20));
@@ -152,16 +149,6 @@ fn one_device_of_several_and_none_that_is_not_there() {
         assert_eq!(one["devices"], json!([whole["devices"][index]]));
     }
     assert!(refusal(&["replay", "--device", "2", TWO_DEVICES]).contains("GPU 2"));
-}
-
-#[test]
-fn an_unreadable_file_is_refused_by_name() {
-    let directory = TempDir::new().unwrap();
-    let gone = text(&directory.path().join("gone.pickle"));
-    let err = refusal(&["replay", &gone]);
-    assert!(err.contains("gone.pickle") && err.matches("os error").count() == 1, "{err}");
-    assert!(refusal(&["replay", &file(&directory, "a.pickle", b"hello")]).contains("byte 0"));
-    assert_eq!(run(&["replay"]).code, 2);
 }
 
 #[test]
@@ -229,82 +216,6 @@ fn an_emitted_snapshot_replays_exactly() {
             assert_eq!(one["events"]["predicted"], other["events"]["recorded"], "{path}");
             assert_eq!(figures(&own, at), figures(&again, at), "{path} {change:?}");
         }
-    }
-}
-
-/// The keys of `value`, in the order of the alphabet.
-fn keys(value: &Value) -> Vec<&str> {
-    value.as_object().unwrap().keys().map(String::as_str).collect()
-}
-
-#[track_caller]
-fn has_keys(value: &Value, required: &[&str], optional: &[&str]) {
-    let found = keys(value);
-    assert!(required.iter().all(|key| found.contains(key)), "{required:?} in {found:?}");
-    let known = |key: &&str| required.contains(key) || optional.contains(key);
-    assert!(found.iter().all(known), "{found:?}");
-}
-
-#[test]
-fn the_json_has_the_keys_that_are_promised() {
-    let directory = TempDir::new().unwrap();
-    let parted: Value =
-        serde_json::from_str(&run(&["replay", "--format", "json", &diverging(&directory)]).out).unwrap();
-    let verified = [replay(&[HOLES]), replay(&[OOM]), replay(&[TWO_DEVICES]), parted];
-    let what_if = replay(&["--capacity", "1GiB", OOM]);
-    for report in verified.iter().chain([&what_if]) {
-        let top = ["schema", "summary", "path", "mode", "settings_string", "torch_version", "warnings", "devices"];
-        has_keys(report, &top, &[]);
-        assert_eq!(report["schema"], "oomscope/replay/1");
-        for device in report["devices"].as_array().unwrap() {
-            device_is_as_promised(device, report["mode"] == "what-if");
-            if let Some(recorded) = device.get("recorded") {
-                device_is_as_promised(recorded, false);
-            }
-        }
-    }
-    let divergence = &verified[3]["devices"][0]["first_divergence"];
-    has_keys(divergence, &["event", "predicted", "recorded", "why"], &[]);
-    for side in ["predicted", "recorded"] {
-        has_keys(&divergence[side], &["action", "addr", "size", "stream"], &[]);
-    }
-}
-
-fn device_is_as_promised(device: &Value, is_what_if: bool) {
-    let required = [
-        "device",
-        "start",
-        "events",
-        "exact",
-        "end_state_exact",
-        "first_divergence",
-        "ambiguous_calls",
-        "statistics",
-        "peak_reserved_bytes",
-        "peak_allocated_bytes",
-        "device_allocs",
-        "device_frees",
-        "retries",
-        "ooms",
-        "assumed",
-    ];
-    has_keys(device, &required, &["end_differences", "avoided_ooms", "recorded", "then"]);
-    assert!(["empty", "reconstructed"].contains(&device["start"].as_str().unwrap()));
-    has_keys(&device["events"], &["recorded", "predicted", "matched"], &[]);
-    assert!(device["events"]["recorded"].is_u64() && device["events"]["predicted"].is_u64());
-    for value in [&device["exact"], &device["end_state_exact"]] {
-        assert!(if is_what_if { value.is_null() } else { value.is_boolean() });
-    }
-    assert_eq!(device["events"]["matched"].is_null(), is_what_if);
-    assert_eq!(device.get("recorded").is_some(), is_what_if);
-    let numbers = ["peak_reserved_bytes", "peak_allocated_bytes", "device_allocs", "device_frees", "retries"];
-    assert!(numbers.iter().all(|key| device[key].is_u64()));
-    let statistics = device["statistics"].as_object().unwrap();
-    assert!(statistics.values().all(Value::is_i64));
-    assert_eq!(statistics["reserved_bytes.all.peak"], device["peak_reserved_bytes"]);
-    assert_eq!(statistics["num_alloc_retries"], device["retries"]);
-    for oom in device["ooms"].as_array().unwrap() {
-        has_keys(oom, &["event", "requested_bytes"], &[]);
     }
 }
 

@@ -5,6 +5,8 @@ use std::process::Stdio;
 
 use tempfile::TempDir;
 
+use crate::support::fixtures;
+use crate::support::page::base64_of;
 use crate::support::program::{command, refusal, result_of, run};
 
 const FAILED: &str = "fixtures/2.15.0-holes-at-oom.pickle.gz";
@@ -181,16 +183,10 @@ fn a_file_is_taken_for_what_it_is() {
     let expected = named(&result_of(&["analyze", FAILED]), FAILED);
     // The page of memory_viz has the pickle as base64.
     let page = path("trace_plot.html");
-    let script = "import base64, gzip, sys; print('<!DOCTYPE html>\\n<script>x = [{\"base64\": \"'
-        + base64.b64encode(gzip.open(sys.argv[1]).read()).decode() + '\"}]</script>')";
-    let script = script.replace("\n        ", " ");
-    let made = std::process::Command::new("python3").args(["-c", &script, FAILED]).output();
-    if let Ok(made) =
-        made.map(|made| made.stdout).map_err(|_| ()).and_then(|page| (!page.is_empty()).then_some(page).ok_or(()))
-    {
-        std::fs::write(&page, made).unwrap();
-        assert_eq!(named(&result_of(&[&page]), &page), expected);
-    }
+    let script =
+        format!("<script>x = [{{\"base64\": \"{}\"}}]</script>", base64_of(&fixtures::pickle("2.15.0-holes-at-oom")));
+    std::fs::write(&page, format!("<!DOCTYPE html>\n{script}")).unwrap();
+    assert_eq!(named(&result_of(&[&page]), &page), expected);
     // Standard input: a snapshot, and a log.
     for (file, command_name) in [(FAILED, "analyze"), (LOG, "explain")] {
         let ran = |args: &[&str]| {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::support::program::{self, analyze};
+use crate::support::made;
 
 const MIB: u64 = 1 << 20;
 const TORCH: &str = "/venv/lib/python3.12/site-packages/torch";
@@ -58,9 +58,8 @@ impl Program {
     }
 
     fn entry(&mut self, action: &str, address: u64, size: u64, frames: &[Value]) {
-        let time = self.trace.len();
-        self.trace.push(json!({ "action": action, "addr": address, "size": size, "stream": 0, "frames": frames,
-                                "time_us": time, "segment_pool_id": [0, 0] }));
+        let time = self.trace.len() as u64;
+        self.trace.push(made::entry(action, address, size, time, &json!(frames)));
     }
 
     /// A request that fails, `mib` too large.
@@ -73,30 +72,19 @@ impl Program {
     /// The word of the page, and the first advice.
     fn advice(mut self) -> (String, String) {
         let total = self.reserved;
-        let block = |address: u64, size: u64, frames: &[Value], state: &str| json!({ "address": address, "size": size, "requested_size": size, "state": state, "frames": frames });
-        let mut blocks = Vec::new();
-        let mut at = BASE;
+        let (mut blocks, mut at) = (Vec::new(), BASE);
         for (address, (size, frames)) in &self.live {
             if *address > at {
-                blocks.push(block(at, address - at, &[], "inactive"));
+                blocks.push(made::free(at, address - at));
             }
-            blocks.push(block(*address, *size, frames, "active_allocated"));
+            blocks.push(made::live(*address, *size, &json!(frames)));
             at = address + size;
         }
         if at < BASE + total {
-            blocks.push(block(at, BASE + total - at, &[], "inactive"));
+            blocks.push(made::free(at, BASE + total - at));
         }
-        let segment = json!({ "device": 0, "address": BASE, "total_size": total, "stream": 0, "segment_type": "large",
-                              "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": blocks });
-        self.trace.insert(
-            0,
-            json!({ "action": "segment_alloc", "addr": BASE, "size": total, "stream": 0, "frames": [],
-                                     "time_us": 0, "segment_pool_id": [0, 0] }),
-        );
-        let snapshot = json!({ "segments": [segment], "device_traces": [self.trace] });
-        let directory = tempfile::TempDir::new().unwrap();
-        let path = program::file(&directory, "cure.json", snapshot.to_string().as_bytes());
-        let answer = analyze(&[&path]);
+        self.trace.insert(0, made::entry("segment_alloc", BASE, total, 0, &json!([])));
+        let answer = made::analyzed(&made::snapshot(&[made::segment(0, &blocks)], &[self.trace]), &[]);
         let device = &answer["snapshots"][0]["devices"][0];
         let word = device["conclusion"].as_str().unwrap().to_owned();
         (word, answer["summary"]["action"].as_str().unwrap().to_owned())

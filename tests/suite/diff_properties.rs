@@ -287,6 +287,9 @@ fn the_figures_are_those_of_analyze() {
                 };
                 assert_eq!(figures.number(Figure::Allocated), allocated, "{name} {at:?}");
                 assert_eq!(figures.number(Figure::PeakReserved), alone.peak.reserved_bytes, "{name}");
+                // Without a history there is no peak.
+                let has_peak = at == ComparedMoment::Peak && alone.timeline.is_some();
+                assert_eq!(device.moment == "at the snapshot", !has_peak, "{name}: {}", device.moment);
                 if at == ComparedMoment::Snapshot {
                     assert_eq!(figures.number(Figure::Segments), alone.memory.segments.count);
                     assert_eq!(figures.number(Figure::Stranded), alone.memory.fragmentation.stranded_bytes);

@@ -7,7 +7,9 @@ use std::process::{Command, Output};
 
 use serde_json::{Value, json};
 
+use crate::support::made;
 use crate::support::program::{analyze, file, run};
+use crate::support::python::has_python;
 
 pub(super) const MIB: u64 = 1 << 20;
 
@@ -47,8 +49,7 @@ fn impossible_options_are_refused_in_a_sentence() {
 
 #[test]
 fn a_torch_without_cuda_headers_is_reported_and_not_run() {
-    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
-    if !Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success()) {
+    if !has_python() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -64,8 +65,7 @@ fn a_torch_without_cuda_headers_is_reported_and_not_run() {
 #[test]
 #[cfg(unix)]
 fn no_file_of_the_user_changes() {
-    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
-    if !Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success()) {
+    if !has_python() {
         return;
     }
     let directory = tempfile::tempdir().unwrap();
@@ -103,11 +103,8 @@ fn one_rank_of_many_gets_its_place() {
 
 /// A recording of one request for 100 MiB and its end, at 1 s and 3 s, by a dry run with these `reads`.
 pub(super) fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
-    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "main" }]);
-    let entry = |action: &str, time_us: u64| {
-        json!({ "action": action, "addr": 0x4000_0000_0000u64, "size": 100 * MIB, "stream": 0, "frames": frames,
-                "time_us": time_us })
-    };
+    let frames = made::frames(&[("/app/train.py", 7, "main")]);
+    let entry = |action: &str, time: u64| made::entry(action, 0x4000_0000_0000, 100 * MIB, time, &frames);
     let mut trace = vec![
         entry("segment_alloc", 1_000_000),
         entry("alloc", 1_000_000),
@@ -115,15 +112,11 @@ pub(super) fn recording(reads: &Value, cudnn: u64, fails: bool) -> Value {
         entry("free_completed", 3_000_000),
     ];
     if fails {
-        let oom = json!({ "action": "oom", "size": 200 * MIB, "device_free": 0, "stream": 0, "frames": frames,
-                          "time_us": 4_000_000, "addr": 0 });
+        let mut oom = made::entry("oom", 0, 200 * MIB, 4_000_000, &frames);
+        oom["device_free"] = json!(0);
         trace.push(oom);
     }
-    let block = json!({ "address": 0x4000_0000_0000u64, "size": 100 * MIB, "requested_size": 100 * MIB,
-                        "state": "inactive", "frames": [] });
-    let segment = json!({ "device": 0, "address": 0x4000_0000_0000u64, "total_size": 100 * MIB, "allocated_size": 0,
-                          "active_size": 0, "requested_size": 0, "stream": 0, "segment_type": "large",
-                          "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": [block] });
+    let segment = made::segment(0, &[made::free(0x4000_0000_0000, 100 * MIB)]);
     let dry_run = json!({
         "gpu": "NVIDIA A10", "capability": "8.6", "total_bytes": 22_589 * MIB, "context_bytes": 260 * MIB,
         "reads": reads, "reads_untold": 0,

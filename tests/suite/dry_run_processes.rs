@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::check_command::{Project, holding};
+use super::check_ci::Project;
+use super::check_command::holding;
 use crate::support::program::{analyze, file};
 
 /// A process that reserves memory from `start_s` to `end_s`.
@@ -75,25 +76,21 @@ fn a_process_without_a_recording_of_its_end_is_no_fit() {
     let copy = "cp recorded.json \"$OOMSCOPE_DIR/vm-pid$$-exit1.pickle.gz\"";
     let verdict = |marks: &str| {
         let job = format!("cd \"$OOMSCOPE_DIR/.recorder\" && {marks}; cd - >/dev/null; {copy}");
-        let mut command = crate::support::program::command();
-        command.current_dir(project.0.path()).args(["check", "--gpu", "a10", "--format", "json"]);
-        let output = command.args(["--max-ooms", "0", "--", "sh", "-c", &job]).output().unwrap();
-        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-        (output.status.code(), report["dry_run"]["verdict"].as_str().unwrap().to_owned())
+        let check = ["check", "--gpu", "a10", "--format", "json", "--max-ooms", "0", "--", "sh", "-c", &job];
+        let (code, out, _) = project.oomscope("", &check);
+        let report: Value = serde_json::from_str(&out).unwrap();
+        (code, report["dry_run"]["verdict"].as_str().unwrap().to_owned())
     };
-    let fits = (Some(0), "would-fit".to_owned());
+    let fits = (0, "would-fit".to_owned());
     assert_eq!(verdict("true"), fits);
     assert_eq!(verdict("touch recorded-x-1; printf gone > done-x-1"), fits);
-    let unknown = (Some(1), "no-verdict".to_owned());
+    let unknown = (1, "no-verdict".to_owned());
     assert_eq!(verdict("touch recorded-x-1"), unknown);
     assert_eq!(verdict("touch recorded-x-1; printf 'exit 1.0' > done-x-1"), unknown);
     assert_eq!(verdict("touch isolated-x-1"), unknown);
     // The page of a dry run says so, too.
     let job = format!("touch \"$OOMSCOPE_DIR/.recorder/recorded-x-1\"; {copy}");
-    let directory = project.path("dry");
-    let mut command = crate::support::program::command();
-    command.current_dir(project.0.path()).args(["dry-run", "--exit-code", "verdict", "-o"]).arg(&directory);
-    let output = command.args(["--", "sh", "-c", &job]).output().unwrap();
-    let page = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code() == Some(2) && page.contains("1 process left no recording"), "{page}");
+    let command = ["dry-run", "--exit-code", "verdict", "-o", "dry", "--", "sh", "-c", &job];
+    let (code, _, page) = project.oomscope("", &command);
+    assert!(code == 2 && page.contains("1 process left no recording"), "{page}");
 }

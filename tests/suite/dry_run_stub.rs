@@ -9,6 +9,8 @@ use std::process::{Command, Stdio};
 use oomscope::allocator::device::{DeviceMemory as _, Placement, SimulatedDevice};
 use oomscope::base::units::MIB;
 
+use crate::support::mutate::Random;
+
 /// The stub as a program that reads calls, in a directory that goes with the result.
 fn stub() -> Option<tempfile::TempDir> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
@@ -54,39 +56,30 @@ fn answers(stub: &tempfile::TempDir, mib: u64, placement: Placement, calls: &str
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
 }
 
-/// Numbers that look random and are the same in every run.
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) % end
-    }
-
-    /// On, around and between the sizes in which memory comes.
-    fn size(&mut self) -> u64 {
-        match self.below(4) {
-            0 => self.below(4096),
-            1 => (self.below(8) * 2 * MIB + self.below(3)).saturating_sub(1),
-            2 => self.below(40) * MIB,
-            _ => self.below(200 * MIB),
-        }
+/// On, around and between the sizes in which memory comes.
+fn size(random: &mut Random) -> u64 {
+    let mut below = |end: u64| random.next() % end;
+    match below(4) {
+        0 => below(4096),
+        1 => (below(8) * 2 * MIB + below(3)).saturating_sub(1),
+        2 => below(40) * MIB,
+        _ => below(200 * MIB),
     }
 }
 
 /// Random calls and what `device::SimulatedDevice` answers, in the words of the stub's program.
 fn simulated(seed: u64, mib: u64, placement: Placement) -> (String, Vec<String>) {
-    let mut numbers = Numbers(seed);
+    let mut random = Random::new(seed);
     let mut device = SimulatedDevice::new(1, mib * MIB).with_placement(placement);
     let mut other = SimulatedDevice::new(1, 100 * MIB);
     let bases = (other.allocate(1).unwrap(), other.reserve(1, 1).unwrap());
     let (mut taken, mut reserved, mut mapped) = (Vec::new(), Vec::new(), Vec::new());
     let (mut calls, mut expected) = (String::new(), Vec::new());
     for _ in 0..400 {
-        let size = numbers.size();
+        let size = size(&mut random);
         let pick = |list: &[(u64, u64)], number: u64| (!list.is_empty()).then(|| number as usize % list.len());
-        let number = numbers.below(1 << 20);
-        let (call, answer) = match numbers.below(7) {
+        let number = random.next();
+        let (call, answer) = match random.below(7) {
             0..=2 => {
                 let got = device.allocate(size).map(|addr| addr - bases.0);
                 if let Ok(at) = got {

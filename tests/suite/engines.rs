@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::pages::assert_fits;
-use crate::support::program::{analyze, file, run};
+use crate::support::made;
+use crate::support::program::{analyze, run};
 
 const GIB: f64 = (1u64 << 30) as f64;
 
@@ -93,19 +94,10 @@ fn stacks_alone_give_categories_without_a_trace() {
 #[test]
 fn a_block_without_stack_and_trace_has_no_category() {
     let size: u64 = 64 << 20;
-    let frame = |file: &str, name: &str| json!([{ "filename": file, "line": 1, "name": name }]);
-    let block = |at: u64, frames: Value| json!({ "address": at * size, "size": size, "requested_size": size, "state": "active_allocated", "frames": frames });
-    let cache = frame("/venv/site-packages/vllm/worker/cache_engine.py", "_allocate_kv_cache");
-    let blocks = json!([block(1, json!([])), block(2, cache)]);
-    let segment = json!({
-        "device": 0, "address": size, "total_size": 2 * size, "allocated_size": 2 * size, "active_size": 2 * size,
-        "requested_size": 2 * size, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
-        "is_expandable": false, "frames": [], "blocks": blocks,
-    });
-    let directory = tempfile::tempdir().unwrap();
-    let snapshot = json!({ "segments": [segment], "device_traces": [[]] });
-    let path = file(&directory, "state.json", snapshot.to_string().as_bytes());
-    let breakdown = &analyze(&[&path])["snapshots"][0]["devices"][0]["at_moment"];
+    let cache = made::frames(&[("/venv/site-packages/vllm/worker/cache_engine.py", 1, "_allocate_kv_cache")]);
+    let blocks = [made::live(size, size, &json!([])), made::live(2 * size, size, &cache)];
+    let answer = made::analyzed(&made::snapshot(&[made::segment(0, &blocks)], &[Vec::new()]), &[]);
+    let breakdown = &answer["snapshots"][0]["devices"][0]["at_moment"];
     let rows = breakdown["by_category"].as_array().unwrap().iter();
     let found: Vec<(&str, u64)> =
         rows.map(|row| (row["category"].as_str().unwrap(), row["bytes"].as_u64().unwrap())).collect();

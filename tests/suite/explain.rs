@@ -290,28 +290,3 @@ fn a_verdict_that_rounding_decides_is_left_open() {
     let clear = only(&worded("2.00 GiB", "8.00 GiB", "1.00 GiB", "", "6.00 GiB", "900.00 MiB"));
     assert_eq!((clear.verdict.word(), clear.within_rounding), ("capacity", false));
 }
-
-#[test]
-fn each_rank_of_a_job_gets_its_answer_in_the_order_of_the_log() {
-    let report = fixture("ranks.log");
-    let rows: Vec<_> = report.failures.iter().map(|f| (f.rank, f.device, f.kind, f.verdict.word(), f.times)).collect();
-    assert_eq!(
-        rows,
-        [
-            (Some(5), Some(1), "allocator", "fragmentation", 2),
-            (Some(2), Some(2), "allocator", "non-pytorch", 1),
-            (Some(7), None, "nccl", "unknown", 1),
-            (Some(3), Some(3), "allocator", "capacity", 1),
-            (None, Some(0), "allocator", "memory-limit", 1),
-        ]
-    );
-    let lines: Vec<_> = report
-        .failures
-        .iter()
-        .map(|f| f.culprit.as_ref().map(|c| format!("{}:{} {}", c.file, c.line, c.name)))
-        .collect();
-    assert_eq!(lines[0].as_deref(), Some("/app/train.py:143 main"));
-    assert_eq!(lines[1].as_deref(), Some("/app/model.py:88 attention"));
-    assert_eq!(report.failures[4].source.as_deref(), Some("RayTrainWorker pid=911, ip=10.0.0.7"));
-    assert_eq!(report.message_count, 6);
-}

@@ -4,10 +4,9 @@ use super::explain::{report, worded};
 use crate::support::{fixtures, peak_heap, program};
 use std::io::{BufReader, Read, Write as _};
 
-use crate::support::program::{file, refusal, result_of};
+use crate::support::program::{file, json_of, refusal, result_of};
 use oomscope::explain::message;
 use proptest::prelude::*;
-use serde_json::Value;
 use tempfile::TempDir;
 
 #[test]
@@ -41,7 +40,7 @@ fn the_logs_of_a_job_are_read_together() {
         std::fs::write(path, text).unwrap();
     }
     let job = directory.path().to_str().unwrap();
-    let report: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", job])).unwrap();
+    let report = json_of(&["explain", job]);
     let failures = report["failures"].as_array().unwrap();
     let rows: Vec<_> =
         failures.iter().map(|f| (f["file"].as_str().unwrap(), f["rank"].as_u64(), f["line"].as_u64())).collect();
@@ -243,7 +242,7 @@ fn the_own_process_is_the_smallest_that_holds_what_is_reserved() {
         the allocated memory 18.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but unallocated.";
     let directory = TempDir::new().unwrap();
     let path = file(&directory, "job.log", log.as_bytes());
-    let report: Value = serde_json::from_str(&result_of(&["explain", "--format", "json", &path])).unwrap();
+    let report = json_of(&["explain", &path]);
     let reason = report["failures"][0]["verdict_reason"].as_str().unwrap();
     assert!(reason.contains("process 222: 58 GiB, this process itself: about 1 GiB"), "{reason}");
 }

@@ -14,6 +14,7 @@ use ratatui_core::style::Color;
 use ratatui_core::terminal::Terminal;
 
 use crate::support::fixtures;
+use crate::support::mutate::Random;
 
 const UNICODE: Look = Look { colours: Colours::True, unicode: true };
 const OOM: &str = "2.15.0-oom_varlen-at-oom";
@@ -129,26 +130,6 @@ fn screens_of_other_recordings_and_terminals() {
     }
 }
 
-/// The sums of the legend and of the holders are those of `analyze`.
-#[test]
-fn holders_are_those_of_the_analysis() {
-    let path = fixtures::path(OOM);
-    let page = explore(&path, [120, 40], |mut explored| {
-        explored.type_in("3");
-        explored.page(UNICODE)
-    });
-    let analyzed = crate::support::program::result_of(&["analyze", "--format", "json", path.to_str().unwrap()]);
-    let report: serde_json::Value = serde_json::from_str(&analyzed).unwrap();
-    let rows = report["snapshots"][0]["devices"][0]["ooms"][0]["held"]["by_line"]["rows"].as_array().unwrap().clone();
-    assert!(rows.len() >= 5);
-    let page = page.unwrap();
-    let lines = page.lines().skip_while(|line| !line.contains("held by")).skip(1);
-    for (row, line) in rows.iter().zip(lines) {
-        let bytes = oomscope::base::units::size(row["bytes"].as_u64().unwrap());
-        assert!(line.contains(&bytes) && line.contains(&format!("{}", row["blocks"])), "{line}: {row}");
-    }
-}
-
 /// The difference is what came since the mark, not what went.
 #[test]
 #[ignore = "slow: .ci/release runs it"]
@@ -261,13 +242,9 @@ fn typed_places_are_found_or_refused() {
 #[test]
 fn hostile_names_are_text() {
     let name = "\u{1b}[2J\u{9b}31m\u{202e}\u{7}\r\n##[error]";
-    let frames = serde_json::json!([{"filename": name, "line": 3, "name": name}]);
-    let entry = |action: &str, size: u64, time: u64| serde_json::json!({"action": action, "addr": 1_u64 << 32, "size": size, "stream": 0, "time_us": time, "frames": frames});
-    let trace = [entry("segment_alloc", 2 << 20, 1), entry("alloc", 1 << 20, 2), entry("oom", 8 << 20, 3)];
-    let text = serde_json::json!({"segments": [], "device_traces": [trace]}).to_string();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("hostile\u{1b}[31m.json");
-    std::fs::write(&path, text).unwrap();
+    std::fs::write(&path, super::plain_text::snapshot(&[name])).unwrap();
     walk(&path, 400, 3);
     explore(&path, [120, 40], |mut explored| {
         explored.type_in("3g");
@@ -294,36 +271,24 @@ fn the_stack_of_groups_has_no_holes() {
     });
 }
 
-/// A sequence of numbers (xorshift).
-struct Numbers(u64);
-
-impl Numbers {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-
-    fn input(&mut self) -> Input {
-        match self.below(34) {
-            0 => Input::Left(self.below(2) > 0),
-            1 => Input::Right(self.below(2) > 0),
-            2..=4 => Input::Down,
-            5 => Input::Up,
-            6 => Input::PageUp,
-            7 => Input::PageDown,
-            8 => Input::Home,
-            9 => Input::End,
-            10 | 11 => Input::Enter,
-            12 | 13 => Input::Escape,
-            14 => Input::Backspace,
-            15 => Input::Tab,
-            _ => {
-                let keys: Vec<char> =
-                    "1234ws+-af0po[]:g/dcym?0123456789.,stepakfilur\u{1b}\u{202e}中é".chars().collect();
-                Input::Char(keys[usize::try_from(self.below(keys.len() as u64)).unwrap()])
-            }
+/// A key, most of them with a meaning.
+fn input(random: &mut Random) -> Input {
+    match random.below(34) {
+        0 => Input::Left(random.below(2) > 0),
+        1 => Input::Right(random.below(2) > 0),
+        2..=4 => Input::Down,
+        5 => Input::Up,
+        6 => Input::PageUp,
+        7 => Input::PageDown,
+        8 => Input::Home,
+        9 => Input::End,
+        10 | 11 => Input::Enter,
+        12 | 13 => Input::Escape,
+        14 => Input::Backspace,
+        15 => Input::Tab,
+        _ => {
+            let keys: Vec<char> = "1234ws+-af0po[]:g/dcym?0123456789.,stepakfilur\u{1b}\u{202e}中é".chars().collect();
+            Input::Char(keys[random.below(keys.len())])
         }
     }
 }
@@ -339,13 +304,13 @@ fn thread_time() -> u64 {
 /// Presses `count` keys at random; returns the longest processor time of a key and its frame, in nanoseconds.
 fn walk(path: &Path, count: u64, seed: u64) -> u64 {
     let longest = explore(path, [120, 40], |mut explored| {
-        let (mut numbers, mut longest) = (Numbers(seed), 0);
+        let (mut random, mut longest) = (Random::new(seed), 0);
         for step in 0..count {
-            if numbers.below(50) == 0 {
-                let [width, height] = [300, 100].map(|end| u16::try_from(numbers.below(end)).unwrap() + 1);
+            if random.below(50) == 0 {
+                let [width, height] = [300, 100].map(|end| u16::try_from(random.below(end)).unwrap() + 1);
                 explored.area = Rect::new(0, 0, width, height);
             }
-            let input = numbers.input();
+            let input = input(&mut random);
             let start = thread_time();
             explored.state.handle(input);
             let mut elapsed = thread_time() - start;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::program::{refusal, result_of};
+use crate::support::program::{json_of, refusal, result_of};
 
 /// What PyTorch measured: `fixtures/sizes/truth.json`.
 fn truth(program: &str, size: impl ToString, key: &str) -> u64 {
@@ -17,9 +17,8 @@ fn file(program: &str, size: u64) -> String {
 
 fn fit(program: &str, sizes: &[u64], more: &[&str]) -> Value {
     let files: Vec<String> = sizes.iter().map(|size| file(program, *size)).collect();
-    let args = ["fit", "--format", "json"].into_iter();
-    let args: Vec<&str> = args.chain(files.iter().map(String::as_str)).chain(more.iter().copied()).collect();
-    serde_json::from_str(&result_of(&args)).unwrap()
+    let files: Vec<&str> = files.iter().map(String::as_str).collect();
+    json_of(&[&["fit"], &files[..], more].concat())
 }
 
 fn codes(report: &Value) -> Vec<&str> {
@@ -260,8 +259,7 @@ fn the_largest_size_below_which_all_fit_leads() {
 fn on_another_gpu_buffers_and_workspaces_are_those_of_that_gpu() {
     let files = [12, 20].map(|size| format!("{size}=fixtures/sizes/2.15.0-bias_on_t4-{size}.pickle.gz"));
     for (gpu, peaks) in [("t4", [37_285_376, 48_234_496]), ("h100", [62_320_128, 81_788_928])] {
-        let args = ["fit", "--format", "json", &files[0], &files[1], "--sizes", "64", "--capacity", gpu];
-        let report: Value = serde_json::from_str(&result_of(&args)).unwrap();
+        let report = json_of(&["fit", &files[0], &files[1], "--sizes", "64", "--capacity", gpu]);
         let device = &report["devices"][0];
         let row = device["sizes"].as_array().unwrap().iter().find(|row| row["size"] == 64).unwrap();
         let predicted = ["peak_allocated_bytes", "peak_reserved_bytes"].map(|key| row[key].as_u64().unwrap());

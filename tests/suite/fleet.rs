@@ -4,7 +4,9 @@ use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, Stdio};
 
-use crate::support::program::{command, file, job, oomscope, pickled, refusal, result_of, run, text, wait_briefly};
+use crate::support::program::{
+    analyze, command, file, job, oomscope, pickled, refusal, result_of, run, text, wait_briefly,
+};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -200,8 +202,7 @@ fn a_full_ring_at_a_later_step_belongs_to_the_same_process() {
             fs::write(folder.join(format!("rank{rank}.json")), wrapped(step * 50 + rank)).unwrap();
         }
     }
-    let report: Value =
-        serde_json::from_str(&run(&["analyze", "--format", "json", &text(directory.path())]).out).unwrap();
+    let report = analyze(&[&text(directory.path())]);
     let rows = report["ranks"]["rows"].as_array().unwrap();
     let kept: Vec<&str> = rows.iter().map(|row| row["path"].as_str().unwrap()).collect();
     assert_eq!(report["ranks"]["earlier_dumps"], 2);

@@ -106,13 +106,3 @@ fn a_larger_input_is_named_where_it_is_the_reason() {
     assert_eq!(failure("memory_bank-420").unusual_input, None, "the bank is no input");
     assert_eq!(failure("kept_losses-420").unusual_input, None);
 }
-
-#[test]
-fn the_parts_of_a_forecast_follow_each_other() {
-    let oom = failure("predictions_with_graph-800");
-    let fails_in = |settings: &str| match &oom.remedies.iter().find(|one| one.settings == settings).unwrap().then {
-        JobOutcome::FailsAgain { steps_later, .. } => *steps_later,
-        other => panic!("{other:?}"),
-    };
-    assert_eq!(fails_in("expandable_segments:True"), 1);
-}

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 
 use crate::support::fixtures;
-use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::Value;
@@ -15,16 +14,12 @@ fn counted() -> BTreeMap<String, Value> {
     serde_json::from_slice(&std::fs::read(fixtures::directory().join("gpu/counted.json")).unwrap()).unwrap()
 }
 
-fn snapshot(name: &str) -> Snapshot {
-    Snapshot::read(&fixtures::pickle(&format!("gpu/{name}")), &|_| {}).unwrap()
-}
-
 #[test]
 fn the_model_and_the_figures_are_those_of_the_gpu() {
     let counted = counted();
     assert!(counted.len() >= 5);
     for (name, counted) in counted {
-        let snapshot = snapshot(&name);
+        let snapshot = fixtures::snapshot(&format!("gpu/{name}"));
         let study = Study::new(&snapshot, Scope::default());
         let device = study.devices().find(|device| !device.device().is_empty()).unwrap();
         assert!(device.inferred().verification.is_exact(), "{name}");

@@ -1,30 +1,18 @@
 //! Which lines of code memory is put down to.
 
+use crate::support::made::{self, frames};
 use crate::support::program;
 use serde_json::{Value, json};
-
-fn frames(of: &[(&str, u32, &str)]) -> Value {
-    let frame = |(file, line, name): &(&str, u32, &str)| json!({"filename": file, "line": line, "name": name});
-    of.iter().map(frame).collect()
-}
 
 /// The rows of who holds the memory at a snapshot with a block of so many MiB of each stack.
 fn rows(blocks: &[(u64, Value)]) -> Vec<Value> {
     let mut address = 0x1000_0000u64;
     let block = |(mib, frames): &(u64, Value)| {
-        let size = mib << 20;
-        address += size;
-        json!({"size": size, "requested_size": size, "address": address - size,
-            "state": "active_allocated", "frames": frames})
+        address += mib << 20;
+        made::live(address - (mib << 20), mib << 20, frames)
     };
-    let total: u64 = blocks.iter().map(|(mib, _)| mib << 20).sum();
     let blocks: Vec<Value> = blocks.iter().map(block).collect();
-    let segment = json!({"device": 0, "address": 0x1000_0000u64, "total_size": total, "stream": 0,
-        "segment_type": "large", "blocks": blocks});
-    let snapshot = json!({"segments": [segment], "device_traces": []});
-    let directory = tempfile::TempDir::new().unwrap();
-    let path = program::file(&directory, "lines.json", snapshot.to_string().as_bytes());
-    let report = program::analyze(&[&path]);
+    let report = made::analyzed(&made::snapshot(&[made::segment(0, &blocks)], &[]), &[]);
     report["snapshots"][0]["devices"][0]["top_lines"].as_array().unwrap().clone()
 }
 
@@ -206,27 +194,15 @@ fn so_is_what_it_does_on_other_devices() {
     ]);
     let step = frames(&[("/app/train.py", 8, "step"), ("/app/train.py", 9, "<module>")]);
     let bare = frames(&[]);
-    let alloc = |at: u64, stack: &Value| {
-        json!({"action": "alloc", "addr": at << 21, "size": 2 << 20, "stream": 0, "time_us": at,
-               "frames": stack})
-    };
-    let segment = |device: u64, at: u64, stack: &Value| {
-        let size = 2 << 20;
-        json!({"device": device, "address": at << 21, "total_size": size, "stream": 0,
-            "segment_type": "large", "blocks": [{"address": at << 21, "size": size,
-            "requested_size": size, "state": "active_allocated", "frames": stack}]})
-    };
+    let size = 2 << 20;
+    let alloc = |at: u64, stack: &Value| made::entry("alloc", at << 21, size, at, stack);
     let traces = [
         vec![alloc(20, &call), alloc(22, &bare), alloc(30, &step)],
         vec![alloc(11, &bare), alloc(25, &bare), alloc(35, &bare)],
     ];
-    let segments = [(0, 20, &call), (0, 22, &bare), (0, 30, &step)].into_iter();
-    let segments = segments.chain([(1, 11, &bare), (1, 25, &bare), (1, 35, &bare)]);
-    let segments: Vec<Value> = segments.map(|(d, at, stack)| segment(d, at, stack)).collect();
-    let snapshot = json!({"segments": segments, "device_traces": traces});
-    let directory = tempfile::TempDir::new().unwrap();
-    let path = program::file(&directory, "devices.json", snapshot.to_string().as_bytes());
-    let report = program::analyze(&[&path]);
+    let segments = [(0, 20, &call), (0, 22, &bare), (0, 30, &step), (1, 11, &bare), (1, 25, &bare), (1, 35, &bare)];
+    let segments = segments.map(|(device, at, stack)| made::segment(device, &[made::live(at << 21, size, stack)]));
+    let report = made::analyzed(&made::snapshot(&segments, &traces), &[]);
     let rows = report["snapshots"][0]["devices"][1]["top_lines"].as_array().unwrap();
     let told = |row: &Value| (row["bytes"].as_u64().unwrap() >> 20, place(&row["frame"]));
     let mut told: Vec<_> = rows.iter().map(told).collect();
@@ -264,14 +240,8 @@ fn stacks_of_blocks_are_stacks() {
     let frames = frames(&[("/app/a.py", 1, "<module>")]);
     let entry = json!({"action": "snapshot", "addr": 0, "size": 0, "stream": 0});
     let of = |frames: Value| {
-        let block = json!({"size": 512, "requested_size": 512, "address": 4096,
-            "state": "active_allocated", "frames": frames});
-        let segment = json!({"device": 0, "address": 4096, "total_size": 512, "stream": 0,
-            "segment_type": "small", "blocks": [block]});
-        let snapshot = json!({"segments": [segment], "device_traces": [[entry]]});
-        let directory = tempfile::TempDir::new().unwrap();
-        let path = program::file(&directory, "blocks.json", snapshot.to_string().as_bytes());
-        let report = program::analyze(&[&path]);
+        let segment = made::segment(0, &[made::live(4096, 512, &frames)]);
+        let report = made::analyzed(&made::snapshot(&[segment], &[vec![entry.clone()]]), &[]);
         let warnings = report["snapshots"][0]["warnings"].as_array().unwrap().clone();
         warnings.iter().any(|warning| warning["code"] == "no-stacks")
     };

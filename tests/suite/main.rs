@@ -64,7 +64,6 @@ mod fit_command;
 mod fleet;
 mod forecasts;
 mod fuzz_targets;
-mod gate_pool_history;
 mod generator;
 mod golden;
 mod gpu_recordings;

@@ -1,31 +1,26 @@
 //! The advice on a job in which no request failed: what is notable for its memory and its device, and nothing else.
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::support::program::{analyze, file};
+use crate::support::made;
+use crate::support::program::analyze;
 
 const MIB: u64 = 1 << 20;
 
 fn entry(action: &str, address: u64, bytes: u64, time: u64) -> Value {
-    let frames = json!([{ "filename": "/app/train.py", "line": 12, "name": "step" }]);
-    json!({ "action": action, "addr": address, "size": bytes, "stream": 0, "time_us": time, "frames": frames })
+    made::entry(action, address, bytes, time, &made::frames(&[("/app/train.py", 12, "step")]))
 }
 
 /// The first device of a recording with these `entries` and final `segments`, and the action on it.
 fn analyzed(entries: Vec<Value>, segments: Vec<Value>, options: &[&str]) -> (Value, String) {
-    let directory = TempDir::new().unwrap();
-    let snapshot = json!({ "segments": segments, "device_traces": [entries] });
-    let path = file(&directory, "job.json", snapshot.to_string().as_bytes());
-    let report = analyze(&[options, &[&path]].concat());
+    let report = made::analyzed(&made::snapshot(&segments, &[entries]), options);
     let action = report["summary"]["action"].as_str().unwrap_or_default().to_owned();
     (report["snapshots"][0]["devices"][0].clone(), action)
 }
 
-/// A segment with one live block that the trace does not have.
-fn from_before(bytes: u64) -> Value {
-    let block = json!({ "size": bytes, "requested_size": bytes, "state": "active_allocated", "frames": [] });
-    json!({ "device": 0, "address": 1_u64 << 40, "total_size": bytes, "stream": 0, "segment_type": "large", "blocks": [block] })
+/// A segment with one live block.
+fn held(address: u64, bytes: u64) -> Value {
+    made::segment(0, &[made::live(address, bytes, &json!([]))])
 }
 
 /// 200 MiB that are allocated and kept.
@@ -34,8 +29,7 @@ fn work() -> Vec<Value> {
 }
 
 fn kept() -> Value {
-    let block = json!({ "size": 200 * MIB, "requested_size": 200 * MIB, "state": "active_allocated", "frames": [] });
-    json!({ "device": 0, "address": 1_u64 << 41, "total_size": 200 * MIB, "stream": 0, "segment_type": "large", "blocks": [block] })
+    held(1 << 41, 200 * MIB)
 }
 
 #[test]
@@ -47,7 +41,7 @@ fn memory_from_before_the_recording_is_a_word_only_if_it_is_notable() {
         (100 * MIB, &["--capacity", "80GiB"][..], false),
         (100 * MIB, &["--capacity", "2GiB"][..], true),
     ] {
-        let (device, action) = analyzed(work(), vec![from_before(before), kept()], options);
+        let (device, action) = analyzed(work(), vec![held(1 << 40, before), kept()], options);
         assert_eq!(device["peak"]["allocated_bytes"], before + 200 * MIB);
         assert_eq!(action.contains("start the recording before"), is_said, "{before} {options:?}: {action}");
     }
@@ -73,10 +67,7 @@ fn requests_that_flush_the_cache_are_counted_and_named() {
             add("segment_alloc", address(cycle), bytes(cycle));
             add("alloc", address(cycle), bytes(cycle));
         }
-        let last = json!({ "size": bytes(flushes), "requested_size": bytes(flushes), "state": "active_allocated", "frames": [] });
-        let segment = json!({ "device": 0, "address": address(flushes), "total_size": bytes(flushes), "stream": 0,
-            "segment_type": "large", "blocks": [last] });
-        let (device, action) = analyzed(entries, vec![kept(), segment], &[]);
+        let (device, action) = analyzed(entries, vec![kept(), held(address(flushes), bytes(flushes))], &[]);
         let released: u64 = (0..flushes).map(bytes).sum();
         let wanted = json!({ "requests": flushes, "released_bytes": released });
         assert_eq!(device.get("cache_flushes"), (flushes > 0).then_some(&wanted));

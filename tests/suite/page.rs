@@ -12,6 +12,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
+use super::plain_text;
 use crate::support::page::{Page, Recording, State};
 use crate::support::program::{analyze, file, job, result_of, run};
 use crate::support::{fixtures, garbage, generator, page, window};
@@ -196,26 +197,10 @@ fn memory_that_does_not_touch_is_not_joined() {
 /// A name that would be much in a page, were it more than text.
 const HOSTILE: &str = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'><!--\u{202e}evil";
 
-fn hostile() -> Vec<u8> {
-    let frames = json!([{"filename": HOSTILE, "line": 7, "name": HOSTILE}]);
-    let entry = |action: &str, addr: u64, size: u64| {
-        json!({"action": action, "addr": addr, "size": size, "stream": 0, "frames": frames,
-               "user_metadata": HOSTILE})
-    };
-    let trace = [entry("segment_alloc", 4096, 2 << 20), entry("alloc", 4096, 512), entry("oom", 0, 3 << 30)];
-    let blocks = json!([
-        {"address": 4096, "size": 512, "requested_size": 512, "state": "active_allocated", "frames": frames},
-        {"address": 4608, "size": (2 << 20) - 512, "requested_size": 0, "state": "inactive", "frames": []},
-    ]);
-    let segment = json!({"device": 0, "address": 4096, "total_size": 2 << 20, "stream": 0,
-        "segment_type": "small", "is_expandable": false, "blocks": blocks});
-    serde_json::to_vec(&json!({"segments": [segment], "device_traces": [trace]})).unwrap()
-}
-
 #[test]
 fn names_from_a_file_are_text() {
     let directory = tempfile::tempdir().unwrap();
-    let path = file(&directory, "a<b>'\"&.json", &hostile());
+    let path = file(&directory, "a<b>'\"&.json", &plain_text::snapshot(&[HOSTILE]));
     let page = report(&[&path]);
     assert_eq!(page.devices[0].number("allocations"), 1);
     assert!(page.devices[0].strings.iter().any(|name| name.contains("<script>alert(1)")));

@@ -18,7 +18,7 @@ const NAMES: [&str; 6] = [
 const MIB: u64 = 1 << 20;
 
 /// A snapshot with `names` wherever a file has names, and a failed request.
-fn snapshot(names: &[&str]) -> Vec<u8> {
+pub(super) fn snapshot(names: &[&str]) -> Vec<u8> {
     let start = 0x7f00_0000_0000_u64;
     let frames = |name: &str| json!([{"filename": name, "line": 3, "name": name}]);
     let size = 2 * MIB;

@@ -2,21 +2,16 @@
 
 use serde_json::{Value, json};
 
-use crate::support::program::{refusal, result_of, run};
+use crate::support::program::{json_of, refusal, result_of, run};
 
 fn dense(size: u64) -> String {
     format!("{size}=fixtures/sizes/2.15.0-dense-{size}.pickle.gz")
 }
 
-fn json_of(arguments: &[&str]) -> Value {
-    serde_json::from_str(&result_of(arguments)).unwrap()
-}
-
 fn plan(more: &[&str]) -> Value {
     let files = [dense(4), dense(8), dense(13)];
     let files = files.iter().map(String::as_str);
-    let arguments: Vec<&str> =
-        ["plan", "--format", "json"].into_iter().chain(files).chain(more.iter().copied()).collect();
+    let arguments: Vec<&str> = ["plan"].into_iter().chain(files).chain(more.iter().copied()).collect();
     json_of(&arguments)
 }
 
@@ -36,7 +31,7 @@ fn the_sizes_are_those_of_fit() {
             let files = [dense(4), dense(8), dense(13)];
             let capacity = gpu["usable_bytes"].to_string();
             let set = set.iter().flat_map(|settings| ["--set", settings]);
-            let arguments = ["fit", "--format", "json", "--capacity", &capacity];
+            let arguments = ["fit", "--capacity", &capacity];
             let arguments = arguments.into_iter().chain(files.iter().map(String::as_str)).chain(set);
             let fit = json_of(&arguments.collect::<Vec<_>>());
             let cell = cell(gpu, change);
@@ -116,7 +111,7 @@ fn runs_confirm_and_correct_what_was_predicted() {
 fn a_plan_of_unpredictable_requests_follows_the_peaks() {
     let file = |program: &str, size: u64| format!("{size}=fixtures/sizes/2.15.0-{program}-{size}.pickle.gz");
     for (first, last) in [("rnn_steps", "rnn_steps"), ("gan", "dense")] {
-        let report = json_of(&["plan", "--format", "json", "--gpus", "t4,h100", &file(first, 4), &file(last, 13)]);
+        let report = json_of(&["plan", "--gpus", "t4,h100", &file(first, 4), &file(last, 13)]);
         let sizes = [0, 1].map(|gpu| cell(&report["gpus"][gpu], "as-is")["size"].as_u64().unwrap());
         assert!(13 < sizes[0] && sizes[0] < sizes[1], "{sizes:?}");
         assert_eq!(cell(&report["gpus"][0], "as-is")["certainty"], "estimate");

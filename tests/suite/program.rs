@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::support::program::result_of;
+use crate::support::program::{json_of, result_of};
 
 /// What PyTorch measured.
 fn truth(program: &str, change: &str, key: &str) -> u64 {
@@ -13,9 +13,7 @@ fn truth(program: &str, change: &str, key: &str) -> u64 {
 }
 
 fn report(file: &str, more: &[&str]) -> Value {
-    let args = ["whatif", "--program", "--format", "json", file].into_iter();
-    let args: Vec<&str> = args.chain(more.iter().copied()).collect();
-    serde_json::from_str(&result_of(&args)).unwrap()
+    json_of(&[&["whatif", "--program", file], more].concat())
 }
 
 fn device(file: &str) -> Value {

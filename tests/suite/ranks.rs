@@ -2,9 +2,9 @@
 
 use std::fs;
 
-use crate::support::fixtures;
 use crate::support::program::{analyze, file, job, pickled, refusal, result_of, run, text};
 use crate::support::schema::list;
+use crate::support::{fixtures, made};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -17,22 +17,10 @@ const STREAMS: &str = "fixtures/2.15.0-streams-lag.pickle.gz";
 
 /// A snapshot, as JSON, of devices that hold so many GiB each, all allocated by one line.
 fn devices(gib: &[u64]) -> Value {
-    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "train" }]);
-    let segment = |(device, gib): (usize, &u64)| {
-        let bytes = gib << 30;
-        let block = json!({
-            "address": 0x7000_0000_0000_u64, "size": bytes, "requested_size": bytes,
-            "state": "active_allocated", "frames": frames,
-        });
-        json!({
-            "device": device, "address": 0x7000_0000_0000_u64, "total_size": bytes,
-            "allocated_size": bytes, "active_size": bytes, "requested_size": bytes, "stream": 0,
-            "segment_type": "large", "segment_pool_id": [0, 0], "is_expandable": false,
-            "frames": [], "blocks": [block],
-        })
-    };
-    let segments: Vec<Value> = gib.iter().enumerate().map(segment).collect();
-    json!({ "segments": segments, "device_traces": gib.iter().map(|_| json!([])).collect::<Vec<_>>() })
+    let frames = made::frames(&[("/app/train.py", 7, "train")]);
+    let block = |gib: &u64| made::live(0x7000_0000_0000, gib << 30, &frames);
+    let segments: Vec<Value> = (0..).zip(gib).map(|(device, gib)| made::segment(device, &[block(gib)])).collect();
+    made::snapshot(&segments, &vec![Vec::new(); gib.len()])
 }
 
 fn written(directory: &TempDir, name: &str, snapshot: &Value) -> String {
@@ -247,18 +235,6 @@ fn ranks_with_the_same_failure_are_one_group() {
 }
 
 #[test]
-fn snapshots_of_one_process_count_once() {
-    let directory = TempDir::new().unwrap();
-    let copy = directory.path().join("again.pickle.gz");
-    let (first, other) = ("fixtures/2.15.0-holes-at-oom.pickle.gz", "fixtures/2.15.0-conv_train.pickle.gz");
-    std::fs::copy(first, &copy).unwrap();
-    let report = analyze(&[first, other, copy.to_str().unwrap()]);
-    assert_eq!(report["snapshots"].as_array().unwrap().len(), 3);
-    assert_eq!(report["ranks"]["rows"].as_array().unwrap().len(), 2);
-    assert_eq!(report["ranks"]["earlier_dumps"], 1);
-}
-
-#[test]
 fn a_table_of_many_ranks_is_bounded() {
     let directory = TempDir::new().unwrap();
     let snapshot = |rank: u64| devices(&[1 + rank]);
@@ -285,17 +261,6 @@ fn ranks_are_listed_worst_first_and_the_outlier_is_named() {
     assert_eq!(rows[0]["path"], OOM);
     let outlier = usize::try_from(report["ranks"]["outlier"].as_u64().unwrap()).unwrap();
     assert_eq!(rows[outlier]["path"], ROUNDUP);
-
-    let page = result_of(&["analyze", paths[0], paths[1], paths[2], paths[3], paths[4]]);
-    let lines: Vec<&str> = page.lines().map(str::trim_start).collect();
-    let line_of =
-        |name: &str| lines.iter().position(|line| line.get(4..).is_some_and(|line| line.starts_with(name))).unwrap();
-    let order =
-        ["2.15.0-holes-at-oom ", "2.15.0-fuzz-roundup ", "2.15.0-holes ", "2.15.0-streams-lag ", "2.15.0-conv_train "];
-    assert!(order.map(line_of).is_sorted(), "{page}");
-    let peaks = page.split_once("\npeaks ").unwrap().1;
-    assert!(peaks.trim_start().starts_with(&format!("{ROUNDUP} (GPU 0) stands out")), "{page}");
-    assert!(page.contains("worst   out of memory on GPU 0: workloads.py:102 holes requested"), "{page}");
 }
 
 #[test]

@@ -4,6 +4,7 @@ use crate::support::{describe, fixtures};
 use std::io::Write;
 
 use crate::support::describe::{describe, read};
+use crate::support::page::base64_of;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use oomscope::base::input::{InputError, Source};
@@ -180,12 +181,7 @@ fn a_page_of_memory_viz_is_its_pickle() {
     let mut pickle = fixtures::pickle("2.15.0-holes");
     let expected = describe(&read(&pickle));
     pickle.extend(vec![0; 3 - pickle.len() % 3]);
-    let digits = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let digit = |three: &[u8], at: usize| {
-        let bits = three.iter().fold(0, |bits, byte| bits << 8 | usize::from(*byte));
-        char::from(digits[bits >> (18 - 6 * at) & 63])
-    };
-    let encoded: String = pickle.chunks(3).flat_map(|three| (0..4).map(move |at| digit(three, at))).collect();
+    let encoded = base64_of(&pickle);
     let page = format!(
         "\n<!DOCTYPE html>\n<html>\n<body>\n<script type=\"module\">\nconst local_files = \
          [{{\"name\": \"snapshot.pickle\", \"base64\": \"{encoded}\"}}]\n</script>"

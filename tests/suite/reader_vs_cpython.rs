@@ -13,6 +13,7 @@ use std::path::Path;
 use std::process::{ChildStdout, Command, Stdio};
 
 use crate::support::pickle_tree::Tree;
+use crate::support::python::has_python;
 use oomscope::snapshot::Snapshot;
 
 const SEED: &str = "20250729";
@@ -34,13 +35,6 @@ impl Oracle {
     fn text(&mut self) -> String {
         String::from_utf8(self.field()).unwrap()
     }
-}
-
-fn has_python() -> bool {
-    Command::new("python3")
-        .args(["-c", "import sys; sys.exit(sys.version_info < (3, 8))"])
-        .status()
-        .is_ok_and(|status| status.success())
 }
 
 /// Our JSON of `pickle` and CPython's, which must be equal.

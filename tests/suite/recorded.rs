@@ -1,36 +1,32 @@
 //! What the recorder knew is used: release, capacity, memory outside, rank, the call of a backward pass, the ring.
 
 use std::fs;
-use std::io::Read as _;
 use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::support::program::{analyze, analyze_in, file, result_of, run, text};
+use crate::support::program::{analyze, analyze_in, file, json_of, result_of, run, text};
+use crate::support::{fixtures, made};
 
 const OUTSIDE: &str = "fixtures/recorded/2.15.0-outside.pickle.gz";
-const BACKWARD: &str = "fixtures/recorded/2.15.0-backward.pickle.gz";
 const ANNOTATED: &str = "fixtures/recorded/2.15.0-annotated.pickle.gz";
 const LOSSES: &str = "fixtures/recorded/2.15.0-losses_kept.pickle.gz";
 const RANKS: &str = "fixtures/recorded/ranks";
 
 /// A snapshot as JSON, of one block of 1 GiB that was there before the first of `entries` entries.
 fn snapshot(entries: usize, recorded: Value) -> Value {
-    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "main" }]);
-    let at = |address: u64, state: &str| {
-        let block = json!({ "address": address, "size": 1u64 << 30, "requested_size": 1u64 << 30,
-                            "state": state, "frames": [] });
-        json!({ "device": 0, "address": address, "total_size": 1u64 << 30, "allocated_size": 1u64 << 30,
-                "active_size": 1u64 << 30, "requested_size": 1u64 << 30, "stream": 0, "segment_type": "large",
-                "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": [block] })
+    let frames = made::frames(&[("/app/train.py", 7, "main")]);
+    let actions = ["alloc", "free_requested", "free_completed"].iter().cycle().take(entries);
+    let entry = |action: &&str| {
+        let mut entry = made::entry(action, 0x6000_0000_0000, 512, 0, &frames);
+        entry.as_object_mut().unwrap().remove("time_us");
+        entry
     };
-    let entry = |index: usize| {
-        let (action, size) = (["alloc", "free_requested", "free_completed"][index % 3], 512);
-        json!({ "action": action, "addr": 0x6000_0000_0000u64, "size": size, "stream": 0, "frames": frames })
-    };
-    let trace: Vec<Value> = (0..entries).map(entry).collect();
-    json!({ "segments": [at(0x7000_0000_0000, "active_allocated")], "device_traces": [trace], "oomscope": recorded })
+    let segment = made::segment(0, &[made::live(0x7000_0000_0000, 1 << 30, &json!([]))]);
+    let mut snapshot = made::snapshot(&[segment], &[actions.map(entry).collect()]);
+    snapshot["oomscope"] = recorded;
+    snapshot
 }
 
 fn only(result: &Value) -> &Value {
@@ -77,15 +73,6 @@ fn without_what_was_recorded_the_same_is_not_known() {
     assert!(one.get("recorder").is_none());
     assert_ne!(one["torch_version"], "2.15.0");
     assert_eq!(one["devices"][0]["ooms"][0]["verdict"], "capacity");
-}
-
-#[test]
-fn the_line_that_called_backward_is_known_from_the_other_thread() {
-    let result = analyze(&[BACKWARD]);
-    let oom = &only(&result)["devices"][0]["ooms"][0];
-    assert_eq!(oom["frames"], json!([]), "no stack was recorded with the entry itself");
-    assert_eq!(oom["culprit"]["file"], "/app/jobs/backward.py");
-    assert_eq!(oom["culprit"]["line"], 9);
 }
 
 #[test]
@@ -203,8 +190,7 @@ fn texts_of_the_program_select_categories_of_the_reader() {
 
 /// The model in half precision, as `whatif --program` shows it for the recording with another name for float32.
 fn half_precision(dtype: &[u8; 7]) -> Option<String> {
-    let mut bytes = Vec::new();
-    flate2::read::GzDecoder::new(std::fs::File::open(LOSSES).unwrap()).read_to_end(&mut bytes).unwrap();
+    let mut bytes = fixtures::pickle("recorded/2.15.0-losses_kept");
     let places: Vec<usize> =
         bytes.windows(7).enumerate().filter(|(_, text)| *text == b"float32").map(|(at, _)| at).collect();
     assert!(!places.is_empty());
@@ -212,10 +198,7 @@ fn half_precision(dtype: &[u8; 7]) -> Option<String> {
         bytes[at..at + 7].copy_from_slice(dtype);
     }
     let directory = tempfile::tempdir().unwrap();
-    let path = directory.path().join("losses.pickle");
-    std::fs::write(&path, bytes).unwrap();
-    let answer: Value =
-        serde_json::from_str(&result_of(&["whatif", "--program", "--format", "json", path.to_str().unwrap()])).unwrap();
+    let answer = json_of(&["whatif", "--program", &file(&directory, "losses.pickle", &bytes)]);
     let rows = answer["program"][0]["rows"].as_array().unwrap();
     let row = rows.iter().find(|row| row["change"] == "half-precision")?;
     Some(row["what"].as_str().unwrap_or_default().to_owned())

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
-use crate::support::fixtures;
 use crate::support::program::{analyze, result_of, text};
+use crate::support::{fixtures, made};
 
 /// One of every kind: failures of both sorts of segments, streams that lag, devices, private pools, graphs, a ring that
 /// lost entries, no trace at all, an old release.
@@ -56,10 +56,9 @@ fn figures(device: &Value) -> Value {
 #[ignore = "slow: .ci/release runs it"]
 fn figures_at_any_moment_are_those_of_analyze() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     for name in KINDS {
         let file = fixture(name);
-        browser.open(&page(directory.path(), &[&file]), "");
+        browser.report(&[name], "");
         let pages: Value =
             serde_json::from_value(browser.value("JSON.parse(document.getElementById('pages').textContent)")).unwrap();
         for (index, row) in pages.as_array().unwrap().iter().enumerate() {
@@ -96,11 +95,10 @@ fn figures_at_any_moment_are_those_of_analyze() {
 #[test]
 fn figures_are_those_of_pytorch_at_that_moment() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     for run in ["native", "expandable"] {
         let told = fixtures::directory().join(format!("moments/2.15.0-{run}.moments.json"));
         let told: Value = serde_json::from_str(&std::fs::read_to_string(told).unwrap()).unwrap();
-        browser.open(&page(directory.path(), &[&fixture(&format!("moments/2.15.0-{run}"))]), "");
+        browser.report(&[&format!("moments/2.15.0-{run}")], "");
         for truth in told.as_array().unwrap() {
             let m = truth["entry"].as_u64().unwrap() + 1;
             let state = browser.value(&format!("oomscope.state({m})"));
@@ -218,9 +216,7 @@ fn variables_have_colours_and_are_found() {
 #[test]
 fn devices_are_a_list_and_one_is_opened_from_it() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let (two, plain) = (fixture("2.15.0-two_devices"), fixture("2.15.0-holes-at-oom"));
-    browser.open(&page(directory.path(), &[&two, &plain]), "");
+    browser.report(&["2.15.0-two_devices", "2.15.0-holes-at-oom"], "");
     let rows = browser.value("document.querySelectorAll('.page').length");
     assert_eq!(rows, 3);
     assert_eq!(
@@ -308,17 +304,12 @@ fn hostile_names_stay_text() {
     let Some(mut browser) = Browser::start() else { return };
     let directory = tempfile::tempdir().unwrap();
     let hostile = "</script><script>window.taken=1</script><img src=x onerror=window.taken=2>";
-    let frames = json!([{ "filename": format!("/app/{hostile}.py"), "line": 7, "name": hostile }]);
-    let entry = |action: &str, addr: u64, size: u64| json!({ "action": action, "addr": addr, "size": size, "stream": 0, "frames": frames });
-    let block =
-        json!({ "address": 4096, "size": 1024, "requested_size": 1000, "state": "active_allocated", "frames": frames });
-    let free = json!({ "address": 5120, "size": 2_096_128, "requested_size": 0, "state": "inactive", "frames": [] });
-    let segment = json!({ "device": 0, "address": 4096, "total_size": 2_097_152, "allocated_size": 1024, "active_size": 1024,
-        "requested_size": 1000, "stream": 0, "segment_type": "small", "segment_pool_id": [0, 0], "is_expandable": false,
-        "frames": frames, "blocks": [block, free] });
+    let frames = made::frames(&[(&format!("/app/{hostile}.py"), 7, hostile)]);
+    let entry = |action: &str, addr: u64, size: u64| made::entry(action, addr, size, 1, &frames);
+    let segment = made::segment(0, &[made::live(4096, 1024, &frames), made::free(5120, 2_096_128)]);
     let written = |entries: Value| json!({ "segments": [segment], "device_traces": [entries] }).to_string();
     let traced =
-        written(json!([entry("segment_alloc", 4096, 2_097_152), entry("alloc", 4096, 1000), entry("oom", 0, 1 << 30)]));
+        written(json!([entry("segment_alloc", 4096, 2_097_152), entry("alloc", 4096, 1024), entry("oom", 0, 1 << 30)]));
     for (name, snapshot) in [("traced.json", traced), ("untraced.json", written(json!([])))] {
         let file = directory.path().join(name);
         std::fs::write(&file, snapshot).unwrap();

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::report_page::{fixture, page};
+use crate::report_page::fixture;
 use crate::support::browser::Browser;
 use crate::support::program::{refusal, result_of, text};
 
@@ -94,11 +94,9 @@ fn back_goes_back() {
 #[test]
 fn two_fingers_zoom() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
     browser.resize(390, 844);
     browser.call("Emulation.setTouchEmulationEnabled", json!({ "enabled": true, "maxTouchPoints": 2 }));
-    browser.open(&file, "#v=0-53080");
+    browser.report(&["2.15.0-oom_varlen-at-oom"], "#v=0-53080");
     let (x, y) = browser.middle("timeline");
     let points = |apart: f64| json!([{ "x": x - apart, "y": y, "id": 0 }, { "x": x + apart, "y": y, "id": 1 }]);
     for (kind, points) in [
@@ -117,11 +115,9 @@ fn two_fingers_zoom() {
 #[test]
 fn it_prints_everything_in_light_colours() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
     let dark = json!([{ "name": "prefers-color-scheme", "value": "dark" }]);
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "", "features": dark }));
-    browser.open(&file, "");
+    let file = browser.report(&["2.15.0-oom_varlen-at-oom"], "");
     browser.value("dispatchEvent(new Event('beforeprint'))");
     browser.call("Emulation.setEmulatedMedia", json!({ "media": "print", "features": dark }));
     assert_eq!(browser.value("getComputedStyle(document.body).backgroundColor"), "rgb(255, 255, 255)");
@@ -134,7 +130,7 @@ fn it_prints_everything_in_light_colours() {
     );
     assert_eq!(colours, json!([true, true, true, true]));
     // Every sentence of the analysis is on paper, and its tables.
-    let page = std::fs::read_to_string(&file).unwrap();
+    let page = std::fs::read_to_string(file).unwrap();
     let printed = browser.value("document.getElementById('first').innerText.replace(/\\s+/g, '')");
     let printed = printed.as_str().unwrap();
     let sentences = browser.value(

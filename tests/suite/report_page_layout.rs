@@ -25,10 +25,8 @@ fn is_in_window(browser: &mut Browser, selector: &str, [width, height]: [u32; 2]
 #[test]
 fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     for names in [&["2.15.0-oom_varlen-at-oom"][..], &["2.15.0-two_devices", "2.15.0-holes-at-oom"]] {
-        let files: Vec<String> = names.iter().map(|name| fixture(name)).collect();
-        let file = page(directory.path(), &files.iter().map(String::as_str).collect::<Vec<_>>());
+        let file = browser.report(names, "");
         for [width, height] in [[1280, 800], [1920, 1080], [390, 844]] {
             browser.resize(width, height);
             browser.open(&file, "");
@@ -50,10 +48,10 @@ fn the_timeline_comes_first_and_the_figures_stay_in_sight() {
             }
             // Far below, the figures follow the moment in sight of the reader.
             browser.value("scrollTo(0, 600)");
-            let before = browser.value("document.getElementById('tiles').textContent");
+            let before = browser.content("tiles");
             browser.key("ArrowLeft");
             browser.apply("oomscope.show({ moment: 40 })");
-            assert_ne!(browser.value("document.getElementById('tiles').textContent"), before);
+            assert_ne!(browser.content("tiles"), before);
             if width < 900 {
                 let scrolls = browser.value("document.getElementById('tiles').tabIndex");
                 assert_eq!(scrolls, 0, "what scrolls is reached by keys");
@@ -217,9 +215,8 @@ const PAPER: [u32; 2] = [718, 1047];
 #[ignore = "slow: .ci/release runs it"]
 fn why_and_do_are_on_the_first_screen_of_every_failure() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     for name in FAILURES {
-        let file = page(directory.path(), &[&fixture(name)]);
+        let file = browser.report(&[name], "");
         for size in [[1600, 1000], [1440, 900], [1280, 800], [1000, 800], [390, 844], PAPER] {
             browser.resize(size[0], size[1]);
             let media = if size == PAPER { "print" } else { "" };
@@ -269,13 +266,11 @@ fn the_answer_comes_first() {
 #[ignore = "slow: .ci/release runs it"]
 fn it_opens_on_the_step_that_failed() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     let mut seen = 0;
     for name in FAILURES {
-        let file = page(directory.path(), &[&fixture(name)]);
+        let file = browser.report(&[name], "");
         let steps = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["steps"].clone();
         let steps: Vec<f64> = serde_json::from_value(steps).unwrap();
-        browser.open(&file, "");
         let view = browser.value("oomscope.view()");
         let [start, end, moment] = ["start", "end", "moment"].map(|key| view[key].as_f64().unwrap());
         if let Some(last) = steps.iter().rev().find(|step| **step < moment) {
@@ -292,20 +287,22 @@ fn it_opens_on_the_step_that_failed() {
 #[ignore = "slow: .ci/release runs it"]
 fn a_holder_shows_its_blocks() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
     for name in FAILURES {
-        let file = fixture(name);
-        browser.open(&page(directory.path(), &[&file]), "");
+        browser.report(&[name], "");
         browser.settle();
-        let oom = analyze(&[&file])["snapshots"][0]["devices"][0]["ooms"].as_array().unwrap().last().unwrap().clone();
+        let oom = analyze(&[&fixture(name)])["snapshots"][0]["devices"][0]["ooms"]
+            .as_array()
+            .unwrap()
+            .last()
+            .unwrap()
+            .clone();
         let held = &oom["held"];
         let variables = held["by_variable"].as_array().is_some_and(|rows| !rows.is_empty());
         let rows = browser.value("document.querySelectorAll('[data-held]').length").as_u64().unwrap();
         assert!(rows > 0, "{name}");
         for at in 0..rows {
             browser.apply(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
-            let note = browser.value("document.getElementById('highlight-note').textContent");
-            let note = note.as_str().unwrap();
+            let note = browser.content("highlight-note");
             if !variables {
                 let row = &held["by_line"]["rows"][usize::try_from(at).unwrap()];
                 let expected = format!("{} in {} block", size(row["bytes"].as_u64().unwrap()), row["blocks"]);
@@ -324,7 +321,7 @@ fn a_search_does_not_move_the_charts() {
     browser.settle();
     let before = place(&mut browser, "#timeline-frame");
     browser.apply("oomscope.show({ query: 'attention' })");
-    assert_ne!(browser.value("document.getElementById('highlight-note').textContent"), "");
+    assert_ne!(browser.content("highlight-note"), "");
     assert_eq!(place(&mut browser, "#timeline-frame"), before);
     for moment in [0, 600, 20_000] {
         browser.apply(&format!("oomscope.show({{ moment: {moment}, query: '' }})"));
@@ -426,11 +423,9 @@ fn the_flame_graph_turns_over() {
 #[test]
 fn marks_are_counted_and_the_device_is_a_line() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let file = browser.report(&["2.15.0-oom_varlen-at-oom"], "");
     let marks = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["marks"].clone();
     let reclaimed = marks.as_array().unwrap().iter().filter(|mark| mark["kind"] == "reclaim").count();
-    browser.open(&file, "");
     browser.settle();
     let note = browser.value("document.getElementById('marks-note').innerText");
     assert!(note.as_str().unwrap().contains(&format!("{reclaimed} × memory freed for a request")), "{note}");

@@ -35,12 +35,10 @@ fn fates(recording: &Recording, from: u64, to: u64, name: impl Fn(usize) -> Stri
 #[test]
 fn two_moments_are_compared() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let file = browser.report(&["2.15.0-oom_varlen-at-oom"], "");
     let recording = recording(&file);
     let (line, labels) = (recording.column("kline"), recording.column("ltext"));
     let category = recording.column("kcategory");
-    browser.open(&file, "");
     for [from, to] in [[2_000, 53_079], [30_000, 31_000], [52_000, 52_000]] {
         for by in ["line", "category"] {
             let name = |kind: usize| match by {
@@ -87,10 +85,8 @@ fn two_moments_are_compared() {
 #[test]
 fn a_little_memory_is_found_and_shown_alone() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let file = browser.report(&["2.15.0-oom_varlen-at-oom"], "");
     let recording = recording(&file);
-    browser.open(&file, "");
     browser.value(
         "(() => { const field = document.getElementById('query'); field.value = 'workloads.py:49'; \
          field.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter' })); })()",

@@ -5,21 +5,18 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-const OOM: &str = "import torch\nkeep = []\nwhile True:\n    keep.append(torch.empty(100 << 20, device='cuda'))\n";
+use crate::support::python::has_python;
 
-/// Whether there is a Python to run; without one these tests say nothing.
-fn python_is_there() -> bool {
-    let check = "import sys; sys.exit(sys.version_info < (3, 8))";
-    Command::new("python3").args(["-c", check]).status().is_ok_and(|status| status.success())
-}
+const OOM: &str = "import torch\nkeep = []\nwhile True:\n    keep.append(torch.empty(100 << 20, device='cuda'))\n";
 
 struct Job {
     directory: tempfile::TempDir,
 }
 
 impl Job {
-    fn new() -> Self {
-        Self { directory: tempfile::tempdir().unwrap() }
+    /// Without Python these tests say nothing.
+    fn new() -> Option<Self> {
+        has_python().then(|| Self { directory: tempfile::tempdir().unwrap() })
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -57,10 +54,7 @@ fn text(bytes: &[u8]) -> String {
 
 #[test]
 fn a_failed_request_writes_a_snapshot_and_a_page() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     std::fs::write(job.path("train.py"), OOM).unwrap();
     let output = job.run(&[], &["python3", "train.py"]);
     let errors = text(&output.stderr);
@@ -78,10 +72,7 @@ fn a_failed_request_writes_a_snapshot_and_a_page() {
 
 #[test]
 fn the_exit_code_is_the_commands() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     for (code, command) in [
         (0, vec!["python3", "-c", "pass"]),
         (7, vec!["python3", "-c", "import sys; sys.exit(7)"]),
@@ -97,10 +88,7 @@ fn the_exit_code_is_the_commands() {
 
 #[test]
 fn the_reason_for_no_recording_is_reported() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     for (said, command) in [
         ("no Python process that reads PYTHONPATH", vec!["sh", "-c", "exit 0"]),
         ("-I and -E ignore PYTHONPATH", vec!["python3", "-I", "-c", "pass"]),
@@ -117,10 +105,7 @@ fn the_reason_for_no_recording_is_reported() {
 #[test]
 #[cfg(unix)]
 fn a_failure_without_room_for_its_snapshot_is_reported() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let full = format!("import resource\nresource.setrlimit(resource.RLIMIT_FSIZE, (200, 200))\n{OOM}");
     std::fs::write(job.path("full.py"), full).unwrap();
     let output = job.run(&[], &["python3", "full.py"]);
@@ -132,10 +117,7 @@ fn a_failure_without_room_for_its_snapshot_is_reported() {
 #[test]
 #[cfg(unix)]
 fn an_interrupt_stays_one_with_a_snapshot_at_the_end() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let program = "import torch\nheld = torch.empty(1 << 20, device='cuda')\nraise KeyboardInterrupt";
     for options in [&[][..], &["--at", "exit"]] {
         let output = job.run(options, &["python3", "-c", program]);
@@ -145,10 +127,7 @@ fn an_interrupt_stays_one_with_a_snapshot_at_the_end() {
 
 #[test]
 fn a_failure_is_known_without_a_history() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let unrecorded = OOM.replace("while", "torch.cuda.init()\ntorch._C._cuda_end_history()\nwhile");
     std::fs::write(job.path("train.py"), unrecorded).unwrap();
     let errors = text(&job.run(&[], &["python3", "train.py"]).stderr);
@@ -158,10 +137,7 @@ fn a_failure_is_known_without_a_history() {
 
 #[test]
 fn survived_failures_are_few_and_a_restart_has_a_directory_of_its_own() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let survive = "import torch\nfor _ in range(1000):\n    try: torch.empty(2 << 30, device='cuda')\n    \
                    except torch.OutOfMemoryError: pass\n";
     std::fs::write(job.path("find.py"), survive).unwrap();
@@ -187,10 +163,7 @@ fn survived_failures_are_few_and_a_restart_has_a_directory_of_its_own() {
 
 #[test]
 fn the_environments_own_sitecustomize_runs_too() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     std::fs::create_dir(job.path("site")).unwrap();
     let own = "import sys\nsys.own_sitecustomize = True\n";
     std::fs::write(job.path("site/sitecustomize.py"), own).unwrap();
@@ -202,10 +175,7 @@ fn the_environments_own_sitecustomize_runs_too() {
 
 #[test]
 fn the_other_ranks_write_theirs_before_the_failing_one_goes_on() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let ranks = "import os, subprocess, sys, time\n\
                  if 'RANK' not in os.environ:\n    \
                      ranks = [subprocess.Popen([sys.executable, __file__], env=dict(os.environ, RANK=str(n))) for n in (0, 1)]\n    \
@@ -223,10 +193,7 @@ fn the_other_ranks_write_theirs_before_the_failing_one_goes_on() {
 
 #[test]
 fn dump_reaches_every_recorded_process() {
-    if !python_is_there() {
-        return;
-    }
-    let job = Job::new();
+    let Some(job) = Job::new() else { return };
     let dump = format!("{} dump out", env!("CARGO_BIN_EXE_oomscope"));
     let script = format!(
         "import os, subprocess, torch\nkeep = torch.empty(1 << 20, device='cuda')\n\

@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::json;
 
-use super::check_command::{Project, holding};
+use super::check_ci::Project;
+use super::check_command::holding;
 use super::dry_run::recording;
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");

@@ -131,37 +131,6 @@ fn the_peaks_are_those_that_pytorch_counted() {
 }
 
 #[test]
-fn no_replay_contradicts_its_recording() {
-    for name in fixtures::names() {
-        let report = fixtures::report(&name);
-        let warned = report.warnings.iter().any(|w| w.code.word() == "trace-inconsistent");
-        assert!(!warned, "{name}");
-        let warned = report.warnings.iter().any(|w| w.code.word() == "truncated");
-        assert_eq!((warned, report.truncated), (TRUNCATED.contains(&name.as_str()), warned), "{name}");
-    }
-}
-
-#[test]
-fn a_rebuilt_start_ends_where_pytorch_ended() {
-    for name in TRUNCATED {
-        let snapshot = fixtures::snapshot(name);
-        let recorded = recorded::of(name).unwrap();
-        let settings = Study::new(&snapshot, Scope::default()).settings().clone();
-        let mut last = Totals::default();
-        let literal = LiteralReplay { device: snapshot.device(0), settings: &settings, settings_changes: &[] };
-        let outcome = literal.run(Tracking::Totals, |step| last = step.tiling.totals());
-        assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
-        assert!(outcome.initial_totals.reserved > 0, "{name}");
-        assert_eq!(last.reserved, recorded.stat(0, "reserved_bytes.all.current"), "{name}");
-        assert_eq!(last.allocated, recorded.stat(0, "allocated_bytes.all.current"), "{name}");
-        // PyTorch's own peaks go back further than the file does.
-        let (peaks, _) = peaks(snapshot.device(0));
-        assert!(peaks.reserved <= recorded.stat(0, "reserved_bytes.all.peak"), "{name}");
-        assert!(peaks.allocated <= recorded.stat(0, "allocated_bytes.all.peak"), "{name}");
-    }
-}
-
-#[test]
 fn the_last_failed_request_is_the_one_of_the_error_message() {
     let mut compared = 0;
     for_every_device(|recorded, snapshot, _, device| {

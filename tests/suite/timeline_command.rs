@@ -1,16 +1,13 @@
 //! `oomscope timeline` as it is typed: its forms, its window, its page, its refusals.
 
-use crate::support::program::{refusal, result_of, run, text};
-use serde_json::{Value, json};
+use crate::support::program::{json_of, refusal, result_of, run, text};
+use serde_json::json;
 
 const FAILED: &str = "fixtures/2.15.0-oom_varlen-at-oom.pickle.gz";
 
 #[test]
 fn a_part_of_the_trace_is_shown_alone() {
-    let json = |args: &[&str]| -> Value {
-        let all = [&["timeline", "--format", "json"], args, &[FAILED]].concat();
-        serde_json::from_str(&result_of(&all)).unwrap()
-    };
+    let json = |args: &[&str]| json_of(&[&["timeline"], args].concat());
     for (args, first, events) in [
         (&["--from", "100", "--to", "200"][..], 100, 100),
         (&["--from", "end-10"], 53_069, 10),
@@ -18,13 +15,12 @@ fn a_part_of_the_trace_is_shown_alone() {
         (&["--from", "failure-20", "--to", "failure+1"], 53_058, 21),
         (&["--from", "53000"], 53_000, 79),
     ] {
-        let device = &json(args)["devices"][0];
+        let device = &json(&[args, &[FAILED]].concat())["devices"][0];
         assert_eq!((&device["first_event"], &device["events"]), (&json!(first), &json!(events)));
         assert_eq!(device["trace_events"], 53_079);
     }
     let devices = |args: &[&str]| {
-        let all = [&["timeline", "--format", "json"], args].concat();
-        let report: Value = serde_json::from_str(&result_of(&all)).unwrap();
+        let report = json(args);
         let devices = report["devices"].as_array().unwrap().iter();
         devices.map(|d| d["device"].as_u64().unwrap()).collect::<Vec<_>>()
     };

@@ -5,31 +5,22 @@ use std::io::Read as _;
 use flate2::Compression;
 use flate2::read::ZlibEncoder;
 use serde_json::{Value, json};
-use tempfile::TempDir;
 
-use crate::support::program::analyze;
+use crate::support::made;
 
 const MIB: u64 = 1 << 20;
 const BASE: u64 = 0x7000_0000_0000;
 
 /// A snapshot with blocks of 1 MiB, the n-th with the name that row n of `tensors` gives it.
 fn snapshot(blocks: u64, names: Value) -> Value {
-    let frames = |name: &str| json!([{ "filename": "/app/train.py", "line": 7, "name": name }]);
-    let block = |index: u64| {
-        json!({ "address": BASE + index * MIB, "size": MIB, "requested_size": MIB, "state": "active_allocated",
-                "frames": frames("step") })
-    };
-    let blocks: Vec<Value> = (0..blocks).map(block).collect();
-    let size = blocks.len() as u64 * MIB;
-    let segment = json!({ "device": 0, "address": BASE, "total_size": size, "allocated_size": size,
-        "active_size": size, "requested_size": size, "stream": 0, "segment_type": "large", "segment_pool_id": [0, 0],
-        "is_expandable": false, "frames": [], "blocks": blocks });
+    let frames = made::frames(&[("/app/train.py", 7, "step")]);
+    let blocks: Vec<Value> = (0..blocks).map(|index| made::live(BASE + index * MIB, MIB, &frames)).collect();
     let text = "\n".repeat(11) + "def keep(self, x):\n    self.history.append(x)\n";
     let mut bytes = Vec::new();
     ZlibEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut bytes).unwrap();
     let text: String = bytes.into_iter().map(char::from).collect();
     let program = json!({ "complete": true, "files": { "/app/train.py": text } });
-    json!({ "segments": [segment], "device_traces": [[]],
+    json!({ "segments": [made::segment(0, &blocks)], "device_traces": [[]],
             "oomscope": { "recorder": 1, "names": names, "program": program } })
 }
 
@@ -61,10 +52,7 @@ fn row(block: u64, rest: [u64; 7]) -> Value {
 }
 
 fn kept_by(snapshot: &Value) -> (Value, Value) {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("snapshot.json");
-    std::fs::write(&path, snapshot.to_string()).unwrap();
-    let result = analyze(&[path.to_str().unwrap()]);
+    let result = made::analyzed(snapshot, &[]);
     (result["snapshots"][0]["devices"][0]["kept_by"].clone(), result["summary"]["variable"].clone())
 }
 
@@ -142,8 +130,8 @@ fn tensors_that_share_a_block_are_counted() {
 /// The same with a trace: the blocks are allocated by a line of no known purpose, then a request of `bytes` fails.
 fn failed(blocks: u64, names: Value, bytes: u64) -> Value {
     let mut snapshot = snapshot(blocks, names);
-    let frames = json!([{ "filename": "/app/train.py", "line": 7, "name": "step" }]);
-    let entry = |action: &str, address: u64, size: u64| json!({ "action": action, "addr": address, "size": size, "stream": 0, "frames": frames, "time_us": 1 });
+    let frames = made::frames(&[("/app/train.py", 7, "step")]);
+    let entry = |action: &str, address: u64, size: u64| made::entry(action, address, size, 1, &frames);
     let mut trace = vec![entry("segment_alloc", BASE, blocks * MIB)];
     trace.extend((0..blocks).map(|index| entry("alloc", BASE + index * MIB, MIB)));
     let mut oom = entry("oom", 0, bytes);
@@ -155,10 +143,7 @@ fn failed(blocks: u64, names: Value, bytes: u64) -> Value {
 }
 
 fn device(snapshot: &Value) -> Value {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("snapshot.json");
-    std::fs::write(&path, snapshot.to_string()).unwrap();
-    analyze(&[path.to_str().unwrap()])["snapshots"][0]["devices"][0].clone()
+    made::analyzed(snapshot, &[])["snapshots"][0]["devices"][0].clone()
 }
 
 /// Copies in host memory would leave the pool of the graph as it is.
@@ -167,23 +152,14 @@ fn free_memory_of_a_graph_leads_before_the_list_that_keeps_its_results() {
     let tensors: Vec<Value> = (0..6).map(|block| row(block, [5, 1, 0, 0, 0, 4, 0])).collect();
     let mut snapshot = failed(6, names(json!(tensors)), 5 * MIB);
     assert!(action(&snapshot).contains("into `trainer.history`"), "{}", action(&snapshot));
-    let (address, size) = (BASE + 64 * MIB, 32 * MIB);
-    let free = json!({ "address": address, "size": size, "requested_size": 0, "state": "inactive", "frames": [] });
-    let mut pool = snapshot["segments"][0].clone();
-    for (key, value) in [("address", address), ("total_size", size), ("allocated_size", 0), ("active_size", 0)] {
-        pool[key] = json!(value);
-    }
+    let mut pool = made::segment(0, &[made::free(BASE + 64 * MIB, 32 * MIB)]);
     pool["segment_pool_id"] = json!([1, 0]);
-    pool["blocks"] = json!([free]);
     snapshot["segments"].as_array_mut().unwrap().push(pool);
     assert!(action(&snapshot).starts_with("Let CUDA graphs share one pool"), "{}", action(&snapshot));
 }
 
 fn action(snapshot: &Value) -> String {
-    let directory = TempDir::new().unwrap();
-    let path = directory.path().join("snapshot.json");
-    std::fs::write(&path, snapshot.to_string()).unwrap();
-    analyze(&[path.to_str().unwrap()])["summary"]["action"].as_str().unwrap_or_default().to_owned()
+    made::analyzed(snapshot, &[])["summary"]["action"].as_str().unwrap_or_default().to_owned()
 }
 
 #[test]

@@ -100,13 +100,6 @@ fn the_best_come_first_and_the_grid_has_no_row_twice() {
 }
 
 #[test]
-fn each_device_has_its_rows() {
-    let report = rows(&fixtures::snapshot("2.15.0-two_devices"), &["expandable_segments:True"], None);
-    let devices: Vec<u64> = report.rows.iter().map(|row| row.device).collect();
-    assert_eq!(devices, [0, 0, 1, 1]);
-}
-
-#[test]
 fn an_impossible_replay_is_refused_in_one_sentence() {
     let holes = "fixtures/2.15.0-holes.pickle.gz";
     let said = refusal(&["whatif", "--set", "max_split_size:64", holes]);

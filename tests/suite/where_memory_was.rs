@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use crate::category_truth::runs;
-use crate::support::fixtures;
 use crate::support::program::{analyze, analyze_in, file, read_with_details, result_of, text};
+use crate::support::{fixtures, made};
 use serde_json::{Value, json};
 
 /// Validation without `no_grad` is named with the line that runs the model, also if nothing fails.
@@ -90,16 +90,12 @@ fn every_table_of_holders_adds_up_to_the_categories() {
 #[test]
 fn memory_without_a_stack_is_not_all_from_before_the_recording() {
     const MIB: u64 = 1 << 20;
-    let block = |index: u64| json!({ "address": index * MIB, "size": MIB, "requested_size": MIB, "state": "active_allocated", "frames": [] });
-    let segment = json!({ "device": 0, "address": MIB, "total_size": 2 * MIB, "stream": 0, "segment_type": "large",
-        "segment_pool_id": [0, 0], "is_expandable": false, "frames": [], "blocks": [block(1), block(2)] });
-    let entry = |action: &str, index: u64| json!({ "action": action, "addr": index * MIB, "size": MIB, "stream": 0, "frames": [], "time_us": index });
-    let trace = [entry("alloc", 2), entry("free_requested", 2), entry("free_completed", 2), entry("alloc", 2)];
-    let snapshot = json!({ "segments": [segment], "device_traces": [trace] });
-    let directory = tempfile::TempDir::new().unwrap();
-    let path = file(&directory, "snapshot.json", snapshot.to_string().as_bytes());
-    let rows =
-        analyze(&[&path])["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
+    let bare = json!([]);
+    let segment = made::segment(0, &[1, 2].map(|index| made::live(index * MIB, MIB, &bare)));
+    let actions = ["alloc", "free_requested", "free_completed", "alloc"];
+    let trace = actions.map(|action| made::entry(action, 2 * MIB, MIB, 2, &bare));
+    let report = made::analyzed(&made::snapshot(&[segment], &[trace.into()]), &[]);
+    let rows = report["snapshots"][0]["devices"][0]["at_peak"]["by_line"]["rows"].as_array().unwrap().clone();
     let mut rows: Vec<(u64, bool)> =
         rows.iter().map(|row| (row["bytes"].as_u64().unwrap(), row["before_recording"] == true)).collect();
     rows.sort_unstable();
@@ -290,13 +286,4 @@ fn without_phases_the_page_shows_who_held_the_memory() {
     let path = file(&directory, "no-stacks.json", snapshot.to_string().as_bytes());
     let page = result_of(&["analyze", "--full", &path]);
     assert!(page.contains("512 B at the peak") && !page.contains("Where the memory was"), "{page}");
-}
-
-/// Each step needs its peak again, so only a whole step without it shows that the cache is idle.
-#[test]
-fn a_cache_is_idle_only_after_a_whole_step_without_it() {
-    for (name, bytes) in [("2.15.0-gpt_varlen-late", Some(2_445_000_704)), ("2.15.0-gpt_varlen-wrapped", None)] {
-        let report = fixtures::report(name);
-        assert_eq!(report.devices[0].idle_cache.map(|idle| idle.bytes), bytes, "{name}");
-    }
 }

@@ -10,7 +10,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use super::check_command::{Project, holding};
+use super::check_ci::Project;
+use super::check_command::holding;
 use crate::support::program::{self, file, run, text};
 
 const SIGINT: i32 = 2;
@@ -137,13 +138,8 @@ fn an_interrupt_of_the_recorder_alone_reaches_the_job() {
 #[test]
 fn a_hint_names_a_directory_that_is_there() {
     let project = Project::new();
-    let check = |options: &[&str]| {
-        let mut command = program::command();
-        command.current_dir(project.0.path()).args(["check", "--gpu", "a10"]).args(options).args(["--", "true"]);
-        String::from_utf8(command.output().unwrap().stderr).unwrap()
-    };
     for options in [&["--dir", "kept"][..], &[]] {
-        let err = check(options);
+        let (_, _, err) = project.oomscope("", &[&["check", "--gpu", "a10"], options, &["--", "true"]].concat());
         for hint in err.lines().filter_map(|line| line.strip_prefix("oomscope: for details: oomscope ")) {
             assert!(Path::new(&project.path(hint)).exists(), "{err}");
         }

@@ -8,6 +8,7 @@ pub mod garbage;
 pub mod generator;
 pub mod json_schema;
 pub mod late;
+pub mod made;
 pub mod mutate;
 pub mod page;
 pub mod peak_heap;

@@ -11,26 +11,14 @@ use tempfile::TempDir;
 use super::schema;
 
 /// What changes how the page looks or how the work is shared out.
-const VARIABLES: [&str; 12] = [
-    "CLICOLOR",
-    "CLICOLOR_FORCE",
-    "COLORTERM",
-    "COLUMNS",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "NO_COLOR",
-    "RAYON_NUM_THREADS",
-    "RUST_BACKTRACE",
-    "TERM",
-    "TERM_PROGRAM",
-];
+const VARIABLES: &str = "CLICOLOR CLICOLOR_FORCE COLORTERM COLUMNS LANG LC_ALL LC_CTYPE NO_COLOR RAYON_NUM_THREADS \
+    RUST_BACKTRACE TERM TERM_PROGRAM";
 
 /// The program, to be run in the root of the repository, where `fixtures/` is.
 pub fn command() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_oomscope"));
     command.current_dir(env!("CARGO_MANIFEST_DIR"));
-    for name in VARIABLES {
+    for name in VARIABLES.split(' ') {
         command.env_remove(name);
     }
     command
@@ -89,10 +77,14 @@ pub fn analyze_in(directory: &Path, args: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
+/// The result of `args` as JSON.
+pub fn json_of(args: &[&str]) -> Value {
+    serde_json::from_str(&result_of(&[args, &["--format", "json"]].concat())).unwrap()
+}
+
 /// The JSON of `oomscope analyze` with `args`.
 pub fn analyze(args: &[&str]) -> Value {
-    let all: Vec<&str> = ["analyze", "--format", "json"].iter().chain(args).copied().collect();
-    read_with_details(&result_of(&all))
+    with_details(json_of(&[&["analyze"], args].concat()))
 }
 
 /// The JSON in `text`, with the `details` of each part beside the keys that are promised.
