@@ -1,5 +1,6 @@
 //! The library's model of the caching allocator of PyTorch 2.15 with its default settings, on a device without end. So the
 //! trace of a generated snapshot is one that PyTorch could have recorded, and its segments are the end of that trace.
+#![allow(clippy::expect_used)]
 
 use oomscope::allocator::conf::Settings;
 use oomscope::allocator::device::SimulatedDevice;
