@@ -29,42 +29,34 @@ const MAX_CALLERS: usize = 4;
 
 /// Renders the first screen of `document` as a terminal page; [`Document::in_full`] has the rest.
 pub fn terminal(document: &Document, style: Style) -> String {
-    let mut page = Page { out: String::new(), style, last: None };
-    page.blocks(document);
+    let mut page = Page { out: String::new(), style };
+    let mut last = None;
+    for block in &document.blocks {
+        if last.is_some_and(|last| needs_blank_line(last, block)) {
+            page.line("");
+        }
+        page.block(block);
+        last = Some(block);
+    }
     escape_command_lines(page.out)
 }
 
-struct Page<'a> {
+struct Page {
     out: String,
     style: Style,
-    last: Option<&'a Block>,
 }
 
-impl<'a> Page<'a> {
-    fn blocks(&mut self, document: &'a Document) {
-        for block in &document.blocks {
-            if self.last.is_some_and(|last| needs_blank_line(last, block)) {
-                self.line("");
-            }
-            self.block(block);
-            self.last = Some(block);
-        }
-    }
-
-    fn block(&mut self, block: &'a Block) {
+impl Page {
+    fn block(&mut self, block: &Block) {
         match block {
             Block::Headline(answer, context) => self.headline(answer, context),
-            Block::Heading(_, text) => self.heading(text),
+            Block::Heading(_, text) => self.line(&wrap(&self.style.render_heading(text), self.style.width, "")),
             Block::Paragraph(text) => self.text(text, "", ""),
             Block::Fields(fields) => self.fields(fields),
             Block::List(items) => items.iter().for_each(|item| self.item(item)),
             Block::Table(table) => self.out.push_str(&table::table(table, self.style)),
-            Block::Chart(chart) => {
-                for line in draw(chart, self.style.width, self.style.pens()) {
-                    self.line(&line);
-                }
-            }
-            Block::Bar(parts) => bar::lines(parts, self.style).iter().for_each(|line| self.line(line)),
+            Block::Chart(chart) => self.lines(&draw(chart, self.style.width, self.style.pens())),
+            Block::Bar(parts) => self.lines(&bar::lines(parts, self.style)),
             Block::Source(source) => self.source(source),
             Block::Callers(callers) => self.callers(callers),
             Block::Stack(stack) => self.stack(stack),
@@ -75,6 +67,10 @@ impl<'a> Page<'a> {
     fn line(&mut self, text: &str) {
         self.out.push_str(text.trim_end());
         self.out.push('\n');
+    }
+
+    fn lines(&mut self, lines: &[String]) {
+        lines.iter().for_each(|line| self.line(line));
     }
 
     /// Writes `text`, wrapped; its first line starts with `first`, the others with `indent`.
@@ -97,9 +93,7 @@ impl<'a> Page<'a> {
     /// The answer, and its context at the end of the line, or of the next one.
     fn headline(&mut self, answer: &Text, context: &Text) {
         let width = self.style.width.min(HEADLINE_COLUMNS);
-        let plain_width =
-            |text: &Text| text.spans.iter().map(|span| display_width(&self.style.escaped(&span.text))).sum();
-        let (answer_width, context_width): (usize, usize) = (plain_width(answer), plain_width(context));
+        let [answer_width, context_width] = [answer, context].map(|text| self.style.columns(text));
         let gap = width.saturating_sub(answer_width + context_width);
         if gap >= 2 || (context.is_empty() && answer_width <= self.style.width) {
             let shown = self.style.render_heading(answer);
@@ -112,12 +106,6 @@ impl<'a> Page<'a> {
             let below = self.style.render(&fit_spans(context, room, self.style));
             self.line(&format!("  {below}"));
         }
-    }
-
-    fn heading(&mut self, text: &Text) {
-        let shown = self.style.render_heading(text);
-        let wrapped = wrap(&shown, self.style.width, "");
-        self.line(&wrapped);
     }
 
     fn fields(&mut self, fields: &[Field]) {
@@ -198,8 +186,7 @@ impl<'a> Page<'a> {
         for (index, caller) in callers.iter().take(MAX_CALLERS).enumerate() {
             let longer = if index == 0 { line.clone() } else { line.clone().and(arrow) };
             let longer = longer.and(caller.clone());
-            let width: usize = longer.spans.iter().map(|span| display_width(&self.style.escaped(&span.text))).sum();
-            if index > 0 && width > room {
+            if index > 0 && self.style.columns(&longer) > room {
                 break;
             }
             line = longer;

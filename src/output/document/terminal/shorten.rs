@@ -16,7 +16,7 @@ pub(super) fn fit(text: &Text, room: usize, style: Style) -> String {
 
 /// The same, with the emphasis.
 pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
-    let width = |text: &Text| text.spans.iter().map(|span| display_width(&style.escaped(&span.text))).sum::<usize>();
+    let width = |text: &Text| style.columns(text);
     let dots = style.ellipsis();
     let mut text = text.clone();
     for index in 0..text.spans.len() {

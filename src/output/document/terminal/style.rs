@@ -4,7 +4,8 @@ use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
 use crate::output::document::glyphs::{Glyphs, UNICODE};
-use crate::output::document::text::{Text, Tone};
+use crate::output::document::text::{Span, Text, Tone};
+use crate::output::document::width::display_width;
 
 const ASCII: Glyphs = Glyphs {
     front: '#',
@@ -53,6 +54,11 @@ impl Style {
         OWN_CHARACTERS.iter().fold(plain, |text, (own, ascii)| text.replace(*own, ascii))
     }
 
+    /// The columns that `text` takes.
+    pub(super) fn columns(self, text: &Text) -> usize {
+        text.spans.iter().map(|span| display_width(&self.escaped(&span.text))).sum()
+    }
+
     pub(super) fn render(self, text: &Text) -> String {
         self.paint(text, Ansi::new())
     }
@@ -75,15 +81,15 @@ impl Style {
     }
 
     fn paint(self, text: &Text, plain: Ansi) -> String {
-        let paint = |(text, tone): (String, Tone)| {
-            let style = match tone {
+        let paint = |span: &Span| {
+            let style = match span.tone {
                 Tone::Plain => plain,
                 Tone::Strong => plain.bold(),
                 Tone::Alarm => AnsiColor::Red.on_default().bold(),
                 Tone::Faint => Ansi::new().dimmed(),
             };
-            self.painted(&text, style)
+            self.painted(&self.escaped(&span.text), style)
         };
-        text.spans.iter().map(|span| paint((self.escaped(&span.text), span.tone))).collect()
+        text.spans.iter().map(paint).collect()
     }
 }
