@@ -1,65 +1,26 @@
 //! The script and the style of a page, from the files in `web/`.
 
+/// The texts of modules of the script.
+macro_rules! modules {
+    ($($name:literal)*) => { &[$(include_str!(concat!("web/", $name))),*] };
+}
+
 /// The modules of the script, in the order in which they are joined into one scope.
-pub(super) const SCRIPT: &[&str] = &[
+pub(super) const SCRIPT: &[&str] = modules! {
     // Text, elements and bytes.
-    include_str!("web/format.js"),
-    include_str!("web/dom.js"),
-    include_str!("web/sort.js"),
-    include_str!("web/base64.js"),
-    include_str!("web/decode.js"),
+    "format.js" "dom.js" "sort.js" "base64.js" "decode.js"
     // A device's data and its state at any entry.
-    include_str!("web/columns.js"),
-    include_str!("web/pyramid.js"),
-    include_str!("web/totals.js"),
-    include_str!("web/sweep.js"),
-    include_str!("web/stacks.js"),
-    include_str!("web/groups.js"),
-    include_str!("web/space.js"),
-    include_str!("web/moment.js"),
-    include_str!("web/segments.js"),
-    include_str!("web/device.js"),
+    "columns.js" "pyramid.js" "totals.js" "sweep.js" "stacks.js" "groups.js" "space.js" "moment.js" "segments.js"
+    "device.js"
     // The view, the highlight and the colours.
-    include_str!("web/start_view.js"),
-    include_str!("web/theme.js"),
-    include_str!("web/filter.js"),
-    include_str!("web/highlight.js"),
-    include_str!("web/view.js"),
-    include_str!("web/colours.js"),
+    "start_view.js" "theme.js" "filter.js" "highlight.js" "view.js" "colours.js"
     // Charts.
-    include_str!("web/raster.js"),
-    include_str!("web/timeline.js"),
-    include_str!("web/overlay.js"),
-    include_str!("web/overview.js"),
-    include_str!("web/map.js"),
-    include_str!("web/flame.js"),
+    "raster.js" "timeline.js" "overlay.js" "overview.js" "map.js" "flame.js"
     // Text and controls.
-    include_str!("web/selection.js"),
-    include_str!("web/copy.js"),
-    include_str!("web/entries.js"),
-    include_str!("web/figures.js"),
-    include_str!("web/tables.js"),
-    include_str!("web/kept.js"),
-    include_str!("web/held.js"),
-    include_str!("web/result.js"),
-    include_str!("web/found.js"),
-    include_str!("web/compare.js"),
-    include_str!("web/both.js"),
-    include_str!("web/search.js"),
-    include_str!("web/slider.js"),
-    include_str!("web/keys.js"),
-    include_str!("web/cursor.js"),
-    include_str!("web/pinch.js"),
-    include_str!("web/export.js"),
-    include_str!("web/print.js"),
-    include_str!("web/frame.js"),
-    include_str!("web/hash.js"),
-    include_str!("web/dock.js"),
-    include_str!("web/summary.js"),
-    include_str!("web/pages.js"),
-    include_str!("web/layout.js"),
-    include_str!("web/main.js"),
-];
+    "selection.js" "copy.js" "entries.js" "figures.js" "tables.js" "kept.js" "held.js" "result.js" "found.js"
+    "compare.js" "both.js" "search.js" "slider.js" "keys.js" "cursor.js" "pinch.js" "export.js" "print.js"
+    "frame.js" "hash.js" "dock.js" "summary.js" "pages.js" "layout.js" "main.js"
+};
 
 /// The elements that the script fills.
 pub(super) const SKELETON: &str = include_str!("web/skeleton.html");
