@@ -46,12 +46,17 @@ impl Message {
 }
 
 /// LEB128, as in Protocol Buffers and in Thrift's compact protocol.
-pub(super) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
+pub(in crate::output) fn push_varint(bytes: &mut Vec<u8>, mut value: u64) {
     while value > 0x7f {
         bytes.push(value.to_le_bytes()[0] | 0x80);
         value >>= 7;
     }
     bytes.push(value.to_le_bytes()[0]);
+}
+
+/// The same for a number with a sign, which is in the lowest bit.
+pub(in crate::output) fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
+    push_varint(bytes, (value << 1 ^ value >> 63).cast_unsigned());
 }
 
 #[cfg(test)]

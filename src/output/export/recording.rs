@@ -29,12 +29,6 @@ pub(super) struct DeviceRecording<'s, 'a> {
     totals: [Numbers<9>; 2],
 }
 
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct MemoryTotals {
-    pub(super) allocated: u64,
-    pub(super) reserved: u64,
-}
-
 impl<'s, 'a> Recording<'s, 'a> {
     /// Replays the devices of `study`, whose snapshot was read from `path`.
     pub fn new(study: &'s Study<'a>, path: &'s str) -> Self {
@@ -110,9 +104,8 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
     }
 
     /// Allocated and reserved bytes after `applied` entries.
-    pub(super) fn totals_at(&self, applied: usize) -> MemoryTotals {
-        let [allocated, reserved] = self.totals.each_ref().map(|totals| totals.get(applied).unwrap_or_default());
-        MemoryTotals { allocated, reserved }
+    pub(super) fn totals_at(&self, applied: usize) -> [u64; 2] {
+        self.totals.each_ref().map(|totals| totals.get(applied).unwrap_or_default())
     }
 
     /// The allocations that were live at some time within the window.

@@ -296,7 +296,7 @@ impl DeviceRows<'_, '_, '_> {
                 pool_label = entry.pool.map(|pool| self.snapshot().pools.label(pool));
             }
             let attached = self.metadata(entry.user_metadata);
-            let totals = self.device.totals_at(index + 1);
+            let [allocated, reserved] = self.device.totals_at(index + 1);
             let [path, rank, device_id] = self.key();
             sink.row(&[
                 path,
@@ -312,8 +312,8 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(pool_label.as_deref()),
                 Cell::from_u64(entry.extended_stack.0.into()),
                 text_cell(attached.as_deref()),
-                Cell::from_u64(totals.allocated),
-                Cell::from_u64(totals.reserved),
+                Cell::from_u64(allocated),
+                Cell::from_u64(reserved),
                 Cell::Text(phases.phase_at(index).word()),
                 Cell::from_option(phases.steps.step_at(index).map(u64::from)),
             ])?;
@@ -358,7 +358,7 @@ impl DeviceRows<'_, '_, '_> {
         // -1 compares with `start_event` and `end_event` like a position before the first entry.
         let has_trace = !device.device().is_empty();
         let peak_event = if has_trace { Cell::Integer(i64::from(self.device.peak()) - 1) } else { Cell::Null };
-        let last = self.device.totals_at(window.end);
+        let [allocated, reserved] = self.device.totals_at(window.end);
         let [path, rank, device_id] = self.key();
         sink.row(&[
             path,
@@ -377,8 +377,8 @@ impl DeviceRows<'_, '_, '_> {
             Cell::from_u64(peak.reserved_bytes),
             Cell::from_u64(device.failed_requests().count() as u64),
             Cell::from_option(device.failed_requests().next_back().map(|entry| entry as u64)),
-            Cell::from_u64(last.allocated),
-            Cell::from_u64(last.reserved),
+            Cell::from_u64(allocated),
+            Cell::from_u64(reserved),
         ])
     }
 }

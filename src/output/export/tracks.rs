@@ -93,17 +93,15 @@ impl DeviceRecording<'_, '_> {
     pub(super) fn counters(&self, mut change: impl FnMut(Track, u64, u64) -> io::Result<()>) -> io::Result<()> {
         let mut changes = self.category_changes().into_iter().peekable();
         let mut by_category: BTreeMap<Category, u64> = BTreeMap::new();
-        let mut last = None;
+        let mut last = [None; 2];
         for applied in self.window.start..=self.window.end {
             let now = self.totals_at(applied);
             let time_us = self.time_us(applied.saturating_sub(1).max(self.window.start));
-            if last.is_none_or(|(allocated, _)| allocated != now.allocated) {
-                change(Track::Allocated, time_us, now.allocated)?;
+            for ((track, now), last) in [Track::Allocated, Track::Reserved].into_iter().zip(now).zip(&mut last) {
+                if last.replace(now) != Some(now) {
+                    change(track, time_us, now)?;
+                }
             }
-            if last.is_none_or(|(_, reserved)| reserved != now.reserved) {
-                change(Track::Reserved, time_us, now.reserved)?;
-            }
-            last = Some((now.allocated, now.reserved));
             while let Some((_, category, bytes)) = changes.next_if(|(at, ..)| *at == applied) {
                 let total = by_category.entry(category).or_default();
                 *total = total.wrapping_add(bytes);

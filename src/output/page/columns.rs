@@ -2,6 +2,7 @@
 
 use crate::base::ids::PoolId;
 use crate::base::intern::SeededMap;
+use crate::output::export::{push_varint, push_zigzag};
 use crate::study::DeviceStudy;
 
 /// An encoded column.
@@ -13,13 +14,8 @@ pub(super) struct Column {
 
 impl Column {
     /// Appends `value`.
-    #[expect(clippy::cast_possible_truncation, reason = "seven bits at a time")]
-    pub(super) fn push(&mut self, mut value: u64) {
-        while value >= 0x80 {
-            self.bytes.push(value as u8 | 0x80);
-            value >>= 7;
-        }
-        self.bytes.push(value as u8);
+    pub(super) fn push(&mut self, value: u64) {
+        push_varint(&mut self.bytes, value);
     }
 
     /// Appends the difference from the previous value, which must not be larger than `value`.
@@ -31,8 +27,7 @@ impl Column {
 
     /// Appends the signed difference from the previous value.
     pub(super) fn push_change(&mut self, value: u64) {
-        let change = value.wrapping_sub(self.last).cast_signed();
-        self.push(((change << 1) ^ (change >> 63)).cast_unsigned());
+        push_zigzag(&mut self.bytes, value.wrapping_sub(self.last).cast_signed());
         self.last = value;
     }
 }

@@ -1,6 +1,6 @@
 //! Encodings of values: bit packing, run lengths, deltas.
 
-use crate::output::export::protobuf::push_varint;
+use crate::output::export::protobuf::{push_varint, push_zigzag};
 
 /// Deltas per block of `DELTA_BINARY_PACKED`, in four miniblocks.
 const BLOCK: usize = 128;
@@ -187,10 +187,6 @@ pub(super) fn text_element(text: &str) -> Element {
     push_varint(&mut bytes, text.len() as u64);
     bytes.extend_from_slice(text.as_bytes());
     bytes
-}
-
-pub(super) fn push_zigzag(bytes: &mut Vec<u8>, value: i64) {
-    push_varint(bytes, (value << 1 ^ value >> 63).cast_unsigned());
 }
 
 #[cfg(test)]
