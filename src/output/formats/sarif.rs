@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
 use crate::output::report::gate::{bytes_label, finding_lines};
@@ -75,17 +75,18 @@ fn result(finding: &Finding) -> Value {
         }
     };
     let fingerprint = format!("{}/{}/{}", finding.code.word(), finding.path, finding.device);
-    let mut result = Map::new();
-    result.insert("ruleId".to_owned(), json!(finding.code.word()));
-    result.insert("ruleIndex".to_owned(), json!(rules().position(|(figure, _)| figure == finding.code)));
-    result.insert("level".to_owned(), json!(level));
-    result.insert("message".to_owned(), json!({ "text": text }));
-    result.insert("locations".to_owned(), json!([main]));
+    let mut result = json!({
+        "ruleId": finding.code.word(),
+        "ruleIndex": rules().position(|(figure, _)| figure == finding.code),
+        "level": level,
+        "message": { "text": text },
+        "locations": [main],
+        "partialFingerprints": { "finding/v1": fingerprint },
+    });
     if !related.is_empty() {
-        result.insert("relatedLocations".to_owned(), json!(related));
+        result["relatedLocations"] = json!(related);
     }
-    result.insert("partialFingerprints".to_owned(), json!({ "finding/v1": fingerprint }));
-    Value::Object(result)
+    result
 }
 
 /// The result of a dry run that does not pass, at the line that its reason names.

@@ -9,7 +9,6 @@ use sha2::{Digest as _, Sha256};
 use super::picture::picture;
 use super::screen::Screen;
 use super::{PageData, base64, web};
-use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport};
 use crate::base::units::{count, escape_name};
 use crate::output::document::{Document, html, html_literal};
@@ -183,19 +182,12 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Value {
     let device = analysis_of(report, snapshot, page);
     let failed = device.and_then(|device| device.ooms.last());
-    json!({
-        "result": device.and_then(|device| device.conclusion).map(Verdict::word),
-        "line": failed.map(|oom| oom.location.label()),
-        "requested_bytes": failed.map(|oom| oom.requested_bytes),
-        "capacity_bytes": device.and_then(|device| device.capacity_bytes),
-        "snapshot": snapshot,
-        "device": page.device,
-        "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
-        "entries": page.entries,
-        "first_event": page.first_event,
-        "peak_allocated_bytes": page.peak_allocated_bytes,
-        "peak_reserved_bytes": page.peak_reserved_bytes,
-        "failures": page.failures,
-        "course": page.course,
-    })
+    let mut row = json!(page);
+    row["result"] = json!(device.and_then(|device| device.conclusion));
+    row["line"] = json!(failed.map(|oom| oom.location.label()));
+    row["requested_bytes"] = json!(failed.map(|oom| oom.requested_bytes));
+    row["capacity_bytes"] = json!(device.and_then(|device| device.capacity_bytes));
+    row["snapshot"] = json!(snapshot);
+    row["title"] = json!(format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device));
+    row
 }

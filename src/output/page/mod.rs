@@ -29,6 +29,7 @@ mod web;
 
 use std::io;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::budget::budget;
@@ -45,7 +46,7 @@ use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED
 const SPARKLINE_BUCKETS: usize = 128;
 
 /// The data of one device.
-#[derive(Debug)]
+#[derive(Debug, Serialize)]
 pub struct PageData {
     device: u64,
     entries: u64,
@@ -56,6 +57,7 @@ pub struct PageData {
     /// See [`sparkline`].
     course: Option<Value>,
     /// Deflated header and columns.
+    #[serde(skip)]
     blob: Vec<u8>,
 }
 
