@@ -23,4 +23,5 @@ mod text;
 pub use self::draw::draw;
 pub use self::keys::Input;
 pub use self::palette::{Colours, Look};
-pub use self::state::{Analyzed, Effect, Loaded, State};
+pub use self::recording::Recording;
+pub use self::state::{Analyzed, Effect, State};

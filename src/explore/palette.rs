@@ -43,24 +43,9 @@ const LETTERS: &[u8; 28] = b"PGOAKCITXabcdefghijklmnopqrs";
 /// Blocks that fill one eighth to eight eighths of a cell from below.
 pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆", "▇", "█"];
 
-/// Characters for terminals without Unicode, in place of others.
-const ASCII: [(&str, &str); 15] = [
-    ("✗", "x"),
-    ("▲", "^"),
-    ("▼", "v"),
-    ("─", "-"),
-    ("┄", "-"),
-    ("│", "|"),
-    ("•", "o"),
-    ("░", ":"),
-    ("▒", "%"),
-    ("·", "."),
-    ("…", "~"),
-    ("→", ">"),
-    ("←", "<"),
-    ("↑", "^"),
-    ("↓", "v"),
-];
+/// Characters, and for terminals without Unicode one in place of each.
+const UNICODE: &str = "✗▲▼─┄│•░▒·…→←↑↓";
+const ASCII: &str = "x^v--|o:%.~><^v";
 
 fn table() -> &'static [[u8; 3]] {
     static TABLE: OnceLock<Vec<[u8; 3]>> = OnceLock::new();
@@ -90,8 +75,9 @@ pub(super) fn adapt(buffer: &mut Buffer, look: Look) {
         if let Some(eighths) = EIGHTHS.iter().position(|block| *block == cell.symbol()) {
             adapt_block(cell, eighths + 1, look);
         } else if !look.unicode && !cell.symbol().is_ascii() {
-            let ascii = ASCII.iter().find(|(character, _)| *character == cell.symbol());
-            cell.set_symbol(ascii.map_or("?", |(_, ascii)| ascii));
+            let ascii =
+                UNICODE.chars().zip(ASCII.chars()).find(|(character, _)| cell.symbol() == character.to_string());
+            cell.set_char(ascii.map_or('?', |(_, ascii)| ascii));
         }
         cell.fg = shown(cell.fg, look.colours);
         cell.bg = shown(cell.bg, look.colours);

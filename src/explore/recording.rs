@@ -58,7 +58,7 @@ pub(super) struct Column {
 
 /// The allocations of one device.
 #[derive(Debug)]
-pub(super) struct Recording {
+pub struct Recording {
     pub(super) allocations: Vec<AllocationLifetime>,
     pub(super) segments: Vec<SegmentRange>,
     pub(super) lines: Vec<String>,
@@ -81,7 +81,8 @@ pub(super) struct Recording {
 }
 
 impl Recording {
-    pub(super) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
+    /// Reads the lifetimes of all allocations of `device`.
+    pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
         let lives = MemoryLifetimes::from_device(device);
         let MemoryLifetimes { allocations, segments, .. } = lives;
         let moments = device.device().len() + 1;

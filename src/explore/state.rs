@@ -40,17 +40,6 @@ pub(super) struct Popup {
     pub(super) scroll: usize,
 }
 
-/// The allocations of a device, as they are read in the background.
-#[derive(Debug)]
-pub struct Loaded(Recording);
-
-impl Loaded {
-    /// Reads the lifetimes of all allocations of `device`.
-    pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
-        Self(Recording::from_device(device))
-    }
-}
-
 /// The answer about one failed request, or about a device on which none failed.
 #[derive(Debug)]
 pub(super) struct FailureResult {
@@ -161,9 +150,9 @@ impl<'s, 'a> State<'s, 'a> {
     }
 
     /// The allocations were read.
-    pub fn set_recording(&mut self, loaded: Loaded) {
-        self.groupings[0] = loaded.0.first_grouping();
-        self.recording = Some(loaded.0);
+    pub fn set_recording(&mut self, recording: Recording) {
+        self.groupings[0] = recording.first_grouping();
+        self.recording = Some(recording);
     }
 
     /// The analysis is done.

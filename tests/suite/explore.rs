@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use oomscope::analysis::{Options, analyze_study};
 use oomscope::base::units::{is_active, size};
-use oomscope::explore::{Analyzed, Colours, Input, Loaded, Look, State, draw};
+use oomscope::explore::{Analyzed, Colours, Input, Look, Recording, State, draw};
 use oomscope::snapshot::{Snapshot, Source};
 use oomscope::study::{Scope, Study};
 use ratatui_core::backend::TestBackend;
@@ -29,7 +29,7 @@ impl<'s, 'a> Explored<'s, 'a> {
     fn new(study: &'s Study<'a>, path: &str, size: [u16; 2]) -> Option<Self> {
         let device = study.devices().next()?;
         let mut state = State::new(device, path, false);
-        state.set_recording(Loaded::from_device(device));
+        state.set_recording(Recording::from_device(device));
         let report = analyze_study(study, path, 0, Options { top: 10, ..Options::default() });
         state.set_analysis(Analyzed::from_report(device, &report));
         Some(Self { state, area: Rect::new(0, 0, size[0], size[1]) })

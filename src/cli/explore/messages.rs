@@ -6,7 +6,7 @@ use std::thread::{self, Scope};
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
 use crate::analysis::{Options, analyze_study};
-use crate::explore::{Analyzed, Input, Loaded};
+use crate::explore::{Analyzed, Input, Recording};
 use crate::study::{DeviceStudy, Study};
 
 /// Number of rows in tables of the analysis, which the screen does not show.
@@ -18,7 +18,7 @@ pub(super) enum Message {
     Resized,
     /// The terminal can no longer be read.
     Closed,
-    Recording(u64, Box<Loaded>),
+    Recording(u64, Box<Recording>),
     Analysis(u64, Analyzed),
 }
 
@@ -77,7 +77,7 @@ pub(super) fn work<'s, 'e, 'a>(
     scope.spawn(move || {
         // The screen may be gone.
         let send = |message: Message| drop(sender.send(message));
-        send(Message::Recording(device.id(), Box::new(Loaded::from_device(device))));
+        send(Message::Recording(device.id(), Box::new(Recording::from_device(device))));
         let options = Options { scope: study.scope(), top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &name, 0, options);
         send(Message::Analysis(device.id(), Analyzed::from_report(device, &report)));
