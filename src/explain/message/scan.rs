@@ -41,8 +41,8 @@ pub fn read(mut input: impl BufRead) -> io::Result<Log> {
         if input.by_ref().take(MAX_LINE).read_until(b'\n', &mut raw)? == 0 {
             break;
         }
-        scanner.builder.log.lines += u64::from(scanner.at_line_start);
-        scanner.at_line_start = raw.ends_with(b"\n");
+        scanner.builder.log.lines += u64::from(!scanner.is_in_line);
+        scanner.is_in_line = !raw.ends_with(b"\n");
         let line = raw.strip_suffix(b"\n").unwrap_or(&raw);
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         // Progress bars return to the start of their line.
@@ -90,6 +90,7 @@ impl SourceState {
     }
 }
 
+#[derive(Default)]
 struct Scanner {
     builder: LogBuilder,
     sources: SeededMap<LineSource, SourceState>,
@@ -97,19 +98,8 @@ struct Scanner {
     waiting: usize,
     /// The source of the line before, if its message may go on.
     unfinished: Option<LineSource>,
-    at_line_start: bool,
-}
-
-impl Default for Scanner {
-    fn default() -> Self {
-        Self {
-            builder: LogBuilder::default(),
-            sources: SeededMap::default(),
-            waiting: 0,
-            unfinished: None,
-            at_line_start: true,
-        }
-    }
+    /// The last piece was the start of a line that goes on.
+    is_in_line: bool,
 }
 
 impl Scanner {

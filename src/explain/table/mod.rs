@@ -12,7 +12,7 @@ mod places;
 mod vendors;
 
 pub use amount::PrintedAmount;
-pub use numbers::PrintedNumbers;
+pub use numbers::{PrintedNumbers, fill};
 pub use pattern::{Pattern, Side};
 pub use places::{Place, places};
 pub use vendors::{Vendor, vendor};

@@ -71,14 +71,7 @@ impl<'a> PrintedNumbers<'a> {
 
     /// `template` with its numbers.
     pub fn fill(&self, template: &str) -> Option<String> {
-        let mut pieces = template.split('{');
-        let mut out = pieces.next()?.to_owned();
-        for piece in pieces {
-            let (name, rest) = piece.split_once('}')?;
-            out.push_str(&self.value(name)?);
-            out.push_str(rest);
-        }
-        Some(out)
+        fill(template, |name| self.value(name))
     }
 
     fn value(&self, name: &str) -> Option<String> {
@@ -125,6 +118,18 @@ impl<'a> PrintedNumbers<'a> {
         let share = (share * 100.0).floor() / 100.0;
         (MIN_SHARE..1.0).contains(&share).then(|| format!("{share:.2}"))
     }
+}
+
+/// `template` with the `value` of each `{name}`; `None` if one is not known.
+pub fn fill(template: &str, value: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let mut pieces = template.split('{');
+    let mut out = pieces.next()?.to_owned();
+    for piece in pieces {
+        let (name, rest) = piece.split_once('}')?;
+        out.push_str(&value(name)?);
+        out.push_str(rest);
+    }
+    Some(out)
 }
 
 /// The amount as printed, or with a unit that is easier to read.

@@ -4,6 +4,7 @@ use std::fmt;
 
 use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, RunningValue, ShapeCure};
 use crate::base::units::{counted, percent, size};
+use crate::explain::table::fill;
 use crate::snapshot::TensorKind;
 use crate::stacks::frames::FrameReport;
 use crate::study::variables::{ITEM, KeptByVariable};
@@ -11,7 +12,7 @@ use crate::study::variables::{ITEM, KeptByVariable};
 /// The first sentence of its row whose slots are known.
 impl fmt::Display for Cure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let sentence = self.row.sentences.iter().find_map(|sentence| self.fill(sentence));
+        let sentence = self.row.sentences.iter().find_map(|sentence| fill(sentence, |slot| self.slot(slot)));
         f.write_str(&sentence.unwrap_or_default())?; // a row with a cure has a sentence without optional slots
         match &self.then {
             Some(then) if then.goes_on() => f.write_str("; in a replay the job then goes on"),
@@ -95,18 +96,6 @@ impl fmt::Display for ShapeCure {
 }
 
 impl Cure {
-    /// `sentence` with its slots filled; `None` if one is not known.
-    fn fill(&self, sentence: &str) -> Option<String> {
-        let mut parts = sentence.split('{');
-        let mut filled = parts.next().unwrap_or_default().to_owned();
-        for part in parts {
-            let (slot, text) = part.split_once('}').unwrap_or((part, ""));
-            filled += &self.slot(slot)?;
-            filled += text;
-        }
-        Some(filled)
-    }
-
     fn slot(&self, slot: &str) -> Option<String> {
         let keeper = match &self.holder {
             CureHolder::Variable(keeper) => keeper,
