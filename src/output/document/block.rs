@@ -97,6 +97,12 @@ pub struct BarPart {
     pub label: Text,
 }
 
+impl BarPart {
+    pub fn new(bytes: u64, kind: BarKind, label: impl Into<Text>) -> Self {
+        Self { bytes, kind, label: label.into() }
+    }
+}
+
 /// The use of the memory of a [`BarPart`].
 #[doc(hidden)]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -186,8 +192,9 @@ impl Document {
         self.blocks.push(Block::Headline(answer.into(), context.into()));
     }
 
-    pub fn bar(&mut self, parts: Vec<BarPart>) {
-        self.blocks.push(Block::Bar(parts));
+    /// Appends a bar of the parts that are not empty.
+    pub fn bar(&mut self, parts: impl IntoIterator<Item = BarPart>) {
+        self.blocks.push(Block::Bar(parts.into_iter().filter(|part| part.bytes > 0).collect()));
     }
 
     /// Appends the callers of a line unless there are none.

@@ -15,16 +15,7 @@ use crate::output::wording::describe_verdict;
 /// Lays out one snapshot, or the table of ranks and the worst of them.
 pub fn analyze(report: &AnalyzeReport) -> Document {
     let mut document = Document::default();
-    let worst = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
-    let shown = match worst {
-        Some(worst) => report.snapshots.iter().find(|snapshot| snapshot.path == worst.path),
-        None => report.snapshots.first(),
-    };
-    let Some(shown) = shown else { return document }; // a report has a snapshot
-    let device = match worst {
-        Some(worst) => shown.devices.iter().find(|device| device.device == worst.device),
-        None => shown.devices.first(),
-    };
+    let Some((shown, device)) = report.shown() else { return document }; // a report has a snapshot
     add_verdict(&mut document, report, shown);
     match (&report.ranks, device) {
         (Some(ranks), Some(device)) if report.snapshots.len() > 1 => {

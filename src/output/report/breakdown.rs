@@ -1,5 +1,7 @@
 //! Live memory at the failure or the peak by category and phase, and the lines that hold memory at the snapshot.
 
+use std::iter::repeat;
+
 use super::phrases::{location_details, moment_label, operation_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, percent, ratio};
@@ -15,12 +17,19 @@ use crate::study::variables::KeptByVariable;
 /// Appends the breakdown of live memory, if it is informative.
 pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     let Some((held, moment)) = shown_breakdown(device) else { return }; // nothing is known about it
+    let rows = breakdown_rows(held);
+    if rows.is_empty() {
+        return;
+    }
     let during = moment_label(Some(held)).map_or_else(String::new, |label| format!(" ({label})"));
     document.heading(format!("Where the memory was {moment}{during}"));
-    let table = Table::from_rows(breakdown_rows(held)).text("", |row| row.group).text("", |row| row.name.clone());
-    let table = table.number("bytes", |row| amount(row.share.bytes));
-    let table = table.number("share", |row| percent(row.share.share_ratio));
-    document.table(table.text("", |row| row.note));
+    let table = Table::from_rows(rows)
+        .text("", |(group, _)| *group)
+        .text("", |(_, (name, ..))| name.clone())
+        .number("bytes", |(_, (_, share, _))| amount(share.bytes))
+        .number("share", |(_, (_, share, _))| percent(share.share_ratio))
+        .text("", |(_, (.., note))| *note);
+    document.table(table);
 }
 
 /// Appends the lines that hold the memory at the point shown.
@@ -33,10 +42,8 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
                 format!("Who held the allocated memory {}, by line", describe_position_on(device, at))
             }
         });
-        let rows = device.top_lines.iter().map(|line| HeldRow {
-            holder: holder(line),
-            category: line.category.zip(line.category_confidence),
-            sum: BlockSum { bytes: line.bytes, blocks: line.blocks },
+        let rows = device.top_lines.iter().map(|line| {
+            HeldRow::new(holder(line), line.category.zip(line.category_confidence), line.bytes, line.blocks)
         });
         document.table(held_table("allocated by", rows, all));
     }
@@ -57,20 +64,11 @@ fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> 
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
     let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
-    let found = requested.or_else(failure).or_else(peak)?;
-    Some(found).filter(|(held, _)| !breakdown_rows(held).is_empty())
+    requested.or_else(failure).or_else(peak)
 }
 
-struct BreakdownRow {
-    /// Empty but in the first row of a group.
-    group: &'static str,
-    name: String,
-    share: Share,
-    note: &'static str,
-}
-
-/// The rows of the breakdown, without uninformative groups.
-fn breakdown_rows(held: &MemoryBreakdown) -> Vec<BreakdownRow> {
+/// The rows of the breakdown, without uninformative groups: the group in its first row, and name, share and note.
+fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, &'static str))> {
     let sure = |confidence| match confidence {
         Confidence::Known => "known",
         Confidence::High => "",
@@ -92,24 +90,26 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<BreakdownRow> {
         ("allocated in", has_phases, phases.collect()),
     ];
     let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
-    groups
-        .flat_map(|(group, _, rows)| {
-            rows.into_iter().enumerate().map(move |(index, (name, share, note))| BreakdownRow {
-                group: if index == 0 { group } else { "" },
-                name,
-                share,
-                note,
-            })
-        })
-        .collect()
+    groups.flat_map(|(group, _, rows)| [group].into_iter().chain(repeat("")).zip(rows)).collect()
 }
 
 /// A row of the table.
 pub(super) struct HeldRow {
-    pub(super) holder: Cell,
+    holder: Cell,
     /// `None` if it is not known.
-    pub(super) category: Option<(Category, Confidence)>,
-    pub(super) sum: BlockSum,
+    category: Option<(Category, Confidence)>,
+    sum: BlockSum,
+}
+
+impl HeldRow {
+    pub(super) fn new(
+        holder: impl Into<Cell>,
+        category: Option<(Category, Confidence)>,
+        bytes: u64,
+        blocks: u64,
+    ) -> Self {
+        Self { holder: holder.into(), category, sum: BlockSum { bytes, blocks } }
+    }
 }
 
 /// A row for each of `holders`, with its share of `all`, and one for what is left. Categories have a column if any is
@@ -118,7 +118,7 @@ pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow
     let mut rows: Vec<HeldRow> = holders.collect();
     let rest = rows.iter().fold(all, |rest, row| rest.minus(row.sum));
     if rest.bytes > 0 {
-        rows.push(HeldRow { holder: faint("everything else").into(), category: None, sum: rest });
+        rows.push(HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks));
     }
     let category = |row: &HeldRow| row.category.filter(|(category, _)| *category != Category::Other);
     let has_category = rows.iter().any(|row| category(row).is_some());
@@ -136,11 +136,7 @@ pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow
 pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
     let Some(kept) = device.kept_by.as_ref().filter(|kept| !kept.top.rows.is_empty()) else { return };
     document.heading("What keeps the allocated memory, by variable");
-    let rows = kept.top.rows.iter().map(|row| HeldRow {
-        holder: variable_holder(row),
-        category: None,
-        sum: BlockSum { bytes: row.bytes, blocks: row.blocks },
-    });
+    let rows = kept.top.rows.iter().map(|row| HeldRow::new(variable_holder(row), None, row.bytes, row.blocks));
     document.table(held_table("kept by", rows, allocated(device)));
     if !kept.complete {
         document.paragraph("The recorder had no time to look at every object of the program.");
@@ -151,10 +147,8 @@ pub(super) fn kept_by_variable(document: &mut Document, device: &DeviceReport) {
 pub(super) fn annotated(document: &mut Document, device: &DeviceReport) {
     let Some(annotated) = &device.annotated else { return };
     document.heading("Allocated memory that the program annotated");
-    let rows = annotated.rows.iter().map(|row| HeldRow {
-        holder: code(row.name.as_deref().unwrap_or_default()).into(),
-        category: None,
-        sum: BlockSum { bytes: row.share.bytes, blocks: row.share.blocks },
+    let rows = annotated.rows.iter().map(|row| {
+        HeldRow::new(code(row.name.as_deref().unwrap_or_default()), None, row.share.bytes, row.share.blocks)
     });
     document.table(held_table("annotation", rows, allocated(device)));
 }

@@ -38,8 +38,7 @@ pub fn diff(report: &DiffReport) -> Document {
         lines(&mut document, most, MAX_LINES);
     }
     document.fields("why", why(most));
-    // A snapshot without the device has no failures there.
-    let [before, after] = [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+    let [before, after] = most.numbers(Figure::Ooms);
     if before + after > 0 {
         document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
@@ -57,8 +56,7 @@ fn headline(report: &DiffReport, device: &DeviceDiff) -> Text {
         ComparedMoment::Snapshot => [("allocated", Figure::Allocated), ("reserved", Figure::Reserved)],
     };
     let figures = figures.map(|(name, figure)| {
-        // A recording that lacks the device has nothing on it.
-        let [before, after] = [device.before, device.after].map(|side| side.unwrap_or_default().number(figure));
+        let [before, after] = device.numbers(figure);
         let by = device.delta.change(figure);
         let change = if by == 0 { "same".to_owned() } else { share(before, by) };
         let change = if change.is_empty() { change } else { format!(" ({change})") };
@@ -79,8 +77,7 @@ fn context(device: &DeviceDiff) -> String {
 fn devices(report: &DiffReport) -> Option<Table> {
     const MAX_DEVICES: usize = 8;
     let row = |device: &DeviceDiff| {
-        let [before, after] =
-            [device.before, device.after].map(|side| side.unwrap_or_default().number(Figure::Allocated));
+        let [before, after] = device.numbers(Figure::Allocated);
         ChangedRow::new(format!("GPU {} {}", device.device, device.moment), before, after)
     };
     let rows = report.devices.iter().take(MAX_DEVICES).map(row);
@@ -233,22 +230,21 @@ pub(super) fn changes(heading: &'static str, rows: impl IntoIterator<Item = Chan
 
 /// Totals, segments, blocks and fragmentation.
 pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<ChangedRow> {
-    // A recording that lacks the device has nothing on it.
-    let (before, after) = (device.before.unwrap_or_default(), device.after.unwrap_or_default());
     let row = |depth, name: &str, figure: Figure| {
         let name = Cell::Indented(depth, name.into());
-        let shown = [before, after].map(|side| side.amount(figure).to_string());
+        let [shown_before, shown_after] =
+            [device.before, device.after].map(|side| side.unwrap_or_default().amount(figure).to_string());
+        let numbers = device.numbers(figure);
         let change = match figure.unit() {
-            Unit::Bytes => return ChangedRow::new(name, before.number(figure), after.number(figure)),
+            Unit::Bytes => return ChangedRow::new(name, numbers[0], numbers[1]),
             Unit::Count => signed_count(device.delta.change(figure)),
             Unit::Ratio => points(device.delta.amount(figure)),
         };
         let is_count = figure.unit() == Unit::Count;
-        let share = if is_count { share(before.number(figure), device.delta.change(figure)) } else { String::new() };
-        let [before, after] = shown;
-        ChangedRow { name, amounts: [before, after, change].map(Text::from), share }
+        let share = if is_count { share(numbers[0], device.delta.change(figure)) } else { String::new() };
+        ChangedRow { name, amounts: [shown_before, shown_after, change].map(Text::from), share }
     };
-    let occurs = |figure| before.number(figure) + after.number(figure) > 0;
+    let occurs = |figure| device.numbers(figure) != [0, 0];
     let mut rows = Vec::new();
     // Otherwise one of the two recordings has no peak.
     if device.at == at {

@@ -2,12 +2,12 @@
 
 use std::fmt::Write as _;
 
-use super::phrases::{add_part, stack_block};
+use super::phrases::stack_block;
 use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, size};
 use crate::explain::{ExplainReport, ExplainedFailure};
-use crate::output::document::{BarKind, Document, Source, Table, Text, amount, code, faint};
+use crate::output::document::{BarKind, BarPart, Document, Source, Table, Text, amount, code, faint};
 use crate::output::wording::{describe_host_memory, frame_label};
 
 /// Rows of other messages on the first screen, at most.
@@ -78,21 +78,21 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
     ]
     .map(Option::unwrap_or_default);
     let cached = reserved.saturating_sub(allocated);
-    let mut parts = Vec::new();
-    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(" allocated"));
-    add_part(&mut parts, cached, BarKind::Cached, amount(cached).and(" cached"));
-    add_part(&mut parts, free, BarKind::Free, amount(free).and(" free on the device"));
     // The difference of rounded numbers.
     let printed = failure.figures.iter().find(|figure| figure.name == "outside");
     let printed = printed.map_or_else(|| size(outside), |figure| figure.printed.clone());
-    add_part(&mut parts, outside, BarKind::Outside, format!("{printed} outside PyTorch"));
     // A message that is cut shows only a part of the device.
-    let known = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
-    let unknown = failure.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(known));
-    if failure.reserved_bytes.is_none() {
-        add_part(&mut parts, unknown, BarKind::Unknown, format!("{} not in this text", size(unknown)));
-    }
-    if parts.len() > 1 || failure.reserved_bytes.is_none() && unknown > 0 {
+    let known = [allocated, cached, free, outside].into_iter().fold(0, u64::saturating_add);
+    let unknown = failure.capacity_bytes.filter(|_| failure.reserved_bytes.is_none());
+    let unknown = unknown.map_or(0, |capacity| capacity.saturating_sub(known));
+    let parts = [
+        BarPart::new(allocated, BarKind::Allocated, amount(allocated).and(" allocated")),
+        BarPart::new(cached, BarKind::Cached, amount(cached).and(" cached")),
+        BarPart::new(free, BarKind::Free, amount(free).and(" free on the device")),
+        BarPart::new(outside, BarKind::Outside, format!("{printed} outside PyTorch")),
+        BarPart::new(unknown, BarKind::Unknown, format!("{} not in this text", size(unknown))),
+    ];
+    if unknown > 0 || parts.iter().filter(|part| part.bytes > 0).count() > 1 {
         document.bar(parts);
     }
 }

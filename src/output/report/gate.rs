@@ -111,8 +111,7 @@ fn marked_name(kind: &LimitKind<'_>) -> Cell {
 
 /// `app/train.py:12 step  1.11 GiB held at the peak`
 fn line_label(line: &CodeLine) -> Text {
-    let file = line.source.as_deref().unwrap_or(&line.frame.file);
-    let place = source_location(file, &format!(":{} {}", line.frame.line, line.frame.name));
+    let place = source_location(line.file(), &format!(":{} {}", line.frame.line, line.frame.name));
     place.and(format!("  {} {}", size(line.bytes), line.what))
 }
 
@@ -153,7 +152,7 @@ pub(crate) fn device_label(finding: &Finding) -> String {
 
 /// `train.py:12 in step`, with the path in the repository if known.
 fn location_label(line: &CodeLine) -> String {
-    let file = escape_text(line.source.as_deref().unwrap_or(&line.frame.file));
+    let file = escape_text(line.file());
     format!("{} in {}", FrameReport { file, ..line.frame.clone() }.file_line(), line.frame.name)
 }
 

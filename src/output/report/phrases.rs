@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, RankRow, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, ratio, size};
-use crate::output::document::{BarKind, BarPart, Document, Stack, Text, code};
+use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 use crate::stacks::phases::Phase;
@@ -118,13 +118,6 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
         if parts.is_empty() { all } else { format!("{all}: {}", parts.join(", ")) }
     };
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
-}
-
-/// Adds a part of a bar unless it is empty.
-pub(super) fn add_part(parts: &mut Vec<BarPart>, bytes: u64, kind: BarKind, label: impl Into<Text>) {
-    if bytes > 0 {
-        parts.push(BarPart { bytes, kind, label: label.into() });
-    }
 }
 
 /// `step 24, forward`

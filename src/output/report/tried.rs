@@ -3,31 +3,21 @@
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, TableOf, Text, amount, code, faint, source_location};
 use crate::output::wording::describe_outcome;
-use crate::whatif::{JobOutcome, Sureness, TriedKind, TriedMark, TriedRow};
+use crate::whatif::{Sureness, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfRow};
 
-/// The program as recorded.
-#[derive(Clone, Copy)]
-pub(super) struct Baseline<'a> {
-    pub(super) outcome: &'a JobOutcome,
-    pub(super) reserved_bytes: u64,
-    /// Peak of live bytes: no setting needs less.
-    pub(super) live_bytes: u64,
-}
-
-/// The first `shown` of `tried`, and what the others come to; with `baseline` between the bounds of what is possible.
-/// `reserved_before` bytes were reserved before the recording.
+/// The first `shown` of `tried`, and what the others come to; with the program as `recorded` on a device between the bounds
+/// of what is possible. `reserved_before` bytes were reserved before the recording.
 pub(super) fn tried_table(
     tried: &[TriedRow],
     shown: usize,
-    baseline: Option<Baseline<'_>>,
+    recorded: Option<(&WhatIfDevice, &WhatIfRow)>,
     reserved_before: u64,
 ) -> TableOf<ShownRow> {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
     let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
-    let mut rows: Vec<ShownRow> = Vec::new();
-    if let Some(Baseline { outcome, reserved_bytes, .. }) = baseline {
-        rows.push(plain("as recorded", describe_outcome(outcome), reserved_bytes));
-    }
+    let as_recorded =
+        recorded.map(|(_, row)| plain("as recorded", describe_outcome(&row.then), row.continued_peak_bytes));
+    let mut rows: Vec<ShownRow> = as_recorded.into_iter().collect();
     for group in listed.chunk_by(|a, b| have_equal_outcomes(a, b)) {
         match group {
             [first, others @ ..] if others.len() > 1 => {
@@ -36,9 +26,11 @@ pub(super) fn tried_table(
             few => rows.extend(few.iter().map(|row| ShownRow::from(*row))),
         }
     }
-    if let Some(Baseline { live_bytes, .. }) = baseline {
-        rows.push(plain("lower bound as recorded, all served", String::new(), live_bytes));
-    }
+    // Peak of live bytes: no setting needs less.
+    rows.extend(
+        recorded
+            .map(|(device, _)| plain("lower bound as recorded, all served", String::new(), device.lower_bound_bytes)),
+    );
     let others = (tried.len() - listed.len()) as u64;
     let better = if helpful > listed.len() { "" } else { ": none helps" };
     let others = (others > 0).then(|| format!("{}{better}", counted(others, "other")));

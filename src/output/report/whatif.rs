@@ -1,7 +1,7 @@
 //! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
 
 use super::notes::{add_notes, add_other_notes};
-use super::tried::{Baseline, tried_table};
+use super::tried::tried_table;
 use crate::base::units::{count, size};
 use crate::output::document::{Document, Table, amount, code, faint};
 use crate::output::wording::{command_line, describe_outcome, fitting_headline, tried_headline};
@@ -31,12 +31,8 @@ pub fn whatif(report: &WhatIfReport) -> Document {
             add_notes(&mut document, &report.warnings);
         }
         if !device.tried.is_empty() {
-            let baseline = Baseline {
-                outcome: &recorded.then,
-                reserved_bytes: recorded.continued_peak_bytes,
-                live_bytes: device.lower_bound_bytes,
-            };
-            document.table(tried_table(&device.tried, shown_rows, Some(baseline), device.reserved_before_bytes));
+            let recorded = Some((device, *recorded));
+            document.table(tried_table(&device.tried, shown_rows, recorded, device.reserved_before_bytes));
         }
     }
     if report.devices.iter().any(|device| device.skips_program) {

@@ -21,40 +21,32 @@ use crate::study::memory::Holder;
 impl AnalyzeReport {
     /// The result for the job: of the worst device, or of all ranks together.
     pub fn summary(&self) -> Summary {
-        summarize_all(self)
+        let Some((snapshot, device)) = self.shown() else { return Summary::default() }; // a report has a snapshot
+        let mut summary = summarize_snapshot(snapshot, device);
+        if let Some(ranks) = self.ranks.as_ref().filter(|_| self.snapshots.len() > 1) {
+            let why = describe_difference(ranks).unwrap_or_else(|| ranks.peaks.clone());
+            summary.answer = format!("{}; {why}", ranks.failed);
+            summary.action = even_out(ranks, device.and_then(|device| device.advice.first())).or(summary.action);
+        }
+        if let (Some(job), Some(dry_run)) = (&self.dry_run, &snapshot.dry_run) {
+            let verdict = describe_verdict(self, job, dry_run);
+            let is_failure = matches!(job.reason, DryRunReason::Failed(_));
+            summary.answer = if is_failure { format!("{verdict}: {}", summary.answer) } else { verdict };
+        }
+        summary
+    }
+
+    /// The snapshot and the device that a page shows first: the worst of the ranks.
+    pub(crate) fn shown(&self) -> Option<(&SnapshotReport, Option<&DeviceReport>)> {
+        let worst = self.ranks.as_ref().and_then(|ranks| ranks.rows.first());
+        let snapshot = self.snapshots.iter().find(|snapshot| worst.is_none_or(|worst| worst.path == snapshot.path))?;
+        let device = snapshot.devices.iter().find(|device| worst.is_none_or(|worst| worst.device == device.device));
+        Some((snapshot, device))
     }
 }
 
-/// Summarizes all snapshots; of several, the worst in `ranks`.
-fn summarize_all(report: &AnalyzeReport) -> Summary {
-    let (snapshots, ranks) = (&report.snapshots, report.ranks.as_ref());
-    let worst = ranks.and_then(|ranks| ranks.rows.first());
-    let shown = match worst {
-        Some(worst) => snapshots.iter().find(|snapshot| snapshot.path == worst.path),
-        None => snapshots.first(),
-    };
-    let summary = shown.map(|snapshot| summarize_snapshot(snapshot, worst.map(|row| row.device)));
-    let mut summary = summary.unwrap_or_default(); // a report has a snapshot
-    if let Some(ranks) = ranks.filter(|_| snapshots.len() > 1) {
-        let why = describe_difference(ranks).unwrap_or_else(|| ranks.peaks.clone());
-        summary.answer = format!("{}; {why}", ranks.failed);
-        let worst = worst.and_then(|row| shown?.devices.iter().find(|device| device.device == row.device));
-        summary.action = even_out(ranks, worst.and_then(|device| device.advice.first())).or(summary.action);
-    }
-    if let (Some(job), Some(dry_run)) = (&report.dry_run, shown.and_then(|snapshot| snapshot.dry_run.as_ref())) {
-        let verdict = describe_verdict(report, job, dry_run);
-        let is_failure = matches!(job.reason, DryRunReason::Failed(_));
-        summary.answer = if is_failure { format!("{verdict}: {}", summary.answer) } else { verdict };
-    }
-    summary
-}
-
-/// Summarizes the device `worst` of `snapshot`, or its first one.
-pub(crate) fn summarize_snapshot(snapshot: &SnapshotReport, worst: Option<u64>) -> Summary {
-    let device = match worst {
-        Some(worst) => snapshot.devices.iter().find(|device| device.device == worst),
-        None => snapshot.devices.first(),
-    };
+/// Summarizes `device` of `snapshot`; a snapshot that holds nothing has none.
+pub(crate) fn summarize_snapshot(snapshot: &SnapshotReport, device: Option<&DeviceReport>) -> Summary {
     match device {
         Some(device) => summarize_device(snapshot, device),
         None => Summary::from_answer("the allocator held no memory and recorded nothing"),

@@ -120,11 +120,8 @@ impl Brief {
 
     /// A report on the worst device, in fewer than `max_bytes` bytes of JSON. Texts are truncated as needed.
     pub fn within(report: &AnalyzeReport, max_bytes: usize) -> Self {
-        let worst_row = report.ranks.as_ref().and_then(|ranks| ranks.rows.first());
-        let shown = report.snapshots.iter().find(|snapshot| worst_row.is_none_or(|worst| worst.path == snapshot.path));
-        let Some(shown) = shown else { return Self::default() }; // a report has a snapshot
+        let Some((shown, device)) = report.shown() else { return Self::default() }; // a report has a snapshot
         let several = Some(report.snapshots.len()).filter(|snapshots| *snapshots > 1);
-        let device = shown.devices.iter().find(|device| worst_row.is_none_or(|worst| worst.device == device.device));
         let brief = Self::from_device(shown, device, MAX_LISTED);
         let verdict = report.dry_run.as_ref().map(|job| job.verdict);
         let odd_rank = report.ranks.as_ref().and_then(odd_rank);
@@ -179,7 +176,7 @@ impl Brief {
                 .or_else(|| rank_in_path(&snapshot.path)),
             host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
             time_us: snapshot.time_us,
-            summary: summarize_snapshot(snapshot, device.map(|device| device.device)),
+            summary: summarize_snapshot(snapshot, device),
             warnings,
             dry_run: snapshot.dry_run.as_ref().map(|process| process.verdict),
             ..Self::default()

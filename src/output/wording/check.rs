@@ -42,6 +42,13 @@ impl CheckedJob {
     }
 }
 
+impl CodeLine {
+    /// The file: its path in the repository, if known.
+    pub(crate) fn file(&self) -> &str {
+        self.source.as_deref().unwrap_or(&self.frame.file)
+    }
+}
+
 impl CheckReport {
     /// The verdict; the worst finding names a source line or the missing data.
     pub fn summary(&self) -> Summary {
@@ -61,10 +68,7 @@ impl CheckReport {
             Some(changes) => format!("{answer}: {changes}"),
             None => format!("{answer}: {code} of GPU {device} of {path}: {}", worst.message),
         };
-        let place = |line: &CodeLine| {
-            let file = line.source.as_deref().unwrap_or(&line.frame.file);
-            format!("{file}:{}", line.frame.line)
-        };
+        let place = |line: &CodeLine| format!("{}:{}", line.file(), line.frame.line);
         let first = worst.lines.first();
         let who =
             first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));

@@ -7,6 +7,13 @@ use crate::compare::diff::{DeviceDiff, DiffReport};
 use crate::stacks::frames::FrameReport;
 use crate::study::figures::Figure;
 
+impl DeviceDiff {
+    /// `figure` before and after. A recording that lacks the device has nothing on it.
+    pub(crate) fn numbers(&self, figure: Figure) -> [u64; 2] {
+        [self.before, self.after].map(|side| side.unwrap_or_default().number(figure))
+    }
+}
+
 impl DiffReport {
     /// Summarizes the device that grew most, or the one that changed most if none grew.
     pub fn summary(&self) -> Summary {
@@ -23,9 +30,7 @@ impl DiffReport {
             let (held, by) = (size(line.held.after_bytes), signed_size(line.held.delta_bytes));
             format!("{place}: {held} after ({by})")
         });
-        // A snapshot without the device has no failures there.
-        let [ooms_before, ooms_after] =
-            [most.before, most.after].map(|side| side.unwrap_or_default().number(Figure::Ooms));
+        let [ooms_before, ooms_after] = most.numbers(Figure::Ooms);
         let grown = most.lines.iter().find(|line| line.held.delta_bytes > 0);
         let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
         let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);

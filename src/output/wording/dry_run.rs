@@ -133,19 +133,18 @@ fn describe_failing(failing: u64, placements: u64) -> String {
     }
 }
 
-fn describe_read(read: &ReadReport) -> String {
-    let line = match &read.location.frame {
-        None => "a thread without Python".to_owned(),
-        Some(_) => read.location.label(),
-    };
-    let times = match read.count {
-        0 | 1 => String::new(),
-        many => format!(", {} times in all", count(many)),
-    };
-    match read.operator.as_str() {
-        "" => format!("{line}{times}"),
-        name => format!("{line} by {name}{times}"),
+impl ReadReport {
+    /// The line that read, and the operator.
+    pub(super) fn label(&self) -> String {
+        let line = self.location.frame.as_ref().map(|_| self.location.label());
+        let line = line.unwrap_or_else(|| "a thread without Python".to_owned());
+        if self.operator.is_empty() { line } else { format!("{line} by {}", self.operator) }
     }
+}
+
+fn describe_read(read: &ReadReport) -> String {
+    let times = if read.count > 1 { format!(", {} times in all", count(read.count)) } else { String::new() };
+    read.label() + &times
 }
 
 /// The first lines of `reads`, and how many more there are.

@@ -115,18 +115,14 @@ fn describe_retry(failed: &FailedRequest) -> String {
 }
 
 fn describe_value(read: &ReadReport) -> String {
-    let line = match &read.location.frame {
-        None => "a thread without Python".to_owned(),
-        Some(_) => read.location.label(),
-    };
-    let by = if read.operator.is_empty() { String::new() } else { format!(" by {}", read.operator) };
+    let label = read.label();
     let effect = match read.usage {
         _ if read.decides_a_size && read.value != ReadValue::Maximum => "decides a size",
         ReadUsage::Size => "decides a size",
         ReadUsage::Branch => "decides how the program goes on",
         ReadUsage::Report | ReadUsage::Set | ReadUsage::Unknown => "may decide how the program goes on",
     };
-    let at = read.decided_at.as_ref().map(FrameReport::short_label).filter(|at| !line.starts_with(at.as_str()));
+    let at = read.decided_at.as_ref().map(FrameReport::short_label).filter(|at| !label.starts_with(at.as_str()));
     let at = at.map_or_else(String::new, |at| format!(", at {at}"));
     let why = match read.value {
         ReadValue::Zero | ReadValue::Finite => NO_VALUES,
@@ -134,7 +130,7 @@ fn describe_value(read: &ReadReport) -> String {
         ReadValue::Assumed => "it was drawn in place of an unknown value, and memory is scarce",
         ReadValue::Maximum => "it was taken at its maximum, and memory is scarce",
     };
-    format!("the value read at {line}{by} {effect}{at}; {why}")
+    format!("the value read at {label} {effect}{at}; {why}")
 }
 
 /// The operator that the program called, of those that ran, innermost first.
@@ -228,10 +224,9 @@ pub(crate) fn format_requests(requests: f64) -> String {
 
 /// The parts of the memory that the engine may use, with the options that change each.
 pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
-    let quantization = if serving.quantization.is_empty() { "" } else { &*serving.quantization };
     let share = Engine::of_name(&serving.engine).map_or("mem_fraction_static", |engine| engine.share_option);
     let parts = [
-        (format!("weights {quantization}").trim_end().to_owned(), serving.weight_bytes),
+        (format!("weights {}", serving.quantization).trim_end().to_owned(), serving.weight_bytes),
         (
             format!(
                 "activations: max_num_batched_tokens {}, max_num_seqs {}",

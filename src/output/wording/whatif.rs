@@ -15,15 +15,9 @@ use crate::whatif::{
 impl WhatIfReport {
     /// Summarizes the worst device: where nothing helps, or a request fails.
     pub fn summary(&self) -> Summary {
-        let severity = |device: &&WhatIfDevice| match self.recorded_on(device) {
-            Some(recorded) if !recorded.then.goes_on() => {
-                if device.verdict.best_tried.is_some() {
-                    1
-                } else {
-                    2
-                }
-            }
-            _ => 0,
+        let severity = |device: &&WhatIfDevice| {
+            let fails = self.recorded_on(device).is_some_and(|recorded| !recorded.then.goes_on());
+            (fails, fails && device.verdict.best_tried.is_none())
         };
         // `max_by_key` takes the last of equals; the first one is wanted.
         let worst = self.devices.iter().rev().max_by_key(severity);

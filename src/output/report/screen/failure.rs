@@ -6,9 +6,9 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
-use crate::output::document::{BarKind, Document, Source, Text, amount, code, faint};
+use crate::output::document::{BarKind, BarPart, Document, Source, Text, amount, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{add_part, describe_engines, describe_private_pools, moment_label};
+use crate::output::report::phrases::{describe_engines, describe_private_pools, moment_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -95,29 +95,27 @@ pub(in crate::output::report) fn callers(
 
 /// The whole device when the request failed.
 fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
-    let mut parts = Vec::new();
     let pending = oom.reserved_bytes.saturating_sub(oom.allocated_bytes).saturating_sub(oom.cached_bytes);
     let asleep = oom.verdict_reason.asleep_bytes;
     let (allocated, free) = (oom.allocated_bytes.saturating_sub(asleep), oom.device_free_bytes);
-    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(" allocated"));
-    add_part(&mut parts, pending, BarKind::Peak, amount(pending).and(" freed, in use by another stream"));
     let largest = match oom.largest_free_block_bytes {
         0 => "none of it usable".to_owned(),
         bytes if oom.verdict == Verdict::Spurious => format!("largest piece {}", size(bytes)),
         bytes => format!("largest usable {}", size(bytes)),
     };
-    add_part(&mut parts, oom.cached_bytes, BarKind::Cached, format!("{} cached ({largest})", size(oom.cached_bytes)));
-    match oom.verdict {
-        Verdict::MemoryLimit => {
-            let label = format!("{} free, beyond the limit of this process", size(free));
-            add_part(&mut parts, free, BarKind::Outside, label);
-        }
-        _ => add_part(&mut parts, free, BarKind::Free, format!("{} free on the device{}", size(free), segment(oom))),
-    }
+    let (kind, free_where) = match oom.verdict {
+        Verdict::MemoryLimit => (BarKind::Outside, ", beyond the limit of this process".to_owned()),
+        _ => (BarKind::Free, format!(" on the device{}", segment(oom))),
+    };
     let reach = oom.reserved_bytes.saturating_sub(asleep).saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
-    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
-    document.bar(parts);
+    document.bar([
+        BarPart::new(allocated, BarKind::Allocated, amount(allocated).and(" allocated")),
+        BarPart::new(pending, BarKind::Peak, amount(pending).and(" freed, in use by another stream")),
+        BarPart::new(oom.cached_bytes, BarKind::Cached, format!("{} cached ({largest})", size(oom.cached_bytes))),
+        BarPart::new(free, kind, format!("{} free{free_where}", size(free))),
+        BarPart::new(outside, BarKind::Outside, amount(outside).and(" outside PyTorch")),
+    ]);
 }
 
 /// The size of the segment that `oom` needs, if the free memory of the device seems to suffice.

@@ -5,7 +5,7 @@ use crate::analysis::DeviceReport;
 use crate::analysis::failure::JudgedRequest;
 use crate::base::units::{count, percent, size};
 use crate::output::document::{Document, Table, Text, amount, code, faint, source_location};
-use crate::output::report::breakdown::{HeldRow, held_table};
+use crate::output::report::breakdown::{HeldRow, allocated, held_table};
 use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
@@ -23,9 +23,8 @@ const MAX_OTHER_RATIO: f64 = 0.9;
 
 /// Appends the table of who holds `held`, the memory of `device` at that time, or what it holds at the snapshot.
 pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: Option<&MemoryBreakdown>, rows: usize) {
-    let blocks = device.memory.blocks.active_allocated;
-    let all = held.map_or((blocks.bytes, blocks.count), |held| (held.allocated_bytes, held.blocks));
-    let all = BlockSum { bytes: all.0, blocks: all.1 };
+    let all =
+        held.map_or_else(|| allocated(device), |held| BlockSum { bytes: held.allocated_bytes, blocks: held.blocks });
     if all.bytes == 0 {
         return;
     }
@@ -52,11 +51,8 @@ fn lines(held: &[Holder], rows: usize) -> Vec<HeldRow> {
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
         let caller = line.location.called_from.as_ref().filter(|_| is_called_twice(line));
         let caller = caller.map_or_else(Text::default, |caller| faint(" ← ").and(caller_label(caller, line)));
-        HeldRow {
-            holder: location_label(&line.location).and(caller).and(operation).into(),
-            category: line.category.zip(line.category_confidence),
-            sum: BlockSum { bytes: line.bytes, blocks: line.blocks },
-        }
+        let holder = location_label(&line.location).and(caller).and(operation);
+        HeldRow::new(holder, line.category.zip(line.category_confidence), line.bytes, line.blocks)
     };
     held.iter().map(row).collect()
 }
@@ -69,11 +65,8 @@ fn caller_label(caller: &FrameReport, line: &Holder) -> Text {
 }
 
 fn variable(kept: &KeptByVariable) -> HeldRow {
-    HeldRow {
-        holder: variable_label(kept).into(),
-        category: kept.category.zip(kept.category_confidence),
-        sum: BlockSum { bytes: kept.bytes, blocks: kept.blocks },
-    }
+    let category = kept.category.zip(kept.category_confidence);
+    HeldRow::new(variable_label(kept), category, kept.bytes, kept.blocks)
 }
 
 /// A variable: its name, the container or type, and where it is filled or allocated.

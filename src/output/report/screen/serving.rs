@@ -2,9 +2,8 @@
 
 use crate::analysis::SnapshotReport;
 use crate::base::units::{count, percent, ratio};
-use crate::output::document::{BarKind, Document, Table, amount, code, faint};
+use crate::output::document::{BarKind, BarPart, Document, Table, amount, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::add_part;
 use crate::output::wording::{command_line, describe_budget, describe_engine, describe_options, format_requests};
 use crate::snapshot::Serving;
 
@@ -30,14 +29,13 @@ fn add_bar(document: &mut Document, serving: &Serving) {
         return;
     };
     let cache = serving.kv_cache_bytes.unwrap_or(0).min(budget);
-    let mut parts = Vec::new();
-    add_part(&mut parts, budget - cache, BarKind::Allocated, amount(budget - cache).and(" weights and work"));
-    add_part(&mut parts, cache, BarKind::Peak, amount(cache).and(" KV cache"));
-    let unused = free.saturating_sub(budget);
-    add_part(&mut parts, unused, BarKind::Free, amount(unused).and(" not used"));
-    let outside = device.saturating_sub(free);
-    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside the engine"));
-    document.bar(parts);
+    let (unused, outside) = (free.saturating_sub(budget), device.saturating_sub(free));
+    document.bar([
+        BarPart::new(budget - cache, BarKind::Allocated, amount(budget - cache).and(" weights and work")),
+        BarPart::new(cache, BarKind::Peak, amount(cache).and(" KV cache")),
+        BarPart::new(unused, BarKind::Free, amount(unused).and(" not used")),
+        BarPart::new(outside, BarKind::Outside, amount(outside).and(" outside the engine")),
+    ]);
 }
 
 /// Appends the number of requests of several lengths that the KV cache holds at once.

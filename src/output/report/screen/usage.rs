@@ -3,9 +3,9 @@
 use super::holders::{add_growth, add_holders};
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{count, counted, size};
-use crate::output::document::{BarKind, Document, Table, Text, amount, code, faint, strong};
+use crate::output::document::{BarKind, BarPart, Document, Table, Text, amount, code, faint, strong};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{add_part, describe_engines, describe_private_pools};
+use crate::output::report::phrases::{describe_engines, describe_private_pools};
 use crate::output::wording::{command_line, describe_position_on, describe_request, summarize_device, usage_headline};
 use crate::snapshot::SleepCall;
 use crate::study::sleep::{SleepReport, SleepSwitch};
@@ -19,10 +19,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     };
     document.headline(answer, faint(context(snapshot, device)));
     add_notes(document, &snapshot.warnings);
-    match device.sleep.as_ref().filter(|_| has_trace && device.moment.is_none()) {
-        Some(sleep) => add_memory_on_device(document, snapshot, device, sleep),
-        None => add_memory(document, snapshot, device, has_trace && device.moment.is_none()),
-    }
+    add_memory(document, snapshot, device, has_trace && device.moment.is_none());
     let held = device.at_moment.as_ref().or(device.at_peak.as_ref().filter(|_| device.moment.is_none()));
     document.fields("pools", describe_private_pools(&device.memory, held));
     document.fields("engine", describe_engines(held));
@@ -43,10 +40,10 @@ fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     parts.join(", ")
 }
 
-/// Live memory, its peak, and reserved memory, of the device if its size is known.
+/// Live memory, its peak, and reserved memory, of the device if its size is known. Where memory sleeps, what PyTorch holds
+/// of the device now and at most.
 fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, with_peak: bool) {
     let (memory, peak) = (&device.memory, &device.peak);
-    let mut parts = Vec::new();
     let allocated = memory.allocated_bytes;
     let at_least = if peak.is_lower_bound { "at least " } else { "" };
     let (peak_allocated, peak_reserved) = if with_peak {
@@ -55,17 +52,35 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
         (allocated, memory.reserved_bytes)
     };
     let when = if with_peak { " at the end" } else { "" };
-    add_part(&mut parts, allocated, BarKind::Allocated, amount(allocated).and(format!(" allocated{when}")));
     let grown = Text::from(format!("up to {at_least}")).and(amount(peak_allocated)).and(" at the peak");
-    add_part(&mut parts, peak_allocated - allocated, BarKind::Peak, grown);
     let reserved = Text::from(at_least).and(amount(peak_reserved)).and(" reserved");
-    add_part(&mut parts, peak_reserved.saturating_sub(peak_allocated), BarKind::Cached, reserved);
+    let cached = peak_reserved.saturating_sub(peak_allocated);
+    let (used, parts) = match device.sleep.as_ref().filter(|_| with_peak) {
+        Some(sleep) => {
+            let now = memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
+            let most = sleep.peak_on_device_bytes.max(now);
+            let parts = vec![
+                BarPart::new(now, BarKind::Allocated, amount(now).and(" reserved at the end")),
+                BarPart::new(most - now, BarKind::Peak, format!("up to {} at the peak", size(most))),
+            ];
+            (most, parts)
+        }
+        None => {
+            let parts = vec![
+                BarPart::new(allocated, BarKind::Allocated, amount(allocated).and(format!(" allocated{when}"))),
+                BarPart::new(peak_allocated - allocated, BarKind::Peak, grown),
+                BarPart::new(cached, BarKind::Cached, reserved),
+            ];
+            (peak_reserved, parts)
+        }
+    };
     let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
     let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
-    let free = reach.saturating_sub(peak_reserved);
-    add_part(&mut parts, free, BarKind::Free, amount(free).and(" more on the device"));
-    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
-    document.bar(parts);
+    let free = reach.saturating_sub(used);
+    document.bar(parts.into_iter().chain([
+        BarPart::new(free, BarKind::Free, amount(free).and(" more on the device")),
+        BarPart::new(outside, BarKind::Outside, amount(outside).and(" outside PyTorch")),
+    ]));
 }
 
 fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport) {
@@ -94,26 +109,6 @@ pub(super) fn requested(document: &mut Document, snapshot: &SnapshotReport, devi
 
 /// The last of the changes are listed: two of each kind.
 const MAX_CHANGES: usize = 4;
-
-/// Appends what PyTorch holds of the device now and at most, without memory that sleeps.
-pub(super) fn add_memory_on_device(
-    document: &mut Document,
-    snapshot: &SnapshotReport,
-    device: &DeviceReport,
-    sleep: &SleepReport,
-) {
-    let now = device.memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
-    let peak = sleep.peak_on_device_bytes.max(now);
-    let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
-    let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
-    let free = reach.saturating_sub(peak);
-    let mut parts = Vec::new();
-    add_part(&mut parts, now, BarKind::Allocated, amount(now).and(" reserved at the end"));
-    add_part(&mut parts, peak - now, BarKind::Peak, format!("up to {} at the peak", size(peak)));
-    add_part(&mut parts, free, BarKind::Free, amount(free).and(" more on the device"));
-    add_part(&mut parts, outside, BarKind::Outside, amount(outside).and(" outside PyTorch"));
-    document.bar(parts);
-}
 
 /// Appends the bytes that sleep at a time, and the last changes.
 pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_bytes, when): (u64, &str)) {
