@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::numbers::MessageNumbers;
@@ -55,20 +56,16 @@ pub(super) fn form_figures(
     form: &'static Form,
     mut found: BTreeMap<&str, (usize, PrintedAmount)>,
 ) -> Vec<PrintedFigure> {
-    let mut figures: Vec<(usize, PrintedFigure)> = form
-        .figures()
-        .filter_map(|(name, _, meaning)| {
-            let (at, amount) = found.remove(name)?;
-            let mut figure = PrintedFigure::from_printed(name, &amount, meaning);
-            let has_small_unit = amount.text.ends_with(" bytes") || amount.text.ends_with(" kB");
-            if has_small_unit && amount.bytes >= MIB {
-                figure.printed = format!("{} ({})", amount.text, size(amount.bytes));
-            }
-            Some((at, figure))
-        })
-        .collect();
-    figures.sort_by_key(|(at, _)| *at);
-    figures.into_iter().map(|(_, figure)| figure).collect()
+    let figures = form.figures().filter_map(|(name, _, meaning)| {
+        let (at, amount) = found.remove(name)?;
+        let mut figure = PrintedFigure::from_printed(name, &amount, meaning);
+        let has_small_unit = amount.text.ends_with(" bytes") || amount.text.ends_with(" kB");
+        if has_small_unit && amount.bytes >= MIB {
+            figure.printed = format!("{} ({})", amount.text, size(amount.bytes));
+        }
+        Some((at, figure))
+    });
+    figures.sorted_by_key(|(at, _)| *at).map(|(_, figure)| figure).collect()
 }
 
 /// The numbers of a message of PyTorch's allocator: printed, of each process, and computed.

@@ -1,5 +1,7 @@
 //! The numbers of a message, printed and computed.
 
+use itertools::Itertools as _;
+
 use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::verdict::{
     ApproxBytes, FreeMemory, Likelihood, MemoryAtFailure, USUAL_OUTSIDE, reclaimable_outside,
@@ -199,9 +201,8 @@ impl MessageNumbers {
     /// Processes other than this one, as far as known, the largest first.
     pub(super) fn other_processes(&self) -> Vec<&Process> {
         let is_other = |process: &&Process| Some(process.pid) != self.this_pid;
-        let mut others: Vec<&Process> = self.printed.processes.iter().filter(is_other).collect();
-        others.sort_by_key(|process| std::cmp::Reverse(process.in_use.bytes));
-        others
+        let others = self.printed.processes.iter().filter(is_other);
+        others.sorted_by_key(|process| std::cmp::Reverse(process.in_use.bytes)).collect()
     }
 
     /// The number of other processes that use about as much as each other, and what one of them uses: ranks of one job,

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
+
 use super::numbers::MessageNumbers;
 use super::standard_advice::StandardAdvice;
 use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, format_approx};
@@ -103,7 +105,7 @@ fn known(numbers: &MessageNumbers) -> Option<String> {
         let amount = numbers.printed.figure(name)?;
         Some(format!("{} {verb}", size(amount.bytes)))
     });
-    Some(known.collect::<Vec<_>>().join(", ")).filter(|known| !known.is_empty())
+    Some(known.format(", ").to_string()).filter(|known| !known.is_empty())
 }
 
 /// The processes that use the device.

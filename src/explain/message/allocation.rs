@@ -7,7 +7,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use super::traceback::{self, TracebackFrame};
+use itertools::Itertools as _;
+
+use super::traceback::{self, TracebackFrame, leading_number};
 use crate::explain::table::{Form, PrintedAmount, forms, vendor};
 
 /// The meaning of the numbers depends on the wording.
@@ -101,7 +103,7 @@ impl Wording {
 
 /// Parses the message `text`; `before` is the text before it on the line, with the exception's class.
 pub(super) fn parse_allocation(before: &str, text: &str) -> FailedAllocation {
-    let text = text.split(' ').filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");
+    let text = text.split(' ').filter(|word| !word.is_empty()).join(" ");
     let text = text.as_str();
     let wording = detect_wording(text);
     let backend = match wording {
@@ -174,12 +176,8 @@ fn parse_device(text: &str) -> Option<u64> {
         .map(|(_, rest)| rest);
     // See above for PyTorch 2.3.
     let Some(behind) = behind else { return tried.ends_with(" GPU").then_some(0) };
-    let end = behind.find(|c: char| !c.is_ascii_digit()).unwrap_or(behind.len());
-    if let Some(number) = behind.get(..end).and_then(|digits| digits.parse().ok()) {
-        return Some(number);
-    }
-    let code = behind.chars().next().map(u64::from);
-    code.filter(|code| (0..32).contains(code))
+    let code = || behind.chars().next().map(u64::from).filter(|code| *code < 32);
+    leading_number(behind).or_else(code)
 }
 
 /// Parses `Process 123 has 1.00 GiB memory in use.`

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use aho_corasick::AhoCorasick;
+use itertools::Itertools as _;
 
 use crate::explain::table::{Form, forms, places};
 
@@ -62,16 +63,9 @@ impl Index {
 
     /// The first form of the table that `text` has, and the byte at which its message starts.
     pub(super) fn find(&self, text: &str) -> Option<(&'static Form, usize)> {
-        let mut found: Vec<usize> = self
-            .automaton
-            .find_overlapping_iter(text)
-            .map(|found| found.pattern().as_usize())
-            .filter(|pattern| *pattern < self.forms.len())
-            .collect();
+        let found = self.automaton.find_overlapping_iter(text).map(|found| found.pattern().as_usize());
         // Patterns have the order of the table.
-        found.sort_unstable();
-        found.dedup();
-        let mut forms = found.iter().filter_map(|pattern| self.forms.get(*pattern));
+        let mut forms = found.sorted_unstable().dedup().filter_map(|pattern| self.forms.get(pattern));
         forms.find_map(|form| Some((*form, form.find(text)?)).filter(|_| form.in_frame.is_empty()))
     }
 }

@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
+use super::traceback::leading_number;
+
 /// The process that wrote a line, as far as launchers label it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LineSource {
@@ -208,11 +210,10 @@ fn parse_rank(text: &str) -> Option<u32> {
     let lower = text.trim_start().to_ascii_lowercase();
     let behind_rank = lower.split_once("rank").map(|(_, number)| number);
     let names = ["default", "trainer", "worker"].iter().filter_map(|name| lower.strip_prefix(name));
-    behind_rank.into_iter().chain(names).find_map(|number| {
-        let number = number.trim_start_matches([' ', ':', '=', '-']);
-        let end = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
-        number.get(..end)?.parse().ok()
-    })
+    behind_rank
+        .into_iter()
+        .chain(names)
+        .find_map(|number| leading_number(number.trim_start_matches([' ', ':', '=', '-'])))
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,

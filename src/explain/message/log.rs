@@ -1,5 +1,7 @@
 //! Collects the messages of a log: counts repeats, and limits how many are kept.
 
+use itertools::Itertools as _;
+
 use super::allocation::FailedAllocation;
 use super::line::LineSource;
 use super::traceback::TracebackFrame;
@@ -68,21 +70,17 @@ impl LogBuilder {
     pub(super) fn add(&mut self, key: String, message: Message) {
         self.log.message_count += 1;
         let messages = &mut self.log.messages;
-        let same = self.known.get(&key).and_then(|indices| {
-            indices.iter().copied().find(|index| {
-                messages.get(*index).is_some_and(|known| {
-                    known.source == message.source
-                        || known.source == LineSource::default()
-                        || message.source == LineSource::default()
-                })
-            })
-        });
-        if let Some(known) = same.and_then(|index| messages.get_mut(index)) {
+        let unknown = LineSource::default();
+        let is_same =
+            |known: &Message| [&message.source, &unknown].contains(&&known.source) || message.source == unknown;
+        let same = self.known.get(&key).into_iter().flatten().find(|index| is_same(&messages[**index]));
+        if let Some(index) = same {
+            let known = &mut messages[*index];
             known.times += 1;
             if known.frames.is_empty() {
                 known.frames = message.frames;
             }
-            if known.source == LineSource::default() {
+            if known.source == unknown {
                 known.source = message.source;
             }
             return;
@@ -155,7 +153,7 @@ impl LogBuilder {
         messages.retain(|message| !is_known || message.form.role != Role::Unknown);
         for message in messages {
             let lines = context.iter().filter(|(form, _)| form.name == message.form.name);
-            message.context = lines.map(|(_, text)| text.as_str()).collect::<Vec<_>>().join(" ");
+            message.context = lines.map(|(_, text)| text).join(" ");
         }
     }
 

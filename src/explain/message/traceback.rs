@@ -1,5 +1,7 @@
 //! Parses frames of Python tracebacks, as Python, `IPython` and `rich` print them.
 
+use std::str::FromStr;
+
 /// A frame of a printed traceback.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TracebackFrame {
@@ -11,6 +13,14 @@ pub struct TracebackFrame {
     pub name: String,
     /// The source code of the line, if it is printed.
     pub code: Option<String>,
+}
+
+impl TracebackFrame {
+    /// A frame of the function whose name starts `call`.
+    fn new(file: impl Into<String>, line: u32, call: &str) -> Self {
+        let name = call.split(|c: char| c.is_whitespace() || c == '(').next().unwrap_or(call);
+        Self { file: file.into(), line, name: name.to_owned(), code: None }
+    }
 }
 
 pub(super) fn is_start(text: &str) -> bool {
@@ -25,8 +35,7 @@ pub(super) fn parse_frame(text: &str) -> Option<TracebackFrame> {
     if let Some(cell) = text.strip_prefix("Cell ") {
         let (cell, line) = cell.split_once(", line ")?;
         let name = line.split_once(", in ").map_or("<module>", |(_, name)| name);
-        let line = leading_number(line)?;
-        return Some(TracebackFrame { file: format!("Cell {cell}"), line, name: function_name(name), code: None });
+        return Some(TracebackFrame::new(format!("Cell {cell}"), leading_number(line)?, name));
     }
     let text = text.strip_prefix("File ").unwrap_or(text);
     // `train.py:88, in step(x)`, `train.py:88 in step`, `train.py in step(x)`
@@ -39,12 +48,7 @@ pub(super) fn parse_frame(text: &str) -> Option<TracebackFrame> {
     };
     let is_file = file.strip_suffix(".py").is_some() || file.starts_with("<ipython-input");
     // Paths on Windows often have a blank, in the user's name.
-    (is_file && (!file.contains(' ') || has_drive(file))).then(|| TracebackFrame {
-        file: file.to_owned(),
-        line,
-        name: function_name(name),
-        code: None,
-    })
+    (is_file && (!file.contains(' ') || has_drive(file))).then(|| TracebackFrame::new(file, line, name))
 }
 
 fn has_drive(file: &str) -> bool {
@@ -88,15 +92,11 @@ fn parse_python_frame(rest: &str) -> Option<TracebackFrame> {
     let (file, rest) = rest.split_once("\", line ")?;
     let line = leading_number(rest)?;
     let (_, name) = rest.split_once(", in ")?;
-    Some(TracebackFrame { file: file.to_owned(), line, name: function_name(name), code: None })
+    Some(TracebackFrame::new(file, line, name))
 }
 
-fn function_name(name: &str) -> String {
-    let end = name.find(|c: char| c.is_whitespace() || c == '(').unwrap_or(name.len());
-    name.get(..end).unwrap_or(name).to_owned()
-}
-
-fn leading_number(text: &str) -> Option<u32> {
+/// The number at the start of `text`.
+pub(super) fn leading_number<N: FromStr>(text: &str) -> Option<N> {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.get(..end)?.parse().ok()
 }
