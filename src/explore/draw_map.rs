@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use itertools::Itertools as _;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Modifier, Style};
 
@@ -31,17 +32,14 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
     let mut x = put(buffer, x, body.y + 1, body.width, &largest, PLAIN);
     let selected = state.selected[View::Map as usize];
     let Some(grouping) = state.grouping() else { return };
-    let mut held: Vec<_> = recording.sums_at(grouping, state.moment).into_iter().zip(&grouping.groups).collect();
-    held.sort_by_key(|(bytes, _)| Reverse(*bytes));
-    for (_, group) in held.iter().filter(|(bytes, _)| *bytes > 0) {
+    let held = recording.sums_at(grouping, state.moment).into_iter().zip(&grouping.groups);
+    for (_, group) in held.filter(|(bytes, _)| *bytes > 0).sorted_by_key(|(bytes, _)| Reverse(*bytes)) {
         if x + 3 + columns(&group.name) < body.width {
             put(buffer, x + 2, body.y + 1, 1, EIGHTHS[7], Style::new().fg(colour(group.slot, group.is_guess)));
             x = put(buffer, x + 4, body.y + 1, body.width, &group.name, FAINT);
         }
     }
-    let positions = (layout.map.y..layout.map.y + layout.map.height)
-        .flat_map(|y| (layout.map.x..layout.map.x + layout.map.width).map(move |x| (x, y)));
-    for (position, part) in positions.zip(&map.cells) {
+    for (position, part) in layout.map.positions().zip(&map.cells) {
         let cell = &mut buffer[position];
         if part.is_request {
             cell.set_symbol("✗").set_style(ALARM);
@@ -183,25 +181,18 @@ impl MapCells {
 
 /// The blocks in use at `moment`, by address. Blocks that wait for another stream are among them.
 pub(super) fn blocks_at(recording: &Recording, moment: Moment) -> Vec<usize> {
-    let mut blocks: Vec<usize> = recording.in_use(moment).collect();
-    blocks.sort_unstable_by_key(|row| recording.allocations[*row].address);
-    blocks
+    recording.in_use(moment).sorted_unstable_by_key(|row| recording.allocations[*row].address).collect()
 }
 
 /// The reserved ranges at `moment`; those that touch are one.
 fn ranges_at(recording: &Recording, moment: Moment) -> Vec<PlacedRange> {
     let is_reserved = |start: Moment, end: Option<Moment>| start <= moment && end.is_none_or(|end| end > moment);
     let segments = recording.segments.iter().filter(|one| is_reserved(one.start, one.end));
-    let mut edges: Vec<(u64, u64)> = segments.map(|one| (one.address, one.end_address())).collect();
-    edges.sort_unstable();
-    let mut ranges: Vec<PlacedRange> = Vec::new();
-    for (address, end) in edges {
-        match ranges.last_mut() {
-            Some(last) if address <= last.end => last.end = last.end.max(end),
-            _ => ranges.push(PlacedRange { address, end, offset: 0, used: 0 }),
-        }
-    }
-    ranges
+    let ranges = segments.map(|one| (one.address, one.end_address())).sorted_unstable();
+    let ranges = ranges.coalesce(|(address, end), (next, next_end)| {
+        if next <= end { Ok((address, end.max(next_end))) } else { Err(((address, end), (next, next_end))) }
+    });
+    ranges.map(|(address, end)| PlacedRange { address, end, offset: 0, used: 0 }).collect()
 }
 
 /// Places the ranges one after the other; with gaps, each starts a cell, and a cell stays free between two. Returns the

@@ -5,6 +5,7 @@
 use std::cmp::Reverse;
 use std::ops::Range;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::palette::{OTHER, Slot, line_slot};
@@ -215,8 +216,7 @@ impl Recording {
             let entries = self.ends[row].min(self.last()).saturating_sub(one.start);
             weights[self.line_of[row] as usize].1 += u128::from(one.bytes) * u128::from(entries);
         }
-        let mut order: Vec<usize> = (0..self.lines.len()).collect();
-        order.sort_by_key(|line| (Reverse(weights[*line]), *line));
+        let order = (0..self.lines.len()).sorted_by_key(|line| Reverse(weights[*line])).collect_vec();
         let mut of_line = vec![0; self.lines.len()];
         for (group, line) in order.iter().enumerate() {
             of_line[*line] = small(group);
@@ -325,10 +325,7 @@ fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -
     });
     let line_of = line_of.collect();
     // Callers tell lines with one name apart.
-    let mut named = FxHashMap::<String, u32>::default();
-    for line in &lines {
-        *named.entry(line.clone()).or_default() += 1;
-    }
+    let named = lines.iter().cloned().counts();
     for (line, caller) in lines.iter_mut().zip(callers) {
         if let Some(caller) = caller.filter(|_| named[line] > 1) {
             *line = format!("{line} ← {}", caller.brief_label());

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
 use ratatui_core::layout::Rect;
 
 use super::layout::{Layout, View};
@@ -185,10 +186,9 @@ impl<'s, 'a> State<'s, 'a> {
         }
         let mut lines = wrap(&result.answer, area.width.into());
         if area.height < HIGH {
-            return vec![lines.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ")];
+            return vec![lines.iter().map(|line| line.trim_start()).join(" ")];
         }
-        let rest = lines.split_off(1);
-        let rest = rest.iter().map(|line| line.trim_start()).collect::<Vec<_>>().join(" ");
+        let rest = lines.split_off(1).iter().map(|line| line.trim_start()).join(" ");
         lines.extend(Some(rest).filter(|rest| !rest.is_empty()));
         lines.extend(Some(format!("do: {}", result.action)).filter(|_| !result.action.is_empty()));
         lines
