@@ -40,14 +40,15 @@ impl Rows {
 }
 
 impl TableSink for Rows {
-    fn row(&mut self, cells: &[Cell<'_>]) -> std::io::Result<()> {
-        assert_eq!(cells.len(), self.names.len());
-        let number = |cell: &Cell<'_>| match cell {
-            Cell::Integer(number) => Some(*number),
-            Cell::Flag(flag) => Some(i64::from(*flag)),
+    fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> std::io::Result<()> {
+        let number = |cell: Cell<'_>| match cell {
+            Cell::Integer(number) => Some(number),
+            Cell::Flag(flag) => Some(i64::from(flag)),
             Cell::Null | Cell::Text(_) | Cell::Frames(_) => None,
         };
-        self.rows.push(cells.iter().map(number).collect());
+        let row: Vec<Option<i64>> = cells.into_iter().map(number).collect();
+        assert_eq!(row.len(), self.names.len());
+        self.rows.push(row);
         Ok(())
     }
 
@@ -73,7 +74,7 @@ struct Shared<'r> {
 }
 
 impl TableSink for Shared<'_> {
-    fn row(&mut self, cells: &[Cell<'_>]) -> std::io::Result<()> {
+    fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> std::io::Result<()> {
         self.rows.row(cells)
     }
 

@@ -81,18 +81,7 @@ fn folded_label(frame: &FrameReport) -> String {
         (file, 0) => format!("{file}:{}", frame.name),
         (file, line) => format!("{file}:{line}:{}", frame.name),
     };
-    label
-        .chars()
-        .map(|c| {
-            if c == ';' {
-                ':'
-            } else if c.is_whitespace() {
-                '_'
-            } else {
-                c
-            }
-        })
-        .collect()
+    label.replace(';', ":").replace(char::is_whitespace, "_")
 }
 
 #[cfg(test)]

@@ -84,20 +84,13 @@ impl<W: Write> PerfettoWriter<W> {
 
     /// The first packet: the clock of all others.
     fn start(&mut self, first_us: u64) -> io::Result<()> {
-        let mut defaults = Message::new();
-        defaults.unsigned(58, CLOCK_REALTIME); // timestamp_clock_id
-        defaults.message(packet::TRACK_EVENT, &Message::new());
-        let mut clocks = Message::new();
-        for id in CLOCKS {
-            let mut clock = Message::new();
-            clock.unsigned(1, id).unsigned(2, nanoseconds(first_us));
-            clocks.message(1, &clock);
-        }
-        let mut first = Message::new();
-        first.unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, INCREMENTAL_STATE_CLEARED);
-        first.message(packet::DEFAULTS, &defaults).unsigned(packet::TIMESTAMP, nanoseconds(first_us));
-        first.message(packet::CLOCK_SNAPSHOT, &clocks);
-        self.write(&first)
+        const CLOCK_ID: u32 = 58;
+        let defaults = Message::new().unsigned(CLOCK_ID, CLOCK_REALTIME).message(packet::TRACK_EVENT, &Message::new());
+        let clock = |id| Message::new().unsigned(1, id).unsigned(2, nanoseconds(first_us));
+        let clocks = CLOCKS.into_iter().fold(Message::new(), |clocks, id| clocks.message(1, &clock(id)));
+        let first = start_packet(INCREMENTAL_STATE_CLEARED).message(packet::DEFAULTS, &defaults);
+        let first = first.unsigned(packet::TIMESTAMP, nanoseconds(first_us));
+        self.write(&first.message(packet::CLOCK_SNAPSHOT, &clocks))
     }
 
     /// The recorded process id; another number if two snapshots have the same.
@@ -116,9 +109,7 @@ impl<W: Write> PerfettoWriter<W> {
         let id = |track: Track| tracks.get(&track).copied().unwrap_or_default(); // there is one for each in use
         if !device.window.is_empty() {
             device.counters(|track, time_us, bytes| {
-                let mut counted = Message::new();
-                counted.unsigned(event::TYPE, event::COUNTER).unsigned(event::TRACK, id(track));
-                counted.unsigned(event::COUNTER_VALUE, bytes);
+                let counted = start_event(event::COUNTER, id(track)).unsigned(event::COUNTER_VALUE, bytes);
                 self.packet(Some(time_us), packet::TRACK_EVENT, &counted)
             })?;
         }
@@ -147,73 +138,60 @@ impl<W: Write> PerfettoWriter<W> {
         let id = device.device.id();
         let group = self.next_track();
         let describe = |number: u64, parent: u64, name: &str| {
-            let mut descriptor = Message::new();
-            descriptor.unsigned(field::UUID, number).unsigned(field::PARENT, parent).string(field::NAME, name);
-            descriptor
+            Message::new().unsigned(field::UUID, number).unsigned(field::PARENT, parent).string(field::NAME, name)
         };
-        let mut descriptor = describe(group, process, &format!("cuda:{id}"));
-        descriptor.unsigned(field::CHILD_ORDERING, field::ORDER_EXPLICIT);
+        let descriptor = describe(group, process, &format!("cuda:{id}"));
+        let descriptor = descriptor.unsigned(field::CHILD_ORDERING, field::ORDER_EXPLICIT);
         self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor)?;
-        let mut in_bytes = Message::new();
-        in_bytes.unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
-        in_bytes.string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
+        let in_bytes = Message::new().unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
+        let in_bytes = in_bytes.string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
         let mut numbers = BTreeMap::new();
         for (track, rank) in tracks.into_iter().zip(1..) {
             let number = self.next_track();
             let mut descriptor = describe(number, group, &track.label());
             if track >= Track::Allocated {
-                descriptor.message(field::COUNTER, &in_bytes);
+                descriptor = descriptor.message(field::COUNTER, &in_bytes);
             }
-            descriptor.unsigned(field::RANK, rank);
-            self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor)?;
+            self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor.unsigned(field::RANK, rank))?;
             numbers.insert(track, number);
         }
         Ok(numbers)
     }
 
     fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, started: Option<&Slice>) -> io::Result<()> {
-        let mut end = Message::new();
-        end.unsigned(event::TYPE, kind).unsigned(event::TRACK, track);
+        let mut end = start_event(kind, track);
         if let Some(slice) = started {
-            end.string(event::NAME, &slice.name);
+            end = end.string(event::NAME, &slice.name);
             if let Some(bytes) = slice.bytes {
-                end.message(event::ANNOTATION, &annotation("bytes", bytes));
+                end = end.message(event::ANNOTATION, &annotation("bytes", bytes));
             }
         }
         self.packet(Some(time_us), packet::TRACK_EVENT, &end)
     }
 
     fn failure(&mut self, track: u64, failure: &Failure, line: &str) -> io::Result<()> {
-        let mut instant = Message::new();
-        instant.unsigned(event::TYPE, event::INSTANT).unsigned(event::TRACK, track);
-        instant.string(event::NAME, &format!("out of memory: {}", size(failure.requested_bytes)));
-        for (name, value) in [
-            ("requested_bytes", failure.requested_bytes),
-            ("device_free_bytes", failure.device_free_bytes),
-            ("entry", failure.entry as u64),
-        ] {
-            instant.message(event::ANNOTATION, &annotation(name, value));
-        }
-        let mut source = Message::new();
-        source.string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line);
-        instant.message(event::ANNOTATION, &source);
+        let name = format!("out of memory: {}", size(failure.requested_bytes));
+        let annotations = [
+            annotation("requested_bytes", failure.requested_bytes),
+            annotation("device_free_bytes", failure.device_free_bytes),
+            annotation("entry", failure.entry as u64),
+            Message::new().string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line),
+        ];
+        let instant = start_event(event::INSTANT, track).string(event::NAME, &name);
+        let instant = annotations.iter().fold(instant, |instant, one| instant.message(event::ANNOTATION, one));
         self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
     }
 
     fn packet(&mut self, time_us: Option<u64>, field: u32, content: &Message) -> io::Result<()> {
-        let mut packet = Message::new();
-        packet.unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, NEEDS_INCREMENTAL_STATE);
+        let mut packet = start_packet(NEEDS_INCREMENTAL_STATE);
         if let Some(time_us) = time_us {
-            packet.unsigned(packet::TIMESTAMP, nanoseconds(time_us));
+            packet = packet.unsigned(packet::TIMESTAMP, nanoseconds(time_us));
         }
-        packet.message(field, content);
-        self.write(&packet)
+        self.write(&packet.message(field, content))
     }
 
     fn write(&mut self, packet: &Message) -> io::Result<()> {
-        let mut framed = Message::new();
-        framed.message(packet::IN_TRACE, packet);
-        self.out.write_all(framed.as_bytes())
+        self.out.write_all(Message::new().message(packet::IN_TRACE, packet).as_bytes())
     }
 
     /// Completes the file.
@@ -225,11 +203,17 @@ impl<W: Write> PerfettoWriter<W> {
     }
 }
 
+fn start_packet(flags: u64) -> Message {
+    Message::new().unsigned(packet::SEQUENCE_ID, SEQUENCE).unsigned(packet::SEQUENCE_FLAGS, flags)
+}
+
+fn start_event(kind: u64, track: u64) -> Message {
+    Message::new().unsigned(event::TYPE, kind).unsigned(event::TRACK, track)
+}
+
 /// A number that the viewer shows with an event.
 fn annotation(name: &str, value: u64) -> Message {
-    let mut annotation = Message::new();
-    annotation.string(event::ANNOTATION_NAME, name).unsigned(event::ANNOTATION_UNSIGNED, value);
-    annotation
+    Message::new().string(event::ANNOTATION_NAME, name).unsigned(event::ANNOTATION_UNSIGNED, value)
 }
 
 fn nanoseconds(time_us: u64) -> u64 {
@@ -256,9 +240,7 @@ mod field {
 
 fn describe_process(recording: &Recording<'_, '_>, track: u64, pid: u64) -> Message {
     let rank = recording.rank.map_or_else(String::new, |rank| format!("rank {rank}: "));
-    let mut process = Message::new();
-    process.unsigned(field::PID, pid).string(field::PROCESS_NAME, &format!("{rank}{}", recording.path));
-    let mut descriptor = Message::new();
-    descriptor.unsigned(field::UUID, track).message(field::PROCESS, &process);
-    descriptor
+    let name = format!("{rank}{}", recording.path);
+    let process = Message::new().unsigned(field::PID, pid).string(field::PROCESS_NAME, &name);
+    Message::new().unsigned(field::UUID, track).message(field::PROCESS, &process)
 }

@@ -12,7 +12,7 @@ use crate::allocator::{AllocatorEntry, BlockView, SegmentView};
 use crate::base::ids::StackId;
 use crate::replay::literal::Layout;
 use crate::replay::model::{EmittedDevice, EmittedTexts, emit};
-use crate::snapshot::Stacks;
+use crate::snapshot::{Stacks, TraceEntry};
 use crate::study::TracePosition;
 use crate::study::lifetimes::SegmentRange;
 
@@ -31,22 +31,14 @@ pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::R
 fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static> {
     let (device, window) = (recording.device, recording.window.clone());
     let trace = device.device();
-    let (mut entries, mut texts) = (Vec::with_capacity(window.len()), Vec::with_capacity(window.len()));
-    for index in window.clone() {
+    let emitted = window.clone().map(|index| {
         let entry = trace.entry(index);
-        entries.push((
-            AllocatorEntry {
-                action: entry.action,
-                addr: entry.addr,
-                size: entry.size,
-                stream: entry.stream,
-                pool: entry.pool.unwrap_or_default(),
-                context: entry.stack,
-            },
-            entry.time_us,
-        ));
-        texts.push(EmittedTexts { compile_context: entry.compile_context, user_metadata: entry.user_metadata });
-    }
+        let texts = EmittedTexts { compile_context: entry.compile_context, user_metadata: entry.user_metadata };
+        let TraceEntry { action, addr, size, stream, pool, stack, time_us, .. } = entry;
+        let pool = pool.unwrap_or_default();
+        ((AllocatorEntry { action, addr, size, stream, pool, context: stack }, time_us), texts)
+    });
+    let (entries, texts): (Vec<_>, Vec<_>) = emitted.unzip();
     let last = window.end.checked_sub(1).map(|entry| entry as u64);
     let at_end = device.memory_at(TracePosition::after(last));
     let snapshot = device.snapshot();

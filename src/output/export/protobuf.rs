@@ -23,21 +23,21 @@ impl Message {
         push_varint(&mut self.bytes, u64::from(field) << 3 | wire_type);
     }
 
-    pub(super) fn unsigned(&mut self, field: u32, value: u64) -> &mut Self {
+    pub(super) fn unsigned(mut self, field: u32, value: u64) -> Self {
         self.tag(field, VARINT);
         push_varint(&mut self.bytes, value);
         self
     }
 
-    pub(super) fn string(&mut self, field: u32, text: &str) -> &mut Self {
+    pub(super) fn string(self, field: u32, text: &str) -> Self {
         self.delimited(field, text.as_bytes())
     }
 
-    pub(super) fn message(&mut self, field: u32, message: &Self) -> &mut Self {
+    pub(super) fn message(self, field: u32, message: &Self) -> Self {
         self.delimited(field, &message.bytes)
     }
 
-    fn delimited(&mut self, field: u32, bytes: &[u8]) -> &mut Self {
+    fn delimited(mut self, field: u32, bytes: &[u8]) -> Self {
         self.tag(field, LENGTH_DELIMITED);
         push_varint(&mut self.bytes, bytes.len() as u64);
         self.bytes.extend_from_slice(bytes);
@@ -65,8 +65,7 @@ mod tests {
 
     #[test]
     fn fields_are_encoded_as_the_specification_shows() {
-        let mut message = Message::new();
-        message.unsigned(1, 150).string(2, "testing").unsigned(3, u64::MAX);
+        let message = Message::new().unsigned(1, 150).string(2, "testing").unsigned(3, u64::MAX);
         let mut expected = vec![0x08, 0x96, 0x01, 0x12, 0x07];
         expected.extend(b"testing");
         expected.push(0x18);

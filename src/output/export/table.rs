@@ -2,6 +2,8 @@
 
 use std::io::{self, Write};
 
+use itertools::Itertools as _;
+
 use crate::stacks::frames::FrameReport;
 
 /// A table of the export.
@@ -20,6 +22,12 @@ pub struct Column {
     pub name: &'static str,
     /// The type of its cells.
     pub kind: Kind,
+}
+
+impl Column {
+    pub(super) fn is_optional(self) -> bool {
+        matches!(self.kind, Kind::OptionalInteger | Kind::OptionalText)
+    }
 }
 
 /// The type of a column.
@@ -77,7 +85,7 @@ pub trait TableSink {
     ///
     /// # Errors
     /// Any error from the file.
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()>;
+    fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()>;
 
     /// Completes the file.
     ///
@@ -98,18 +106,17 @@ impl<W: Write> CsvTable<W> {
     /// # Errors
     /// Any error from `out`.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
-        let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
-        writeln!(out, "{}", names.join(","))?;
+        writeln!(out, "{}", table.columns.iter().map(|column| column.name).format(","))?;
         Ok(Self { out, line: String::new() })
     }
 }
 
 impl<W: Write> TableSink for CsvTable<W> {
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+    fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()> {
         use std::fmt::Write as _;
         let line = &mut self.line;
         line.clear();
-        for (index, cell) in cells.iter().enumerate() {
+        for (index, cell) in cells.into_iter().enumerate() {
             if index > 0 {
                 line.push(',');
             }

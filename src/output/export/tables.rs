@@ -2,6 +2,7 @@
 
 use std::io;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, is_live, last_entry};
@@ -15,123 +16,59 @@ use crate::stacks::phases::Phase;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::study::variables::LiveVariables;
 
-const fn column(name: &'static str, kind: Kind) -> Column {
-    Column { name, kind }
-}
-
-const fn integer(name: &'static str) -> Column {
-    column(name, Kind::Integer)
-}
-
-const fn optional(name: &'static str) -> Column {
-    column(name, Kind::OptionalInteger)
-}
-
-const fn text(name: &'static str) -> Column {
-    column(name, Kind::Text)
-}
-
-const fn optional_text(name: &'static str) -> Column {
-    column(name, Kind::OptionalText)
+/// The columns of a table.
+macro_rules! columns {
+    ($($name:ident: $kind:ident),*) => { &[$(Column { name: stringify!($name), kind: Kind::$kind }),*] };
 }
 
 /// The tables. docs/export.md describes the columns.
 pub const TABLES: [Table; 5] = [
     Table {
         name: "allocations",
-        columns: &[
-            text("path"),
-            optional("rank"),
-            integer("device"),
-            integer("id"),
-            integer("address"),
-            integer("bytes"),
-            integer("requested_bytes"),
-            optional("start_event"),
-            optional("end_event"),
-            optional("start_us"),
-            optional("end_us"),
-            integer("stream"),
-            text("pool_id"),
-            integer("stack_id"),
-            text("category"),
-            text("confidence"),
-            optional_text("phase"),
-            optional("step"),
-            optional_text("name"),
-            optional_text("user_metadata"),
-            text("line"),
-            column("at_peak", Kind::Flag),
-        ],
+        columns: columns! {
+            path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
+            bytes: Integer, requested_bytes: Integer, start_event: OptionalInteger,
+            end_event: OptionalInteger, start_us: OptionalInteger, end_us: OptionalInteger,
+            stream: Integer, pool_id: Text, stack_id: Integer, category: Text, confidence: Text,
+            phase: OptionalText, step: OptionalInteger, name: OptionalText, user_metadata: OptionalText,
+            line: Text, at_peak: Flag
+        },
     },
     Table {
         name: "events",
-        columns: &[
-            text("path"),
-            optional("rank"),
-            integer("device"),
-            integer("event"),
-            optional("time_us"),
-            text("action"),
-            optional("address"),
-            integer("bytes"),
-            optional("device_free_bytes"),
-            integer("stream"),
-            optional_text("pool_id"),
-            integer("stack_id"),
-            optional_text("user_metadata"),
-            integer("allocated_bytes"),
-            integer("reserved_bytes"),
-            text("phase"),
-            optional("step"),
-        ],
+        columns: columns! {
+            path: Text, rank: OptionalInteger, device: Integer, event: Integer,
+            time_us: OptionalInteger, action: Text, address: OptionalInteger, bytes: Integer,
+            device_free_bytes: OptionalInteger, stream: Integer, pool_id: OptionalText,
+            stack_id: Integer, user_metadata: OptionalText, allocated_bytes: Integer,
+            reserved_bytes: Integer, phase: Text, step: OptionalInteger
+        },
     },
     Table {
         name: "stacks",
-        columns: &[text("path"), integer("stack_id"), text("line"), column("frames", Kind::Frames)],
+        columns: columns! {
+            path: Text, stack_id: Integer, line: Text, frames: Frames
+        },
     },
     Table {
         name: "segments",
-        columns: &[
-            text("path"),
-            optional("rank"),
-            integer("device"),
-            integer("id"),
-            integer("address"),
-            integer("bytes"),
-            optional("start_event"),
-            optional("end_event"),
-            optional("start_us"),
-            optional("end_us"),
-            integer("stream"),
-            text("pool_id"),
-            column("is_small", Kind::Flag),
-            column("is_expandable", Kind::Flag),
-            integer("stack_id"),
-        ],
+        columns: columns! {
+            path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
+            bytes: Integer, start_event: OptionalInteger, end_event: OptionalInteger,
+            start_us: OptionalInteger, end_us: OptionalInteger, stream: Integer, pool_id: Text,
+            is_small: Flag, is_expandable: Flag, stack_id: Integer
+        },
     },
     Table {
         name: "run",
-        columns: &[
-            text("path"),
-            optional("rank"),
-            integer("device"),
-            optional_text("host"),
-            optional("pid"),
-            text("torch_version"),
-            integer("first_event"),
-            integer("events"),
-            optional("start_us"),
-            optional("end_us"),
-            optional("capacity_bytes"),
-            optional("peak_event"),
-            integer("peak_allocated_bytes"),
-            integer("peak_reserved_bytes"),
-            integer("failures"),
-            optional("failure_event"),
-            integer("allocated_bytes"),
-            integer("reserved_bytes"),
-        ],
+        columns: columns! {
+            path: Text, rank: OptionalInteger, device: Integer, host: OptionalText,
+            pid: OptionalInteger, torch_version: Text, first_event: Integer, events: Integer,
+            start_us: OptionalInteger, end_us: OptionalInteger, capacity_bytes: OptionalInteger,
+            peak_event: OptionalInteger, peak_allocated_bytes: Integer, peak_reserved_bytes: Integer,
+            failures: Integer, failure_event: OptionalInteger, allocated_bytes: Integer,
+            reserved_bytes: Integer
+        },
     },
 ];
 
@@ -167,14 +104,12 @@ impl<S: TableSink + Send> TableSet<S> {
             rows.run(&mut self.run)?;
         }
         used.lines.extend(used_by_events.lines);
-        let mut lines: Vec<(StackId, String)> = used.lines.into_iter().collect();
-        lines.sort_unstable();
-        for (stack, line) in lines {
+        for (stack, line) in used.lines.into_iter().sorted_unstable() {
             let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
             let frames: Vec<_> = frames.collect();
             let cells =
                 [Cell::Text(recording.path), Cell::from_u64(stack.0.into()), Cell::Text(&line), Cell::Frames(&frames)];
-            self.stacks.row(&cells)?;
+            self.stacks.row(cells)?;
         }
         Ok(())
     }
@@ -249,12 +184,8 @@ impl DeviceRows<'_, '_, '_> {
             if is_older {
                 used.line(one.made_by); // the table of stacks has it
             }
-            let [path, rank, device_id] = self.key();
             let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;
-            sink.row(&[
-                path,
-                rank,
-                device_id,
+            sink.row(self.key().into_iter().chain([
                 Cell::from_u64(id),
                 Cell::from_u64(address),
                 Cell::from_u64(bytes),
@@ -274,7 +205,7 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(attached.as_deref()),
                 Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
                 Cell::Flag(is_live(one, peak)),
-            ])?;
+            ]))?;
         }
         Ok(())
     }
@@ -297,11 +228,7 @@ impl DeviceRows<'_, '_, '_> {
             }
             let attached = self.metadata(entry.user_metadata);
             let [allocated, reserved] = self.device.totals_at(index + 1);
-            let [path, rank, device_id] = self.key();
-            sink.row(&[
-                path,
-                rank,
-                device_id,
+            sink.row(self.key().into_iter().chain([
                 Cell::from_u64(index as u64),
                 self.time_us(Some(index)),
                 Cell::Text(entry.action.name()),
@@ -316,7 +243,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_u64(reserved),
                 Cell::Text(phases.phase_at(index).word()),
                 Cell::from_option(phases.steps.step_at(index).map(u64::from)),
-            ])?;
+            ]))?;
         }
         Ok(())
     }
@@ -327,11 +254,7 @@ impl DeviceRows<'_, '_, '_> {
             used.line(one.made_by);
             let [start, end] = [last_entry(one.start), one.end.and_then(last_entry)];
             let is_small = self.device.lives.places.get(one.place as usize).is_some_and(|place| place.is_small);
-            let [path, rank, device_id] = self.key();
-            sink.row(&[
-                path,
-                rank,
-                device_id,
+            sink.row(self.key().into_iter().chain([
                 Cell::from_u64(id),
                 Cell::from_u64(one.address),
                 Cell::from_u64(one.bytes),
@@ -344,7 +267,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::Flag(is_small),
                 Cell::Flag(one.is_expandable),
                 Cell::from_u64(one.made_by.0.into()),
-            ])?;
+            ]))?;
         }
         Ok(())
     }
@@ -359,11 +282,7 @@ impl DeviceRows<'_, '_, '_> {
         let has_trace = !device.device().is_empty();
         let peak_event = if has_trace { Cell::Integer(i64::from(self.device.peak()) - 1) } else { Cell::Null };
         let [allocated, reserved] = self.device.totals_at(window.end);
-        let [path, rank, device_id] = self.key();
-        sink.row(&[
-            path,
-            rank,
-            device_id,
+        sink.row(self.key().into_iter().chain([
             text_cell(host.as_deref()),
             Cell::from_option(recorder.and_then(|info| info.pid)),
             Cell::Text(&version),
@@ -379,6 +298,6 @@ impl DeviceRows<'_, '_, '_> {
             Cell::from_option(device.failed_requests().next_back().map(|entry| entry as u64)),
             Cell::from_u64(allocated),
             Cell::from_u64(reserved),
-        ])
+        ]))
     }
 }

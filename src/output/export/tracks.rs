@@ -5,6 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
+use itertools::Itertools as _;
+
 use super::recording::DeviceRecording;
 use crate::analysis::timeline;
 use crate::base::ids::{StackId, SymbolId};
@@ -189,16 +191,13 @@ impl DeviceRecording<'_, '_> {
             let end = span.times[1].unwrap_or(window.end).min(window.end);
             (start <= end).then_some((start, end, span.name))
         });
-        let mut spans: Vec<(u64, u64, SymbolId)> = spans.collect();
-        spans.sort_by_key(|(start, end, _)| (*start, Reverse(*end)));
+        let spans = spans.sorted_by_key(|(start, end, _)| (*start, Reverse(*end)));
         let mut lanes: Vec<Vec<u64>> = Vec::new();
-        let slices = spans.into_iter().map(|(start, end, name)| {
+        let slices = spans.map(|(start, end, name)| {
             let track = Track::Annotations(lane_for(&mut lanes, start, end));
             Slice { track, time_us: start..end, name: self.text(name), bytes: None }
         });
-        let mut slices: Vec<Slice> = slices.collect();
-        slices.sort_by_key(|slice| slice.track); // stable
-        slices
+        slices.sorted_by_key(|slice| slice.track).collect() // stable
     }
 
     pub(super) fn failures(&self) -> impl Iterator<Item = Failure> {

@@ -1,5 +1,7 @@
 //! Encodings of values: bit packing, run lengths, deltas.
 
+use std::iter::repeat_n;
+
 use crate::output::export::protobuf::{push_varint, push_zigzag};
 
 /// Deltas per block of `DELTA_BINARY_PACKED`, in four miniblocks.
@@ -23,10 +25,8 @@ pub(super) fn delta_packed(values: &[i64]) -> Vec<u8> {
         let widths: Vec<u32> = rest.chunks(MINIBLOCK).map(bits_of_largest).collect();
         bytes.extend((0..MINIBLOCKS).map(|index| widths.get(index).map_or(0, |width| width.to_le_bytes()[0])));
         for (miniblock, width) in rest.chunks(MINIBLOCK).zip(widths) {
-            let mut packer = BitPacker::new(&mut bytes, width);
-            packer.extend(miniblock.iter().copied());
-            packer.extend((miniblock.len()..MINIBLOCK).map(|_| 0)); // the last one is padded
-            packer.finish();
+            let padding = repeat_n(0, MINIBLOCK - miniblock.len()); // of the last one
+            pack(&mut bytes, width, miniblock.iter().copied().chain(padding));
         }
     }
     bytes
@@ -43,10 +43,8 @@ pub(super) fn packed_indexes(indexes: &[u32], width: u32) -> Vec<u8> {
     let groups = indexes.len().div_ceil(GROUP);
     let mut bytes = vec![width.to_le_bytes()[0]];
     push_varint(&mut bytes, (groups as u64) << 1 | 1);
-    let mut packer = BitPacker::new(&mut bytes, width);
-    packer.extend(indexes.iter().map(|index| u64::from(*index)));
-    packer.extend((indexes.len()..groups * GROUP).map(|_| 0));
-    packer.finish();
+    let padding = repeat_n(0, groups * GROUP - indexes.len());
+    pack(&mut bytes, width, indexes.iter().map(|index| u64::from(*index)).chain(padding));
     bytes
 }
 
@@ -65,41 +63,24 @@ pub(super) fn level_runs(levels: &[bool]) -> Vec<u8> {
 /// One bit per value, as `PLAIN` booleans are.
 pub(super) fn packed_flags(flags: &[bool]) -> Vec<u8> {
     let mut bytes = Vec::new();
-    let mut packer = BitPacker::new(&mut bytes, 1);
-    packer.extend(flags.iter().map(|flag| u64::from(*flag)));
-    packer.finish();
+    pack(&mut bytes, 1, flags.iter().map(|flag| u64::from(*flag)));
     bytes
 }
 
-/// Appends values of `width` bits, lowest bit first.
-struct BitPacker<'b> {
-    bytes: &'b mut Vec<u8>,
-    width: u32,
-    pending: u128,
-    pending_bits: u32,
-}
-
-impl<'b> BitPacker<'b> {
-    fn new(bytes: &'b mut Vec<u8>, width: u32) -> Self {
-        Self { bytes, width, pending: 0, pending_bits: 0 }
-    }
-
-    fn extend(&mut self, values: impl IntoIterator<Item = u64>) {
-        for value in values {
-            self.pending |= u128::from(value) << self.pending_bits;
-            self.pending_bits += self.width;
-            while self.pending_bits >= 8 {
-                self.bytes.push(self.pending.to_le_bytes()[0]);
-                self.pending >>= 8;
-                self.pending_bits -= 8;
-            }
+/// Appends `values` of `width` bits, lowest bit first.
+fn pack(bytes: &mut Vec<u8>, width: u32, values: impl IntoIterator<Item = u64>) {
+    let (mut pending, mut pending_bits) = (0_u128, 0);
+    for value in values {
+        pending |= u128::from(value) << pending_bits;
+        pending_bits += width;
+        while pending_bits >= 8 {
+            bytes.push(pending.to_le_bytes()[0]);
+            pending >>= 8;
+            pending_bits -= 8;
         }
     }
-
-    fn finish(self) {
-        if self.pending_bits > 0 {
-            self.bytes.push(self.pending.to_le_bytes()[0]);
-        }
+    if pending_bits > 0 {
+        bytes.push(pending.to_le_bytes()[0]);
     }
 }
 

@@ -89,21 +89,21 @@ impl<W: Write> ParquetTable<W> {
 }
 
 impl<W: Write> TableSink for ParquetTable<W> {
-    fn row(&mut self, cells: &[Cell<'_>]) -> io::Result<()> {
+    fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()> {
         let mut leaves = self.leaves.iter_mut();
         for (column, cell) in self.columns.iter().zip(cells) {
             if column.kind == Kind::Frames {
-                push_frames(&mut leaves, *cell);
+                push_frames(&mut leaves, cell);
                 continue;
             }
             let Some(leaf) = leaves.next() else { break }; // every column has one
-            if matches!(column.kind, Kind::OptionalInteger | Kind::OptionalText) {
+            if column.is_optional() {
                 leaf.defined.push(!matches!(cell, Cell::Null));
             }
             match (&mut leaf.values, cell) {
-                (Values::Integers(values), Cell::Integer(value)) => values.push(*value),
+                (Values::Integers(values), Cell::Integer(value)) => values.push(value),
                 (Values::Texts(values), Cell::Text(text)) => values.push(text),
-                (Values::Flags(values), Cell::Flag(flag)) => values.push(*flag),
+                (Values::Flags(values), Cell::Flag(flag)) => values.push(flag),
                 (_, cell) => debug_assert!(matches!(cell, Cell::Null), "{} does not hold {cell:?}", column.name),
             }
         }
@@ -190,21 +190,14 @@ fn schema(columns: &[Column]) -> Vec<Element> {
     };
     let mut schema = vec![Struct::new().text(4, "schema").i32(5, len(columns.len())).end()];
     for column in columns {
-        let name = column.name;
-        match column.kind {
-            Kind::Integer => schema.push(leaf(name, TYPE_INT64, REPETITION_REQUIRED)),
-            Kind::OptionalInteger => schema.push(leaf(name, TYPE_INT64, REPETITION_OPTIONAL)),
-            Kind::Text => schema.push(leaf(name, TYPE_BYTE_ARRAY, REPETITION_REQUIRED)),
-            Kind::OptionalText => schema.push(leaf(name, TYPE_BYTE_ARRAY, REPETITION_OPTIONAL)),
-            Kind::Flag => schema.push(leaf(name, TYPE_BOOLEAN, REPETITION_REQUIRED)),
-            Kind::Frames => {
-                schema.push(group(name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
-                schema.push(group("list", REPETITION_REPEATED, 1).end());
-                schema.push(group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
-                let frame = FRAME_LEAVES.map(|(name, value_type)| leaf(name, value_type, REPETITION_REQUIRED));
-                schema.extend(frame);
-            }
+        if column.kind == Kind::Frames {
+            schema.push(group(column.name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
+            schema.push(group("list", REPETITION_REPEATED, 1).end());
+            schema.push(group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
         }
+        let repetition = if column.is_optional() { REPETITION_OPTIONAL } else { REPETITION_REQUIRED };
+        let leaves = leaves_of(*column).into_iter();
+        schema.extend(leaves.map(|(path, value_type)| leaf(&path[path.len() - 1], value_type, repetition)));
     }
     schema
 }
