@@ -1,6 +1,7 @@
 //! Limits the size of a page so that browsers open it quickly. Omits the smallest and shortest allocations of a large
 //! recording and keeps their sum over time.
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashSet;
 
 use super::columns::Column;
@@ -85,9 +86,7 @@ pub(super) fn count_within_frames(
     if total(&mut lives.allocations.iter()) == lives.allocations.len() {
         return lives.allocations.len();
     }
-    let mut largest: Vec<&AllocationLifetime> = lives.allocations.iter().collect();
-    largest.sort_by_key(|one| std::cmp::Reverse(weight(one, entries)));
-    total(&mut largest.into_iter())
+    total(&mut lives.allocations.iter().sorted_by_key(|one| std::cmp::Reverse(weight(one, entries))))
 }
 
 /// Keeps the `keep` allocations with the largest weights, and adds the others to `omitted`.

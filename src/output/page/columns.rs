@@ -1,9 +1,10 @@
 //! Columns of numbers in LEB128, with zigzag encoding for differences.
 
-use crate::base::ids::PoolId;
+use std::hash::Hash;
+
+use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::output::export::{push_varint, push_zigzag};
-use crate::study::DeviceStudy;
 
 /// An encoded column.
 #[derive(Debug, Default)]
@@ -46,34 +47,38 @@ impl FromIterator<u64> for Column {
     }
 }
 
+/// Distinct values, in the order of their first use.
+#[derive(Debug)]
+pub(super) struct Rows<T> {
+    pub(super) all: Vec<T>,
+    rows: SeededMap<T, u32>,
+}
+
+impl<T> Default for Rows<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), rows: SeededMap::default() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Rows<T> {
+    /// The row of `value`, added if it is new.
+    pub(super) fn add(&mut self, value: T) -> u32 {
+        *self.rows.entry(value).or_insert_with(|| {
+            self.all.push(value);
+            to_u32(self.all.len() - 1)
+        })
+    }
+
+    pub(super) fn find(&self, value: T) -> Option<u32> {
+        self.rows.get(&value).copied()
+    }
+}
+
 /// The streams and pools of the header.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
-    pub(super) streams: Vec<String>,
-    pub(super) pools: Vec<String>,
-    rows: SeededMap<String, usize>,
-}
-
-impl NameTable {
-    pub(super) fn stream(&mut self, handle: u64) -> usize {
-        Self::row(&mut self.streams, &mut self.rows, handle.to_string())
-    }
-
-    pub(super) fn pool(&mut self, device: DeviceStudy<'_, '_>, pool: PoolId) -> usize {
-        self.pool_by_id(device.snapshot().pools.get(pool))
-    }
-
-    pub(super) fn pool_by_id(&mut self, [first, second]: [u64; 2]) -> usize {
-        // The colon keeps pools apart from streams in `rows`.
-        Self::row(&mut self.pools, &mut self.rows, format!("{first}:{second}"))
-    }
-
-    fn row(list: &mut Vec<String>, rows: &mut SeededMap<String, usize>, name: String) -> usize {
-        *rows.entry(name).or_insert_with_key(|name| {
-            list.push(name.clone());
-            list.len() - 1
-        })
-    }
+    pub(super) streams: Rows<u64>,
+    pub(super) pools: Rows<[u64; 2]>,
 }
 
 /// The index of `one` in `all`, a list of every variant.

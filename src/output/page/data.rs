@@ -4,12 +4,11 @@ use std::io::{self, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use rustc_hash::FxHashMap;
 use serde_json::json;
 
 use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
-use super::columns::{Column, NameTable, index_of};
+use super::columns::{Column, NameTable, Rows, index_of};
 use super::events;
 use super::proof::find_proof;
 use super::shown_entries::{ShownEntries, retain_shown};
@@ -89,8 +88,10 @@ impl Packing<'_, '_, '_> {
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
-        let places: Vec<(usize, usize)> =
-            lives.places.iter().map(|place| (names.stream(place.stream), names.pool(device, place.pool))).collect();
+        let pools = &device.snapshot().pools;
+        let places = lives.places.iter();
+        let places: Vec<(u32, u32)> =
+            places.map(|place| (names.streams.add(place.stream), names.pools.add(pools.get(place.pool)))).collect();
         let (mut scaling, kinds) = self.allocations(lives, &mut stacks, &places);
         let mut fixed = self.segments(lives, &mut stacks, &places);
         let failures = events::failures(device, report, shown, &mut stacks, &mut names);
@@ -120,8 +121,8 @@ impl Packing<'_, '_, '_> {
             "granules": granules,
             "columns": columns().map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
             "regions": space.regions(),
-            "streams": names.streams,
-            "pools": names.pools,
+            "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
+            "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
             "categories": Category::ALL,
             "variables": variables::rows(device),
             "phases": Phase::ALL,
@@ -160,10 +161,9 @@ impl Packing<'_, '_, '_> {
         &self,
         lives: &MemoryLifetimes,
         stacks: &mut StackTable<'_, '_>,
-        places: &[(usize, usize)],
+        places: &[(u32, u32)],
     ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
-        let mut kinds: Vec<Kind> = Vec::new();
-        let mut rows: FxHashMap<Kind, u32> = FxHashMap::default();
+        let mut kinds: Rows<Kind> = Rows::default();
         let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
         let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
         let mut freed_by = Column::default();
@@ -179,14 +179,10 @@ impl Packing<'_, '_, '_> {
             let freed_by_node = one.freed_at.map_or(0, |at| stacks.intern_node(self.stack_at(at)));
             // Without stacks of frees PyTorch records that of the allocation again.
             freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });
-            let kind = kind(one, node, line);
-            of_kind.push(u64::from(*rows.entry(kind).or_insert_with(|| {
-                kinds.push(kind);
-                to_u32(kinds.len() - 1)
-            })));
+            of_kind.push(kinds.add(kind(one, node, line)).into());
         }
         let place = |kind: &Kind| places[kind.place as usize];
-        let of = |read: &dyn Fn(&Kind) -> u64| kinds.iter().map(read).collect::<Column>().bytes;
+        let of = |read: &dyn Fn(&Kind) -> u64| kinds.all.iter().map(read).collect::<Column>().bytes;
         let columns = vec![
             ("start", start.bytes),
             ("req", req.bytes),
@@ -198,21 +194,21 @@ impl Packing<'_, '_, '_> {
             ("krequested", of(&|kind| kind.requested_bytes)),
             ("knode", of(&|kind| u64::from(kind.node))),
             ("kline", of(&|kind| u64::from(kind.line))),
-            ("kstream", of(&|kind| place(kind).0 as u64)),
-            ("kpool", of(&|kind| place(kind).1 as u64)),
+            ("kstream", of(&|kind| place(kind).0.into())),
+            ("kpool", of(&|kind| place(kind).1.into())),
             ("kcategory", of(&|kind| kind.category as u64)),
             ("kconfidence", of(&|kind| kind.confidence as u64)),
             ("kphase", of(&|kind| kind.phase as u64)),
             ("kvariable", of(&|kind| kind.variable as u64)),
         ];
-        (columns, kinds.len())
+        (columns, kinds.all.len())
     }
 
     fn segments(
         &self,
         lives: &MemoryLifetimes,
         stacks: &mut StackTable<'_, '_>,
-        places: &[(usize, usize)],
+        places: &[(u32, u32)],
     ) -> Vec<(&'static str, Vec<u8>)> {
         const SMALL: u64 = 1;
         const EXPANDABLE: u64 = 2;
@@ -232,8 +228,8 @@ impl Packing<'_, '_, '_> {
             ("send", of(&|one| one.end.map_or(0, u64::from))),
             ("saddr", addr.bytes),
             ("ssize", of(&|one| one.bytes / unit)),
-            ("sstream", of(&|one| place(one).0 as u64)),
-            ("spool", of(&|one| place(one).1 as u64)),
+            ("sstream", of(&|one| place(one).0.into())),
+            ("spool", of(&|one| place(one).1.into())),
             ("snode", made_by.bytes),
             ("sfnode", freed_by.bytes),
             ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),

@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 
+use itertools::Itertools as _;
 use serde_json::{Value, json};
 
 use super::columns::{NameTable, index_of};
@@ -38,8 +39,8 @@ pub(super) fn failures(
             "moment": after(shown, oom.event)?,
             "requested_bytes": oom.requested_bytes,
             "segment_bytes": oom.segment_bytes,
-            "stream": names.stream(oom.stream),
-            "pool": oom.pool_id.map(|id| names.pool_by_id(id)),
+            "stream": names.streams.add(oom.stream),
+            "pool": oom.pool_id.map(|id| names.pools.add(id)),
             "node": stacks.intern(device.device().entry(entry).extended_stack, false).0,
             "index": index, // into the failures of the analysis
         }))
@@ -74,17 +75,13 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Val
 /// Ranges that the program or PyTorch named.
 pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
     let spans = timeline::named_spans(device.device(), &device.window());
-    let mut ranges: Vec<(EntryCount, EntryCount, String, &str)> = spans
-        .into_iter()
-        .filter_map(|span| {
-            let start = after(shown, span.entries.start as u64)?.saturating_sub(1);
-            let end = start.saturating_add(to_u32(span.entries.len())).min(shown.entries);
-            Some((start, end, escape_name(device.snapshot().text(span.name)), span.source))
-        })
-        .collect();
-    ranges.sort_by_key(|(start, end, ..)| (*start, Reverse(*end)));
+    let ranges = spans.into_iter().filter_map(|span| {
+        let start = after(shown, span.entries.start as u64)?.saturating_sub(1);
+        let end = start.saturating_add(to_u32(span.entries.len())).min(shown.entries);
+        Some((start, end, escape_name(device.snapshot().text(span.name)), span.source))
+    });
     let range = |(start, end, name, source)| json!({ "start": start, "end": end, "name": name, "source": source });
-    ranges.into_iter().map(range).collect()
+    ranges.sorted_by_key(|(start, end, ..)| (*start, Reverse(*end))).map(range).collect()
 }
 
 /// The start of each phase, with its index.

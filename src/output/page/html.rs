@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
+use itertools::Itertools as _;
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
@@ -95,11 +96,9 @@ fn in_order<'a>(report: &AnalyzeReport, data: &'a [Vec<PageData>], order: PageOr
     let ranks = report.ranks.iter().filter(|_| order == PageOrder::WorstFirst).flat_map(|ranks| &ranks.rows);
     let rank: HashMap<(&str, u64), usize> = ranks.map(|row| (&*row.path, row.device)).zip(0..).collect();
     let snapshots = report.snapshots.iter().zip(data).enumerate();
-    let mut all: Vec<_> = snapshots
-        .flat_map(|(index, (analysis, of))| of.iter().map(move |page| (&*analysis.path, index, page)))
-        .collect();
-    all.sort_by_key(|(path, _, page)| rank.get(&(*path, page.device)).copied().unwrap_or(usize::MAX));
-    all.into_iter().map(|(_, index, page)| (index, page)).collect()
+    let all = snapshots.flat_map(|(index, (analysis, of))| of.iter().map(move |page| (&*analysis.path, index, page)));
+    let all = all.sorted_by_key(|(path, _, page)| rank.get(&(*path, page.device)).copied().unwrap_or(usize::MAX));
+    all.map(|(_, index, page)| (index, page)).collect()
 }
 
 /// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
@@ -168,14 +167,8 @@ pub(super) fn csp_hash(text: &str) -> io::Result<String> {
 
 /// Writes JSON for the script, escaped so that it cannot end the element.
 fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
-    write!(out, "<script type=\"application/json\" id=\"{id}\">")?;
-    for (at, part) in json.split('<').enumerate() {
-        if at > 0 {
-            out.write_all(b"\\u003c")?;
-        }
-        out.write_all(part.as_bytes())?;
-    }
-    out.write_all(b"</script>\n")
+    let json = json.split('<').format("\\u003c");
+    writeln!(out, "<script type=\"application/json\" id=\"{id}\">{json}</script>")
 }
 
 /// One device in the list that the script reads before it unpacks any data.

@@ -53,17 +53,8 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
     if let Some(bytes) = capacity {
         let at = y(bytes);
         let _ = write!(shapes, "<path stroke=\"currentColor\" stroke-dasharray=\"6 4\" d=\"M0 {at:.1}H{WIDTH}\"/>");
-        shapes += &label(
-            4.0,
-            at - 5.0,
-            "start",
-            "currentColor",
-            &format!(
-                "{} {}",
-                size(bytes),
-                if device.capacity_bytes.is_some() { "on the device" } else { "within reach" }
-            ),
-        );
+        let what = if device.capacity_bytes.is_some() { "on the device" } else { "within reach" };
+        shapes += &label(4.0, at - 5.0, "start", "currentColor", &format!("{} {what}", size(bytes)));
     }
     if let Some(oom) = failed {
         let at = ratio(oom.event.saturating_sub(history.first_entry), history.entries.max(1)).min(1.0) * (WIDTH - 6.0);
