@@ -3,6 +3,7 @@
 use super::chart::Chart;
 use super::table::Table;
 use super::text::{Span, Text};
+use crate::base::warning::words;
 
 /// A page. [`crate::output::report`] makes one from each report.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -103,22 +104,23 @@ impl BarPart {
     }
 }
 
-/// The use of the memory of a [`BarPart`].
-#[doc(hidden)]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum BarKind {
-    /// Tensors hold it.
-    Allocated,
-    /// Tensors held it at the peak.
-    Peak,
-    /// The allocator has reserved it, and no tensor holds it.
-    Cached,
-    /// In use outside PyTorch.
-    Outside,
-    /// Free on the device.
-    Free,
-    /// Not known.
-    Unknown,
+words! {
+    /// The use of the memory of a [`BarPart`]
+    #[doc(hidden)]
+    pub enum BarKind {
+        /// Tensors hold it
+        Allocated = "allocated",
+        /// Tensors held it at the peak
+        Peak = "peak",
+        /// The allocator has reserved it, and no tensor holds it
+        Cached = "cached",
+        /// In use outside PyTorch
+        Outside = "outside",
+        /// Free on the device
+        Free = "free",
+        /// Not known
+        Unknown = "unknown",
+    }
 }
 
 /// Lines of a source file.

@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use super::block::{BarKind, BarPart, Block, Document, Field, Item, Stack};
+use itertools::Itertools as _;
+
+use super::block::{BarPart, Block, Document, Field, Item, Stack};
 use super::glyphs::UNICODE;
-use super::table::{Cell, Column, Judgement, Table};
+use super::table::{Cell, Column, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::draw;
 use crate::base::units::{escape_text, ratio};
@@ -24,19 +26,14 @@ fn block(block: &Block) -> String {
             format!("<h1>{} <span class=\"context\">{}</span></h1>\n", inline(answer), inline(context))
         }
         Block::Paragraph(text) => format!("<p>{}</p>\n", inline(text)),
-        Block::Fields(fields) => {
-            format!("<dl>\n{}</dl>\n", fields.iter().map(field).collect::<String>())
-        }
-        Block::List(items) => {
-            format!("<ul>\n{}</ul>\n", items.iter().map(item).collect::<String>())
-        }
+        Block::Fields(fields) => format!("<dl>\n{}</dl>\n", fields.iter().map(field).format("")),
+        Block::List(items) => format!("<ul>\n{}</ul>\n", items.iter().map(item).format("")),
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => format!("<pre>{}</pre>\n", escape_lines(&draw(chart, CHART_COLUMNS, UNICODE))),
         Block::Bar(parts) => bar(parts),
         Block::Source(source) => format!("<pre class=\"source\">{}</pre>\n", escape_lines(&source.numbered())),
         Block::Callers(callers) => {
-            let callers: Vec<String> = callers.iter().map(inline).collect();
-            format!("<p class=\"callers\">called from {}</p>\n", callers.join(" ← "))
+            format!("<p class=\"callers\">called from {}</p>\n", callers.iter().map(inline).format(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
         Block::Warning(code, text) => {
@@ -48,22 +45,14 @@ fn block(block: &Block) -> String {
 /// The parts as widths of one row; the legend has the figures.
 fn bar(parts: &[BarPart]) -> String {
     let total: u64 = parts.iter().map(|part| part.bytes).fold(0, u64::saturating_add);
-    let class = |part: &BarPart| match part.kind {
-        BarKind::Allocated => "allocated",
-        BarKind::Peak => "peak",
-        BarKind::Cached => "cached",
-        BarKind::Outside => "outside",
-        BarKind::Free => "free",
-        BarKind::Unknown => "unknown",
-    };
     let mut at = 0.0;
     let mut cells = String::new();
     for part in parts {
         let width = 1000.0 * ratio(part.bytes, total);
-        let _ = write!(cells, "<rect class=\"{}\" x=\"{at:.1}\" width=\"{width:.1}\" height=\"10\"/>", class(part));
+        let _ = write!(cells, "<rect class=\"{}\" x=\"{at:.1}\" width=\"{width:.1}\" height=\"10\"/>", part.kind);
         at += width;
     }
-    let legend = |part: &BarPart| format!("<li class=\"{}\">{}</li>", class(part), inline(&part.label));
+    let legend = |part: &BarPart| format!("<li class=\"{}\">{}</li>", part.kind, inline(&part.label));
     let legend: String = parts.iter().map(legend).collect();
     format!(
         "<div class=\"memory\"><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">{cells}</svg>\
@@ -116,12 +105,7 @@ fn cell(cell: &Cell) -> String {
             format!("<span class=\"part{}\">{}</span>", (*depth).min(4), inline(text))
         }
         Cell::Marked(mark, text) => {
-            let class = match mark {
-                Judgement::Good => "good",
-                Judgement::Perhaps => "perhaps",
-                Judgement::Bad => "bad",
-            };
-            format!("<span class=\"mark {class}\">{}</span> {}", mark.glyphs()[0], inline(text))
+            format!("<span class=\"mark {mark}\">{}</span> {}", mark.glyphs()[0], inline(text))
         }
         Cell::WithDetails(text, below) => {
             let below = below.iter().map(|text| format!("<br>{}", inline(text)));
@@ -139,7 +123,7 @@ fn stack(stack: &Stack) -> String {
 
 /// `lines`, escaped and joined.
 fn escape_lines(lines: &[String]) -> String {
-    lines.iter().map(|line| escape_html(line)).collect::<Vec<_>>().join("\n")
+    lines.iter().map(|line| escape_html(line)).join("\n")
 }
 
 fn inline(text: &Text) -> String {
@@ -159,19 +143,8 @@ fn span(span: &Span) -> String {
 
 /// Escapes `text` for use in an element or a quoted attribute. All text of a page goes through this function.
 pub fn escape_html(text: &str) -> String {
-    let text = escape_text(text);
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '"' => out.push_str("&quot;"),
-            '\'' => out.push_str("&#39;"),
-            _ => out.push(c),
-        }
-    }
-    out
+    let entities = [('&', "&amp;"), ('<', "&lt;"), ('>', "&gt;"), ('"', "&quot;"), ('\'', "&#39;")];
+    entities.iter().fold(escape_text(text), |text, (character, entity)| text.replace(*character, entity))
 }
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! A document as GitHub-flavoured Markdown, for a step summary, a comment or an issue.
 
-use super::block::{BarPart, Block, Document, Field, Item, Stack};
-use super::chart::Chart;
+use itertools::Itertools as _;
+
+use super::block::{Block, Document, Field, Item, Stack};
 use super::glyphs::UNICODE;
 use super::table::{Cell, Column, Table};
 use super::text::{Span, Text, Tone};
@@ -13,7 +14,7 @@ const WIDTH: usize = 90;
 
 /// Renders `document` as Markdown.
 pub fn markdown(document: &Document) -> String {
-    let mut text = document.blocks.iter().map(block).collect::<Vec<_>>().join("\n\n");
+    let mut text = document.blocks.iter().map(block).join("\n\n");
     text.push('\n');
     escape_command_lines(text)
 }
@@ -29,18 +30,14 @@ fn block(block: &Block) -> String {
             format!("{} {}", "#".repeat(usize::from(*level) + 1), inline(text, Context::Text))
         }
         Block::Paragraph(text) => line_start(text),
-        Block::Fields(fields) => fields.iter().map(field).collect::<Vec<_>>().join("\n"),
-        Block::List(items) => items.iter().map(item).collect::<Vec<_>>().join("\n"),
+        Block::Fields(fields) => fields.iter().map(field).join("\n"),
+        Block::List(items) => items.iter().map(item).join("\n"),
         Block::Table(table) => self::table(table),
-        Block::Chart(chart) => self::chart(chart),
-        Block::Bar(parts) => {
-            let part = |part: &BarPart| inline(&part.label, Context::Text);
-            parts.iter().map(part).collect::<Vec<_>>().join(" · ")
-        }
+        Block::Chart(chart) => code_fence(&draw(chart, WIDTH, UNICODE)),
+        Block::Bar(parts) => parts.iter().map(|part| inline(&part.label, Context::Text)).join(" · "),
         Block::Source(source) => code_fence(&source.numbered()),
         Block::Callers(callers) => {
-            let callers: Vec<String> = callers.iter().map(|text| inline(text, Context::Text)).collect();
-            format!("called from {}", callers.join(" ← "))
+            format!("called from {}", callers.iter().map(|text| inline(text, Context::Text)).format(" ← "))
         }
         Block::Stack(stack) => self::stack(stack),
         Block::Warning(code, text) => {
@@ -77,7 +74,7 @@ fn table(table: &Table) -> String {
     ];
     lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
     let note = table.note.as_ref().map(|text| inline(text, Context::Text));
-    [lines.join("\n")].into_iter().chain(note).collect::<Vec<_>>().join("\n\n")
+    [lines.join("\n")].into_iter().chain(note).join("\n\n")
 }
 
 fn cell(cell: &Cell) -> String {
@@ -92,10 +89,6 @@ fn cell(cell: &Cell) -> String {
             [inline(text, Context::Cell)].into_iter().chain(below).collect()
         }
     }
-}
-
-fn chart(chart: &Chart) -> String {
-    code_fence(&draw(chart, WIDTH, UNICODE))
 }
 
 fn stack(stack: &Stack) -> String {
@@ -169,7 +162,7 @@ fn span(span: &Span, context: Context) -> String {
 fn plain_text(text: &str, context: Context) -> String {
     let text = escape_text(text);
     let word = |word: &str| if is_autolinked(word) { inline_code(word, context) } else { escape_markdown(word) };
-    text.split(' ').map(word).collect::<Vec<_>>().join(" ")
+    text.split(' ').map(word).join(" ")
 }
 
 /// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address, a URL, an issue (`GH-1`) or a

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools as _;
+
 use super::block::Document;
 use super::text::Span;
 
@@ -48,28 +50,13 @@ impl Document {
 
 /// For each path, the number of its last components that no other path ends with.
 fn shortest_components(paths: &BTreeSet<String>) -> BTreeMap<&str, usize> {
-    let mut components: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut open: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let mut count = 1;
-    while !open.is_empty() {
-        let mut by_end: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-        for path in open.drain(..) {
-            by_end.entry(last_components(path, count)).or_default().push(path);
-        }
-        for (end, same) in by_end {
-            // A path without more components stays as it is.
-            let is_unique = same.len() == 1 || count == MAX_COMPONENTS;
-            for path in same {
-                if is_unique || path.len() == end.len() {
-                    components.insert(path, count);
-                } else {
-                    open.push(path);
-                }
-            }
-        }
-        count += 1;
-    }
-    components
+    let counts = 1..MAX_COMPONENTS;
+    let ends = counts.clone().map(|count| paths.iter().map(|path| last_components(path, count)).counts()).collect_vec();
+    let shortest = |path: &String| {
+        let is_unique = |count: &usize| ends[count - 1][last_components(path, *count)] == 1;
+        counts.clone().find(is_unique).unwrap_or(MAX_COMPONENTS)
+    };
+    paths.iter().map(|path| (path.as_str(), shortest(path))).collect()
 }
 
 /// The last `count` components of `path`.

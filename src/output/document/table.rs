@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use super::text::Text;
+use crate::base::warning::words;
 
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Table {
@@ -43,15 +44,16 @@ pub enum Cell {
     Marked(Judgement, Text),
 }
 
-/// A judgement in one character.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Judgement {
-    /// It helps; a limit holds.
-    Good,
-    /// It may help: a guess, or what follows is not known.
-    Perhaps,
-    /// It does not help; a limit does not hold.
-    Bad,
+words! {
+    /// A judgement in one character
+    pub enum Judgement {
+        /// It helps; a limit holds
+        Good = "good",
+        /// It may help: a guess, or what follows is not known
+        Perhaps = "perhaps",
+        /// It does not help; a limit does not hold
+        Bad = "bad",
+    }
 }
 
 impl Judgement {

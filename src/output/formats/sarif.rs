@@ -17,25 +17,15 @@ const DRY_RUN: &str = "dry-run";
 
 /// A log of one run, with a result for each exceeded limit. `version` is that of this program.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
-    let mut rules: Vec<Value> = rules().map(|(figure, row)| rule(figure, row)).collect();
+    let rule = |(figure, row): (Figure, FigureLimit)| json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } });
+    let mut rules: Vec<Value> = rules().map(rule).collect();
     let mut results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
     if let Some(job) = &report.dry_run {
         rules.push(json!({ "id": DRY_RUN, "shortDescription": { "text": "Verdict of a dry run." } }));
         results.extend((!job.passed).then(|| job_result(job, rules.len() - 1)));
     }
-    let unreadable: Vec<Value> = report
-        .not_checked()
-        .into_iter()
-        .map(|(path, message)| {
-            let text = format!("{path}: {message}");
-            json!({ "level": "error", "message": { "text": text } })
-        })
-        .collect();
-    log(version, &rules, &results, &unreadable)
-}
-
-/// A log of one run.
-pub(super) fn log(version: &str, rules: &[Value], results: &[Value], unreadable: &[Value]) -> Value {
+    let unreadable = |(path, message): (String, String)| json!({ "level": "error", "message": { "text": format!("{path}: {message}") } });
+    let unreadable: Vec<Value> = report.not_checked().into_iter().map(unreadable).collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -54,10 +44,6 @@ pub(super) fn log(version: &str, rules: &[Value], results: &[Value], unreadable:
 /// The figures that can have a limit; each is a rule.
 fn rules() -> impl Iterator<Item = (Figure, FigureLimit)> {
     Figure::ALL.iter().filter_map(|figure| Some((*figure, figure.limit()?)))
-}
-
-fn rule(figure: Figure, row: FigureLimit) -> Value {
-    json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } })
 }
 
 fn result(finding: &Finding) -> Value {
@@ -91,11 +77,8 @@ fn result(finding: &Finding) -> Value {
 
 /// The result of a dry run that does not pass, at the line that its reason names.
 fn job_result(job: &CheckedJob, rule: usize) -> Value {
-    let place = job
-        .source
-        .as_ref()
-        .zip(job.line.as_ref())
-        .map(|(file, line)| json!({ "physicalLocation": physical_location(file, line.line) }));
+    let place = job.source.as_ref().zip(job.line.as_ref());
+    let place = place.map(|(file, line)| json!({ "physicalLocation": physical_location(file, line.line) }));
     json!({
         "ruleId": DRY_RUN,
         "ruleIndex": rule,

@@ -1,6 +1,8 @@
 //! The page of `oomscope analyze`: the first screen, and below it failures, memory use, and the lines that hold the
 //! memory.
 
+use itertools::Itertools as _;
+
 use super::breakdown as held_by;
 use super::breakdown::{annotated, kept_by_variable};
 use super::failure::{failed_request, tried_request};
@@ -41,10 +43,8 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
 /// Lays out the first screen of `device` of `snapshot`: of failed request `failure` of its report, or of its last one.
 pub fn result(snapshot: &SnapshotReport, device: &DeviceReport, failure: Option<usize>, rows: usize) -> Document {
     let mut document = Document::default();
-    match failure {
-        Some(index) => screen(&mut document, snapshot, &device.at_failure(index), rows),
-        None => screen(&mut document, snapshot, device, rows),
-    }
+    let at_failure = failure.map(|index| device.at_failure(index));
+    screen(&mut document, snapshot, at_failure.as_ref().unwrap_or(device), rows);
     document
 }
 
@@ -74,9 +74,8 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
     // Worst first, as in the table.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
     let order: Vec<u64> = rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
-    let mut devices: Vec<&DeviceReport> = snapshot.devices.iter().collect();
-    devices.sort_by_key(|device| order.iter().position(|id| *id == device.device));
-    for device in devices {
+    let position = |device: &&DeviceReport| order.iter().position(|id| *id == device.device);
+    for device in snapshot.devices.iter().sorted_by_key(position) {
         failed_request(document, device);
         tried_request(document, device);
         memory(document, device);

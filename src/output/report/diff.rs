@@ -1,5 +1,6 @@
 //! The page of `oomscope diff`: the peaks before and after, and the lines that changed; below it all other figures.
 
+use itertools::Itertools as _;
 use serde_json::Value;
 
 use super::notes::changes_answer;
@@ -296,11 +297,8 @@ pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
 /// The positions of the peaks in both recordings.
 pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
-    let sides: Vec<String> = sides
-        .into_iter()
-        .filter_map(|(side, at)| Some(format!("{} in the {side} recording", describe_position(at?))))
-        .collect();
-    sides.join(", ")
+    let position = |(side, at): (_, Option<_>)| Some(format!("{} in the {side} recording", describe_position(at?)));
+    sides.into_iter().filter_map(position).join(", ")
 }
 
 fn value(value: &Value) -> String {

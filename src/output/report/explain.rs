@@ -1,8 +1,8 @@
 //! The page of `oomscope explain`: the first message as a failed request, the others in a table; below them all numbers.
 
-use std::fmt::Write as _;
+use itertools::Itertools as _;
 
-use super::phrases::stack_block;
+use super::phrases::{group, stack_block};
 use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{count, counted, size};
@@ -30,7 +30,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
         } else {
             message(&mut sections, group);
         }
-        details(&mut sections, group.first, index == 0);
+        details(&mut sections, group.first(), index == 0);
     }
     if others.len() > MAX_OTHERS {
         other_messages(&mut sections, others, MAX_ROWS);
@@ -41,7 +41,7 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
 
 /// The screen of the message that ended the program.
 fn first_message(document: &mut Document, report: &ExplainReport, group: &FailureGroup) {
-    let failure = group.first;
+    let failure = group.first();
     let lines = match &failure.file {
         Some(file) => format!("{file}, line {}", count(failure.line)),
         None => format!("line {} of {}", count(failure.line), count(report.lines)),
@@ -49,8 +49,8 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     let who = Some(group.source_label()).filter(|who| !who.is_empty());
     let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
     let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
-    let context: Vec<String> = who.into_iter().chain([lines]).chain(times).chain(release).collect();
-    document.headline(group.headline(), faint(context.join(", ")));
+    let context = who.into_iter().chain([lines]).chain(times).chain(release).join(", ");
+    document.headline(group.headline(), faint(context));
     if let (Some(line), Some(text)) = (failure.line(), failure.culprit_code.as_deref()) {
         let note = failure.requested_bytes.map_or_else(String::new, size);
         let number = line.line.into();
@@ -102,11 +102,10 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     if others.is_empty() {
         return;
     }
-    let mut sorted: Vec<&FailureGroup> = others.iter().collect();
-    sorted.sort_by_key(|group| std::cmp::Reverse(group.times()));
+    let sorted = others.iter().sorted_by_key(|group| std::cmp::Reverse(group.times()));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
     let message = |group: &&FailureGroup| {
-        let failure = group.first;
+        let failure = group.first();
         let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
         let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
         let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
@@ -116,11 +115,11 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
     let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
     let note = left.map(|left| faint(format!("and {}: {more}", counted(left as u64, "other message"))));
-    let table = Table::from_rows(sorted.into_iter().take(rows))
+    let table = Table::from_rows(sorted.take(rows))
         .text("other messages", message)
         .text("by", |group| group.source_label())
-        .number("requested", |group| bytes(group.first.requested_bytes))
-        .number("free", |group| bytes(group.first.device_free_bytes))
+        .number("requested", |group| bytes(group.first().requested_bytes))
+        .number("free", |group| bytes(group.first().device_free_bytes))
         .number("times", |group| count(group.times()));
     document.table(table.wide().note(note));
 }
@@ -128,9 +127,9 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
 /// A message that is not on the first screen.
 fn message(document: &mut Document, group: &FailureGroup) {
     document.heading(group.headline());
-    document.field("line", count(group.first.line));
-    document.field("why", group.first.reason());
-    document.fields("do", group.first.advice.first().map(String::as_str));
+    document.field("line", count(group.first().line));
+    document.field("why", group.first().reason());
+    document.fields("do", group.first().advice.first().map(String::as_str));
 }
 
 /// The rest of a message's explanation; `with_meaning` adds a glossary of its numbers.
@@ -147,8 +146,8 @@ fn details(document: &mut Document, failure: &ExplainedFailure, with_meaning: bo
         let table = table.number("as printed", |figure| &*figure.printed).text("meaning", |figure| &*figure.meaning);
         document.table(table);
     } else if !figures.is_empty() {
-        let figures = figures.iter().map(|figure| format!("{} {}", figure.label, figure.printed));
-        document.field("numbers", figures.collect::<Vec<_>>().join(", "));
+        let mut figures = figures.iter().map(|figure| format!("{} {}", figure.label, figure.printed));
+        document.field("numbers", figures.join(", "));
     }
 }
 
@@ -165,85 +164,65 @@ fn describe_certainty(failure: &ExplainedFailure) -> String {
     format!("{sure}{rounding}{settled_by}")
 }
 
-/// A failure, and the same failure on other ranks.
-pub(super) struct FailureGroup<'a> {
-    /// The first of the log.
-    pub(super) first: &'a ExplainedFailure,
-    others: Vec<&'a ExplainedFailure>,
-}
+/// The same failure on one or more ranks, in the order of the log.
+struct FailureGroup<'a>(Vec<&'a ExplainedFailure>);
 
 /// Groups `failures`, in the order of their first occurrence.
-pub(super) fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
-    let mut groups: Vec<FailureGroup> = Vec::new();
-    for failure in failures {
-        let is_same = |group: &&mut FailureGroup| {
-            Some(group.first.line) == failure.same_as && group.first.file == failure.same_file
-        };
-        match groups.iter_mut().find(is_same) {
-            Some(group) => group.others.push(failure),
-            None => groups.push(FailureGroup { first: failure, others: Vec::new() }),
-        }
-    }
-    groups
+fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
+    let is_same = |first: &&ExplainedFailure, other: &&ExplainedFailure| {
+        Some(first.line) == other.same_as && first.file == other.same_file
+    };
+    group(failures, is_same).into_iter().map(FailureGroup).collect()
 }
 
 impl FailureGroup<'_> {
-    fn all(&self) -> impl Iterator<Item = &ExplainedFailure> {
-        [self.first].into_iter().chain(self.others.iter().copied())
+    fn first(&self) -> &ExplainedFailure {
+        self.0[0]
     }
 
     /// Number of occurrences in the log.
-    pub(super) fn times(&self) -> u64 {
-        self.all().map(|failure| failure.times).sum()
+    fn times(&self) -> u64 {
+        self.0.iter().map(|failure| failure.times).sum()
     }
 
     /// The sources of the messages: `rank 3, node-1`, `ranks 0-6, 9`.
-    pub(super) fn source_label(&self) -> String {
-        if self.others.is_empty() {
-            return source_label(self.first.rank, self.first.source.as_deref());
+    fn source_label(&self) -> String {
+        let first = source_label(self.first().rank, self.first().source.as_deref());
+        if self.0.len() == 1 {
+            return first;
         }
-        let ranks: Vec<u64> = self.all().filter_map(|f| f.rank).map(u64::from).collect();
-        if ranks.len() == self.others.len() + 1 {
+        let ranks: Vec<u64> = self.0.iter().filter_map(|f| f.rank).map(u64::from).collect();
+        if ranks.len() == self.0.len() {
             return format!("ranks {}", ranges(ranks));
         }
-        format!(
-            "{} sources, first {}",
-            self.others.len() + 1,
-            source_label(self.first.rank, self.first.source.as_deref())
-        )
+        format!("{} sources, first {first}", self.0.len())
     }
 
     /// The devices, as ranges.
     fn devices(&self) -> Option<String> {
-        let devices: Vec<u64> = self.all().filter_map(|failure| failure.device).collect();
+        let devices: Vec<u64> = self.0.iter().filter_map(|failure| failure.device).collect();
         (!devices.is_empty()).then(|| ranges(devices))
     }
 
-    pub(super) fn headline(&self) -> Text {
-        self.first.headline(self.devices().as_deref())
+    fn headline(&self) -> Text {
+        self.first().headline(self.devices().as_deref())
     }
 }
 
 /// `rank 3, node-1`
-pub(super) fn source_label(rank: Option<u32>, source: Option<&str>) -> String {
+fn source_label(rank: Option<u32>, source: Option<&str>) -> String {
     let rank = rank.map(|rank| format!("rank {rank}"));
-    let parts: Vec<String> = rank.into_iter().chain(source.map(str::to_owned)).collect();
-    parts.join(", ")
+    rank.into_iter().chain(source.map(str::to_owned)).join(", ")
 }
 
 /// `0-6, 9`
-fn ranges(mut numbers: Vec<u64>) -> String {
-    numbers.sort_unstable();
-    numbers.dedup();
-    let mut text = String::new();
-    for run in numbers.chunk_by(|a, b| a + 1 == *b) {
-        let _ = match run {
-            [number] => write!(text, ", {number}"),
-            [first, .., last] => write!(text, ", {first}-{last}"),
-            [] => Ok(()),
-        };
-    }
-    text.split_off(2.min(text.len()))
+fn ranges(numbers: Vec<u64>) -> String {
+    let numbers: Vec<u64> = numbers.into_iter().sorted_unstable().dedup().collect();
+    let range = |run: &[u64]| match run {
+        [first, .., last] => format!("{first}-{last}"),
+        few => few.iter().join(""),
+    };
+    numbers.chunk_by(|a, b| a + 1 == *b).map(range).join(", ")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Failed and tried requests in full: what the first screen leaves out.
 
+use itertools::Itertools as _;
+
 use super::phrases::{entries_after, operation_label, stack_block};
 use super::screen::add_blockers;
 use crate::analysis::failure::JudgedRequest;
@@ -43,9 +45,9 @@ const MAX_TENSORS: usize = 8;
 /// The tensors of the failing function.
 fn list_tensors(locals: &LocalTensors) -> Text {
     let tensor = |tensor: &LocalTensorReport| format!("{}: {}", tensor.name, shape_label(&tensor.dtype, &tensor.shape));
-    let listed: Vec<String> = locals.tensors.iter().take(MAX_TENSORS).map(tensor).collect();
+    let listed = locals.tensors.iter().take(MAX_TENSORS).map(tensor).format("; ");
     let more = if locals.tensors.len() > MAX_TENSORS { "; ..." } else { "" };
-    code(format!("{}{more}", listed.join("; ")))
+    code(format!("{listed}{more}"))
 }
 
 /// The shape that the request could be for.

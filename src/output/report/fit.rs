@@ -2,6 +2,8 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
+
 use super::notes::{add_notes, add_other_notes};
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{
@@ -19,8 +21,8 @@ const MAX_LINES: usize = 5;
 pub fn fit(report: &FitReport) -> Document {
     let mut document = Document::default();
     let Some(device) = report.limiting_device() else { return document }; // a report has a device
-    let recorded: Vec<String> = report.recordings.iter().map(|recording| count(recording.size)).collect();
-    document.headline(headline(report, device), faint(format!("recorded at {}", recorded.join(", "))));
+    let recorded = report.recordings.iter().map(|recording| count(recording.size)).format(", ");
+    document.headline(headline(report, device), faint(format!("recorded at {recorded}")));
     add_notes(&mut document, &report.warnings);
     let shown = sizes_around_answer(device);
     let left_out = device.sizes.len() - shown.len();

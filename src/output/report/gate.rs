@@ -1,6 +1,8 @@
 //! The page of `oomscope check`: one row a limit, those that do not hold first.
 
-use super::phrases::Names;
+use itertools::Itertools as _;
+
+use super::phrases::{Names, group};
 use crate::base::units::{count, counted, escape_text, size};
 use crate::compare::gate::{BaselineComparison, CheckReport, CodeLine, FileWarning, Finding, Severity};
 use crate::output::document::{
@@ -47,12 +49,10 @@ pub fn check(report: &CheckReport) -> Document {
 
 /// The GPU and the file, if there is only one; the configuration.
 fn context(report: &CheckReport) -> Text {
-    let place = |finding: &Finding| (finding.path.clone(), finding.device);
-    let first = report.findings.first().map(place);
-    let one = first.filter(|first| report.findings.iter().all(|finding| place(finding) == *first));
-    let device = one.map(|(_, device)| format!("GPU {device}"));
+    let one = report.findings.iter().map(|finding| (&finding.path, finding.device)).all_equal_value();
+    let device = one.ok().map(|(_, device)| format!("GPU {device}"));
     let config = report.config.as_ref().map(|config| format!("limits from {config}"));
-    faint(device.into_iter().chain(config).collect::<Vec<_>>().join(", "))
+    faint(device.into_iter().chain(config).join(", "))
 }
 
 /// Why the job of a dry run does not pass, or why the worst figure is not known.
@@ -168,50 +168,34 @@ pub(crate) fn finding_lines(finding: &Finding) -> String {
 }
 
 /// A limit over all devices.
-pub(crate) struct LimitKind<'a> {
-    /// The worst finding.
-    pub(crate) worst: &'a Finding,
+struct LimitKind<'a> {
+    worst: &'a Finding,
     /// Number of devices that exceed it.
-    pub(crate) failing: u64,
+    failing: u64,
     /// Number of devices that it applies to.
-    pub(crate) all: u64,
+    all: u64,
 }
 
 /// Groups the findings by limit.
-pub(crate) fn limits_by_kind(report: &CheckReport) -> Vec<LimitKind<'_>> {
-    let mut kinds: Vec<LimitKind<'_>> = Vec::new();
-    for finding in &report.findings {
-        let is_same =
-            |kind: &&mut LimitKind<'_>| (kind.worst.code, kind.worst.severity) == (finding.code, finding.severity);
-        let lost = u64::from(!finding.passed);
-        match kinds.iter_mut().find(is_same) {
-            Some(kind) => {
-                (kind.failing, kind.all) = (kind.failing + lost, kind.all + 1);
-                if finding.excess() > kind.worst.excess() {
-                    kind.worst = finding;
-                }
-            }
-            None => kinds.push(LimitKind { worst: finding, failing: lost, all: 1 }),
-        }
-    }
-    kinds
+fn limits_by_kind(report: &CheckReport) -> Vec<LimitKind<'_>> {
+    let groups = group(&report.findings, |a, b| (a.code, a.severity) == (b.code, b.severity));
+    let kinds = groups.into_iter().filter_map(|findings| {
+        let failing = findings.iter().filter(|finding| !finding.passed).count() as u64;
+        let all = findings.len() as u64;
+        let worst =
+            findings.into_iter().reduce(|worst, other| if other.excess() > worst.excess() { other } else { worst });
+        Some(LimitKind { worst: worst?, failing, all })
+    });
+    kinds.collect()
 }
 
 /// The first warning of each code, and a note on how many other files have it.
 pub(crate) fn warnings_by_code(report: &CheckReport) -> Vec<(&FileWarning, String)> {
-    let mut notes: Vec<(&FileWarning, u64)> = Vec::new();
-    for noted in &report.warnings {
-        match notes.iter_mut().find(|(first, _)| first.code == noted.code) {
-            Some((_, others)) => *others += 1,
-            None => notes.push((noted, 0)),
-        }
-    }
-    let with_others = |(first, others): (_, u64)| {
-        let more = match others {
-            0 => String::new(),
-            _ => format!(" (also in {})", counted(others, "other")),
-        };
-        (first, more)
-    };
-    notes.into_iter().map(with_others).collect()
+    let groups = group(&report.warnings, |a, b| a.code == b.code);
+    let warnings = groups.iter().filter_map(|warnings| {
+        let (first, others) = warnings.split_first()?;
+        let note = (!others.is_empty()).then(|| format!(" (also in {})", counted(others.len() as u64, "other")));
+        Some((*first, note.unwrap_or_default()))
+    });
+    warnings.collect()
 }

@@ -1,5 +1,7 @@
 //! The memory of a device: totals, segments, blocks, pools and streams.
 
+use itertools::Itertools as _;
+
 use super::phrases::pool_label;
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
@@ -23,15 +25,12 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     if free.rounding_bytes > 0 {
         let has_pending = memory.blocks.active_pending_free.count > 0;
         let pending = if has_pending { " or pending" } else { "" };
-        document.field(
-            "rounding",
-            format!(
-                "{} ({}) of the blocks in use{pending} is rounding: the program requested {}",
-                size(free.rounding_bytes),
-                percent(free.rounding_ratio),
-                size(memory.requested_bytes)
-            ),
+        let [rounding, requested] = [free.rounding_bytes, memory.requested_bytes].map(size);
+        let share = percent(free.rounding_ratio);
+        let text = format!(
+            "{rounding} ({share}) of the blocks in use{pending} is rounding: the program requested {requested}"
         );
+        document.field("rounding", text);
     }
     let Some(timeline) = &device.timeline else { return }; // no trace, no peak
     let peak = &device.peak;
@@ -41,16 +40,10 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
         None => "before the first entry".to_owned(),
     };
     let bound = if peak.is_lower_bound { "at least " } else { "" };
-    document.field(
-        "peak",
-        format!(
-            "{bound}{} allocated {}, {bound}{} reserved {}",
-            size(peak.allocated_bytes),
-            at(peak.allocated_event),
-            size(peak.reserved_bytes),
-            at(peak.reserved_event)
-        ),
-    );
+    let [allocated, reserved] = [peak.allocated_bytes, peak.reserved_bytes].map(size);
+    let [allocated_at, reserved_at] = [peak.allocated_event, peak.reserved_event].map(at);
+    let text = format!("{bound}{allocated} allocated {allocated_at}, {bound}{reserved} reserved {reserved_at}");
+    document.field("peak", text);
     let flushes = device.cache_flushes.map(|flushes| {
         let requests = counted(flushes.requests, "request");
         format!("{} of the cache, for {requests} that found no room", size(flushes.released_bytes))
@@ -100,13 +93,13 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
     }
     document.heading("Segments");
     let kinds = [("small", s.small), ("large", s.large)].into_iter().filter(|(_, k)| k.count > 0);
-    let kinds: Vec<String> = kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).collect();
+    let kinds = kinds.map(|(name, k)| format!("{} {name} ({})", count(k.count), size(k.bytes))).format(", ");
     let expandable = match s.expandable.count {
         0 => String::new(),
         n => format!("; {} of them expandable ({})", count(n), size(s.expandable.bytes)),
     };
     let all = counted(s.count, "segment");
-    document.paragraph(format!("{all}: {}{expandable}", kinds.join(", ")));
+    document.paragraph(format!("{all}: {kinds}{expandable}"));
 }
 
 /// Maximum number of pools and of streams listed.
@@ -115,13 +108,11 @@ const MAX_SPACES: usize = 100;
 /// The largest of `all`, in their order, and a note on the others.
 fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>) {
     let Some(others @ 1..) = all.len().checked_sub(MAX_SPACES) else { return (all.iter().collect(), None) };
-    let mut largest: Vec<usize> = (0..all.len()).collect();
-    largest.sort_by_key(|index| std::cmp::Reverse(bytes(&all[*index])));
-    largest.truncate(MAX_SPACES);
-    largest.sort_unstable();
+    let by_size = (0..all.len()).sorted_by_key(|index| std::cmp::Reverse(bytes(&all[*index])));
+    let largest = by_size.take(MAX_SPACES).sorted_unstable();
     let others = counted(others as u64, "other");
     let note = format!("and {others}, which reserve no more than these (--format json lists them)");
-    (largest.into_iter().map(|index| &all[index]).collect(), Some(note))
+    (largest.map(|index| &all[index]).collect(), Some(note))
 }
 
 /// The memory of the largest of `all` pools or streams, and a note on the others.

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use itertools::Itertools as _;
+
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, RankRow, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, ratio, size};
@@ -85,22 +87,16 @@ const MIN_PRIVATE_RATIO: f64 = 0.01;
 /// Describes the memory that private pools keep, and what for by `held`; `None` if that is hardly any.
 pub(super) fn describe_private_pools(memory: &MemoryReport, held: Option<&MemoryBreakdown>) -> Option<String> {
     let pools = memory.private_pools?;
-    let is_one = pools.count == 1;
-    let purposes: Vec<String> = held.iter().flat_map(|held| &held.pools_for).copied().map(category_label).collect();
-    let (kinds, purposes) = match purposes.as_slice() {
-        [] => (" (CUDA graphs, MemPool)", String::new()),
-        purposes => ("", format!(" for {}", purposes.join(", "))),
+    let purposes = held.iter().flat_map(|held| &held.pools_for).copied().map(category_label).join(", ");
+    let (kinds, purposes) = match purposes.as_str() {
+        "" => (" (CUDA graphs, MemPool)", String::new()),
+        purposes => ("", format!(" for {purposes}")),
     };
-    (ratio(pools.reserved_bytes, memory.reserved_bytes) >= MIN_PRIVATE_RATIO).then(|| {
-        format!(
-            "{}{kinds} {} {}{purposes}; {} of it is free for {} alone",
-            counted(pools.count, "private pool"),
-            if is_one { "keeps" } else { "keep" },
-            size(pools.reserved_bytes),
-            size(pools.inactive_bytes),
-            if is_one { "it" } else { "them" }
-        )
-    })
+    let (keep, them) = if pools.count == 1 { ("keeps", "it") } else { ("keep", "them") };
+    let (count, [bytes, free]) =
+        (counted(pools.count, "private pool"), [pools.reserved_bytes, pools.inactive_bytes].map(size));
+    (ratio(pools.reserved_bytes, memory.reserved_bytes) >= MIN_PRIVATE_RATIO)
+        .then(|| format!("{count}{kinds} {keep} {bytes}{purposes}; {free} of it is free for {them} alone"))
 }
 
 /// Categories of an engine with a smaller share of its memory are not listed.
@@ -112,12 +108,23 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
         let bytes = row.share.bytes;
         let is_large = |of: &&ByCategory| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO;
         let large = row.by_category.iter().filter(is_large).filter(|of| of.category != Category::Other);
-        let parts = large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes)));
+        let part = |of: &ByCategory| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes));
         let all = format!("{} {}", row.engine.map_or("other code", |engine| engine.name), size(bytes));
-        let parts: Vec<String> = parts.collect();
-        if parts.is_empty() { all } else { format!("{all}: {}", parts.join(", ")) }
+        [all].into_iter().chain(Some(large.map(part).join(", ")).filter(|parts| !parts.is_empty())).join(": ")
     };
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
+}
+
+/// Groups of `all` that are the same, in the order of their first.
+pub(super) fn group<T>(all: impl IntoIterator<Item = T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| is_same(&group[0], &one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
+        }
+    }
+    groups
 }
 
 /// `step 24, forward`
@@ -136,8 +143,7 @@ pub(super) fn step_label(step: Option<u32>, phase: Phase) -> Option<String> {
         Phase::Other => None,
     };
     let step = step.map(|step| format!("step {step}"));
-    let parts: Vec<String> = step.into_iter().chain(phase.map(str::to_owned)).collect();
-    Some(parts.join(", ")).filter(|label| !label.is_empty())
+    Some(step.into_iter().chain(phase.map(str::to_owned)).join(", ")).filter(|label| !label.is_empty())
 }
 
 pub(super) fn pool_label(id: [u64; 2]) -> String {

@@ -1,5 +1,7 @@
 //! The page of `oomscope plan`.
 
+use itertools::Itertools as _;
+
 use super::notes::{add_notes, add_other_notes};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{ServingPlanReport, ServingPlanRow};
@@ -71,8 +73,8 @@ fn legend(report: &PlanReport) -> Option<String> {
         (has(|cell| cell.certainty == Sureness::Confirmed), "* a dry run on this GPU ended"),
         (has(|cell| cell.short_label().starts_with('~')), "~ about"),
     ];
-    let signs: Vec<&str> = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).collect();
-    (!signs.is_empty()).then(|| signs.join(" · "))
+    let signs = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).join(" · ");
+    Some(signs).filter(|signs| !signs.is_empty())
 }
 
 /// The first request that fails at the next size, for the program as it is.
@@ -132,6 +134,17 @@ fn add_evidence(document: &mut Document, report: &PlanReport) {
     }
 }
 
+/// Adds the columns of what an engine made of the memory.
+pub(super) fn with_room<R>(table: TableOf<R>, serving: fn(&R) -> Option<&Serving>) -> TableOf<R> {
+    let show = |row: &R, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
+        serving(row).and_then(figure).map_or_else(String::new, format)
+    };
+    table
+        .number("weights", |row| show(row, |serving| serving.weight_bytes, size))
+        .number("KV cache", |row| show(row, |serving| serving.kv_cache_bytes, size))
+        .number("tokens", |row| show(row, |serving| serving.kv_cache_tokens, count))
+}
+
 /// Lengths of requests, in tokens.
 const LENGTHS: [u64; 3] = [8192, 32_768, 131_072];
 
@@ -140,14 +153,9 @@ pub fn serving_plan(report: &ServingPlanReport) -> Document {
     let mut document = Document::default();
     document.headline(strong(report.summary().answer), faint(counted(report.rows.len() as u64, "dry run")));
     let mark = |row: &ServingPlanRow| if row.is_started() { Judgement::Good } else { Judgement::Bad };
-    let show = |row: &ServingPlanRow, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
-        row.serving.as_ref().and_then(figure).map_or_else(String::new, format)
-    };
     let table = Table::from_rows(&report.rows)
-        .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()))
-        .number("weights", |row| show(row, |serving| serving.weight_bytes, size))
-        .number("KV cache", |row| show(row, |serving| serving.kv_cache_bytes, size))
-        .number("tokens", |row| show(row, |serving| serving.kv_cache_tokens, count));
+        .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()));
+    let table = with_room(table, |row| row.serving.as_ref());
     let requests = |row: &ServingPlanRow, length: u64| row.serving.as_ref()?.requests_at(length);
     let table = LENGTHS.iter().fold(table, |table, length| {
         table.number(format!("x {}", count(*length)), |row| {

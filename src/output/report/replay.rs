@@ -114,19 +114,15 @@ fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
 /// Everything below the first screen about `device`.
 fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bool) {
     document.heading(format!("GPU {}", device.device));
-    start(document, device);
-    if let Some(differences) = device.end_differences {
-        document.field(
-            "end",
-            match differences {
-                0 => "all segments and blocks as in the snapshot".to_owned(),
-                n if device.exact == Some(true) => {
-                    format!("{} differ from the snapshot's", counted(n as u64, "segment"))
-                }
-                _ => "not compared: the replay stopped before the end".to_owned(),
-            },
-        );
-    }
+    let start = "not recorded; reconstructed by undoing the trace from the final segments, so totals and peaks count from \
+                 there";
+    document.fields("start", Some(start).filter(|_| device.start == "reconstructed"));
+    let end = |differences: usize| match differences {
+        0 => "all segments and blocks as in the snapshot".to_owned(),
+        n if device.exact == Some(true) => format!("{} differ from the snapshot's", counted(n as u64, "segment")),
+        _ => "not compared: the replay stopped before the end".to_owned(),
+    };
+    document.fields("end", device.end_differences.map(end));
     assumed(document, device);
     match &device.recorded {
         Some(recorded) if are_several => document.table(figures(device, recorded)),
@@ -140,24 +136,11 @@ fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bo
     add_failed_requests(document, &device.ooms);
 }
 
-fn start(document: &mut Document, device: &ReplayedDevice) {
-    if device.start == "reconstructed" {
-        document.field(
-            "start",
-            "not recorded; reconstructed by undoing the trace from the final segments, so totals and \
-             peaks count from there",
-        );
-    }
-}
-
 fn assumed(document: &mut Document, device: &ReplayedDevice) {
     let assumed = &device.assumed;
-    if let Some(capacity) = assumed.capacity_bytes.filter(|_| device.recorded.is_none()) {
-        document.field("device", format!("{} within reach", size(capacity)));
-    }
-    if let Some(limit) = assumed.limit_bytes {
-        document.field("limit", format!("the process may reserve {}", size(limit)));
-    }
+    let capacity = assumed.capacity_bytes.filter(|_| device.recorded.is_none());
+    document.fields("device", capacity.map(|capacity| format!("{} within reach", size(capacity))));
+    document.fields("limit", assumed.limit_bytes.map(|limit| format!("the process may reserve {}", size(limit))));
     if let Some(trigger) = assumed.collection_trigger_bytes {
         document.field("inferred", format!("garbage collection starts at {} reserved (not recorded)", size(trigger)));
     }

@@ -1,5 +1,8 @@
 //! The pages of `oomscope dry-run --try` and `fit -- COMMAND`: one table each, the best run first.
 
+use itertools::Itertools as _;
+
+use super::plan::with_room;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, counted, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
@@ -17,9 +20,7 @@ pub fn trials(report: &TrialsReport) -> Document {
         document.fields("copy", summary.copy.map(code));
         return document;
     }
-    let mut runs: Vec<&TrialReport> = report.runs.iter().collect();
-    runs.sort_by_key(|run| rank(run.outcome));
-    let table = Table::from_rows(runs)
+    let table = Table::from_rows(report.runs.iter().sorted_by_key(|run| rank(run.outcome)))
         .text(format!("tried on {}", report.gpu), |run| mark(run, describe_remedy(run)))
         .text("the job then", |run| describe_trial(run))
         .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size));
@@ -30,21 +31,14 @@ pub fn trials(report: &TrialsReport) -> Document {
 
 /// The starts of a serving engine, in their order: each changes one option.
 fn engine_table(report: &TrialsReport) -> impl Into<Table> {
-    let show = |run: &TrialReport, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
-        run.serving.as_ref().and_then(figure).map_or_else(String::new, format)
-    };
     let requests = |run: &&TrialReport| {
         let serving = run.serving.as_ref();
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
         requests.map_or_else(|| describe_no_start(run.outcome, serving), format_requests)
     };
-    Table::from_rows(&report.runs)
-        .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)))
-        .number("weights", |run| show(run, |serving| serving.weight_bytes, size))
-        .number("KV cache", |run| show(run, |serving| serving.kv_cache_bytes, size))
-        .number("tokens", |run| show(run, |serving| serving.kv_cache_tokens, count))
-        .number("requests at once", requests)
-        .wide()
+    let table = Table::from_rows(&report.runs)
+        .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)));
+    with_room(table, |run| run.serving.as_ref()).number("requests at once", requests).wide()
 }
 
 /// `does not start`, and with which requests it should; an engine that ended for another reason than memory may start.

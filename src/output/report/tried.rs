@@ -1,5 +1,7 @@
 //! The table of what was tried in replays: settings and changes to the program, the best first.
 
+use itertools::Itertools as _;
+
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, TableOf, Text, amount, code, faint, source_location};
 use crate::output::wording::describe_outcome;
@@ -40,8 +42,7 @@ pub(super) fn tried_table(
         let before = size(reserved_before);
         format!("each replay keeps the {before} reserved before the recording as it was{changed}")
     });
-    let notes: Vec<String> = others.into_iter().chain(kept).collect();
-    let note = (!notes.is_empty()).then(|| faint(notes.join("; ")));
+    let note = Some(others.into_iter().chain(kept).join("; ")).filter(|note| !note.is_empty()).map(faint);
     let is_sure = listed.iter().all(|row| row.sure == Sureness::Checked);
     Table::from_rows(rows)
         .text("tried in a replay", |row| row.name.clone())
@@ -75,9 +76,7 @@ fn have_equal_outcomes(a: &TriedRow, b: &TriedRow) -> bool {
 
 /// One row for `others`, settings like `first` above them.
 fn others_row(first: &TriedRow, others: &[&TriedRow]) -> ShownRow {
-    let mut peaks: Vec<String> = others.iter().map(|row| size(row.peak_reserved_bytes)).collect();
-    peaks.dedup();
-    let reserved = if let [peak] = peaks.as_slice() { peak.as_str() } else { "" };
+    let reserved = others.iter().map(|row| size(row.peak_reserved_bytes)).all_equal_value().unwrap_or_default();
     let what = faint(counted(others.len() as u64, "other setting"));
     ShownRow { name: Cell::Marked(Judgement::Bad, what), reserved: reserved.into(), ..first.into() }
 }

@@ -201,12 +201,10 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
     let graphs = held.and_then(|held| held.unused_graphs.as_ref());
     let graphs = graphs.map(|graphs| (graphs.bytes, no_grad(graphs), Some(graphs.called_at.file_line())));
     let expandable = device.expandable_gain.map(|gain| {
+        let [stranded, replayed, recorded] = [gain.stranded_bytes, gain.peak_reserved_bytes, peak].map(size);
         let action = format!(
-            "set {EXPANDABLE_SEGMENTS}: {} of free memory is stuck between live blocks, and in a replay the peak of \
-             reserved memory is {} instead of {}",
-            size(gain.stranded_bytes),
-            size(gain.peak_reserved_bytes),
-            size(peak)
+            "set {EXPANDABLE_SEGMENTS}: {stranded} of free memory is stuck between live blocks, and in a replay the peak \
+             of reserved memory is {replayed} instead of {recorded}"
         );
         let copy = shell_assignment(EXPANDABLE_SEGMENTS, snapshot.settings_string.as_deref());
         (peak.saturating_sub(gain.peak_reserved_bytes), action, Some(copy))
@@ -266,12 +264,8 @@ fn describe_kept(device: &DeviceReport) -> Option<String> {
 fn describe_largest_line(lines: &[Holder], allocated: u64) -> Option<String> {
     let largest = lines.iter().find(|line| line.location.frame.is_some()).or(lines.first())?;
     let category = largest.category.filter(|category| *category != Category::Other);
-    Some(format!(
-        "{}{}: {} of {} allocated ({})",
-        largest.location.label(),
-        category.map_or_else(String::new, |category| format!(" ({})", category_label(category))),
-        size(largest.bytes),
-        size(allocated),
-        percent(ratio(largest.bytes, allocated))
-    ))
+    let category = category.map_or_else(String::new, |category| format!(" ({})", category_label(category)));
+    let (line, share) = (largest.location.label(), percent(ratio(largest.bytes, allocated)));
+    let [bytes, all] = [largest.bytes, allocated].map(size);
+    Some(format!("{line}{category}: {bytes} of {all} allocated ({share})"))
 }

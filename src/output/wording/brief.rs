@@ -146,21 +146,14 @@ impl Brief {
             if is_long { format!("{kept}…") } else { kept }
         };
         let mut brief = self.clone();
-        brief.path = keep_end(&self.path);
-        brief.host = self.host.as_ref().map(keep_start);
-        brief.culprit = self.culprit.as_ref().map(keep_end);
-        brief.summary = Summary {
-            answer: keep_start(&self.summary.answer),
-            who: self.summary.who.as_ref().map(keep_start),
-            variable: self.summary.variable.as_ref().map(keep_start),
-            action: self.summary.action.as_ref().map(keep_start),
-            // A truncated text is no use to copy.
-            copy: self.summary.copy.clone().filter(|copy| copy.chars().count() <= length),
-        };
-        for line in &mut brief.top_lines {
-            line.line = keep_start(&line.line);
-        }
-        brief.remedies = self.remedies.iter().map(keep_start).collect();
+        let Self { path, host, culprit, summary, top_lines, remedies, .. } = &mut brief;
+        [path].into_iter().chain(culprit).for_each(|text| *text = keep_end(text));
+        let Summary { answer, who, variable, action, copy } = summary;
+        let optional = [host, who, variable, action].into_iter().flatten();
+        let texts = optional.chain(remedies).chain(top_lines.iter_mut().map(|line| &mut line.line));
+        [answer].into_iter().chain(texts).for_each(|text| *text = keep_start(text));
+        // A truncated text is no use to copy.
+        copy.take_if(|copy| copy.chars().count() > length);
         brief
     }
 

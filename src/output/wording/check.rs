@@ -59,12 +59,8 @@ impl CheckReport {
         let failed = self.failed_findings();
         let Some(worst) = failed.first() else { return Summary::from_answer(answer) }; // no finding
         let (code, device, path) = (worst.code.word(), worst.device, &worst.path);
-        let answer = match self
-            .baseline
-            .as_ref()
-            .and_then(|baseline| baseline.headline.as_ref())
-            .filter(|_| worst.code.needs_baseline())
-        {
+        let baseline = self.baseline.as_ref().filter(|_| worst.code.needs_baseline());
+        let answer = match baseline.and_then(|baseline| baseline.headline.as_ref()) {
             Some(changes) => format!("{answer}: {changes}"),
             None => format!("{answer}: {code} of GPU {device} of {path}: {}", worst.message),
         };

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use itertools::Itertools as _;
+
 use crate::analysis::{Cure, CureHolder, CureKind, LocalTensorReport, RunningValue, ShapeCure};
 use crate::base::units::{counted, percent, size};
 use crate::explain::table::fill;
@@ -28,12 +30,8 @@ impl fmt::Display for ShapeCure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_one = |left: &LocalTensorReport, right: &LocalTensorReport| left.name == right.name;
         let shape = |tensor: &LocalTensorReport| {
-            let sizes: Vec<String> = tensor.shape.iter().map(u64::to_string).collect();
-            if sizes.is_empty() {
-                format!("`{}`", tensor.name)
-            } else {
-                format!("`{}` ({})", tensor.name, sizes.join(", "))
-            }
+            let sizes = tensor.shape.iter().format(", ");
+            if tensor.shape.is_empty() { format!("`{}`", tensor.name) } else { format!("`{}` ({sizes})", tensor.name) }
         };
         match self {
             Self::SameShape([column, row]) => write!(

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use itertools::Itertools as _;
+
 use super::Summary;
 use crate::analysis::{
     AnalyzeReport, DeviceReport, DryRunReason, DryRunReport, DryRunVerdict, FailedRequest, JobVerdict, ProgramError,
@@ -95,7 +97,7 @@ fn describe_shared(shared: &SharedDevice) -> String {
     let others = processes.len().saturating_sub(MAX_NAMED) as u64;
     let others = (others > 0).then(|| format!("and {}", counted(others, "other")));
     let named = processes.iter().take(MAX_NAMED).map(|(name, bytes)| format!("{name} ({})", size(*bytes)));
-    let named = named.chain(others).collect::<Vec<_>>().join(", ");
+    let named = named.chain(others).format(", ");
     if *is_simultaneous {
         format!("{count} hold {all} of GPU {device} at the same time, which has {total}: {named}")
     } else {
@@ -190,7 +192,7 @@ fn describe_capacity(serving: &Serving) -> String {
     let requests = serving.requests_at(serving.max_model_len);
     let requests = requests
         .map(|requests| format!("{} requests of {} tokens", format_requests(requests), count(serving.max_model_len)));
-    [weights, cache, requests].into_iter().flatten().collect::<Vec<_>>().join(", ")
+    [weights, cache, requests].into_iter().flatten().join(", ")
 }
 
 /// `the KV cache of 8.1 GiB does not hold one request of 131,072 tokens (16.0 GiB)`, or the engine's own words.
@@ -198,12 +200,8 @@ fn describe_lack(serving: &Serving, error: &str) -> String {
     let Some((available, needed)) = serving.kv_cache_bytes.zip(serving.needed_kv_cache_bytes) else {
         return error.to_owned();
     };
-    format!(
-        "one request of {} tokens needs {} of KV cache, and {} are left",
-        count(serving.max_model_len),
-        size(needed),
-        size(available)
-    )
+    let (tokens, [needed, left]) = (count(serving.max_model_len), [needed, available].map(size));
+    format!("one request of {tokens} tokens needs {needed} of KV cache, and {left} are left")
 }
 
 /// `vLLM 0.33.0, FlashInfer 0.7.2`.
@@ -225,16 +223,11 @@ pub(crate) fn format_requests(requests: f64) -> String {
 /// The parts of the memory that the engine may use, with the options that change each.
 pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
     let share = Engine::of_name(&serving.engine).map_or("mem_fraction_static", |engine| engine.share_option);
+    let [tokens, sequences] = [serving.max_num_batched_tokens, serving.max_num_seqs].map(count);
+    let activations = format!("activations: max_num_batched_tokens {tokens}, max_num_seqs {sequences}");
     let parts = [
         (format!("weights {}", serving.quantization).trim_end().to_owned(), serving.weight_bytes),
-        (
-            format!(
-                "activations: max_num_batched_tokens {}, max_num_seqs {}",
-                count(serving.max_num_batched_tokens),
-                count(serving.max_num_seqs)
-            ),
-            serving.activation_bytes,
-        ),
+        (activations, serving.activation_bytes),
         (describe_graphs(serving), serving.graph_budget_bytes),
         ("other".to_owned(), serving.other_bytes()),
         (format!("KV cache, {}", serving.kv_cache_dtype), serving.kv_cache_bytes),

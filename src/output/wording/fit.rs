@@ -132,11 +132,7 @@ fn describe_headroom(largest: &Largest) -> String {
 
 /// Describes the line that grows most.
 fn describe_growth(line: &GrowingLine, device: &FitDevice) -> String {
-    format!(
-        "{}: {} at size {}, {} more for each unit",
-        line.location.label(),
-        size(line.bytes),
-        count(device.growth_at),
-        size(line.bytes_per_unit.unsigned_abs())
-    )
+    let (place, at) = (line.location.label(), count(device.growth_at));
+    let [bytes, more] = [line.bytes, line.bytes_per_unit.unsigned_abs()].map(size);
+    format!("{place}: {bytes} at size {at}, {more} more for each unit")
 }

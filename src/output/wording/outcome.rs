@@ -1,5 +1,7 @@
 //! The outcome of a job under the conditions of a replay: in a cell of a table, and in a sentence.
 
+use itertools::Itertools as _;
+
 use crate::allocator::conf::ConfChange;
 use crate::base::units::{count, counted, size};
 use crate::whatif::{JobOutcome, WhyUnknown};
@@ -112,7 +114,7 @@ fn describe_change(option: &str, [set, remove, reset_all]: [&str; 3]) -> String 
     }
     let options = (!change.set.is_empty()).then(|| format!("{set}{}", change.set));
     let removed = change.reset.iter().map(|key| format!("{remove}{key}"));
-    options.into_iter().chain(removed).collect::<Vec<_>>().join(" and ")
+    options.into_iter().chain(removed).join(" and ")
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! Why one rank of a job is unlike the others, and what to do about it.
 
+use itertools::Itertools as _;
+
 use crate::analysis::{Advice, DifferenceKind, RankDifference, RankRow, Ranks};
 use crate::base::units::{count, counted, escape_name, size};
 use crate::stacks::frames::CodeLocation;
@@ -148,8 +150,8 @@ pub(crate) fn describe_state(ranks: &Ranks) -> Option<String> {
             (minimum, maximum) => Some(format!("{name} {minimum} to {maximum}")),
         }
     };
-    let parts: Vec<String> = [range(0, "parameters"), range(1, "optimizer state")].into_iter().flatten().collect();
-    (!parts.is_empty()).then(|| format!("{} a rank", parts.join(", ")))
+    let parts = [range(0, "parameters"), range(1, "optimizer state")].into_iter().flatten().join(", ");
+    (!parts.is_empty()).then(|| format!("{parts} a rank"))
 }
 
 /// `attempt 2 of 2`, and the other jobs of the directory.

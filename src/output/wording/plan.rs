@@ -1,5 +1,7 @@
 //! The summary of a plan, and the words of its cells.
 
+use itertools::Itertools as _;
+
 use super::Summary;
 use super::fit::describe_range_by_data;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
@@ -34,7 +36,7 @@ impl PlanReport {
             [first, .., last] if self.gpus.len() > MAX_LISTED => {
                 format!("the largest {name} as it is: from {} to {}", of(first), of(last))
             }
-            gpus => format!("the largest {name} as it is: {}", gpus.iter().map(of).collect::<Vec<_>>().join(", ")),
+            gpus => format!("the largest {name} as it is: {}", gpus.iter().map(of).format(", ")),
         }
     }
 
@@ -144,9 +146,7 @@ impl TrialsReport {
             ..Summary::from_answer(format!("with {remedy} the job runs to its end on {gpu} (dry run)"))
         }
     }
-}
 
-impl TrialsReport {
     /// The start with most tokens of KV cache.
     fn summary_of_engine(&self) -> Summary {
         let tokens = |run: &TrialReport| run.serving.as_ref().and_then(|serving| serving.kv_cache_tokens);
@@ -161,10 +161,10 @@ impl TrialsReport {
             return Summary::from_answer(answer);
         }
         let engine = self.runs[0].serving.as_ref().map_or("it", |serving| &*serving.engine);
-        let tried: Vec<_> = self.runs.iter().filter_map(|run| run.remedy.as_deref()).collect();
+        let tried = self.runs.iter().filter_map(|run| run.remedy.as_deref()).join(" or ");
         let starts = self.runs.iter().filter(|run| run.outcome.is_end());
         let Some(best) = starts.max_by_key(|run| tokens(run)) else {
-            let also = if tried.is_empty() { String::new() } else { format!(", nor with {}", tried.join(" or ")) };
+            let also = if tried.is_empty() { String::new() } else { format!(", nor with {tried}") };
             return Summary::from_answer(format!("{engine} does not start on {} (dry run){also}", self.gpu));
         };
         let gpus = best.serving.as_ref().map_or(1, Serving::gpus);

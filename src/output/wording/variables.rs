@@ -1,5 +1,7 @@
 //! Sentences about the variables that keep memory alive.
 
+use itertools::Itertools as _;
+
 use crate::analysis::request_bytes;
 use crate::base::units::{counted, size};
 use crate::compare::diff::VariableChange;
@@ -64,14 +66,14 @@ fn place_label(kept: &KeptByVariable) -> Option<String> {
 pub(crate) fn keeper_details(kept: &KeptByVariable) -> Vec<String> {
     let largest = type_label(kept);
     let shared = kept.places.map(|places| format!("shared by {}", counted(places, "tensor")));
-    let largest = largest.map(|largest| [Some(largest), shared].into_iter().flatten().collect::<Vec<_>>().join(" "));
+    let largest = largest.map(|largest| [Some(largest), shared].into_iter().flatten().join(" "));
     let parts = [
         kept.container.as_ref().map(container_label),
         kind_label(kept.kind).map(str::to_owned),
         graph_label(kept),
         largest,
     ];
-    let what = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+    let what = parts.into_iter().flatten().join(", ");
     let filled = filled_at(kept).map(|line| format!("filled at {line}"));
     [Some(what).filter(|what| !what.is_empty()), filled, place_label(kept)].into_iter().flatten().collect()
 }
@@ -101,8 +103,7 @@ impl VariableChange {
     /// Container and use.
     pub(crate) fn details(&self) -> String {
         let container = self.container.as_ref().map(container_label);
-        let parts = container.into_iter().chain(kind_label(self.kind).map(str::to_owned));
-        parts.collect::<Vec<_>>().join(", ")
+        container.into_iter().chain(kind_label(self.kind).map(str::to_owned)).join(", ")
     }
 }
 
@@ -160,6 +161,5 @@ pub(super) fn describe_variable(
 
 /// `float32 [64, 256]`
 pub(crate) fn shape_label(dtype: &str, shape: &[u64]) -> String {
-    let sizes: Vec<String> = shape.iter().map(u64::to_string).collect();
-    format!("{dtype} [{}]", sizes.join(", "))
+    format!("{dtype} [{}]", shape.iter().format(", "))
 }

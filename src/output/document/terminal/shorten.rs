@@ -23,9 +23,7 @@ pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
         if width(&text) <= room {
             return text;
         }
-        let span = text.spans.remove(index);
-        let beside = width(&text);
-        text.spans.insert(index, span);
+        let beside = width(&text) - display_width(&style.escaped(&text.spans[index].text));
         text.spans[index].shorten_path(room.saturating_sub(beside), dots);
     }
     if width(&text) <= room {

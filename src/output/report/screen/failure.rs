@@ -1,5 +1,7 @@
 //! A failed request, as a compiler shows an error: the place, why, who holds the memory, what helps.
 
+use itertools::Itertools as _;
+
 use super::holders::{add_blockers, add_growth, add_holders};
 use super::usage::add_sleep;
 use crate::allocator::verdict::Verdict;
@@ -68,8 +70,7 @@ fn context(device: &DeviceReport, oom: &OomReport) -> String {
         (failures, 0) => Some(format!("last of {} failures", count(failures))),
         (failures, later) => Some(format!("failure {} of {}", count(failures.saturating_sub(later)), count(failures))),
     };
-    let parts: Vec<String> = moment_label(oom.held.as_ref()).into_iter().chain(failures).collect();
-    parts.join(" · ")
+    moment_label(oom.held.as_ref()).into_iter().chain(failures).join(" · ")
 }
 
 /// The program's own frames of a stack around its line `first`; those of one file without its name.

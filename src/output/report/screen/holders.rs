@@ -1,5 +1,7 @@
 //! The holders of the memory, variables by name if the recorder named them, else source lines; and growth.
 
+use itertools::Itertools as _;
+
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::analysis::failure::JudgedRequest;
@@ -101,14 +103,13 @@ fn categories(rows: &[ByCategory]) -> Option<String> {
         return None;
     }
     let large = |row: &&ByCategory| row.category != Category::Other && row.share.share_ratio >= MIN_CATEGORY_RATIO;
-    let labels = rows
-        .iter()
-        .filter(large)
-        .map(|row| format!("{} {}", guessed_label(row.category, row.confidence), percent(row.share.share_ratio)));
-    let labels: Vec<String> = labels.collect();
+    let label = |row: &ByCategory| {
+        format!("{} {}", guessed_label(row.category, row.confidence), percent(row.share.share_ratio))
+    };
+    let labels = rows.iter().filter(large).map(label).join(" · ");
     let has_guess = rows.iter().filter(large).any(|row| row.confidence == Confidence::Low);
     let legend = if has_guess { "   (?: a guess)" } else { "" };
-    (!labels.is_empty()).then(|| format!("{}{legend}", labels.join(" · ")))
+    (!labels.is_empty()).then(|| format!("{labels}{legend}"))
 }
 
 /// Appends the table of what keeps the growing memory.

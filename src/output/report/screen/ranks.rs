@@ -1,5 +1,7 @@
 //! The ranks of a job, the worst first, and what the worst one says.
 
+use itertools::Itertools as _;
+
 use super::failure;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, RankRow, Ranks, SnapshotReport};
@@ -57,8 +59,7 @@ pub(crate) fn screen_of_ranks(
 /// One row a device, with a name of its own; the first `limit` rows.
 pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
     let names = row_names(&ranks.rows);
-    let first = ranks.rows.first().map_or("", |row| &*row.path);
-    let is_one = ranks.rows.iter().all(|row| row.path == first);
+    let is_one = ranks.rows.iter().map(|row| &row.path).all_equal();
     let has_numbers = ranks.are_numbered();
     let group = |group: &Vec<usize>| {
         let index = *group.first()?;

@@ -1,5 +1,7 @@
 //! A recording without a failed request, a state without a trace, memory at a chosen moment, and a request that is tried.
 
+use itertools::Itertools as _;
+
 use super::holders::{add_growth, add_holders};
 use crate::analysis::{DeviceReport, DryRunReport, SnapshotReport};
 use crate::base::units::{count, counted, size};
@@ -36,8 +38,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
 
 fn context(snapshot: &SnapshotReport, device: &DeviceReport) -> String {
     let steps = Some(device.steps.completed).filter(|steps| *steps > 0).map(|steps| counted(steps, "step"));
-    let parts: Vec<String> = steps.into_iter().chain([format!("PyTorch {}", snapshot.torch_version)]).collect();
-    parts.join(", ")
+    steps.into_iter().chain([format!("PyTorch {}", snapshot.torch_version)]).join(", ")
 }
 
 /// Live memory, its peak, and reserved memory, of the device if its size is known. Where memory sleeps, what PyTorch holds
