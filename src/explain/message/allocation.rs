@@ -169,13 +169,11 @@ fn detect_wording(text: &str) -> Wording {
 /// so device 0 ends the text.
 fn parse_device(text: &str) -> Option<u64> {
     let tried = text.split_once(TRIED).map_or("", |(_, rest)| rest);
-    let behind = ["GPU ", "NPU ", "XPU ", "MUSA "]
-        .iter()
-        .find_map(|word| tried.split_once(word))
-        .or_else(|| text.split_once("on device "))
-        .map(|(_, rest)| rest);
+    let named = ["GPU ", "NPU ", "XPU ", "MUSA "].iter().find_map(|word| tried.split_once(word));
     // See above for PyTorch 2.3.
-    let Some(behind) = behind else { return tried.ends_with(" GPU").then_some(0) };
+    let Some((_, behind)) = named.or_else(|| text.split_once("on device ")) else {
+        return tried.ends_with(" GPU").then_some(0);
+    };
     let code = || behind.chars().next().map(u64::from).filter(|code| *code < 32);
     leading_number(behind).or_else(code)
 }
@@ -217,13 +215,10 @@ fn detect_releases(before: &str, text: &str, wording: Wording) -> Option<Release
             } else if text.contains("PYTORCH_ALLOC_CONF") {
                 between((2, 10), Some((2, 10)))
             } else if text.contains("PYTORCH_CUDA_ALLOC_CONF") {
-                let has_pools = text.contains("private pools");
-                let first = if has_new_class {
-                    (2, 5)
-                } else if has_pools {
-                    (2, 4)
-                } else {
-                    (2, 2)
+                let first = match text.contains("private pools") {
+                    _ if has_new_class => (2, 5),
+                    true => (2, 4),
+                    false => (2, 2),
                 };
                 between(first, Some(if has_old_class { (2, 4) } else { (2, 9) }))
             } else {

@@ -181,9 +181,9 @@ fn parse_prefix(text: &str, at_line_start: bool) -> Option<(Prefix<'_>, &str)> {
     }
     // A pod and its container: `trainer-0 pytorch `.
     let is_pod = word.contains('-') && is_host(word) && !word.ends_with(':');
-    let is_container = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
     // `server-1 exited with code 137` is what Docker itself says.
-    let is_container = |word: &str| is_container(word) && word != "exited";
+    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+    let is_container = |word: &str| !matches!(word, "" | "exited") && is_name(word);
     if is_pod && word.rsplit('-').next().is_some_and(|part| part.contains(|c: char| c.is_ascii_digit())) {
         return Some(if is_container(second) {
             (label_of_two(), behind_second)
@@ -210,10 +210,8 @@ fn parse_rank(text: &str) -> Option<u32> {
     let lower = text.trim_start().to_ascii_lowercase();
     let behind_rank = lower.split_once("rank").map(|(_, number)| number);
     let names = ["default", "trainer", "worker"].iter().filter_map(|name| lower.strip_prefix(name));
-    behind_rank
-        .into_iter()
-        .chain(names)
-        .find_map(|number| leading_number(number.trim_start_matches([' ', ':', '=', '-'])))
+    let mut numbers = behind_rank.into_iter().chain(names);
+    numbers.find_map(|number| leading_number(number.trim_start_matches([' ', ':', '=', '-'])))
 }
 
 /// `[rank3]:`, `[default3]:`, `[1,3]<stderr>:`, `[2026-11-21 10:00:00,123]`, `[ERROR]`, `[launch.py:318:f]`,

@@ -2,15 +2,14 @@
 
 use std::io::{self, BufRead, Read as _};
 
-use super::allocation::{self, Wording};
-use super::allocation::{PartialMessage, ends_message, is_continuation, join_pieces};
+use super::allocation::{self, PartialMessage, Wording, ends_message, is_continuation, join_pieces};
 use super::index::Index;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
 use super::start::{self, MessageStart};
 use super::traceback::{self, TracebackFrame};
 use crate::base::intern::SeededMap;
-use crate::explain::table::{Form, Place, Role, places};
+use crate::explain::table::{Place, Role, places};
 
 /// Longer lines are read in pieces of this many bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -211,43 +210,31 @@ impl Scanner {
         }
     }
 
+    /// Starts a message: the text before it on its line, its text, and the whole line.
     fn start_message(
         &mut self,
         source: &LineSource,
         state: &mut SourceState,
         start: MessageStart,
-        parts: (&str, &str, &str),
+        (before, text, line_text): (&str, &str, &str),
     ) {
-        let (before, text, line_text) = parts;
         let line = self.builder.log.lines;
-        match start {
-            MessageStart::Allocation => {
-                let partial = PartialMessage {
-                    line,
-                    before: before.to_owned(),
-                    pieces: vec![text.trim_end().to_owned()],
-                    has_gap: false,
-                    frames: innermost_first(std::mem::take(&mut state.frames)),
-                };
-                if allocation::is_complete(text) {
-                    self.finish_message(source, partial);
-                } else {
-                    state.message = Some(partial);
-                }
+        let MessageStart::Form(form) = start else {
+            let partial = PartialMessage {
+                line,
+                before: before.to_owned(),
+                pieces: vec![text.trim_end().to_owned()],
+                has_gap: false,
+                frames: innermost_first(std::mem::take(&mut state.frames)),
+            };
+            if allocation::is_complete(text) {
+                self.finish_message(source, partial);
+            } else {
+                state.message = Some(partial);
             }
-            MessageStart::Form(form) => self.start_form(source, state, form, (text.trim(), line_text)),
-        }
-    }
-
-    /// Starts a message of `form`: its text, and the whole line.
-    fn start_form(
-        &mut self,
-        source: &LineSource,
-        state: &mut SourceState,
-        form: &'static Form,
-        (text, line_text): (&str, &str),
-    ) {
-        let line = self.builder.log.lines;
+            return;
+        };
+        let text = text.trim();
         match form.role {
             Role::Context => return self.builder.add_context(form, truncate(text)),
             Role::OtherFailure => {
@@ -275,11 +262,9 @@ impl Scanner {
         let form = start::choose_by_frame(form, &text, frames.first());
         state.message_below = (form.below > 0).then_some((line, form.below));
         // A note is repeated with other numbers: an allocator tries smaller and smaller sizes.
-        let wording = form
-            .wording(&text)
-            .filter(|_| matches!(form.role, Role::Note | Role::Echo))
-            .map(|wording| wording.0.as_str());
-        let key = format!("{} {}", form.name, wording.unwrap_or_else(|| text.trim_end_matches(['\'', '"', ')'])));
+        let wording = form.wording(&text).filter(|_| matches!(form.role, Role::Note | Role::Echo));
+        let key = wording.map_or_else(|| text.trim_end_matches(['\'', '"', ')']), |wording| &wording.0);
+        let key = format!("{} {key}", form.name);
         self.builder.add(key, Message { form, ..new_message(line, source, frames, text) });
     }
 

@@ -44,12 +44,7 @@ fn is_code(text: &str, at: usize) -> bool {
 /// The row for the message `text` of `form` after a traceback that ends in `innermost`.
 pub(super) fn choose_by_frame(form: &'static Form, text: &str, innermost: Option<&TracebackFrame>) -> &'static Form {
     let Some(frame) = innermost else { return form }; // no traceback to choose by
-    let has = |word: &str| {
-        [Some(&frame.file), Some(&frame.name), frame.code.as_ref()]
-            .into_iter()
-            .flatten()
-            .any(|part| part.contains(word))
-    };
+    let has = |word: &str| [&frame.file, &frame.name].into_iter().chain(&frame.code).any(|part| part.contains(word));
     forms().find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame)).unwrap_or(form)
 }
 
