@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, Recording};
-use super::tracks::{Failure, Slice, Track};
+use super::tracks::{Slice, Track};
 use crate::base::units::size;
 
 /// Fields of `Trace` and `TracePacket`.
@@ -51,7 +51,6 @@ const CLOCKS: [u64; 3] = [CLOCK_REALTIME, 3, 6]; // realtime, monotonic, boot ti
 /// Writes packets.
 pub struct PerfettoWriter<W> {
     out: W,
-    is_started: bool,
     /// The number of the last track.
     last_track: u64,
     pids: BTreeSet<u64>,
@@ -60,7 +59,7 @@ pub struct PerfettoWriter<W> {
 impl<W: Write> PerfettoWriter<W> {
     /// A writer to `out`.
     pub fn new(out: W) -> Self {
-        Self { out, is_started: false, last_track: 0, pids: BTreeSet::new() }
+        Self { out, last_track: 0, pids: BTreeSet::new() }
     }
 
     /// Adds a snapshot as a process.
@@ -70,7 +69,7 @@ impl<W: Write> PerfettoWriter<W> {
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let starts = recording.devices.iter().filter(|device| !device.window.is_empty());
         let first_us = starts.map(|device| device.time_us(device.window.start)).min().unwrap_or_default();
-        if !std::mem::replace(&mut self.is_started, true) {
+        if self.last_track == 0 {
             self.start(first_us)?;
         }
         let pid = self.pid(recording);
@@ -117,10 +116,7 @@ impl<W: Write> PerfettoWriter<W> {
             self.slice_end(event::SLICE_BEGIN, id(slice.track), slice.time_us.start, Some(slice))?;
             self.slice_end(event::SLICE_END, id(slice.track), slice.time_us.end, None)?;
         }
-        for failure in device.failures() {
-            self.failure(id(Track::Failures), &failure, &device.line(failure.stack))?;
-        }
-        Ok(())
+        device.device.failed_requests().try_for_each(|index| self.failure(id(Track::Failures), device, index))
     }
 
     fn next_track(&mut self) -> u64 {
@@ -169,17 +165,20 @@ impl<W: Write> PerfettoWriter<W> {
         self.packet(Some(time_us), packet::TRACK_EVENT, &end)
     }
 
-    fn failure(&mut self, track: u64, failure: &Failure, line: &str) -> io::Result<()> {
-        let name = format!("out of memory: {}", size(failure.requested_bytes));
+    /// The failed request at entry `index`, which has the free memory of the device in place of an address.
+    fn failure(&mut self, track: u64, device: &DeviceRecording<'_, '_>, index: usize) -> io::Result<()> {
+        let failed = device.device.device().entry(index);
+        let name = format!("out of memory: {}", size(failed.size));
+        let line = device.line(failed.extended_stack);
         let annotations = [
-            annotation("requested_bytes", failure.requested_bytes),
-            annotation("device_free_bytes", failure.device_free_bytes),
-            annotation("entry", failure.entry as u64),
-            Message::new().string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, line),
+            annotation("requested_bytes", failed.size),
+            annotation("device_free_bytes", failed.addr),
+            annotation("entry", index as u64),
+            Message::new().string(event::ANNOTATION_NAME, "line").string(event::ANNOTATION_TEXT, &line),
         ];
         let instant = start_event(event::INSTANT, track).string(event::NAME, &name);
         let instant = annotations.iter().fold(instant, |instant, one| instant.message(event::ANNOTATION, one));
-        self.packet(Some(failure.time_us), packet::TRACK_EVENT, &instant)
+        self.packet(Some(device.time_us(index)), packet::TRACK_EVENT, &instant)
     }
 
     fn packet(&mut self, time_us: Option<u64>, field: u32, content: &Message) -> io::Result<()> {

@@ -124,16 +124,6 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
             move |one: &&SegmentRange| one.start as usize <= end && one.end.is_none_or(|gone| gone as usize > start);
         self.lives.segments.iter().filter(is_in)
     }
-
-    /// The two numbers of a pool's id, as text.
-    pub(super) fn pool_label(&self, place: u32) -> String {
-        let pool = self.lives.places.get(place as usize).map(|place| place.pool).unwrap_or_default();
-        self.device.snapshot().pools.label(pool)
-    }
-
-    pub(super) fn stream(&self, place: u32) -> u64 {
-        self.lives.places.get(place as usize).map(|place| place.stream).unwrap_or_default()
-    }
 }
 
 /// The entry that a number of applied entries ends with; `None` before the first.

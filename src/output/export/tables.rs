@@ -7,7 +7,7 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, is_live, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
-use crate::base::ids::{StackId, SymbolId, to_u32};
+use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot, Stacks};
@@ -194,7 +194,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_option(end.map(|entry| entry as u64)),
                 self.time_us(start),
                 self.time_us(end),
-                Cell::from_u64(self.device.stream(place)),
+                Cell::from_u64(self.device.lives.places[place as usize].stream),
                 Cell::Text(&pools[place as usize]),
                 Cell::from_u64(made_by.0.into()),
                 Cell::Text(one.category.word()),
@@ -211,7 +211,7 @@ impl DeviceRows<'_, '_, '_> {
     }
 
     fn pools(&self) -> Vec<String> {
-        (0..self.device.lives.places.len()).map(|place| self.device.pool_label(to_u32(place))).collect()
+        self.device.lives.places.iter().map(|place| self.snapshot().pools.label(place.pool)).collect()
     }
 
     fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
@@ -253,7 +253,7 @@ impl DeviceRows<'_, '_, '_> {
         for (id, one) in (0_u64..).zip(self.device.segments()) {
             used.line(one.made_by);
             let [start, end] = [last_entry(one.start), one.end.and_then(last_entry)];
-            let is_small = self.device.lives.places.get(one.place as usize).is_some_and(|place| place.is_small);
+            let place = &self.device.lives.places[one.place as usize];
             sink.row(self.key().into_iter().chain([
                 Cell::from_u64(id),
                 Cell::from_u64(one.address),
@@ -262,9 +262,9 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_option(end.map(|entry| entry as u64)),
                 self.time_us(start),
                 self.time_us(end),
-                Cell::from_u64(self.device.stream(one.place)),
+                Cell::from_u64(place.stream),
                 Cell::Text(&pools[one.place as usize]),
-                Cell::Flag(is_small),
+                Cell::Flag(place.is_small),
                 Cell::Flag(one.is_expandable),
                 Cell::from_u64(one.made_by.0.into()),
             ]))?;

@@ -32,16 +32,6 @@ pub(super) enum Track {
     Category(Category),
 }
 
-/// A failed request.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Failure {
-    pub(super) entry: usize,
-    pub(super) time_us: u64,
-    pub(super) requested_bytes: u64,
-    pub(super) device_free_bytes: u64,
-    pub(super) stack: StackId,
-}
-
 /// A part of the recording with a name.
 #[derive(Debug, Clone)]
 pub(super) struct Slice {
@@ -198,19 +188,6 @@ impl DeviceRecording<'_, '_> {
             Slice { track, time_us: start..end, name: self.text(name), bytes: None }
         });
         slices.sorted_by_key(|slice| slice.track).collect() // stable
-    }
-
-    pub(super) fn failures(&self) -> impl Iterator<Item = Failure> {
-        self.device.failed_requests().map(|index| {
-            let entry = self.device.device().entry(index);
-            Failure {
-                entry: index,
-                time_us: self.time_us(index),
-                requested_bytes: entry.size,
-                device_free_bytes: entry.addr,
-                stack: entry.extended_stack,
-            }
-        })
     }
 }
 
