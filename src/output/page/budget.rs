@@ -41,17 +41,12 @@ impl Omitted {
     pub(super) fn summarize(&self) -> Option<(Value, Vec<u8>)> {
         let moments = self.changes.len().checked_sub(1).filter(|_| self.allocations > 0)?;
         let mut sum = 0_i128;
-        let held: Vec<u64> = self.changes[..moments]
-            .iter()
-            .map(|change| {
-                sum += change;
-                u64::try_from(sum).unwrap_or(u64::MAX)
-            })
-            .collect();
-        let series: Vec<u64> = held
-            .chunks(held.len().div_ceil(SERIES_LEN).max(1))
-            .map(|chunk| chunk.iter().copied().fold(0, u64::max))
-            .collect();
+        let held = self.changes[..moments].iter().map(|change| {
+            sum += change;
+            u64::try_from(sum).unwrap_or(u64::MAX)
+        });
+        let buckets = held.chunks(moments.div_ceil(SERIES_LEN).max(1));
+        let series: Vec<u64> = buckets.into_iter().map(|bucket| bucket.fold(0, u64::max)).collect();
         let bytes_at_most = series.iter().copied().fold(0, u64::max);
         let summary = json!({ "allocations": self.allocations, "bytes_at_most": bytes_at_most });
         Some((summary, series.into_iter().collect::<Column>().bytes))

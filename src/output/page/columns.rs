@@ -47,6 +47,9 @@ impl FromIterator<u64> for Column {
     }
 }
 
+/// Encoded columns with their names.
+pub(super) type Columns = Vec<(&'static str, Vec<u8>)>;
+
 /// Distinct values, in the order of their first use.
 #[derive(Debug)]
 pub(super) struct Rows<T> {

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
-use super::columns::{Column, NameTable, Rows, index_of};
+use super::columns::{Column, Columns, NameTable, Rows, index_of};
 use super::events;
 use super::proof::find_proof;
 use super::shown_entries::{ShownEntries, retain_shown};
@@ -157,12 +157,8 @@ impl Packing<'_, '_, '_> {
         entry.map_or(Stacks::EMPTY, |entry| self.device.device().entry(entry).extended_stack)
     }
 
-    fn allocations(
-        &self,
-        lives: &MemoryLifetimes,
-        stacks: &mut StackTable<'_, '_>,
-        places: &[(u32, u32)],
-    ) -> (Vec<(&'static str, Vec<u8>)>, usize) {
+    /// The columns of allocations, and the number of their kinds.
+    fn allocations(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Columns, usize) {
         let mut kinds: Rows<Kind> = Rows::default();
         let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
         let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
@@ -204,12 +200,7 @@ impl Packing<'_, '_, '_> {
         (columns, kinds.all.len())
     }
 
-    fn segments(
-        &self,
-        lives: &MemoryLifetimes,
-        stacks: &mut StackTable<'_, '_>,
-        places: &[(u32, u32)],
-    ) -> Vec<(&'static str, Vec<u8>)> {
+    fn segments(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> Columns {
         const SMALL: u64 = 1;
         const EXPANDABLE: u64 = 2;
         let all = &lives.segments;

@@ -57,11 +57,8 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Val
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
         Some((after(shown, given.entry_index as u64)?, kind, given.bytes))
     });
-    let taken = device
-        .device()
-        .indexes_with_action(Action::Snapshot)
-        .filter(is_in)
-        .filter_map(|event| Some((after(shown, event as u64)?, "snapshot", 0)));
+    let taken = device.device().indexes_with_action(Action::Snapshot).filter(is_in);
+    let taken = taken.filter_map(|event| Some((after(shown, event as u64)?, "snapshot", 0)));
     let mut marks: Vec<(EntryCount, &str, u64)> = given.chain(taken).collect();
     if marks.len() > MARKS {
         marks.sort_by_key(|(moment, _, bytes)| (Reverse(*bytes), *moment));

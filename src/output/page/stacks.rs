@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::columns::{Column, Rows};
+use super::columns::{Column, Columns, Rows};
 use crate::base::ids::{FrameId, StackId};
 use crate::base::intern::Symbols;
 use crate::stacks::frames::{CodeLocation, LineId, Origin, StackReader};
@@ -80,7 +80,7 @@ impl<'a, 's> StackTable<'a, 's> {
     }
 
     /// The columns of the table; the strings are a JSON array.
-    pub(super) fn columns(&self) -> Vec<(&'static str, Vec<u8>)> {
+    pub(super) fn columns(&self) -> Columns {
         let mut strings = Strings::default();
         let (mut parents, mut of_node) = (Column::default(), Column::default());
         for (own, (parent, frame)) in (0_u64..).zip(&self.nodes.all) {
