@@ -185,9 +185,18 @@ impl Document {
         }
     }
 
+    /// A document that begins with `answer`.
+    pub fn with_headline(answer: impl Into<Text>, context: impl Into<Text>) -> Self {
+        let mut document = Self::default();
+        document.headline(answer, context);
+        document
+    }
+
     /// Appends the blocks of `below` to the sections below the first screen.
-    pub fn add_sections(&mut self, below: Self) {
+    #[must_use]
+    pub fn with_sections(mut self, below: Self) -> Self {
         self.sections.extend(below.in_full().blocks);
+        self
     }
 
     pub fn headline(&mut self, answer: impl Into<Text>, context: impl Into<Text>) {

@@ -3,23 +3,19 @@
 use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
-use crate::compare::gate::{CheckReport, Severity};
-use crate::output::report::gate::{device_label, finding_lines, warnings_by_code};
+use crate::compare::gate::CheckReport;
+use crate::output::report::gate::{device_label, finding_lines, level, warnings_by_code};
 
 /// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {
     let mut out = String::new();
     for finding in report.failed_findings() {
-        let command = match finding.severity {
-            Severity::Fail => "error",
-            Severity::Warn => "warning",
-        };
         let title = format!("{}, {}", finding.code.word(), device_label(finding));
         // The first line that is in the repository.
         let place = finding.lines.iter().find_map(|line| Some(file_and_line(line.source.as_ref()?, line.frame.line)));
         let message = escape_data(&format!("{}{}", escape_text(&finding.message), finding_lines(finding)));
         let (place, title) = (place.unwrap_or_default(), escape_property(&title));
-        let _ = writeln!(out, "::{command} {place}title={title}::{message}");
+        let _ = writeln!(out, "::{} {place}title={title}::{message}", level(finding));
     }
     if let Some(job) = report.dry_run.as_ref().filter(|job| !job.passed) {
         let place = job.source.as_ref().zip(job.line.as_ref());

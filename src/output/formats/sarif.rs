@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::{Value, json};
 
-use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Severity};
-use crate::output::report::gate::{bytes_label, finding_lines};
+use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding};
+use crate::output::report::gate::{bytes_label, finding_lines, level};
 use crate::study::figures::{Figure, FigureLimit};
 
 const SCHEMA: &str = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -47,10 +47,6 @@ fn rules() -> impl Iterator<Item = (Figure, FigureLimit)> {
 }
 
 fn result(finding: &Finding) -> Value {
-    let level = match finding.severity {
-        Severity::Fail => "error",
-        Severity::Warn => "warning",
-    };
     let text = format!("{}{}", finding.message, finding_lines(finding));
     let lines: Vec<Value> = finding.lines.iter().filter_map(location).collect();
     // Without a code line in the repository, the result points at the snapshot.
@@ -64,7 +60,7 @@ fn result(finding: &Finding) -> Value {
     let mut result = json!({
         "ruleId": finding.code.word(),
         "ruleIndex": rules().position(|(figure, _)| figure == finding.code),
-        "level": level,
+        "level": level(finding),
         "message": { "text": text },
         "locations": [main],
         "partialFingerprints": { "finding/v1": fingerprint },

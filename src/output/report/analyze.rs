@@ -36,8 +36,7 @@ pub fn analyze(report: &AnalyzeReport) -> Document {
     document.list_under("Not read", unreadable);
     let mut sections = Document::default();
     add_sections(&mut sections, shown, report);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// Lays out the first screen of `device` of `snapshot`: of failed request `failure` of its report, or of its last one.

@@ -22,12 +22,10 @@ const MAX_NOTES: usize = 2;
 
 /// Lays out `report`: the device that changed most, and the others below.
 pub fn diff(report: &DiffReport) -> Document {
-    let mut document = Document::default();
     let Some(most) = report.most_changed() else {
-        document.headline(strong(report.summary().answer), "");
-        return document;
+        return Document::with_headline(strong(report.summary().answer), "");
     };
-    document.headline(headline(report, most), faint(context(most)));
+    let mut document = Document::with_headline(headline(report, most), faint(context(most)));
     let warnings = report.warnings.iter().filter(|of| changes_answer(of.warning.code)).take(MAX_NOTES);
     for of in warnings {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
@@ -45,8 +43,7 @@ pub fn diff(report: &DiffReport) -> Document {
     }
     document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
     document.fields("next", command_line("analyze", &report.after).map(code));
-    document.add_sections(sections(report, most));
-    document
+    document.with_sections(sections(report, most))
 }
 
 /// `peak allocated 1.89 GiB → 3.44 GiB (+82%) · peak reserved 2.06 GiB → 3.85 GiB (+87%)`
@@ -214,7 +211,7 @@ impl ChangedRow {
         if is_on_both { row } else { Self { share: status.word().to_owned(), ..row } }
     }
 
-    pub(super) fn of_rest(held: &LiveChange) -> Self {
+    fn of_rest(held: &LiveChange) -> Self {
         Self::new(faint("everything else"), held.before_bytes, held.after_bytes)
     }
 }

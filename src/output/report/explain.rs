@@ -17,10 +17,9 @@ const MAX_ROWS: usize = 64;
 
 /// Lays out `report`: the first message, and below it more on the first `top` messages.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
-    let mut document = Document::default();
     let groups = group_failures(&report.failures);
-    let Some((first, others)) = groups.split_first() else { return document }; // a report has a message
-    first_message(&mut document, report, first);
+    let Some((first, others)) = groups.split_first() else { return Document::default() }; // a report has a message
+    let mut document = first_message(report, first);
     other_messages(&mut document, others, MAX_OTHERS);
     document.fields("next", report.next_command.map(code));
     let mut sections = Document::default();
@@ -35,12 +34,11 @@ pub fn explain(report: &ExplainReport, top: usize) -> Document {
     if others.len() > MAX_OTHERS {
         other_messages(&mut sections, others, MAX_ROWS);
     }
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// The screen of the message that ended the program.
-fn first_message(document: &mut Document, report: &ExplainReport, group: &FailureGroup) {
+fn first_message(report: &ExplainReport, group: &FailureGroup) -> Document {
     let failure = group.first();
     let lines = match &failure.file {
         Some(file) => format!("{file}, line {}", count(failure.line)),
@@ -50,7 +48,7 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     let times = Some(group.times()).filter(|times| *times > 1).map(|times| counted(times, "time"));
     let release = failure.torch_version.as_ref().map(|version| format!("PyTorch {version}"));
     let context = who.into_iter().chain([lines]).chain(times).chain(release).join(", ");
-    document.headline(group.headline(), faint(context));
+    let mut document = Document::with_headline(group.headline(), faint(context));
     if let (Some(line), Some(text)) = (failure.line(), failure.culprit_code.as_deref()) {
         let note = failure.requested_bytes.map_or_else(String::new, size);
         let number = line.line.into();
@@ -60,12 +58,13 @@ fn first_message(document: &mut Document, report: &ExplainReport, group: &Failur
     if let Some(text) = describe_host_memory(failure) {
         document.warning("host-memory", text);
     }
-    memory(document, failure);
+    memory(&mut document, failure);
     document.field("why", failure.reason());
     document.fields("do", failure.advice.first().map(String::as_str));
     // A source line to copy is in the headline.
     let copy = failure.copy.as_deref().filter(|text| !text.contains(".py:"));
     document.fields("copy", copy.map(code));
+    document
 }
 
 /// The device as the message describes it.

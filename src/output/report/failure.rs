@@ -54,11 +54,8 @@ fn list_tensors(locals: &LocalTensors) -> Text {
 fn describe_request_shape(locals: &LocalTensors) -> Option<String> {
     let request = locals.request.as_ref()?;
     let shape = shape_label(&request.dtype, &request.shape);
-    Some(if request.like == request.last_of {
-        format!("exactly the size of {shape}, with dimensions of {}", request.like)
-    } else {
-        format!("exactly the size of {shape}, with dimensions of {} and {}", request.like, request.last_of)
-    })
+    let last = if request.like == request.last_of { String::new() } else { format!(" and {}", request.last_of) };
+    Some(format!("exactly the size of {shape}, with dimensions of {}{last}", request.like))
 }
 
 /// The use of memory at the failure.

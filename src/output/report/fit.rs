@@ -19,10 +19,9 @@ const MAX_LINES: usize = 5;
 
 /// Lays out `report`: the device that limits the size, and below it everything about each device.
 pub fn fit(report: &FitReport) -> Document {
-    let mut document = Document::default();
-    let Some(device) = report.limiting_device() else { return document }; // a report has a device
+    let Some(device) = report.limiting_device() else { return Document::default() }; // a report has a device
     let recorded = report.recordings.iter().map(|recording| count(recording.size)).format(", ");
-    document.headline(headline(report, device), faint(format!("recorded at {recorded}")));
+    let mut document = Document::with_headline(headline(report, device), faint(format!("recorded at {recorded}")));
     add_notes(&mut document, &report.warnings);
     let shown = sizes_around_answer(device);
     let left_out = device.sizes.len() - shown.len();
@@ -54,8 +53,7 @@ pub fn fit(report: &FitReport) -> Document {
     );
     sections.field("rules", format!("of PyTorch {}", report.torch_version));
     add_other_notes(&mut sections, &report.warnings);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// `largest size on 80 GiB: 95 (checked), limited by model.py:31 forward (37 MiB a unit)`
@@ -148,13 +146,11 @@ fn describe_law(law: LawKind) -> &'static str {
 /// The evidence for the prediction.
 fn details(document: &mut Document, device: &FitDevice) {
     document.heading("Evidence");
-    let paired = [device.paired_ratio, device.asked_paired_ratio].map(percent);
-    let [at_peak, all] = paired;
+    let [at_peak, all] = [device.paired_ratio, device.asked_paired_ratio].map(percent);
     document.field("paired", format!("{at_peak} of the memory at the peak and {all} of all requested bytes, by stack"));
-    if let Some(gpu) = device.launched_on.filter(|_| device.is_launched_elsewhere) {
-        document
-            .field("reductions", format!("take buffers as on the recorded {gpu}: name another GPU with --capacity"));
-    }
+    let recorded_on = device.launched_on.filter(|_| device.is_launched_elsewhere);
+    let reductions = |gpu| format!("take buffers as on the recorded {gpu}: name another GPU with --capacity");
+    document.fields("reductions", recorded_on.map(reductions));
     if device.checked.is_empty() {
         document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {

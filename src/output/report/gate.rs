@@ -19,9 +19,9 @@ const MAX_FINDINGS: usize = 10;
 
 /// Lays out `report`.
 pub fn check(report: &CheckReport) -> Document {
-    let mut document = Document::default();
     let verdict = report.verdict();
-    document.headline(if report.passed { strong(verdict) } else { alarm(verdict) }, context(report));
+    let verdict = if report.passed { strong(verdict) } else { alarm(verdict) };
+    let mut document = Document::with_headline(verdict, context(report));
     let mut kinds = limits_by_kind(report);
     kinds.sort_by_key(|kind| (kind.worst.passed, kind.worst.severity));
     if !kinds.is_empty() {
@@ -43,8 +43,7 @@ pub fn check(report: &CheckReport) -> Document {
         let next = worst.and_then(|worst| command_line("analyze", &worst.path));
         document.fields("next", next.map(code));
     }
-    document.add_sections(sections(report));
-    document
+    document.with_sections(sections(report))
 }
 
 /// The GPU and the file, if there is only one; the configuration.
@@ -159,6 +158,14 @@ fn location_label(line: &CodeLine) -> String {
 /// `20 MiB held at the snapshot`
 pub(crate) fn bytes_label(line: &CodeLine) -> String {
     format!("{} {}", size(line.bytes), line.what)
+}
+
+/// As CI systems call it.
+pub(crate) fn level(finding: &Finding) -> &'static str {
+    match finding.severity {
+        Severity::Fail => "error",
+        Severity::Warn => "warning",
+    }
 }
 
 /// The lines of code of `finding`, one below the other.

@@ -22,8 +22,7 @@ pub fn live(report: &LiveReport) -> Document {
     let mut sections = Document::default();
     setup(&mut sections, report);
     add_other_notes(&mut sections, &report.warnings);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// `fits on GPU 0: every request was served, as predicted`
@@ -81,14 +80,11 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
         }
     };
     document.field("why", text);
-    if let (Some(refused), Some(free)) = (difference.refused_bytes, difference.driver_free_bytes) {
-        let text = format!(
-            "{} by the driver, with {} free by its count and enough within reach by oomscope's",
-            size(refused),
-            size(free)
-        );
-        document.field("refused", text);
-    }
+    let refused = difference.refused_bytes.zip(difference.driver_free_bytes).map(|(refused, free)| {
+        let [refused, free] = [refused, free].map(size);
+        format!("{refused} by the driver, with {free} free by its count and enough within reach by oomscope's")
+    });
+    document.fields("refused", refused);
 }
 
 fn calls(document: &mut Document, device: &LiveDevice) {

@@ -105,16 +105,6 @@ pub(super) fn segments(document: &mut Document, device: &DeviceReport) {
 /// Maximum number of pools and of streams listed.
 const MAX_SPACES: usize = 100;
 
-/// The largest of `all`, in their order, and a note on the others.
-fn largest<T>(all: &[T], bytes: impl Fn(&T) -> u64) -> (Vec<&T>, Option<String>) {
-    let Some(others @ 1..) = all.len().checked_sub(MAX_SPACES) else { return (all.iter().collect(), None) };
-    let by_size = (0..all.len()).sorted_by_key(|index| std::cmp::Reverse(bytes(&all[*index])));
-    let largest = by_size.take(MAX_SPACES).sorted_unstable();
-    let others = counted(others as u64, "other");
-    let note = format!("and {others}, which reserve no more than these (--format json lists them)");
-    (largest.map(|index| &all[index]).collect(), Some(note))
-}
-
 /// The memory of the largest of `all` pools or streams, and a note on the others.
 fn spaces<'m, T>(
     all: &'m [T],
@@ -122,7 +112,12 @@ fn spaces<'m, T>(
     name: impl Fn(&T) -> String,
     bytes: impl Fn(&T) -> &MemoryUse,
 ) -> TableOf<&'m T> {
-    let (shown, note) = largest(all, |space| bytes(space).reserved_bytes);
+    let by_size = (0..all.len()).sorted_by_key(|index| std::cmp::Reverse(bytes(&all[*index]).reserved_bytes));
+    let shown = by_size.take(MAX_SPACES).sorted_unstable().map(|index| &all[index]);
+    let others = all.len().saturating_sub(MAX_SPACES) as u64;
+    let others = (others > 0).then(|| counted(others, "other"));
+    let note =
+        others.map(|others| format!("and {others}, which reserve no more than these (--format json lists them)"));
     Table::from_rows(shown)
         .text(by, |space| name(space))
         .number("reserved", |space| size(bytes(space).reserved_bytes))

@@ -14,13 +14,12 @@ use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport, PlanRun};
 
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
-    let mut document = Document::default();
     let from = match report.runs.len() as u64 {
         0 => counted(report.recordings.len() as u64, "recording"),
         runs => counted(runs, "dry run"),
     };
     let summary = report.summary();
-    document.headline(strong(summary.answer), faint(from));
+    let mut document = Document::with_headline(strong(summary.answer), faint(from));
     add_notes(&mut document, &report.warnings);
     document.table(sizes(report).note(legend(report).map(faint)));
     document.fields("do", summary.action);
@@ -32,8 +31,7 @@ pub fn plan(report: &PlanReport) -> Document {
     runs(&mut sections, report);
     add_evidence(&mut sections, report);
     add_other_notes(&mut sections, &report.warnings);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// The largest size of each GPU, with each change.
@@ -150,8 +148,8 @@ const LENGTHS: [u64; 3] = [8192, 32_768, 131_072];
 
 /// Lays out the starts of an engine.
 pub fn serving_plan(report: &ServingPlanReport) -> Document {
-    let mut document = Document::default();
-    document.headline(strong(report.summary().answer), faint(counted(report.rows.len() as u64, "dry run")));
+    let runs = counted(report.rows.len() as u64, "dry run");
+    let mut document = Document::with_headline(strong(report.summary().answer), faint(runs));
     let mark = |row: &ServingPlanRow| if row.is_started() { Judgement::Good } else { Judgement::Bad };
     let table = Table::from_rows(&report.rows)
         .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()));

@@ -12,16 +12,14 @@ const MAX_ROWS: usize = 10;
 
 /// Lays out `report`.
 pub fn replay(report: &ReplayReport) -> Document {
-    let mut document = Document::default();
     let summary = report.summary();
     let traced: Vec<&ReplayedDevice> = report.traced().collect();
     let Some(worst) = report.worst() else {
-        document.headline(strong(&*summary.answer), faint(rules(report)));
-        return document;
+        return Document::with_headline(strong(&*summary.answer), faint(rules(report)));
     };
     let goes_well = worst.exact != Some(false) && worst.then.as_ref().is_none_or(JobOutcome::goes_on);
     let answer = if goes_well { strong(&*summary.answer) } else { alarm(&*summary.answer) };
-    document.headline(answer, faint(context(report, worst)));
+    let mut document = Document::with_headline(answer, faint(context(report, worst)));
     add_notes(&mut document, &report.warnings);
     match (&worst.then, &worst.recorded, &*traced) {
         (_, Some(recorded), [_]) if recorded.exact.is_none() => {}
@@ -37,8 +35,7 @@ pub fn replay(report: &ReplayReport) -> Document {
         add_details(&mut sections, device, traced.len() > 1);
     }
     add_other_notes(&mut sections, &report.warnings);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// `PyTorch 2.15, default settings`
@@ -53,12 +50,9 @@ fn rules(report: &ReplayReport) -> String {
 
 /// The same, and the memory of the device.
 fn context(report: &ReplayReport, device: &ReplayedDevice) -> String {
-    let capacity = device
-        .assumed
-        .capacity_bytes
-        .filter(|_| device.then.is_some())
-        .map(|capacity| format!(", {} within reach", size(capacity)));
-    format!("{}{}", rules(report), capacity.unwrap_or_default())
+    let capacity = device.assumed.capacity_bytes.filter(|_| device.then.is_some());
+    let capacity = capacity.map(|capacity| format!(", {} within reach", size(capacity)));
+    rules(report) + &capacity.unwrap_or_default()
 }
 
 /// Where the job fails then.
@@ -97,11 +91,9 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
 }
 
 /// The outcome on each device.
-fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
-    let rows = devices
-        .iter()
-        .take(MAX_ROWS)
-        .filter_map(|device| Some((device, device.then.as_ref()?, device.recorded.as_ref()?)));
+fn what_if_table<'r>(devices: &[&'r ReplayedDevice]) -> impl Into<Table> {
+    let row = |device: &&'r ReplayedDevice| Some((*device, device.then.as_ref()?, device.recorded.as_ref()?));
+    let rows = devices.iter().take(MAX_ROWS).filter_map(row);
     let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
     Table::from_rows(rows)
         .text("device", |(device, then, _)| Cell::Marked(mark(then), format!("GPU {}", device.device).into()))

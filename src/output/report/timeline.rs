@@ -19,14 +19,10 @@ const PEAKS: [(&str, Figure); 5] = [
 ];
 /// Lays out `report`: the device that matters most, and the others below.
 pub fn timeline(report: &TimelineReport) -> Document {
-    let mut document = Document::default();
     let summary = report.summary();
-    let Some(worst) = report.worst() else {
-        document.headline(strong(&*summary.answer), "");
-        return document;
-    };
+    let Some(worst) = report.worst() else { return Document::with_headline(strong(&*summary.answer), "") };
     let answer = if worst.marks.oom.count > 0 { alarm(&*summary.answer) } else { strong(&*summary.answer) };
-    document.headline(answer, faint(range(worst)));
+    let mut document = Document::with_headline(answer, faint(range(worst)));
     add_notes(&mut document, &report.warnings);
     document.chart(chart(worst));
     document.table(peaks_table(&report.devices));
@@ -34,8 +30,7 @@ pub fn timeline(report: &TimelineReport) -> Document {
     let mut sections = Document::default();
     add_devices(&mut sections, report, worst.device);
     add_other_notes(&mut sections, &report.warnings);
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// The charts of the devices that are not `shown` already.

@@ -12,9 +12,8 @@ use crate::stacks::frames::CodeLocation;
 
 /// Lays out runs with remedies.
 pub fn trials(report: &TrialsReport) -> Document {
-    let mut document = Document::default();
     let summary = report.summary();
-    document.headline(strong(summary.answer), "");
+    let mut document = Document::with_headline(strong(summary.answer), "");
     if report.runs.iter().any(|run| run.serving.is_some()) {
         document.table(engine_table(report));
         document.fields("copy", summary.copy.map(code));
@@ -97,8 +96,7 @@ fn describe_failure(verb: &str, requested_bytes: Option<u64>, location: Option<&
 
 /// Lays out runs at several sizes.
 pub fn size_search(report: &SizeSearchReport) -> Document {
-    let mut document = Document::default();
-    document.headline(strong(report.summary().answer), "");
+    let mut document = Document::with_headline(strong(report.summary().answer), "");
     if report.is_memory_unknown {
         document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
     }

@@ -44,8 +44,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     document.fields("next", command_line("analyze", &report.path).map(code));
     add_other_notes(&mut sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
-    document.add_sections(sections);
-    document
+    document.with_sections(sections)
 }
 
 /// `GPU 0, 5.86 GiB within reach`

@@ -84,7 +84,7 @@ pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport)
         (describe_usage(snapshot, device), device.at_peak.as_ref(), action, copy.flatten())
     };
     let who = describe_holder(device, held_at_moment.or(held));
-    Summary { answer, who, variable: describe_kept(device), action, copy }
+    Summary { answer, who, variable: describe_variable(device), action, copy }
 }
 
 /// The line that holds most at the moment of `held`, else at the snapshot.
@@ -251,13 +251,6 @@ fn describe_flushes(flushes: CacheFlushes) -> String {
         count(flushes.requests),
         size(flushes.released_bytes)
     )
-}
-
-/// The variable that keeps the growing memory if growth explains the failure, else the one that keeps most.
-fn describe_kept(device: &DeviceReport) -> Option<String> {
-    let growth = device.ooms.last().and_then(|oom| device.explaining_growth(oom));
-    let growing = device.leaks.variable.as_deref().filter(|_| growth.is_some());
-    describe_variable(device.kept_by.as_ref()?, growing, device.memory.allocated_bytes)
 }
 
 /// The line that holds the most, before memory without a line.

@@ -2,12 +2,12 @@
 
 use itertools::Itertools as _;
 
-use crate::analysis::request_bytes;
+use crate::analysis::{DeviceReport, request_bytes};
 use crate::base::units::{counted, size};
 use crate::compare::diff::VariableChange;
 use crate::snapshot::{Author, RootKind, TensorKind};
 use crate::stacks::frames::FrameReport;
-use crate::study::variables::{Container, KeptByVariable, KeptReport};
+use crate::study::variables::{Container, KeptByVariable};
 
 /// The name of the variable, or why there is none.
 pub(crate) fn keeper_name(kept: &KeptByVariable) -> String {
@@ -139,12 +139,12 @@ fn kind_label(kind: Option<TensorKind>) -> Option<&'static str> {
     })
 }
 
-/// For the first lines: the variable that keeps the growing memory, else the holder that keeps most.
-pub(super) fn describe_variable(
-    kept: &KeptReport,
-    growing: Option<&KeptByVariable>,
-    allocated_bytes: u64,
-) -> Option<String> {
+/// For the first lines: the variable that keeps the growing memory if growth explains the failure, else the one that keeps
+/// most.
+pub(super) fn describe_variable(device: &DeviceReport) -> Option<String> {
+    let kept = device.kept_by.as_ref()?;
+    let growth = device.ooms.last().and_then(|oom| device.explaining_growth(oom));
+    let growing = device.leaks.variable.as_deref().filter(|_| growth.is_some());
     let mut rows = kept.top.rows.iter();
     // Memory without a variable may have one that the recorder did not get to.
     let is_known = |row: &&KeptByVariable| row.name.is_some() || kept.complete && row.root != Some(RootKind::Unreached);
@@ -156,7 +156,12 @@ pub(super) fn describe_variable(
         _ => String::new(),
     };
     let graph = graph_label(row).map(|graph| format!(", {graph}")).unwrap_or_default();
-    Some(format!("{}{place}: {} of {} allocated{graph}", describe_keeper(row), size(row.bytes), size(allocated_bytes)))
+    Some(format!(
+        "{}{place}: {} of {} allocated{graph}",
+        describe_keeper(row),
+        size(row.bytes),
+        size(device.memory.allocated_bytes)
+    ))
 }
 
 /// `float32 [64, 256]`

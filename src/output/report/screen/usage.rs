@@ -88,11 +88,8 @@ fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     let summary = summarize_device(snapshot, device);
     document.fields("do", summary.action);
     document.fields("copy", summary.copy.filter(|text| !text.contains(".py:")).map(code));
-    if device.timeline.is_some() {
-        document.fields("next", command_line("report -o memory.html", &snapshot.path).map(code));
-    } else {
-        document.fields("next", command_line("analyze --full", &snapshot.path).map(code));
-    }
+    let next = if device.timeline.is_some() { "report -o memory.html" } else { "analyze --full" };
+    document.fields("next", command_line(next, &snapshot.path).map(code));
 }
 
 /// The answer to `--request`.
