@@ -70,7 +70,9 @@ impl Page {
     }
 
     fn lines(&mut self, lines: &[String]) {
-        lines.iter().for_each(|line| self.line(line));
+        for line in lines {
+            self.line(line);
+        }
     }
 
     /// Writes `text`, wrapped; its first line starts with `first`, the others with `indent`.

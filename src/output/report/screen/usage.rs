@@ -56,24 +56,21 @@ fn add_memory(document: &mut Document, snapshot: &SnapshotReport, device: &Devic
     let grown = Text::from(format!("up to {at_least}")).and(amount(peak_allocated)).and(" at the peak");
     let reserved = Text::from(at_least).and(amount(peak_reserved)).and(" reserved");
     let cached = peak_reserved.saturating_sub(peak_allocated);
-    let (used, parts) = match device.sleep.as_ref().filter(|_| with_peak) {
-        Some(sleep) => {
-            let now = memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
-            let most = sleep.peak_on_device_bytes.max(now);
-            let parts = vec![
-                BarPart::new(now, BarKind::Allocated, amount(now).and(" reserved at the end")),
-                BarPart::new(most - now, BarKind::Peak, format!("up to {} at the peak", size(most))),
-            ];
-            (most, parts)
-        }
-        None => {
-            let parts = vec![
-                BarPart::new(allocated, BarKind::Allocated, amount(allocated).and(format!(" allocated{when}"))),
-                BarPart::new(peak_allocated - allocated, BarKind::Peak, grown),
-                BarPart::new(cached, BarKind::Cached, reserved),
-            ];
-            (peak_reserved, parts)
-        }
+    let (used, parts) = if let Some(sleep) = device.sleep.as_ref().filter(|_| with_peak) {
+        let now = memory.reserved_bytes.saturating_sub(sleep.asleep_bytes);
+        let most = sleep.peak_on_device_bytes.max(now);
+        let parts = vec![
+            BarPart::new(now, BarKind::Allocated, amount(now).and(" reserved at the end")),
+            BarPart::new(most - now, BarKind::Peak, format!("up to {} at the peak", size(most))),
+        ];
+        (most, parts)
+    } else {
+        let parts = vec![
+            BarPart::new(allocated, BarKind::Allocated, amount(allocated).and(format!(" allocated{when}"))),
+            BarPart::new(peak_allocated - allocated, BarKind::Peak, grown),
+            BarPart::new(cached, BarKind::Cached, reserved),
+        ];
+        (peak_reserved, parts)
     };
     let outside = snapshot.dry_run.as_ref().map_or(0, DryRunReport::outside_bytes);
     let reach = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(outside));
