@@ -3,7 +3,9 @@
 #[cfg(unix)]
 use self::unix::watch;
 #[cfg(unix)]
-pub(super) use self::unix::{SignalThread, catch, handled_by, is_interrupted_by_terminal, process_exists, process_name};
+pub(super) use self::unix::{
+    SignalThread, catch, handled_by, is_interrupted_by_terminal, process_exists, process_name,
+};
 
 use std::io;
 use std::path::PathBuf;
@@ -84,10 +86,10 @@ mod unix {
     }
 
     impl SignalThread {
-        /// Calls `act` with the number of each of `signals`.
-        pub(in crate::cli) fn start(mut signals: Signals, act: impl Fn(i32) + Send + 'static) -> Self {
+        /// Calls `handle_signal` with the number of each of `signals`.
+        pub(in crate::cli) fn start(mut signals: Signals, handle_signal: impl Fn(i32) + Send + 'static) -> Self {
             let handle = signals.handle();
-            let thread = std::thread::spawn(move || signals.forever().for_each(act));
+            let thread = std::thread::spawn(move || signals.forever().for_each(handle_signal));
             Self { handle, thread: Some(thread) }
         }
     }
