@@ -11,6 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::exit::print_stderr;
+use crate::python::imported_names;
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::{Origin, StackReader};
 
@@ -79,8 +80,8 @@ impl SourceDirectory {
         read_text(&path, MAX_UNASKED_BYTES)
     }
 
-    /// Adds the texts of the files in the stacks of `snapshot`, and of those beside the program's. Recorded texts
-    /// win: the files may have changed since.
+    /// Adds the texts of the files in the stacks of `snapshot`, and of those that the program's files import. Recorded
+    /// texts win: the files may have changed since.
     pub(super) fn add_to(&self, snapshot: &mut Snapshot) {
         if self.root.is_none() {
             return;
@@ -92,27 +93,31 @@ impl SourceDirectory {
             let paths = files.iter().map(|file| snapshot.text(*file).to_owned());
             paths.filter(|path| stacks.origin_of_file(path) == origin).collect::<Vec<_>>()
         };
-        let (own, packages) = (paths(Origin::User), paths(Origin::Package));
-        let beside: BTreeSet<String> = own.iter().flat_map(|path| self.beside(path)).collect();
-        for path in own.into_iter().chain(beside).chain(packages).take(MAX_FILES) {
-            if !snapshot.source.has(&path)
+        let (mut own, packages) = (paths(Origin::User), paths(Origin::Package));
+        for index in 0..MAX_FILES {
+            let Some(path) = own.get(index).or_else(|| packages.get(index - own.len())).cloned() else { break };
+            if snapshot.source.text(&path).is_none()
                 && let Some(text) = self.read(&path, recorded_us)
             {
                 snapshot.source.add(&path, text);
             }
+            // Other programs may lie in the same directory.
+            if index < own.len() {
+                let imported = self.imported_beside(&path, snapshot.source.text(&path).unwrap_or_default());
+                own.extend(imported.filter(|path| !own.contains(path)).collect::<Vec<_>>());
+            }
         }
     }
 
-    /// The other Python files in the directory of the file that was recorded as `path`, as they would be recorded.
-    fn beside(&self, path: &str) -> Vec<String> {
+    /// The Python files in the directory of the file that was recorded as `path` that its text imports, as they would be
+    /// recorded, by name.
+    fn imported_beside(&self, path: &str, text: &str) -> impl Iterator<Item = String> {
         let found = self.root.as_deref().and_then(|root| find(root, path));
-        let entries = found.as_deref().and_then(Path::parent).and_then(|directory| directory.read_dir().ok());
-        let names = entries.into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
-        let directory = path.rsplit_once(['/', '\\']).map_or("", |(directory, _)| directory);
-        names
-            .filter(|name| Path::new(name).extension().is_some_and(|ending| ending == "py"))
-            .map(|name| format!("{directory}/{name}"))
-            .collect()
+        let here = found.as_deref().and_then(Path::parent).map(Path::to_owned);
+        let names: BTreeSet<String> = imported_names(text).map(|name| format!("{name}.py")).collect();
+        let names = names.into_iter().filter(move |name| here.as_ref().is_some_and(|here| here.join(name).is_file()));
+        let directory = path.rsplit_once(['/', '\\']).map_or("", |(directory, _)| directory).to_owned();
+        names.map(move |name| format!("{directory}/{name}"))
     }
 }
 

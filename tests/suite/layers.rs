@@ -20,7 +20,7 @@ const ROOMS: &str = "
     output:    base allocator snapshot stacks replay study whatif analysis compare explain
     viewer:    base snapshot study analysis output
     explore:   base snapshot stacks study analysis output
-    cli:       base allocator snapshot stacks replay study whatif analysis compare explain output explore
+    cli:       base allocator snapshot python stacks replay study whatif analysis compare explain output explore
 ";
 
 /// The memory map, advice about pages, the driver, and what a browser calls.

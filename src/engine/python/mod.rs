@@ -6,6 +6,7 @@
 mod containers;
 mod expressions;
 mod follow;
+mod imports;
 mod keepers;
 mod large_values;
 mod modules;
@@ -22,6 +23,7 @@ mod variables;
 mod writes;
 
 pub use self::follow::Keep;
+pub use self::imports::imported_names;
 pub use self::large_values::LargeValue;
 pub use self::program::{Line, ProgramText};
 pub use self::running::{LoopKind, RunningValue};

@@ -384,3 +384,10 @@ fn a_function_that_a_decorator_registers_keeps_what_it_gets() {
     assert!(!found.iter().any(|keep| keep.contains("listeners")), "{found:?}");
     assert!(ProgramText::new([("t.py", "import gc\ngc.disable()\n")].into_iter(), true).turns_collector_off());
 }
+
+#[test]
+fn imports_are_statements() {
+    let text = "import a.b as c, d\nfrom .e import (\n    f,  # from g\n    h as i)\ntry: from j import *\nexcept: raise k from l\nm = 'import n'\n";
+    let expected = "import a b as c d from e import f h as i from j import";
+    assert_eq!(super::imported_names(text).collect::<Vec<_>>().join(" "), expected);
+}

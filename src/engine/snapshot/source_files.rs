@@ -23,9 +23,9 @@ impl SourceFiles {
         self.texts.entry(path.to_owned()).or_insert(text);
     }
 
-    /// Whether the text of the file is known.
-    pub fn has(&self, path: &str) -> bool {
-        self.texts.contains_key(path)
+    /// The text of the file, if it is known.
+    pub fn text(&self, path: &str) -> Option<&str> {
+        self.texts.get(path).map(String::as_str)
     }
 
     /// Paths with their texts.

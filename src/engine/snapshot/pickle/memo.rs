@@ -59,8 +59,8 @@ impl Memo {
         (self.slots.len() - self.gaps) as u64
     }
 
-    /// Writes `value` to a new slot.
-    #[inline]
+    /// Writes `value` to a new slot: half of all opcodes do.
+    #[inline(always)]
     pub(super) fn push(&mut self, value: Value) {
         let packed = self.pack(value);
         self.slots.push(packed);
