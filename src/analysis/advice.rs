@@ -4,11 +4,11 @@
 use super::cures::{Cure, find_cure};
 use super::shape_cure::ShapeCure;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Growth, OomReport, Remedy, UnusualInput};
+use crate::analysis::failure::{Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::study::attribution::{KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
-use crate::study::iterations::{GrowthKind, InputChange};
+use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::Sureness;
 use crate::whatif::program::{ProgramChange, ProgramRow};

@@ -20,7 +20,7 @@ pub(crate) use gathered::FailureCollector;
 pub use gathered::failures;
 pub use judged_request::{Cause, JudgedRequest};
 pub use oom::OomReport;
-pub use outlook::{Filling, Growth, NextStep, Outlook, UnusualInput};
+pub use outlook::{Filling, Growth, NextStep, Outlook};
 pub use reason::{CauseNote, DeadEnd, Served, VerdictReason};
 pub use remedies::{RecordedReplay, Remedy};
 pub(crate) use request::request;

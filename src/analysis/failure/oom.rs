@@ -7,11 +7,12 @@ use serde::Serialize;
 use super::failed::FailureFacts;
 use super::judged::judge;
 use super::judged_request::JudgedRequest;
-use super::outlook::{Outlook, UnusualInput};
+use super::outlook::Outlook;
 use super::remedies::{RecordedReplay, Remedy, TrialResults};
 use crate::base::details::promised;
 use crate::study::DeviceStudy;
 use crate::study::attribution::MemoryBreakdown;
+use crate::study::iterations::UnusualInput;
 use crate::whatif::JobOutcome;
 use crate::whatif::forecast::Forecast;
 
@@ -90,7 +91,7 @@ impl OomReport {
         Self {
             is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_known),
             request: JudgedRequest::new(device, failed, &judgement, outlook),
-            unusual_input: forecast.and_then(|known| UnusualInput::from_forecast(device, known)),
+            unusual_input: forecast.and_then(|known| known.unusual_input.clone()),
             as_recorded: trials.as_recorded,
             remedies: trials.remedies,
             held,

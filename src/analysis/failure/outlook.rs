@@ -1,13 +1,8 @@
 //! The program's prospects after a failed request: its next step, and growth from step to step.
 
-use std::ops::Deref;
-
-use serde::Serialize;
-
 use super::failed::FailureFacts;
-use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
-use crate::study::iterations::{self, GrowthKind, UnusualIteration};
+use crate::study::iterations::{self, GrowthKind};
 use crate::whatif::forecast::Forecast;
 
 /// Minimum number of uninterrupted requests by one line that count as filling memory.
@@ -59,47 +54,6 @@ impl Growth {
         let is_short = steps_left.is_none_or(|left| left < steps);
         let kind = growth.kind;
         Self { kind, steps, bytes_per_step, bytes, steps_left, explains: bytes >= missing && is_short }
-    }
-}
-
-/// An iteration that needs more memory than those before it at the same request, because its input is larger.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct UnusualInput {
-    /// Its needs and its input, in bytes.
-    #[serde(flatten)]
-    pub iteration: UnusualIteration,
-    /// The training step of the failed iteration, counted from 0; absent if iterations are not training steps, or if the
-    /// recording lacks the first ones.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub step: Option<u64>,
-    /// The line of its input.
-    pub location: CodeLocation,
-}
-
-impl Deref for UnusualInput {
-    type Target = UnusualIteration;
-
-    fn deref(&self) -> &UnusualIteration {
-        &self.iteration
-    }
-}
-
-impl UnusualInput {
-    pub(super) fn from_forecast(device: DeviceStudy<'_, '_>, forecast: &Forecast<'_>) -> Option<Self> {
-        let iteration = forecast.unusual_input?;
-        let (stacks, stack) = (device.stacks(), device.device().entry(iteration.entry).extended_stack);
-        let [first, step] = iteration.start_entries.map(|entry| device.phases().steps.step_at(entry));
-        let step = step.filter(|step| first.is_some_and(|first| u64::from(step - first) == iteration.iterations));
-        Some(Self {
-            iteration,
-            step: step.filter(|_| device.lost_history().is_none()).map(u64::from),
-            location: stacks.code_location(stacks.line_id(stack)),
-        })
-    }
-
-    /// Bytes that no iteration before needed.
-    pub fn excess_bytes(&self) -> u64 {
-        self.needed_bytes.saturating_sub(self.most_bytes)
     }
 }
 

@@ -6,7 +6,7 @@ use super::outcome::{count_of, describe_unknown, outcome_clause, settings_action
 use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{OomReport, UnusualInput};
+use crate::analysis::failure::OomReport;
 use crate::analysis::{Advice, IdleCache, NoSettingHelps, OversizedRequest};
 use crate::base::units::{count, counted, percent, size, times};
 use crate::explain::{Snippet, StandardAdvice};
@@ -14,7 +14,7 @@ use crate::snapshot::RootKind;
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport};
 use crate::study::attribution::{KeptGraphs, UnusedGraphs};
-use crate::study::iterations::{GrowthKind, InputChange};
+use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::KeptByVariable;
 use crate::whatif::JobOutcome;
 
@@ -212,25 +212,21 @@ fn describe_oversized(request: &OversizedRequest) -> String {
 }
 
 /// The memory that the iteration adds to what stays allocated, for the first line.
-impl fmt::Display for UnusualInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let step = self.step.map_or_else(|| "this step".to_owned(), |step| format!("step {}", count(step)));
-        let before = if self.iterations == 1 {
-            "the one before it".to_owned()
-        } else {
-            format!("the {} before it", count(self.iterations))
-        };
-        match self.change {
-            InputChange::Single => {
-                write!(f, "{step} adds {} what {before} added", times(self.needed_bytes, self.most_bytes))
-            }
-            InputChange::Growing | InputChange::Varying => {
-                let how = if self.change == InputChange::Growing { "grow" } else { "vary" };
-                let (needed, most) = (size(self.needed_bytes), size(self.most_bytes));
-                write!(f, "inputs {how}: {step} adds {needed}, {before} at most {most}")
-            }
+pub(super) fn describe_input(input: &UnusualInput) -> String {
+    let step = input.step.map_or_else(|| "this step".to_owned(), |step| format!("step {}", count(step)));
+    let before = if input.iterations == 1 {
+        "the one before it".to_owned()
+    } else {
+        format!("the {} before it", count(input.iterations))
+    };
+    let how = match input.change {
+        InputChange::Single => {
+            return format!("{step} adds {} what {before} added", times(input.needed_bytes, input.most_bytes));
         }
-    }
+        InputChange::Growing => "grow",
+        InputChange::Varying => "vary",
+    };
+    format!("inputs {how}: {step} adds {}, {before} at most {}", size(input.needed_bytes), size(input.most_bytes))
 }
 
 /// How to avoid the failure.

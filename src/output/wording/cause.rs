@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use super::advice::describe_input;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::failure::{Assumption, CauseNote, DeadEnd, OomReport, Served, VerdictReason};
 use crate::analysis::{Advice, DeviceReport};
@@ -30,7 +31,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
             format!("{} is free in pieces, but no layout that was tried serves the request", size(oom.cached_bytes))
         }
         (Some(Advice::RequestLess(_)), ..) => "the request itself is too large".to_owned(),
-        (.., Some(input)) => input.to_string(),
+        (.., Some(input)) => describe_input(input),
         _ => {
             let certainty = if oom.confidence == Certainty::Certain { "" } else { ", probably" };
             let alone = if concerns_one_request(oom) { "; what follows this request is not known" } else { "" };

@@ -25,7 +25,7 @@ use crate::allocator::conf::Settings;
 use crate::replay::ops::{Operation, OperationKind, Program};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{
-    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, RequestId, Requests, UnusualIteration,
+    CallSites, Growth, GrowthKind, Iterations, ProgramLoops, RequestId, Requests, UnusualInput,
 };
 use crate::whatif::outcome::WhyUnknown;
 
@@ -54,7 +54,7 @@ pub(crate) struct Forecast<'a> {
     /// The growth from iteration to iteration.
     pub(crate) growth: Option<Growth>,
     /// The input of the iteration that failed, if that is why it needs more than those before.
-    pub(crate) unusual_input: Option<UnusualIteration>,
+    pub(crate) unusual_input: Option<UnusualInput>,
 }
 
 /// How far to predict.
@@ -115,6 +115,9 @@ impl<'a> Forecast<'a> {
                 (peak_entry, peak_bytes) = (entry, live);
             }
         });
+        let step_at = |entry| device.phases().steps.step_at(entry).filter(|_| device.lost_history().is_none());
+        let stacks = device.stacks();
+        let location_of = |entry| stacks.code_location(stacks.line_id(device.device().entry(entry).extended_stack));
         let is_replaced = growth.is_some_and(|growth| growth.kind == GrowthKind::Replaced);
         Some(Self {
             program,
@@ -127,7 +130,7 @@ impl<'a> Forecast<'a> {
             sure_peak_bytes,
             growth: growth.cloned(),
             // A tensor that replaces itself by a larger one is no input.
-            unusual_input: loops.unusual_input().filter(|_| !is_replaced),
+            unusual_input: loops.unusual_input(step_at, location_of).filter(|_| !is_replaced),
         })
     }
 

@@ -8,6 +8,7 @@ use super::growth::median;
 use super::requests::RequestId;
 use super::{ProgramLoops, Requests};
 use crate::base::warning::words;
+use crate::stacks::frames::CodeLocation;
 
 /// An iteration needs at least this multiple of the usual, in parts of 100, to be unusual.
 const MIN_UNUSUAL_PERCENT: u64 = 110;
@@ -30,17 +31,11 @@ words! {
     }
 }
 
-/// An iteration that needs more memory than those before it, at the same request.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
-pub struct UnusualIteration {
+/// An iteration that needs more memory than those before it at the same request, because its input is larger.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct UnusualInput {
     /// How inputs change from iteration to iteration.
     pub change: InputChange,
-    /// The trace entry of the first request of the iteration whose size differs.
-    #[serde(skip)]
-    pub entry: usize,
-    /// The trace entries of the first requests of the first iteration that was compared, and of this one.
-    #[serde(skip)]
-    pub start_entries: [usize; 2],
     /// Bytes of the first request of the iteration whose size differs: its input.
     pub input_bytes: u64,
     /// The median of its bytes in the iterations before.
@@ -53,11 +48,29 @@ pub struct UnusualIteration {
     pub most_bytes: u64,
     /// Number of iterations before.
     pub iterations: u64,
+    /// The training step of the failed iteration, counted from 0; absent if iterations are not training steps, or if the
+    /// recording lacks the first ones.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// The line of its input.
+    pub location: CodeLocation,
+}
+
+impl UnusualInput {
+    /// Bytes that no iteration before needed.
+    pub fn excess_bytes(&self) -> u64 {
+        self.needed_bytes.saturating_sub(self.most_bytes)
+    }
 }
 
 impl ProgramLoops {
-    /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before.
-    pub fn unusual_input(&self) -> Option<UnusualIteration> {
+    /// The input of the last iteration, if it is the reason why the iteration needs more than the ones before. `step_at`
+    /// and `location_of` are the training step and the line of an entry.
+    pub fn unusual_input(
+        &self,
+        step_at: impl Fn(usize) -> Option<u32>,
+        location_of: impl Fn(usize) -> CodeLocation,
+    ) -> Option<UnusualInput> {
         let iterations =
             self.iterations.as_ref().filter(|iterations| iterations.complete() > 1 && !iterations.is_inner)?;
         let requests = &self.requests;
@@ -95,16 +108,21 @@ impl ProgramLoops {
         };
         let usual_input_bytes = median(sizes);
         let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
-        is_reason.then_some(UnusualIteration {
+        if !is_reason {
+            return None;
+        }
+        let iterations_before = iterations.complete() as u64;
+        let [first, step] = [iterations.starts()[0], start].map(|start| step_at(requests.entry(start)).map(u64::from));
+        Some(UnusualInput {
             change,
-            entry: requests.entry(input),
-            start_entries: [iterations.starts()[0], start].map(|start| requests.entry(start)),
             input_bytes,
             usual_input_bytes,
             most_input_bytes,
             needed_bytes,
             most_bytes,
-            iterations: iterations.complete() as u64,
+            iterations: iterations_before,
+            step: step.filter(|step| first.is_some_and(|first| step - first == iterations_before)),
+            location: location_of(requests.entry(input)),
         })
     }
 }

@@ -18,7 +18,7 @@ use std::ops::Range;
 
 pub use self::call_sites::CallSites;
 pub use self::growth::{GrowingLine, Growth, GrowthKind, GrowthRate};
-pub use self::inputs::{InputChange, UnusualIteration};
+pub use self::inputs::{InputChange, UnusualInput};
 pub use self::period::Repetition;
 use self::period::longest_repetition;
 pub use self::requests::{NEVER, RequestId, Requests};
