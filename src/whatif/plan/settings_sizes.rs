@@ -28,25 +28,16 @@ impl SettingsSizes<'_, '_, '_, '_> {
         let found = search.search(&corrected, self.device.largest_recorded);
         let predicted = found.map_or(Some(0), |found| found.safe);
         let size = runs.bound(predicted);
-        let confirming = runs.confirming(size);
-        let unreserved_bytes = match (confirming, size) {
-            (Some(run), _) => Some(usable.saturating_sub(run.reserved_bytes)),
-            (None, Some(size @ 1..)) => {
-                let reserved = self.predict(size, &corrected).peak_reserved_bytes;
-                Some(usable.saturating_add_signed(unused).saturating_sub(reserved))
-            }
-            _ => None,
+        let predicted_unreserved = || {
+            let reserved = self.predict(size.filter(|size| *size > 0)?, &corrected).peak_reserved_bytes;
+            Some(usable.saturating_add_signed(unused).saturating_sub(reserved))
         };
         let next = size.map(|size| self.predict(size.saturating_add(1), &corrected));
+        let cell = runs.cell(gpu, change, size, self.device.certainty_at(size));
         PlanCell {
-            change,
-            size,
-            certainty: confirming.map_or_else(|| self.device.certainty_at(size), certainty_by),
-            sure: Sureness::Checked,
-            location: None,
-            other_locations: Vec::new(),
-            unreserved_bytes,
+            unreserved_bytes: cell.unreserved_bytes.or_else(predicted_unreserved),
             fails: next.and_then(|next| next.failed),
+            ..cell
         }
     }
 
@@ -60,17 +51,7 @@ impl SettingsSizes<'_, '_, '_, '_> {
 pub(super) fn extrapolated_cell(gpu: &GpuModel, runs: &[PlanRun], points: &[(u64, u64)]) -> Option<PlanCell> {
     let runs = OwnRuns::new(runs, gpu, PlanChange::AsIs);
     let size = runs.bound(Some(size_on_line(points, gpu.usable_bytes())?));
-    let confirming = runs.confirming(size);
-    Some(PlanCell {
-        change: PlanChange::AsIs,
-        size,
-        certainty: confirming.map_or(Sureness::Estimate, certainty_by),
-        sure: Sureness::Checked,
-        location: None,
-        other_locations: Vec::new(),
-        unreserved_bytes: confirming.map(|run| gpu.usable_bytes().saturating_sub(run.reserved_bytes)),
-        fails: None,
-    })
+    Some(runs.cell(gpu, PlanChange::AsIs, size, Sureness::Estimate))
 }
 
 /// The runs of one GPU under the same settings: they confirm, bound and correct a predicted size.
@@ -109,13 +90,19 @@ impl<'r> OwnRuns<'r> {
         Some(size.max(largest_run))
     }
 
-    /// The run that shows that this size fits.
-    fn confirming(&self, size: Option<u64>) -> Option<&'r PlanRun> {
-        self.fitting.filter(|run| Some(run.size) == size)
+    /// The cell of `size`, which is as certain as the run that shows that it fits, or else as `predicted`.
+    fn cell(&self, gpu: &GpuModel, change: PlanChange, size: Option<u64>, predicted: Sureness) -> PlanCell {
+        let confirming = self.fitting.filter(|run| Some(run.size) == size);
+        let certainty_by = |run: &PlanRun| if run.is_certain { Sureness::Confirmed } else { Sureness::Should };
+        PlanCell {
+            change,
+            size,
+            certainty: confirming.map_or(predicted, certainty_by),
+            sure: Sureness::Checked,
+            location: None,
+            other_locations: Vec::new(),
+            unreserved_bytes: confirming.map(|run| gpu.usable_bytes().saturating_sub(run.reserved_bytes)),
+            fails: None,
+        }
     }
-}
-
-/// How sure an answer is that this run shows.
-fn certainty_by(run: &PlanRun) -> Sureness {
-    if run.is_certain { Sureness::Confirmed } else { Sureness::Should }
 }
