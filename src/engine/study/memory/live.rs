@@ -3,7 +3,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::sums::{BlockSum, BlockSums, TopRows, sorted_by_bytes, sum_by_key, top_rows};
+use super::sums::{BlockSum, BlockSums, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::base::units::ratio;
@@ -14,12 +14,9 @@ use crate::study::category::{Category, Confidence, ConfidenceBytes};
 /// Live blocks that one stack allocated.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct LiveByStack {
-    /// Bytes in these blocks.
-    pub bytes: u64,
-    /// Number of blocks.
-    pub blocks: u64,
-    /// Share of all allocated bytes, 0 to 1.
-    pub share_ratio: f64,
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
     /// The whole stack, innermost frame first; empty if none was recorded.
     #[serde(flatten)]
     pub frames: FrameList,
@@ -74,12 +71,7 @@ pub fn top_stacks(
         *total = total.plus(sum);
         sums
     });
-    top_rows(live, all, top, |stack, sum| LiveByStack {
-        bytes: sum.bytes,
-        blocks: sum.blocks,
-        share_ratio: ratio(sum.bytes, all.bytes),
-        frames: stacks.frame_list(stack),
-    })
+    top_rows(live, all, top, |stack, sum| LiveByStack { share: sum.share_of(all), frames: stacks.frame_list(stack) })
 }
 
 /// The `top` holders by bytes, of `blocks` with their sizes. `all` is the sum over all of them.
