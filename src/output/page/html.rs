@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::picture::picture;
 use super::screen::Screen;
-use super::{PageData, base64, web};
+use super::{PageData, base64, sparkline, web};
 use crate::analysis::{AnalyzeReport, DeviceReport};
 use crate::base::units::{count, escape_name};
 use crate::output::document::{Document, html, html_literal};
@@ -70,7 +70,7 @@ pub fn write(
     if order == PageOrder::Compared {
         data_block(out, "compared", "true")?;
     }
-    let rows = devices.iter().map(|(snapshot, page)| row(report, *snapshot, page));
+    let rows = devices.iter().filter_map(|(snapshot, page)| row(report, *snapshot, page));
     data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Value>>())?)?;
     for (index, (_, page)) in devices.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
@@ -172,15 +172,22 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 }
 
 /// One device in the list that the script reads before it unpacks any data.
-fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Value {
-    let device = analysis_of(report, snapshot, page);
-    let failed = device.and_then(|device| device.ooms.last());
-    let mut row = json!(page);
-    row["result"] = json!(device.and_then(|device| device.conclusion));
-    row["line"] = json!(failed.map(|oom| oom.location.label()));
-    row["requested_bytes"] = json!(failed.map(|oom| oom.requested_bytes));
-    row["capacity_bytes"] = json!(device.and_then(|device| device.capacity_bytes));
-    row["snapshot"] = json!(snapshot);
-    row["title"] = json!(format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device));
-    row
+fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Option<Value> {
+    let device = analysis_of(report, snapshot, page)?;
+    let failed = device.ooms.last();
+    Some(json!({
+        "device": page.device,
+        "entries": page.entries,
+        "first_event": page.first_event,
+        "peak_allocated_bytes": device.peak.allocated_bytes,
+        "peak_reserved_bytes": device.peak.reserved_bytes,
+        "failures": device.oom_count,
+        "course": device.timeline.as_ref().map(sparkline),
+        "result": device.conclusion,
+        "line": failed.map(|oom| oom.location.label()),
+        "requested_bytes": failed.map(|oom| oom.requested_bytes),
+        "capacity_bytes": device.capacity_bytes,
+        "snapshot": snapshot,
+        "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
+    }))
 }

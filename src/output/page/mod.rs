@@ -29,7 +29,6 @@ mod web;
 
 use std::io;
 
-use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::budget::budget;
@@ -46,18 +45,12 @@ use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED
 const SPARKLINE_BUCKETS: usize = 128;
 
 /// The data of one device.
-#[derive(Debug, Serialize)]
+#[derive(Debug)]
 pub struct PageData {
     device: u64,
     entries: u64,
     first_event: u64,
-    peak_allocated_bytes: u64,
-    peak_reserved_bytes: u64,
-    failures: u64,
-    /// See [`sparkline`].
-    course: Option<Value>,
     /// Deflated header and columns.
-    #[serde(skip)]
     blob: Vec<u8>,
 }
 
@@ -82,10 +75,6 @@ impl PageData {
             device: device.id(),
             entries: window.len() as u64,
             first_event: window.start as u64,
-            peak_allocated_bytes: report.peak.allocated_bytes,
-            peak_reserved_bytes: report.peak.reserved_bytes,
-            failures: report.oom_count,
-            course: report.timeline.as_ref().map(sparkline),
             blob: data::pack(device, report, budget)?,
         })
     }
