@@ -39,6 +39,11 @@ pub fn serialize<S: Serializer>(
     object.end()
 }
 
+/// Serializes a report as further entries of `object`.
+pub fn keys_in<M: SerializeMap>(object: &mut M) -> impl Serializer<Ok = (), Error = M::Error> {
+    Part { object, promised: &[], is_promised: false, is_key_in: false }
+}
+
 struct Details<'r, T> {
     report: &'r T,
     promised: &'static [&'static str],

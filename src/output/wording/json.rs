@@ -1,11 +1,12 @@
 //! The JSON of each command: its schema, its summary, and the keys of its report.
 
+use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
-use super::Summary;
 use crate::analysis::failure::{Assumption, CauseNote, VerdictReason};
 use crate::analysis::timeline::TimelineReport;
 use crate::analysis::{Advice, AnalyzeReport, DryRunReason, ServingPlanReport, SizeSearchReport, TrialsReport};
+use crate::base::details::keys_in;
 use crate::compare::diff::DiffReport;
 use crate::compare::gate::CheckReport;
 use crate::explain::ExplainReport;
@@ -18,21 +19,11 @@ macro_rules! reports {
     ($($Report:ident = $schema:literal),* $(,)?) => {$(
         impl Serialize for $Report {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                struct Keys<'a>(&'a $Report);
-                impl Serialize for Keys<'_> {
-                    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-                        $Report::serialize(self.0, serializer)
-                    }
-                }
-                #[derive(Serialize)]
-                struct Answer<'a> {
-                    schema: &'static str,
-                    summary: Summary,
-                    #[serde(flatten)]
-                    report: Keys<'a>,
-                }
-                let (schema, summary, report) = ($schema, self.summary(), Keys(self));
-                Answer { schema, summary, report }.serialize(serializer)
+                let mut object = serializer.serialize_map(None)?;
+                object.serialize_entry("schema", $schema)?;
+                object.serialize_entry("summary", &self.summary())?;
+                $Report::serialize(self, keys_in(&mut object))?;
+                object.end()
             }
         }
     )*};
