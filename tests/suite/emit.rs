@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use crate::support::python::{has_python, python};
 use oomscope::allocator::releases::{NEWEST, OLDEST};
-use oomscope::allocator::{AllocatorEntry, BlockView, SegmentView};
+use oomscope::allocator::{AllocatorEntry, BlockView, DeviceRange, SegmentView};
 use oomscope::base::ids::{PoolId, StackId};
 use oomscope::replay::literal::{candidate_releases, recorded_settings};
 use oomscope::replay::model::{EmittedDevice, emit};
@@ -38,24 +38,13 @@ fn entries_of(snapshot: &Snapshot, device: u64) -> Vec<(AllocatorEntry, u64)> {
 fn recorded(snapshot: &Snapshot) -> Vec<Device> {
     let on = |number: u64| {
         let segments = snapshot.device(number).segments().map(|s| SegmentView {
-            addr: s.address,
-            size: s.total_size,
-            stream: s.stream,
-            pool: s.pool,
-            is_small: s.is_small,
-            is_expandable: s.is_expandable,
+            range: s.into(),
             context: s.stack,
             blocks: s.blocks.clone(),
         });
         segments.collect()
     };
-    let blocks = snapshot.blocks.iter().map(|b| BlockView {
-        addr: b.address,
-        size: b.size,
-        requested: b.requested_size,
-        state: b.state,
-        context: b.stack,
-    });
+    let blocks = snapshot.blocks.iter().map(|b| BlockView { context: b.stack, ..b.into() });
     let blocks: Vec<BlockView> = blocks.collect();
     (0..snapshot.traces.len() as u64)
         .map(|number| Device {
@@ -182,12 +171,14 @@ fn fields_that_no_recording_has_are_written() {
         (entry(Action::Oom, 0), 0),
     ];
     let segment = SegmentView {
-        addr: 512,
-        size: 1024,
-        stream: 1 << 63,
-        pool: PoolId::default(),
-        is_small: true,
-        is_expandable: false,
+        range: DeviceRange {
+            addr: 512,
+            size: 1024,
+            stream: 1 << 63,
+            pool: PoolId::default(),
+            is_small: true,
+            is_expandable: false,
+        },
         context: StackId::default(),
         blocks: 0..1,
     };

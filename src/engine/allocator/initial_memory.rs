@@ -6,19 +6,14 @@ use super::caching::CachingAllocator;
 use super::initial_ages::{InitialAges, SegmentAge};
 use super::request::{DEFAULT_POOL, PendingFreeId};
 use super::size::granule_size;
-use super::view::BlockView;
+use super::view::{BlockView, DeviceRange};
 use crate::allocator::trace_action::BlockState;
-use crate::base::ids::{PoolId, StackId, to_u32};
+use crate::base::ids::{StackId, to_u32};
 
 /// A segment that existed, or a mapped part of an expandable one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InitialSegment {
-    pub addr: u64,
-    pub size: u64,
-    pub stream: u64,
-    pub pool: PoolId,
-    /// Whether it belongs to the small pool (requests up to 1 MiB).
-    pub is_small: bool,
+    pub range: DeviceRange,
     /// Base and size of the reservation that it is mapped into, if it is expandable.
     pub reservation: Option<(u64, u64)>,
 }
@@ -55,7 +50,7 @@ impl CachingAllocator {
             let mut block_layouts: Vec<BlockLayout> = Vec::new();
             let (mut from, end) = match segment_layout.first.reservation {
                 Some((base, size)) => (base, base.saturating_add(size)),
-                None => (segment_layout.first.addr, 0),
+                None => (segment_layout.first.range.addr, 0),
             };
             for (start, stop) in &segment_layout.mapped {
                 block_layouts.push((from, *start, PoolBlockState::Unmapped, None));
@@ -94,8 +89,9 @@ impl CachingAllocator {
     fn segment_layouts(&mut self, segments: &[InitialSegment]) -> Vec<SegmentLayout> {
         let mut segment_layouts: Vec<SegmentLayout> = Vec::new();
         for segment in segments {
-            let free_list = self.pools.free_list(segment.pool, segment.stream, segment.is_small);
-            let range = (segment.addr, segment.addr.saturating_add(segment.size));
+            let DeviceRange { addr, size, stream, pool, is_small, .. } = segment.range;
+            let free_list = self.pools.free_list(pool, stream, is_small);
+            let range = (addr, addr.saturating_add(size));
             match segment_layouts.last_mut() {
                 Some(segment_layout)
                     if segment.reservation.is_some()
@@ -119,13 +115,11 @@ impl CachingAllocator {
         block_layouts: &[BlockLayout],
         memory: &mut InitialMemory,
     ) {
+        let is_small = segment_layout.first.range.is_small;
         let mut registration = self.next_registration();
         let expandable_segment = segment_layout.first.reservation.map(|(base, size)| {
-            self.expandable_segments.push(ExpandableSegment {
-                base,
-                size,
-                granule_size: granule_size(segment_layout.first.is_small, &self.settings),
-            });
+            let granule_size = granule_size(is_small, &self.settings);
+            self.expandable_segments.push(ExpandableSegment { base, size, granule_size });
             to_u32(self.expandable_segments.len() - 1)
         });
         let mut prev = BlockId::NONE;
@@ -151,16 +145,16 @@ impl CachingAllocator {
                 PoolBlockState::Free => {
                     unused.push(id);
                     if expandable_segment.is_none() && block_layouts.len() > 1 {
-                        self.statistics.inactive_split.increase(segment_layout.first.is_small, 1);
-                        self.statistics.inactive_split_bytes.increase(segment_layout.first.is_small, block.size);
+                        self.statistics.inactive_split.increase(is_small, 1);
+                        self.statistics.inactive_split_bytes.increase(is_small, block.size);
                     }
                 }
                 PoolBlockState::Pending => {
-                    self.count_as_active(&block, segment_layout.first.is_small);
+                    self.count_as_active(&block, is_small);
                     memory.pending.push((*from, self.make_pending(id)));
                 }
                 PoolBlockState::Allocated | PoolBlockState::Vacant => {
-                    self.count_as_active(&block, segment_layout.first.is_small);
+                    self.count_as_active(&block, is_small);
                     memory.live.push((*from, id));
                 }
             }
@@ -177,7 +171,7 @@ impl CachingAllocator {
     }
 
     fn count_reserved(&mut self, segment_layout: &SegmentLayout) {
-        let InitialSegment { pool, is_small, reservation, .. } = segment_layout.first;
+        let InitialSegment { range: DeviceRange { pool, is_small, .. }, reservation } = segment_layout.first;
         for (from, to) in &segment_layout.mapped {
             let size = to - from;
             self.reserved_bytes = self.reserved_bytes.saturating_add(size);

@@ -44,4 +44,4 @@ pub use size::{
     whole_granule_bytes, whole_granules,
 };
 pub use stats::{AllocatorStatistics, Stat, StatByPool};
-pub use view::{BlockView, SegmentView};
+pub use view::{BlockView, DeviceRange, SegmentView};

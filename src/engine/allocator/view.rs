@@ -7,9 +7,9 @@ use super::caching::CachingAllocator;
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{PoolId, StackId};
 
-/// A segment: one `cudaMalloc`, or one run of mapped memory in an expandable segment.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SegmentView {
+/// A range of device memory: one `cudaMalloc`, or one run of mapped memory in an expandable segment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DeviceRange {
     /// First address.
     pub addr: u64,
     /// Bytes reserved, a multiple of the size that the device allocates or maps at once.
@@ -22,6 +22,13 @@ pub struct SegmentView {
     pub is_small: bool,
     /// Whether memory is mapped into it as needed (`expandable_segments:True`).
     pub is_expandable: bool,
+}
+
+/// A segment with its blocks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SegmentView {
+    /// Its memory.
+    pub range: DeviceRange,
     /// Where it was allocated, if known.
     pub context: StackId,
     /// Its blocks, in address order.
@@ -60,18 +67,20 @@ impl CachingAllocator {
             views.push(block_view(block));
             match segments.last_mut() {
                 Some(segment) if !starts_segment => {
-                    segment.size = segment.size.saturating_add(block.size);
+                    segment.range.size = segment.range.size.saturating_add(block.size);
                     segment.blocks.end = views.len();
                 }
                 _ => {
                     let free_list = &self.pools.free_lists[block.free_list as usize];
                     segments.push(SegmentView {
-                        addr: block.addr,
-                        size: block.size,
-                        stream: free_list.stream,
-                        pool: free_list.pool,
-                        is_small: free_list.is_small,
-                        is_expandable: block.is_expandable(),
+                        range: DeviceRange {
+                            addr: block.addr,
+                            size: block.size,
+                            stream: free_list.stream,
+                            pool: free_list.pool,
+                            is_small: free_list.is_small,
+                            is_expandable: block.is_expandable(),
+                        },
                         context: block.segment_context,
                         blocks: views.len() - 1..views.len(),
                     });

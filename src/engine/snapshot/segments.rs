@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::allocator::trace_action::BlockState;
+use crate::allocator::{BlockView, DeviceRange};
 use crate::base::ids::{PoolId, StackId};
 
 /// One `cudaMalloc`, or one run of mapped memory in an expandable segment.
@@ -37,6 +38,13 @@ impl Segment {
     }
 }
 
+impl From<&Segment> for DeviceRange {
+    fn from(segment: &Segment) -> Self {
+        let Segment { address: addr, total_size: size, stream, pool, is_small, is_expandable, .. } = *segment;
+        Self { addr, size, stream, pool, is_small, is_expandable }
+    }
+}
+
 /// A piece of a segment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Block {
@@ -52,6 +60,14 @@ pub struct Block {
     pub stack: StackId,
     /// `stack` with its context, if there is any: see [`super::Stacks::extended`].
     pub extended_stack: StackId,
+}
+
+/// With its context as its stack.
+impl From<&Block> for BlockView {
+    fn from(block: &Block) -> Self {
+        let Block { address: addr, size, requested_size: requested, state, extended_stack: context, .. } = *block;
+        Self { addr, size, requested, state, context }
+    }
 }
 
 /// All segments of a snapshot.

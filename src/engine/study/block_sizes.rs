@@ -2,7 +2,7 @@
 
 use crate::allocator::BlockView;
 use crate::base::ids::to_u32;
-use crate::replay::literal::{ReplayStep, view_of};
+use crate::replay::literal::ReplayStep;
 use crate::snapshot::{Action, BlockState, Device, TraceEntry};
 
 /// Blocks are as large as their requests, rounded up to this, unless a request took a whole free block.
@@ -36,7 +36,7 @@ impl BlockSizes {
     /// The live blocks of a snapshot without a trace.
     pub(crate) fn at_snapshot(device: Device<'_>) -> Self {
         let live = device.blocks().filter(|block| block.state == BlockState::ActiveAllocated);
-        Self { initial: live.map(view_of).collect(), ..Self::default() }
+        Self { initial: live.map(BlockView::from).collect(), ..Self::default() }
     }
 
     /// Records what `step` changed. The steps come in order.

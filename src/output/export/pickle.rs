@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use super::recording::{DeviceRecording, Recording};
 use crate::allocator::releases::NEWEST;
-use crate::allocator::{AllocatorEntry, BlockView, SegmentView};
+use crate::allocator::{AllocatorEntry, BlockView, DeviceRange, SegmentView};
 use crate::base::ids::StackId;
 use crate::replay::literal::Layout;
 use crate::replay::model::{EmittedDevice, EmittedTexts, emit};
@@ -50,20 +50,9 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
     let (made_by, mut views) = (segment_stacks(recording), Vec::new());
     let segments = segments.iter().map(|segment| {
         let first = views.len();
-        views.extend(segment.blocks_in(blocks).iter().map(|block| BlockView {
-            addr: block.address,
-            size: block.size,
-            requested: block.requested_size,
-            state: block.state,
-            context: block.stack,
-        }));
+        views.extend(segment.blocks_in(blocks).iter().map(|block| BlockView { context: block.stack, ..block.into() }));
         SegmentView {
-            addr: segment.address,
-            size: segment.total_size,
-            stream: segment.stream,
-            pool: segment.pool,
-            is_small: segment.is_small,
-            is_expandable: segment.is_expandable,
+            range: DeviceRange::from(segment),
             context: made_by.get(&segment.address).copied().unwrap_or(segment.stack),
             blocks: first..views.len(),
         }

@@ -102,14 +102,14 @@ impl<'a> SnapshotWriter<'a> {
         let requested: u64 = in_use().map(|block| block.requested).sum();
         self.pickle.begin_small_dict()?;
         self.integer("device", 0)?;
-        self.integer("address", segment.addr)?;
-        self.integer("total_size", segment.size)?;
+        self.integer("address", segment.range.addr)?;
+        self.integer("total_size", segment.range.size)?;
         self.integer("allocated_size", allocated)?;
         self.integer("active_size", allocated)?;
         self.integer("requested_size", requested)?;
         self.integer("stream", 0)?;
         self.pickle.write_interned("segment_type")?;
-        self.pickle.write_interned(if segment.is_small { "small" } else { "large" })?;
+        self.pickle.write_interned(if segment.range.is_small { "small" } else { "large" })?;
         self.pickle.write_interned("segment_pool_id")?;
         self.pickle.write_pair(0, 0)?;
         self.pickle.write_interned("is_expandable")?;

@@ -10,10 +10,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::layout::Layout;
 use super::pool_index::PoolIndex;
 use super::reservations::Reservations;
-use super::tiling::{DeviceRange, Tiling};
+use super::tiling::Tiling;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::allocator::{BlockView, CachingAllocator, InitialSegment, SegmentView, block_size, round_size};
+use crate::allocator::{BlockView, CachingAllocator, DeviceRange, InitialSegment, block_size, round_size};
 use crate::base::ids::StackId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::MIB;
@@ -38,13 +38,7 @@ struct TracedBlock {
 
 /// The active ones of `blocks`.
 fn active_blocks<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<BlockView> {
-    blocks.filter(|block| block.state != BlockState::Inactive).map(view_of).collect()
-}
-
-/// `block` with its context as its stack.
-pub(crate) fn view_of(block: &Block) -> BlockView {
-    let Block { address: addr, size, requested_size: requested, state, extended_stack: context, .. } = *block;
-    BlockView { addr, size, requested, state, context }
+    blocks.filter(|block| block.state != BlockState::Inactive).map(BlockView::from).collect()
 }
 
 /// Bytes reserved before the first entry. They are above 0 if the recording began late or its ring buffer wrapped.
@@ -89,16 +83,8 @@ impl InitialState {
 
     pub(crate) fn from_model(allocator: &CachingAllocator) -> Self {
         let (segments, mut blocks) = allocator.view();
-        let range = |segment: &SegmentView| DeviceRange {
-            addr: segment.addr,
-            size: segment.size,
-            pool: segment.pool,
-            stream: segment.stream,
-            is_small: segment.is_small,
-            is_expandable: segment.is_expandable,
-        };
         blocks.retain(|block| block.state != BlockState::Inactive);
-        Self { ranges: segments.iter().map(range).collect(), blocks }
+        Self { ranges: segments.iter().map(|segment| segment.range).collect(), blocks }
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -122,14 +108,8 @@ impl InitialState {
             let next = bases.range(base.saturating_add(1)..).next();
             Some((base, next.map_or(UNBOUNDED, |next| next - base)))
         };
-        let segments = self.ranges.iter().map(|range| InitialSegment {
-            addr: range.addr,
-            size: range.size,
-            stream: range.stream,
-            pool: range.pool,
-            is_small: range.is_small,
-            reservation: reservation(range),
-        });
+        let segment = |range: &DeviceRange| InitialSegment { range: *range, reservation: reservation(range) };
+        let segments = self.ranges.iter().map(segment);
         (segments.collect(), self.blocks.clone())
     }
 
@@ -247,7 +227,7 @@ fn find_initial_blocks(device: Device<'_>) -> Vec<TracedBlock> {
             }
             continue;
         }
-        blocks.push(TracedBlock { block: view_of(block), freed_at: usize::MAX });
+        blocks.push(TracedBlock { block: BlockView::from(block), freed_at: usize::MAX });
     }
     // If several blocks have one address, the first in the trace is the initial one.
     blocks.sort_by_key(|traced| (traced.block.addr, traced.freed_at));

@@ -26,7 +26,7 @@ mod totals;
 pub use capacity::{inferred_capacity, inferred_limit};
 pub use completions::{is_completed_at_once, lacks_completions};
 pub use foreign::warn_if_foreign;
-pub(crate) use initial_state::{InitialState, view_of};
+pub(crate) use initial_state::InitialState;
 pub use layout::Layout;
 pub(crate) use pool_index::PoolIndex;
 pub use replay::{LiteralOutcome, LiteralReplay, ReplayStep, SettingsChange};

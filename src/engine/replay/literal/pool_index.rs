@@ -2,8 +2,7 @@
 
 use rustc_hash::FxHashSet;
 
-use super::tiling::DeviceRange;
-use crate::allocator::SMALL_SEGMENT;
+use crate::allocator::{DeviceRange, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
 use crate::base::units::MIB;
 use crate::snapshot::{Action, Device, TraceEntry};

@@ -128,18 +128,19 @@ impl Emitter<'_> {
                 allocated = allocated.saturating_add(block.size);
             }
         }
+        let range = &segment.range;
         self.pickle.begin_small_dict()?;
         self.write_unsigned("device", device)?;
-        self.write_unsigned("address", segment.addr)?;
-        self.write_unsigned("total_size", segment.size)?;
+        self.write_unsigned("address", range.addr)?;
+        self.write_unsigned("total_size", range.size)?;
         self.write_unsigned("allocated_size", allocated)?;
         self.write_unsigned("active_size", active)?;
         self.write_unsigned("requested_size", requested)?;
-        self.write_unsigned("stream", segment.stream)?;
-        self.write_string("segment_type", if segment.is_small { "small" } else { "large" })?;
-        self.write_pool("segment_pool_id", segment.pool)?;
+        self.write_unsigned("stream", range.stream)?;
+        self.write_string("segment_type", if range.is_small { "small" } else { "large" })?;
+        self.write_pool("segment_pool_id", range.pool)?;
         self.pickle.write_interned("is_expandable")?;
-        self.pickle.write_bool(segment.is_expandable)?;
+        self.pickle.write_bool(range.is_expandable)?;
         self.write_frames(segment.context)?;
         self.pickle.write_interned("blocks")?;
         self.write_list(blocks.len(), blocks, Self::write_block)?;

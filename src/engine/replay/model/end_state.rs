@@ -1,6 +1,6 @@
 //! Compares the model's final state with the snapshot.
 
-use crate::allocator::{BlockView, CachingAllocator, SegmentView};
+use crate::allocator::{BlockView, CachingAllocator, DeviceRange};
 use crate::snapshot::{Block, BlockState, Device, Segment};
 
 /// The number of segments that differ, or that only one of the two has. A segment is equal if its address, size,
@@ -13,26 +13,18 @@ pub fn count_end_differences(device: Device<'_>, allocator: &CachingAllocator) -
     let mut same = 0;
     let mut ours = segments.iter().peekable();
     for segment in &theirs {
-        while ours.next_if(|our| our.addr < segment.address).is_some() {}
-        if let Some(our) = ours.next_if(|our| our.addr == segment.address) {
+        while ours.next_if(|our| our.range.addr < segment.address).is_some() {}
+        if let Some(our) = ours.next_if(|our| our.range.addr == segment.address) {
             let our_blocks = &blocks[our.blocks.clone()];
             let their_blocks = device.snapshot().blocks_of(segment);
             same += usize::from(
-                is_same_segment(our, segment)
+                our.range == DeviceRange::from(*segment)
                     && our_blocks.len() == their_blocks.len()
                     && our_blocks.iter().zip(their_blocks).all(|(a, b)| is_same_block(a, b)),
             );
         }
     }
     theirs.len().max(segments.len()) - same
-}
-
-fn is_same_segment(ours: &SegmentView, theirs: &Segment) -> bool {
-    ours.size == theirs.total_size
-        && ours.stream == theirs.stream
-        && ours.pool == theirs.pool
-        && ours.is_small == theirs.is_small
-        && ours.is_expandable == theirs.is_expandable
 }
 
 fn is_same_block(ours: &BlockView, theirs: &Block) -> bool {

@@ -403,9 +403,9 @@ pub(super) fn give_initial_memory(
     segments: &[InitialSegment],
     settings: &Settings,
 ) {
-    for segment in segments {
-        let granule = granule_size(segment.is_small, settings);
-        let reservation = segment.reservation.map(|(base, size)| Reservation { base, size, granule });
-        device.add_initial_memory(segment.addr, segment.size, reservation);
+    for InitialSegment { range, reservation } in segments {
+        let granule = granule_size(range.is_small, settings);
+        let reservation = reservation.map(|(base, size)| Reservation { base, size, granule });
+        device.add_initial_memory(range.addr, range.size, reservation);
     }
 }

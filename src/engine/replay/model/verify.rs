@@ -58,7 +58,7 @@ impl<'a> Verifier<'a> {
         let (segments, blocks) = initial_state.to_model_state(reservations);
         let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
         for segment in &segments {
-            address_ranges.insert(segment.addr, segment.size);
+            address_ranges.insert(segment.range.addr, segment.range.size);
             segment.reservation.into_iter().for_each(|range| recorded_device.add_reservation(range));
         }
         let adopted = allocator.add_initial_memory(&segments, &blocks);

@@ -8,7 +8,7 @@ use rustc_hash::FxHashSet;
 
 use crate::allocator::conf::Settings;
 use crate::allocator::releases::{Rule, has_rule};
-use crate::allocator::{BlockView, InitialSegment, round_size};
+use crate::allocator::{BlockView, DeviceRange, InitialSegment, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::replay::literal::DEFAULT_STREAM;
 use crate::snapshot::{BlockState, Device};
@@ -118,12 +118,12 @@ impl Program<'_> {
             if size == 0 {
                 continue;
             }
-            let after = self.initial_segments.partition_point(|segment| segment.addr <= addr);
+            let after = self.initial_segments.partition_point(|segment| segment.range.addr <= addr);
             // A block below every segment contradicts the file; the allocator model does not place it either.
             let Some(segment) = after.checked_sub(1).and_then(|i| self.initial_segments.get(i)) else {
                 continue;
             };
-            let InitialSegment { stream, pool, .. } = *segment;
+            let DeviceRange { stream, pool, .. } = segment.range;
             let (slot, completions) = (to_u32(index), ListRange::default());
             let mut push = |kind| operations.push(Operation { entry_index: 0, kind });
             push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });

@@ -34,7 +34,7 @@ impl<'a> Program<'a> {
         };
         reader.assign_initial_slots();
         let segments = reader.program.initial_segments.iter();
-        let reserved = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.size));
+        let reserved = segments.fold(0u64, |sum, segment| sum.saturating_add(segment.range.size));
         let mut ops = TraceOps::new(device, reserved);
         while let Some(op) = ops.next() {
             reader.read_op(&op, &ops);

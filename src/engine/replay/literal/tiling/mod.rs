@@ -7,7 +7,6 @@
 //! pools but by their id, and nothing of the allocator's decisions.
 
 mod contiguous;
-mod device_range;
 mod free;
 mod recount;
 mod split;
@@ -17,7 +16,6 @@ mod tests;
 mod tile;
 
 pub use contiguous::{ContiguousRange, RangeBlock};
-pub(crate) use device_range::DeviceRange;
 pub use free::{FreeKinds, Tracking};
 pub(crate) use state::Change;
 pub use state::Tiling;

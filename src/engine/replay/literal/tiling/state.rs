@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::super::totals::{StreamPool, Totals};
-use super::device_range::DeviceRange;
 use super::free::{FreeKindSums, Tracking};
 use super::tile::{NONE, Tile};
 use crate::allocator::conf::Settings;
-use crate::allocator::{BlockView, block_size, is_small_request, round_size};
+use crate::allocator::{BlockView, DeviceRange, block_size, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::snapshot::BlockState;

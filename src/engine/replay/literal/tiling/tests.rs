@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{DeviceRange, FreeKinds, NONE, Tile, Tiling, Tracking};
+use super::{FreeKinds, NONE, Tile, Tiling, Tracking};
 use crate::allocator::conf::Settings;
-use crate::allocator::{granule_size, whole_granule_bytes};
+use crate::allocator::{DeviceRange, granule_size, whole_granule_bytes};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::input::Source;
 use crate::base::units::MIB;
