@@ -12,6 +12,7 @@ use crate::replay::model::{Hypothesis, peak_if_served, simulate};
 use crate::replay::ops::Program;
 use crate::stacks::frames::CodeLocation;
 use crate::study::Peak;
+use crate::whatif::smallest_capacity::hypothesis_on;
 use crate::whatif::{Overrides, hypothesis_with};
 
 /// The memory of the program at one size.
@@ -84,10 +85,7 @@ pub(in crate::whatif) fn predict(
     let program = fitted.program_at(size, overrides.gpu);
     let hypothesis = hypothesis_with(fitted.base.device, overrides);
     let failed = overrides.capacity.map(|_| first_failure(fitted, &program, &hypothesis));
-    let unbounded = Hypothesis {
-        limit: None,
-        ..hypothesis_with(fitted.base.device, &Overrides { capacity: Some(UNBOUNDED), ..overrides.clone() })
-    };
+    let unbounded = Hypothesis { limit: None, ..hypothesis_on(fitted.base.device, UNBOUNDED, overrides) };
     // If all requests are served on the device, its run has the peaks: it may have released cached blocks that an
     // unbounded run keeps.
     let hypothesis_of_peaks = if failed == Some(None) { &hypothesis } else { &unbounded };

@@ -12,6 +12,7 @@ use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
+use crate::whatif::smallest_capacity::hypothesis_on;
 use crate::whatif::sureness::Sureness;
 use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
 
@@ -124,8 +125,8 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
         // in the pool.
         let needed = |program: &Program<'_>| {
-            let overrides = Overrides { capacity: Some(UNBOUNDED), ..Overrides::default() };
-            let hypothesis = Hypothesis { limit: None, ..hypothesis_with(self.recording.device, &overrides) };
+            let on_unbounded = hypothesis_on(self.recording.device, UNBOUNDED, &Overrides::default());
+            let hypothesis = Hypothesis { limit: None, ..on_unbounded };
             RunFigures::new(simulate(program, &hypothesis, None).allocator.statistics())
         };
         let has_initial_memory = !program.initial_segments.is_empty();
