@@ -5,18 +5,13 @@ use crate::base::units::{MIB, count, counted};
 use crate::base::warning::{Code, Warning};
 use crate::study::{DeviceStudy, LostHistory};
 
-/// Whether reserved memory can grow without bound under `settings`: a free block of the maximum split size or more is
-/// neither split nor handed to a smaller request, so an expandable segment maps new memory instead
-/// (pytorch/pytorch#123548).
-fn grows_without_bound(settings: &Settings) -> bool {
-    settings.expandable_segments && settings.max_split_size != u64::MAX
-}
-
 /// Warns if `settings` are harmful together, or if one of them has no effect. `is_limited`: the process may not
 /// reserve the whole device.
 pub(crate) fn settings_warning(settings: &Settings, is_limited: bool) -> Option<Warning> {
     let collects = settings.garbage_collection_threshold > 0.0;
-    if grows_without_bound(settings) {
+    // A free block of the maximum split size or more is neither split nor handed to a smaller request, so an expandable
+    // segment maps new memory instead (pytorch/pytorch#123548).
+    if settings.expandable_segments && settings.max_split_size != u64::MAX {
         let limit = settings.max_split_size / MIB;
         return Some(Warning::new(
             Code::HarmfulSettings,
