@@ -96,7 +96,7 @@ impl JobOutcome {
             return Self::RequestFails {
                 requests: failed.iter().filter(is_recorded).count().max(1) as u64,
                 event: is_request.then_some(event),
-                location: Box::new(if is_request { location(device, event) } else { CodeLocation::default() }),
+                location: Box::new(if is_request { device.code_location(event) } else { CodeLocation::default() }),
             };
         }
         let survived_failures = failed.len() as u64;
@@ -187,9 +187,4 @@ fn first_fatal(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> Option<(
     // The forecast's first entry repeats the failed request.
     let (entry, bytes) = fatal.find(|(entry, _)| *entry <= ending + 1)?;
     Some(((*entry).min(ending), *bytes))
-}
-
-fn location(device: DeviceStudy<'_, '_>, entry: usize) -> CodeLocation {
-    let stacks = device.stacks();
-    stacks.code_location(stacks.line_id(device.device().entry(entry).extended_stack))
 }

@@ -14,7 +14,7 @@ use crate::replay::literal::{LiteralReplay, ReplayStep, Tracking, inferred_capac
 use crate::replay::model::{Hypothesis, InferredDevice, simulate};
 use crate::replay::ops::Program;
 use crate::snapshot::{Action, Device, Snapshot};
-use crate::stacks::frames::StackReader;
+use crate::stacks::frames::{CodeLocation, StackReader};
 use crate::stacks::phases::Phases;
 use crate::study::iterations::{Growth, ProgramLoops};
 use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_stack};
@@ -22,14 +22,8 @@ use crate::study::sleep::{SleepReader, SleepReport};
 use crate::study::variables::LiveVariables;
 
 /// The facts of one device, each filled in on first use.
-#[derive(Debug)]
-pub(super) struct DeviceCache<'a> {
-    pub(super) device: Device<'a>,
-    facts: DeviceFacts<'a>,
-}
-
 #[derive(Debug, Default)]
-struct DeviceFacts<'a> {
+pub(super) struct DeviceFacts<'a> {
     memory: OnceLock<MemoryReport>,
     live_by_stack: OnceLock<BlockSums<StackId>>,
     variables: OnceLock<Option<LiveVariables<'a>>>,
@@ -46,33 +40,29 @@ struct DeviceFacts<'a> {
     growth: OnceLock<Option<Growth>>,
 }
 
-impl<'a> DeviceCache<'a> {
-    pub(super) fn new(device: Device<'a>) -> Self {
-        Self { device, facts: DeviceFacts::default() }
-    }
-}
-
 /// A device of a [`Study`]: a handle, free to copy.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceStudy<'s, 'a> {
     study: &'s Study<'a>,
-    cache: &'s DeviceCache<'a>,
+    device: Device<'a>,
+    facts: &'s DeviceFacts<'a>,
     index: usize,
 }
 
 impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub(super) fn new(study: &'s Study<'a>, index: usize) -> Self {
-        Self { study, cache: &study.devices[index], index }
+        let (device, facts) = &study.devices[index];
+        Self { study, device: *device, facts, index }
     }
 
     /// Device index as the process numbers it.
     pub fn id(self) -> u64 {
-        self.cache.device.id()
+        self.device.id()
     }
 
     /// The trace and memory in the file.
     pub fn device(self) -> Device<'a> {
-        self.cache.device
+        self.device
     }
 
     /// The snapshot that the device is a part of.
@@ -107,12 +97,18 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             self.replay(Tracking::Totals, |step| reader.observe(step));
             Some(reader.finish(self.memory().reserved_bytes))
         };
-        self.cache.facts.sleep.get_or_init(find).as_ref()
+        self.facts.sleep.get_or_init(find).as_ref()
     }
 
     /// See [`Study::stacks`].
     pub fn stacks(self) -> &'s StackReader<'a> {
         self.study.stacks()
+    }
+
+    /// The source line of trace entry `entry`.
+    pub fn code_location(self, entry: usize) -> CodeLocation {
+        let stacks = self.stacks();
+        stacks.code_location(stacks.line_id(self.device().entry(entry).extended_stack))
     }
 
     /// See [`Study::text`].
@@ -138,7 +134,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The memory at the snapshot.
     pub fn memory(self) -> &'s MemoryReport {
-        self.cache.facts.memory.get_or_init(|| {
+        self.facts.memory.get_or_init(|| {
             let (snapshot, own) = (self.snapshot(), self.device().segments());
             report_memory(own, &snapshot.blocks, &snapshot.pools, self.settings())
         })
@@ -147,18 +143,18 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// Live blocks at the snapshot, by the stack that allocated them.
     pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
         let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
-        self.cache.facts.live_by_stack.get_or_init(sum)
+        self.facts.live_by_stack.get_or_init(sum)
     }
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
         let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks(), self.text());
-        self.cache.facts.variables.get_or_init(find).as_ref()
+        self.facts.variables.get_or_init(find).as_ref()
     }
 
     /// Phases and training steps of the trace.
     pub fn phases(self) -> &'s Phases {
-        self.cache.facts.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
+        self.facts.phases.get_or_init(|| Phases::from_trace(self.device(), self.stacks()))
     }
 
     /// Replays the trace literally; calls `observe` for the start and for every entry. Returns `None` without a trace.
@@ -177,7 +173,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
             LiteralReplay { device, settings, settings_changes }
         };
-        if let Some((known, _)) = self.cache.facts.history.get() {
+        if let Some((known, _)) = self.facts.history.get() {
             literal(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
@@ -196,19 +192,19 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         if found.0.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
             found = run(true);
         }
-        Some(&self.cache.facts.history.get_or_init(|| found).0)
+        Some(&self.facts.history.get_or_init(|| found).0)
     }
 
     /// The totals over the window; `None` without a trace.
     pub fn history(self) -> Option<&'s MemoryHistory> {
-        let known = self.cache.facts.history.get().map(|(history, _)| history);
+        let known = self.facts.history.get().map(|(history, _)| history);
         known.or_else(|| self.replay(Tracking::Totals, |_| ()))
     }
 
     /// The sizes of the blocks in the trace; `None` without a trace.
     pub(crate) fn block_sizes(self) -> Option<&'s BlockSizes> {
         self.history()?;
-        self.cache.facts.history.get().map(|(_, block_sizes)| block_sizes)
+        self.facts.history.get().map(|(_, block_sizes)| block_sizes)
     }
 
     /// Evidence that entries before the first are lost.
@@ -252,7 +248,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The trace as calls to the allocator, under the inferred settings.
     pub fn program(self) -> &'s Program<'a> {
         let settings = &self.inferred().hypothesis.settings;
-        self.cache.facts.program.get_or_init(|| Program::from_trace(self.device(), settings))
+        self.facts.program.get_or_init(|| Program::from_trace(self.device(), settings))
     }
 
     /// Bytes that were reserved before the first entry, as the model adopts them.
@@ -264,12 +260,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// failed requests the recorded total memory.
     pub fn inferred_capacity(self) -> Option<u64> {
         let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
-        *self.cache.facts.inferred_capacity.get_or_init(infer)
+        *self.facts.inferred_capacity.get_or_init(infer)
     }
 
     /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
     pub fn replay_serves_failure(self, replay: impl FnOnce() -> bool) -> bool {
-        *self.cache.facts.replay_serves_failure.get_or_init(replay)
+        *self.facts.replay_serves_failure.get_or_init(replay)
     }
 
     /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
@@ -277,7 +273,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         let hypothesis = &self.inferred().hypothesis;
         let settings = |entry| hypothesis.settings_at(entry);
         let infer = || inferred_limit(self.device(), settings, self.reserved_before());
-        self.cache.facts.inferred_limit.get_or_init(infer).clone()
+        self.facts.inferred_limit.get_or_init(infer).clone()
     }
 
     /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
@@ -293,7 +289,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let allocated = self.allocated_before(&growth.start_entries);
             growth.clone().with_allocated(&allocated)
         };
-        self.cache.facts.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
+        self.facts.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
     }
 
     /// [`Self::growth`] without allocated bytes.
@@ -312,7 +308,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let last_step = *self.phases().steps.ends().last()? as usize;
             growth_of(&loops.up_to(last_step, &sites)?)
         };
-        self.cache.facts.loop_growth.get_or_init(find).as_ref()
+        self.facts.loop_growth.get_or_init(find).as_ref()
     }
 
     /// Allocated bytes before each of the ascending `entries`.
@@ -336,10 +332,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
         let is_traced = !self.device().is_empty();
         is_traced.then(|| {
-            self.cache
-                .facts
-                .peaks_from_empty
-                .get_or_init(|| replay_from_empty(self.device(), &self.inferred().hypothesis))
+            self.facts.peaks_from_empty.get_or_init(|| replay_from_empty(self.device(), &self.inferred().hypothesis))
         })
     }
 }

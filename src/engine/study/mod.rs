@@ -39,7 +39,7 @@ mod window;
 use std::sync::OnceLock;
 
 pub use self::activity::{Activity, EntryRange};
-use self::device::DeviceCache;
+use self::device::DeviceFacts;
 pub use self::device::{DeviceStudy, MAX_CONTINUED_ENTRIES, PeaksFromEmpty};
 pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
 pub use self::lost_history::LostHistory;
@@ -73,7 +73,7 @@ pub struct Scope {
 pub struct Study<'a> {
     snapshot: &'a Snapshot,
     scope: Scope,
-    devices: Vec<DeviceCache<'a>>,
+    devices: Vec<(Device<'a>, DeviceFacts<'a>)>,
     stacks: OnceLock<StackReader<'a>>,
     text: OnceLock<ProgramText<'a>>,
     settings: OnceLock<Settings>,
@@ -84,7 +84,7 @@ impl<'a> Study<'a> {
     /// Derives nothing yet.
     pub fn new(snapshot: &'a Snapshot, scope: Scope) -> Self {
         let is_wanted = |device: &Device<'_>| scope.device.is_none_or(|only| only == device.id());
-        let devices = snapshot.devices().filter(is_wanted).map(DeviceCache::new).collect();
+        let devices = snapshot.devices().filter(is_wanted).map(|device| (device, DeviceFacts::default())).collect();
         let (stacks, text) = (OnceLock::new(), OnceLock::new());
         Self { snapshot, scope, devices, stacks, text, settings: OnceLock::new(), inference: OnceLock::new() }
     }
@@ -106,7 +106,7 @@ impl<'a> Study<'a> {
 
     /// Device `id`, if it is in scope and has a segment or a trace entry.
     pub fn device(&self, id: u64) -> Option<DeviceStudy<'_, 'a>> {
-        let index = self.devices.binary_search_by_key(&id, |cache| cache.device.id()).ok()?;
+        let index = self.devices.binary_search_by_key(&id, |(device, _)| device.id()).ok()?;
         Some(DeviceStudy::new(self, index))
     }
 
@@ -127,7 +127,7 @@ impl<'a> Study<'a> {
     /// The settings in effect: as recorded, or inferred if the release does not record them.
     pub fn settings(&self) -> &Settings {
         self.settings.get_or_init(|| {
-            let is_traced = self.devices.iter().any(|cache| !cache.device.is_empty());
+            let is_traced = self.devices.iter().any(|(device, _)| !device.is_empty());
             match self.scope.minor {
                 _ if self.snapshot.settings.is_none() && is_traced => self.inferred_settings(),
                 Some(minor) => settings_for_release(self.snapshot, minor),
@@ -146,7 +146,7 @@ impl<'a> Study<'a> {
     /// [`DeviceStudy::inferred`] of all devices in scope.
     pub fn inference(&self) -> &Inference<'a> {
         self.inference.get_or_init(|| {
-            let devices: Vec<Device<'a>> = self.devices.iter().map(|cache| cache.device).collect();
+            let devices: Vec<Device<'a>> = self.devices.iter().map(|(device, _)| *device).collect();
             let inference = infer(self.snapshot, &devices, KnownSetup { minor: self.scope.minor, capacity: None });
             debug_assert_eq!(inference.devices.len(), devices.len(), "every device is inferred");
             inference

@@ -116,8 +116,6 @@ impl<'a> Forecast<'a> {
             }
         });
         let step_at = |entry| device.phases().steps.step_at(entry).filter(|_| device.lost_history().is_none());
-        let stacks = device.stacks();
-        let location_of = |entry| stacks.code_location(stacks.line_id(device.device().entry(entry).extended_stack));
         let is_replaced = growth.is_some_and(|growth| growth.kind == GrowthKind::Replaced);
         Some(Self {
             program,
@@ -130,7 +128,7 @@ impl<'a> Forecast<'a> {
             sure_peak_bytes,
             growth: growth.cloned(),
             // A tensor that replaces itself by a larger one is no input.
-            unusual_input: loops.unusual_input(step_at, location_of).filter(|_| !is_replaced),
+            unusual_input: loops.unusual_input(step_at, |entry| device.code_location(entry)).filter(|_| !is_replaced),
         })
     }
 

@@ -101,10 +101,7 @@ impl Forecast<'_> {
         if let Some(why) = self.parts.limit.filter(|_| number > self.parts.sure) {
             return JobOutcome::NotKnown { why };
         }
-        let stacks = device.stacks();
-        let stack = |entry| device.device().entry(entry).extended_stack;
-        let location = self.source_entry(self.failed + 1 + number).map(stack);
-        let location = location.map(|stack| stacks.code_location(stacks.line_id(stack)));
+        let location = self.source_entry(self.failed + 1 + number).map(|entry| device.code_location(entry));
         JobOutcome::FailsAgain {
             after_requests: (number - 1) as u64,
             steps_later: self.iterations_until(number),
