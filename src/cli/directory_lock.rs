@@ -22,11 +22,7 @@ pub(super) enum LockAttempt {
 impl DirectoryLock {
     /// Waits for the lock that nobody else may have; `None` where there are no locks.
     pub(super) fn exclusive(directory: &Path) -> io::Result<Option<Self>> {
-        use rustix::fs::FlockOperation::LockExclusive;
-        match lock(directory, LockExclusive)? {
-            LockAttempt::Locked(lock) => Ok(Some(lock)),
-            LockAttempt::Taken | LockAttempt::Unsupported => Ok(None),
-        }
+        Ok(lock(directory, rustix::fs::FlockOperation::LockExclusive)?.into_lock())
     }
 
     /// Takes the lock if nobody has it.
@@ -36,10 +32,7 @@ impl DirectoryLock {
 
     /// Waits for a lock that many may have.
     pub(super) fn shared(directory: &Path) -> io::Result<Option<Self>> {
-        match lock(directory, rustix::fs::FlockOperation::LockShared)? {
-            LockAttempt::Locked(lock) => Ok(Some(lock)),
-            LockAttempt::Taken | LockAttempt::Unsupported => Ok(None),
-        }
+        Ok(lock(directory, rustix::fs::FlockOperation::LockShared)?.into_lock())
     }
 
     /// Lets others share the lock.
@@ -50,6 +43,13 @@ impl DirectoryLock {
     /// Makes a shared lock one that nobody else may have. Returns whether that failed: others share it.
     pub(super) fn is_shared(&self) -> bool {
         rustix::fs::flock(&self.0, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+    }
+}
+
+#[cfg(unix)]
+impl LockAttempt {
+    fn into_lock(self) -> Option<DirectoryLock> {
+        if let Self::Locked(lock) = self { Some(lock) } else { None }
     }
 }
 

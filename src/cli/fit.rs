@@ -1,5 +1,6 @@
 //! `oomscope fit`
 
+use itertools::Itertools as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -109,13 +110,9 @@ const FIRST_SIZE: u64 = 4;
 /// Finds the largest size by dry runs of the command.
 fn search(args: &Fit) -> anyhow::Result<Exit> {
     let name = find_placeholder(&args.command)?;
-    let mut sizes = args.sizes.clone();
-    if sizes.is_empty() {
-        let first = FIRST_SIZE.next_multiple_of(args.multiple_of);
-        sizes = vec![first, 2 * first];
-    }
-    sizes.sort_unstable();
-    sizes.dedup();
+    let first = FIRST_SIZE.next_multiple_of(args.multiple_of);
+    let sizes = if args.sizes.is_empty() { vec![first, 2 * first] } else { args.sizes.clone() };
+    let sizes: Vec<u64> = sizes.into_iter().sorted_unstable().dedup().collect();
     if sizes.len() < 2 {
         bail!("--sizes: give two or more, such as 4,8");
     }

@@ -105,7 +105,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     if args.diff && inputs.len() != 2 {
         bail!("--diff compares two snapshots, and here {}", describe_count(inputs.len()));
     }
-    let source = args.source.open()?;
+    let source = args.source.open_at(false)?;
     let output = Output::open(args.output.as_deref())?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         source.add_to(snapshot);

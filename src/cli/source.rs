@@ -35,10 +35,6 @@ pub(super) struct SourceArgs {
 }
 
 impl SourceArgs {
-    pub(super) fn open(&self) -> anyhow::Result<SourceDirectory> {
-        self.open_at(false)
-    }
-
     /// Without `--source`, and if `is_terminal`, the working directory.
     pub(super) fn open_at(&self, is_terminal: bool) -> anyhow::Result<SourceDirectory> {
         let Some(directory) = &self.source else {

@@ -4,7 +4,6 @@ mod args;
 mod entry;
 mod job;
 mod limits;
-mod outputs;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,13 +11,14 @@ use std::path::{Path, PathBuf};
 use anyhow::bail;
 
 pub(super) use self::args::Check;
+use self::args::CheckFormat;
 use self::entry::{EntryArgs, name_in_entry};
 use self::job::FinishedJob;
-use self::outputs::Outputs;
+use super::args::Format;
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
 use super::guess::shell_line;
-use super::inputs;
+use super::inputs::{self, Input};
 use super::output::Output;
 use super::source::find_below;
 use crate::analysis::{Unreadable, without_reason};
@@ -27,6 +27,7 @@ use crate::compare::gate::{
     AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules,
     RankCount, judge, objections,
 };
+use crate::output::{formats, report};
 
 pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if args.print_config {
@@ -179,4 +180,42 @@ fn require_devices(
         Some(message) if lacks_device => bail!(message),
         _ => Ok(judged),
     }
+}
+
+/// The destinations of the result: `--format` with `--output`, and each `--also`.
+struct Outputs(Vec<(CheckFormat, Output)>);
+
+impl Outputs {
+    /// Opens all files, so that a bad path fails before the work starts. Fails if one of them is among `inputs`
+    /// or `others`.
+    fn open(args: &Check, others: [Option<&Path>; 2], inputs: &mut Vec<Input>) -> anyhow::Result<Self> {
+        let main = (args.format, args.output.as_deref());
+        let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
+        let wanted: Vec<(CheckFormat, Option<&Path>)> = std::iter::once(main).chain(also).collect();
+        for (_, path) in &wanted {
+            inputs::refuse_output_over_inputs(inputs, *path)?;
+            for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
+                inputs::refuse_output_over_input(protected, *path)?;
+            }
+        }
+        let open = |(format, path)| Ok((format, Output::open(path)?.with_view(args.view)));
+        wanted.into_iter().map(open).collect::<anyhow::Result<_>>().map(Self)
+    }
+
+    fn write(self, report: &CheckReport) -> anyhow::Result<()> {
+        self.0.into_iter().try_for_each(|(format, output)| write(report, format, output))
+    }
+}
+
+fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<()> {
+    let format = match format {
+        CheckFormat::Github => return output.write(&formats::github(report)),
+        CheckFormat::Junit => return output.write(&formats::junit(report)),
+        CheckFormat::Sarif => return output.write(&formats::json(&formats::sarif(report, env!("CARGO_PKG_VERSION")))?),
+        CheckFormat::Human => Format::Human,
+        CheckFormat::Json => Format::Json,
+        CheckFormat::Jsonl => Format::Jsonl,
+        CheckFormat::Markdown => Format::Markdown,
+    };
+    output.write_answer(format, report, report::check)
 }

@@ -1,8 +1,7 @@
-//! Options of a serving engine that make room for its KV cache.
+//! Remedies that need no change to the program, among them options of a serving engine that make room for its KV cache.
 
 use serde_json::{Value, json};
 
-use super::outside_remedy::OutsideRemedy;
 use crate::snapshot::Serving;
 use crate::stacks::engines::{Engine, EngineChange};
 
@@ -55,6 +54,40 @@ pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
         .iter()
         .filter_map(|(name, change)| Some(OutsideRemedy::EngineOptions(vec![(*name, value(*change)?)])))
         .collect()
+}
+
+/// A remedy from outside of the program, which needs no change to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum OutsideRemedy {
+    /// Options to set, and `KEY:default` for one to remove.
+    Settings(String),
+    /// `foreach=False` in every optimizer.
+    StepByParameter,
+    /// A serving engine starts again, with the code that it compiled.
+    LaterStart,
+    /// Options of a serving engine.
+    EngineOptions(Vec<(&'static str, Value)>),
+}
+
+impl OutsideRemedy {
+    pub(super) fn describe(&self) -> String {
+        match self {
+            Self::EngineOptions(options) => join(options, ", ", |name, value| format!("{name}={value}")),
+            Self::LaterStart => "a later start".to_owned(),
+            Self::Settings(change) => change.clone(),
+            Self::StepByParameter => "foreach=False in the optimizer".to_owned(),
+        }
+    }
+}
+
+/// Options and their values, as on a command line.
+pub(super) fn option_words(options: &[(&str, Value)]) -> String {
+    join(options, " ", |name, value| format!("--{} {value}", name.replace('_', "-")))
+}
+
+fn join(options: &[(&str, Value)], separator: &str, format: impl Fn(&str, &str) -> String) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    options.iter().map(|(name, value)| format(name, &text(value))).collect::<Vec<_>>().join(separator)
 }
 
 #[cfg(test)]

@@ -8,8 +8,6 @@ use clap::{Args, Parser};
 use serde_json::{Value, json};
 
 use super::assumed_gpu::{AssumedGpu, parse_gpu};
-use super::set_value::{SetValue, parse_value};
-use super::single_rank::{DEFAULT_DEVICES, RankOfJob, parse_rank, rank_environment};
 use super::stub;
 use crate::allocator::device::GpuModel;
 use crate::base::units::MIB;
@@ -109,15 +107,6 @@ impl MachineArgs {
     pub(in crate::cli) fn is_gpu_given(&self) -> bool {
         self.gpu.is_some() || self.memory.is_some() || self.devices.is_some() || self.rank.is_some()
     }
-
-    fn assumed_gpu(&self) -> AssumedGpu {
-        let ranks = self.rank.map(|(_, ranks)| ranks.min(DEFAULT_DEVICES));
-        AssumedGpu {
-            gpu: self.gpu.unwrap_or_else(GpuModel::current),
-            memory: self.memory,
-            devices: self.devices.or(ranks).unwrap_or(1),
-        }
-    }
 }
 
 impl DryRunOptions {
@@ -138,7 +127,9 @@ impl DryRunOptions {
     }
 
     pub(in crate::cli) fn assumed_gpu(&self) -> AssumedGpu {
-        self.machine.assumed_gpu()
+        let MachineArgs { gpu, memory, devices, rank, .. } = self.machine;
+        let ranks = rank.map(|(_, ranks)| ranks.min(DEFAULT_DEVICES));
+        AssumedGpu { gpu: gpu.unwrap_or_else(GpuModel::current), memory, devices: devices.or(ranks).unwrap_or(1) }
     }
 
     /// Makes a directory with the recorder, the stub and its configuration.
@@ -183,5 +174,82 @@ impl DryRunOptions {
         let kind =
             RunKind { name: "oomscope-dry-run", files: &files, environment: &environment, is_shared: !self.is_alone };
         RunDirectory::prepare(output, &options, kind)
+    }
+}
+
+/// The value that reads of the GPU at a source line give: file, line and value, as `python/oomscope/_values.py` takes
+/// them.
+type SetValue = (String, u64, String);
+
+/// In place of a value: another one than a run without `--value` would give.
+pub(super) const ANOTHER: &str = "another";
+
+/// Parses `train.py:12=True`, `train.py:12=64` or `train.py:12=0.5`.
+fn parse_value(text: &str) -> Result<SetValue, String> {
+    let error = || format!("give a line and a value, such as train.py:12=True or train.py:12=64, not {text}");
+    let (place, value) = text.rsplit_once('=').ok_or_else(error)?;
+    let (file, line) = place.rsplit_once(':').ok_or_else(error)?;
+    let line: u64 = line.parse().map_err(|_| error())?;
+    let is_value = matches!(value, "True" | "False") || value.parse::<i64>().is_ok() || value.parse::<f64>().is_ok();
+    if file.is_empty() || !is_value {
+        return Err(error());
+    }
+    Ok((file.to_owned(), line, value.to_owned()))
+}
+
+/// `--rank 3/64`: the rank and the number of ranks.
+type RankOfJob = (u64, u64);
+
+/// Parses `3/64`.
+fn parse_rank(text: &str) -> Result<RankOfJob, String> {
+    let parsed = text.split_once('/').and_then(|(rank, ranks)| Some((rank.parse().ok()?, ranks.parse().ok()?)));
+    match parsed {
+        Some((rank, ranks)) if rank < ranks => Ok((rank, ranks)),
+        Some((_, ranks @ 1..)) => Err(format!("the ranks of {ranks} are 0 to {}", ranks - 1)),
+        _ => Err("give a rank and the number of ranks, such as 3/64".to_owned()),
+    }
+}
+
+/// Default number of GPUs of a machine: most machines for multi-node jobs have 8.
+const DEFAULT_DEVICES: u64 = 8;
+
+/// The environment variables that torchrun would set for a rank on a machine with this number of `devices`.
+fn rank_environment((rank, world_size): RankOfJob, devices: u64) -> Vec<(&'static str, String)> {
+    let on_machine = devices.min(world_size);
+    vec![
+        ("RANK", rank.to_string()),
+        ("WORLD_SIZE", world_size.to_string()),
+        ("LOCAL_RANK", (rank % on_machine).to_string()),
+        ("LOCAL_WORLD_SIZE", on_machine.to_string()),
+        ("GROUP_RANK", (rank / on_machine).to_string()),
+        ("MASTER_ADDR", "127.0.0.1".to_owned()),
+        ("MASTER_PORT", "29500".to_owned()),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse_rank, parse_value, rank_environment};
+
+    #[test]
+    fn a_line_and_a_value_are_read() {
+        let value = |line, value: &str| Ok(("a/train.py".to_owned(), line, value.to_owned()));
+        assert_eq!(parse_value("a/train.py:12=True"), value(12, "True"));
+        assert_eq!(parse_value("a/train.py:3=-0.5"), value(3, "-0.5"));
+        for wrong in ["train.py:12", "train.py=1", ":12=1", "train.py:x=1", "train.py:12=yes", "train.py:12="] {
+            assert!(parse_value(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_rank_gets_the_environment_of_torchrun() {
+        let ranks = |job, devices| {
+            let environment = rank_environment(parse_rank(job).unwrap(), devices);
+            environment.iter().take(5).map(|(_, value)| value.parse().unwrap()).collect::<Vec<u64>>()
+        };
+        assert_eq!(ranks("11/64", 8), [11, 64, 3, 8, 1]);
+        assert_eq!(ranks("1/2", 8), [1, 2, 1, 2, 0]);
+        assert_eq!(ranks("3/64", 1), [3, 64, 0, 1, 3]);
+        assert!(["64/64", "3", "0/0", "a/2", "-1/2"].iter().all(|wrong| parse_rank(wrong).is_err()));
     }
 }

@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::options::Intervention;
-use super::set_value::ANOTHER;
+use super::options::{ANOTHER, Intervention};
 use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict};
 use crate::base::units::{counted, size};
 use crate::cli::exit::print_stderr;

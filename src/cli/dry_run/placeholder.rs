@@ -1,5 +1,6 @@
 //! `{NAME}` in a command, which a size replaces.
 
+use itertools::Itertools as _;
 use std::ffi::OsString;
 
 use anyhow::bail;
@@ -17,9 +18,7 @@ fn is_name(name: &str) -> bool {
 /// The name of the only placeholder in `command`.
 pub(in crate::cli) fn find(command: &[OsString]) -> anyhow::Result<String> {
     let words = command.iter().map(|word| word.to_string_lossy());
-    let mut names: Vec<String> = words.flat_map(|word| names_in(&word)).collect();
-    names.sort_unstable();
-    names.dedup();
+    let names: Vec<String> = words.flat_map(|word| names_in(&word)).sorted_unstable().dedup().collect();
     match names.as_slice() {
         [name] => Ok(name.clone()),
         [] => bail!(

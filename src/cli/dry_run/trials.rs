@@ -1,13 +1,12 @@
 //! After a failure, runs the command again with remedies that need no change to the program: `--try`.
 
-use std::collections::HashSet;
+use itertools::Itertools as _;
 use std::path::{Path, PathBuf};
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
-use super::engine_remedies::{engine_remedies, further_starts, with_shorter_requests};
+use super::engine_remedies::{OutsideRemedy, engine_remedies, further_starts, option_words, with_shorter_requests};
 use super::options::Intervention;
-use super::outside_remedy::{OutsideRemedy, option_words};
 use crate::allocator::conf::{ConfChange, shell_assignment};
 use crate::analysis::{
     DeviceReport, DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport,
@@ -93,18 +92,15 @@ fn remedies_of(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
     let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
     let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
-    let mut serving: Vec<_> = oom.remedies.iter().filter(|remedy| remedy.avoids_oom).collect();
+    let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
     // A forecast of a later failure may be wrong, and the run shows it.
-    serving.sort_by_key(|remedy| remedy.then.fails_again());
+    let serving = serving.sorted_by_key(|remedy| remedy.then.fails_again());
     // Two sizes of one option give much the same.
-    let mut options = HashSet::new();
-    serving.retain(|remedy| options.insert((remedy.without.clone(), option_names(&remedy.settings))));
-    let settings = serving.into_iter().map(|remedy| OutsideRemedy::Settings(remedy.settings_change()));
-    let mut remedies: Vec<OutsideRemedy> = settings.take(MAX_SETTINGS).collect();
-    if oom.is_in_optimizer() || device.changes.iter().any(|row| row.change == ProgramChange::OptimizerForeach) {
-        remedies.push(OutsideRemedy::StepByParameter);
-    }
-    remedies
+    let serving = serving.unique_by(|remedy| (remedy.without.clone(), option_names(&remedy.settings)));
+    let settings = serving.take(MAX_SETTINGS).map(|remedy| OutsideRemedy::Settings(remedy.settings_change()));
+    let is_foreach = device.changes.iter().any(|row| row.change == ProgramChange::OptimizerForeach);
+    let by_parameter = (oom.is_in_optimizer() || is_foreach).then_some(OutsideRemedy::StepByParameter);
+    settings.chain(by_parameter).collect()
 }
 
 impl Trials<'_> {

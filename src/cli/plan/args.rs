@@ -1,5 +1,6 @@
 //! The arguments of `oomscope plan`.
 
+use itertools::Itertools as _;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
@@ -60,13 +61,8 @@ pub(in crate::cli) struct Plan {
 impl Plan {
     /// The GPUs to plan for, in order of their memory.
     pub(super) fn gpus(&self) -> Vec<&'static GpuModel> {
-        let mut gpus = self.gpus.clone();
-        if gpus.is_empty() {
-            gpus = GPUS.iter().collect();
-        }
-        gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
-        gpus.dedup();
-        gpus
+        let gpus = if self.gpus.is_empty() { GPUS.iter().collect() } else { self.gpus.clone() };
+        gpus.into_iter().sorted_by_key(|gpu| (gpu.usable_bytes(), gpu.name)).dedup().collect()
     }
 
     /// The options of a plan without changes of the program.

@@ -1,5 +1,6 @@
 //! `oomscope plan -- vllm serve DIR`: a start of the engine on each GPU, and on several of them.
 
+use itertools::Itertools as _;
 use std::ffi::OsString;
 use std::fs;
 
@@ -32,13 +33,9 @@ pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) ->
     }
     let output = args.output.open()?;
     fs::create_dir_all(&args.runs).with_context(|| format!("{}: cannot be created", args.runs.display()))?;
-    let mut rows = Vec::new();
     let counts = if engine.gpus_option.is_some() { &GPU_COUNTS[..] } else { &GPU_COUNTS[..1] };
-    for model in models {
-        for gpus in counts {
-            rows.push(start(args, engine, model, *gpus)?);
-        }
-    }
+    let starts = models.iter().cartesian_product(counts);
+    let rows = starts.map(|(model, gpus)| start(args, engine, model, *gpus)).collect::<anyhow::Result<_>>()?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let report = ServingPlanReport { command: words.join(" "), rows };
     output.write_answer(args.output.format(), &report, report::serving_plan)?;

@@ -1,5 +1,6 @@
 //! The snapshots and the status that recorded processes leave in the directory of a run.
 
+use itertools::Itertools as _;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -15,9 +16,7 @@ pub(super) const CONTROL_DIR: &str = ".recorder";
 /// The snapshots that a recorder left in `directory`, by name.
 pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
     let is_snapshot = |path: &PathBuf| path.to_string_lossy().ends_with(".pickle.gz");
-    let mut found: Vec<PathBuf> = paths_in(directory).filter(is_snapshot).collect();
-    found.sort();
-    found
+    paths_in(directory).filter(is_snapshot).sorted().collect()
 }
 
 /// Removes the parts of snapshots whose processes were killed while they wrote them.
