@@ -10,8 +10,6 @@ mod conclusion;
 mod figures;
 pub mod message;
 mod numbers;
-mod place;
-mod same_failures;
 mod standard_advice;
 #[doc(hidden)]
 pub mod table;
@@ -37,7 +35,7 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
         path: path.to_owned(),
         lines: log.lines,
         message_count: log.message_count,
-        failures: same_failures::link_same_failures(
+        failures: answer::link_same_failures(
             log.messages.iter().map(|message| explain_message(message, log)).collect(),
         ),
         next_command: is_recordable(log)
@@ -88,7 +86,7 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         message.frames.get(at)?.code.as_deref().map(escape_text)
     };
     let form = message.form;
-    let place = place::find(&frames, log.place).map(|place| place.advice.clone());
+    let place = table::find_place(&frames, log.place).map(|place| place.advice.clone());
     let (numbers, mut conclusion, figures, copy);
     if let Some(allocation) = &message.allocation {
         let mut allocation = allocation.as_ref().clone();

@@ -32,13 +32,9 @@ pub(super) struct Index {
     python_file: usize,
 }
 
-static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
+pub(super) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 
 impl Index {
-    pub(super) fn get() -> &'static Self {
-        &INDEX
-    }
-
     #[expect(clippy::expect_used, reason = "the patterns are part of the program, and every test builds the automaton")]
     fn new() -> Self {
         let literals = |form: &'static Form| form.text.iter().map(move |text| (form, text.longest_literal()));
@@ -77,13 +73,12 @@ mod tests {
 
     #[test]
     fn known_messages_pass_and_ordinary_lines_do_not() {
-        let index = Index::get();
         for Pattern(text) in forms().flat_map(|form| &form.text) {
-            assert!(index.is_match(text.as_bytes()), "{text}");
+            assert!(INDEX.is_match(text.as_bytes()), "{text}");
         }
         for usual in ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"] {
-            assert!(!index.is_match(usual.as_bytes()), "{usual}");
+            assert!(!INDEX.is_match(usual.as_bytes()), "{usual}");
         }
-        assert!(index.is_match(b"x in train.py:3"));
+        assert!(INDEX.is_match(b"x in train.py:3"));
     }
 }

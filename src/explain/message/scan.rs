@@ -1,9 +1,10 @@
 //! Reads a log line by line and assembles messages and tracebacks per source.
 
+use itertools::Itertools as _;
 use std::io::{self, BufRead, Read as _};
 
 use super::allocation::{self, PartialMessage, Wording, ends_message, is_continuation, join_pieces};
-use super::index::Index;
+use super::index::INDEX;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
 use super::start::{self, MessageStart};
@@ -103,7 +104,7 @@ struct Scanner {
 
 impl Scanner {
     fn add_piece(&mut self, raw: &[u8]) {
-        if self.waiting == 0 && !Index::get().is_match(raw) {
+        if self.waiting == 0 && !INDEX.is_match(raw) {
             return;
         }
         let text = line::plain_text(raw);
@@ -225,7 +226,7 @@ impl Scanner {
                 before: before.to_owned(),
                 pieces: vec![text.trim_end().to_owned()],
                 has_gap: false,
-                frames: innermost_first(std::mem::take(&mut state.frames)),
+                frames: state.frames.drain(..).rev().collect(),
             };
             if allocation::is_complete(text) {
                 self.finish_message(source, partial);
@@ -258,7 +259,7 @@ impl Scanner {
         if self.builder.join_wording(form, source, line, &text) {
             return;
         }
-        let frames = innermost_first(std::mem::take(&mut state.frames));
+        let frames: Vec<TracebackFrame> = state.frames.drain(..).rev().collect();
         let form = start::choose_by_frame(form, &text, frames.first());
         state.message_below = (form.below > 0).then_some((line, form.below));
         // A note is repeated with other numbers: an allocator tries smaller and smaller sizes.
@@ -285,9 +286,7 @@ impl Scanner {
 
     fn finish_all(&mut self) {
         self.waiting = 0;
-        let mut states: Vec<(LineSource, SourceState)> = self.sources.drain().collect();
-        states.sort_by(|a, b| a.0.cmp(&b.0));
-        for (source, state) in states {
+        for (source, state) in self.sources.drain().sorted_by(|a, b| a.0.cmp(&b.0)) {
             if let Some(partial) = state.message {
                 self.finish_message(&source, partial);
             }
@@ -312,11 +311,6 @@ fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text
         form: Wording::Bare.form(),
         allocation: None,
     }
-}
-
-fn innermost_first(mut frames: Vec<TracebackFrame>) -> Vec<TracebackFrame> {
-    frames.reverse();
-    frames
 }
 
 fn truncate(text: &str) -> String {

@@ -1,7 +1,7 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
 use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
-use super::index::Index;
+use super::index::INDEX;
 use super::traceback::TracebackFrame;
 use crate::explain::table::{Form, Role, forms};
 
@@ -24,7 +24,7 @@ pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
     if let Some(at) = find_allocation(text) {
         return Some((MessageStart::Allocation, at));
     }
-    let (form, at) = Index::get().find(text)?;
+    let (form, at) = INDEX.find(text)?;
     (!is_code(text, at)).then_some((MessageStart::Form(form), at))
 }
 

@@ -8,14 +8,10 @@
 mod amount;
 mod numbers;
 mod pattern;
-mod places;
-mod vendors;
 
 pub use amount::PrintedAmount;
 pub use numbers::{PrintedNumbers, fill};
 pub use pattern::{Pattern, Side};
-pub use places::{Place, places};
-pub use vendors::{Vendor, vendor};
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -23,6 +19,9 @@ use std::sync::LazyLock;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use toml::Table;
+
+use crate::stacks::engines::Engine;
+use crate::stacks::frames::FrameReport;
 
 /// A form of messages.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -179,6 +178,84 @@ pub fn forms() -> impl Iterator<Item = &'static Form> {
     FORMS.iter()
 }
 
+/// Code known by its frames in a traceback, or by words that it prints.
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Place {
+    /// The engine whose files these are, by its name.
+    pub engine: String,
+    /// Parts of the paths of its files, or of more files than an engine's.
+    pub files: Vec<String>,
+    /// Its functions; empty for all.
+    pub functions: Vec<String>,
+    /// Words of its log and its command line.
+    pub words: Vec<String>,
+    /// The command that starts it without a GPU, and tries what makes room.
+    pub dry_run: Option<String>,
+    /// The advice for a full device.
+    #[serde(rename = "do")]
+    pub advice: String,
+}
+
+static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| rows(include_str!("places.toml")));
+
+/// Every place; the first that a traceback or a log shows counts.
+pub fn places() -> impl Iterator<Item = &'static Place> {
+    PLACES.iter()
+}
+
+/// The first place of the table that `frames` show; without frames, the one that the log names. A place without frames
+/// of its own, such as a kind of machine, needs none.
+pub(super) fn find_place(frames: &[FrameReport], named: Option<&'static Place>) -> Option<&'static Place> {
+    let is_in = |frame: &FrameReport, place: &Place| {
+        let file = frame.file.replace('\\', "/");
+        let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name == place.engine);
+        (is_engine || place.files.iter().any(|folder| file.contains(folder)))
+            && (place.functions.is_empty() || place.functions.contains(&frame.name))
+    };
+    let named = named.filter(|place| frames.is_empty() || place.files.is_empty() && place.engine.is_empty());
+    named.or_else(|| places().find(|place| frames.iter().any(|frame| is_in(frame, place))))
+}
+
+#[derive(Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Vendor {
+    /// The word before "out of memory" in PyTorch's messages; empty for any other.
+    pub backend: String,
+    /// Pairs of CUDA's term and this vendor's, replaced in order.
+    terms: Vec<(String, String)>,
+    /// The allocator is that of `c10/cuda`, whose wording shows PyTorch's release.
+    pub is_cuda_allocator: bool,
+    /// A remark on `expandable_segments`.
+    pub expandable: Option<String>,
+    /// The largest request that the driver serves, in bytes, and the advice for larger ones.
+    pub largest_request: Option<(u64, String)>,
+    /// Advice for requests that something other than a full device refused.
+    pub refusals: Vec<String>,
+}
+
+static VENDORS: LazyLock<Vec<Vendor>> = LazyLock::new(|| rows(include_str!("vendors.toml")));
+
+/// The vendor of `backend`; an unknown one gets the last row, which any name matches.
+#[expect(clippy::expect_used, reason = "the last row of the table matches every name, as its test shows")]
+pub fn vendor(backend: &str) -> &'static Vendor {
+    let is_row = |vendor: &&Vendor| vendor.backend == backend || vendor.backend.is_empty();
+    VENDORS.iter().find(is_row).expect("a row for other vendors")
+}
+
+impl Vendor {
+    /// Advice for a request of `bytes` that something other than a full device refused.
+    pub fn refusals(&self, bytes: u64) -> impl Iterator<Item = String> {
+        let largest = self.largest_request.iter().filter(move |(largest, _)| bytes > *largest);
+        largest.map(|(_, advice)| advice).chain(&self.refusals).cloned()
+    }
+
+    /// Replaces CUDA's terms in `text` by this vendor's.
+    pub fn translate(&self, text: String) -> String {
+        self.terms.iter().fold(text, |text, (cuda, term)| text.replace(cuda, term))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -226,5 +303,52 @@ mod tests {
         assert_eq!(row.advice, ["a", "b"]);
         assert!(Tables::parse::<Form>("[like]\n[[form]]\nlike = 'Z'\n").is_err());
         assert!(Tables::parse::<Form>("[like]\n[[form]]\nmeans = 'typo'\n").is_err());
+    }
+
+    fn frame(file: &str, name: &str) -> FrameReport {
+        FrameReport::new(file.to_owned(), 1, name.to_owned())
+    }
+
+    #[test]
+    fn the_options_of_the_engine_lead_by_what_it_does() {
+        let of = |file: &str, name: &str| {
+            let place = find_place(&[frame("torch/nn/functional.py", "linear"), frame(file, name)], None);
+            place.map_or("", |place| place.advice.as_str())
+        };
+        let vllm = "/opt/site-packages/vllm/v1/worker/gpu_model_runner.py";
+        assert!(of(vllm, "load_model").contains("--tensor-parallel-size"));
+        assert!(of(vllm, "_dummy_run").contains("--gpu-memory-utilization"));
+        assert!(of(vllm, "__init__").contains("--gpu-memory-utilization"));
+        let llama = "/opt/site-packages/vllm/model_executor/models/llama.py";
+        assert!(of(llama, "__init__").contains("--tensor-parallel-size"));
+        assert!(of(llama, "forward").contains("--gpu-memory-utilization"));
+        assert!(of("/sgl/python/sglang/srt/layers/linear.py", "forward").contains("--mem-fraction-static"));
+        assert!(of("/opt/text_generation_server/server.py", "Prefill").contains("--max-batch-total-tokens"));
+        let zero = "/opt/site-packages/deepspeed/runtime/zero/stage_1_and_2.py";
+        assert!(of(zero, "initialize_optimizer_states").contains("optimizer's state"));
+        assert!(of("/opt/torch/optim/adamw.py", "_init_group").contains("8-bit Adam"));
+        assert_eq!(of("/home/me/vllm/train.py", "main"), "");
+        assert_eq!(of("/app/train.py", "load_model"), "");
+    }
+
+    #[test]
+    fn an_engine_that_the_log_names_counts_without_a_traceback() {
+        let named = places().find(|place| place.words.iter().any(|word| word == "vllm serve "));
+        assert!(find_place(&[], named).unwrap().advice.contains("--gpu-memory-utilization"));
+        assert_eq!(find_place(&[frame("/app/train.py", "main")], named), None);
+        assert_eq!(find_place(&[], None), None);
+    }
+
+    #[test]
+    fn terms_of_cuda_are_replaced_for_each_vendor() {
+        let translated =
+            |backend| vendor(backend).translate("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned());
+        assert_eq!(translated("CUDA"), "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda");
+        assert_eq!(translated("HIP"), "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda");
+        assert_eq!(translated("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");
+        assert_eq!(translated("NPU"), "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu");
+        assert_eq!(translated("GCU"), "the vendor's monitor; PYTORCH_ALLOC_CONF; torch");
+        let snapshot = conclusion_row("capacity").settled_by.clone().unwrap();
+        assert!(vendor("XPU").translate(snapshot).contains("torch.xpu.memory_stats()"));
     }
 }
