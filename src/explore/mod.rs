@@ -6,13 +6,11 @@
 //! terminal. All text is escaped in one function. Knows no terminal, no thread and no file.
 
 mod draw;
-mod draw_holders;
 mod draw_map;
 mod draw_memory;
 mod handle;
 mod keys;
 mod layout;
-mod moves;
 mod palette;
 mod recording;
 mod rows;

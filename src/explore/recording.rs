@@ -195,8 +195,7 @@ impl Recording {
 
     fn by_category(&self) -> Grouping {
         let is_guess = |one: &AllocationLifetime| one.confidence == Confidence::Low && one.category != Category::Other;
-        let index = |category| Category::ALL.iter().position(|one| *one == category).unwrap_or(OTHER);
-        let of = self.allocations.iter().map(|one| 2 * index(one.category) + usize::from(is_guess(one)));
+        let of = self.allocations.iter().map(|one| 2 * one.category as usize + usize::from(is_guess(one)));
         let of = of.map(|group| u8::try_from(group).unwrap_or(u8::MAX)).collect();
         let names = Category::ALL.iter().map(|one| one.word().replace('-', " ")).enumerate();
         let groups = names.flat_map(|(slot, name)| {

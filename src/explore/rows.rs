@@ -6,12 +6,11 @@ use super::palette::{OTHER, Slot};
 use super::recording::{BY_LINE, Grouping, Moment, Recording};
 use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
-use crate::snapshot::Stacks;
 use crate::study::attribution::Category;
 use crate::study::lifetimes::AllocationLifetime;
 
 /// A group that holds memory at a moment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct HolderRow {
     pub(super) name: String,
     /// The category of these bytes; `None` unless grouped by line.
@@ -43,16 +42,7 @@ pub(super) fn holders(
         let of_line = || recording.line_of[index] as usize * parts + recording.allocations[index].category as usize;
         if is_by_line { of_line() } else { usize::from(grouping.of[index]) }
     };
-    let none = HolderRow {
-        name: String::new(),
-        category: None,
-        slot: OTHER,
-        is_guess: false,
-        bytes: 0,
-        blocks: 0,
-        change: 0,
-        stack: Stacks::EMPTY,
-    };
+    let none = HolderRow { slot: OTHER, ..HolderRow::default() };
     let (mut rows, mut before, mut largest) = (vec![none; count], vec![0; count], vec![0; count]);
     let mut add = |index: usize, is_now: bool| {
         let (one, at) = (&recording.allocations[index], row_of(index));
