@@ -5,10 +5,9 @@ use std::fmt::Write as _;
 use itertools::Itertools as _;
 
 use super::block::{BarPart, Block, Document, Field, Item, Stack};
-use super::glyphs::UNICODE;
 use super::table::{Cell, Column, Table};
 use super::text::{Span, Text, Tone};
-use super::text_chart::draw;
+use super::text_chart::{UNICODE, draw};
 use crate::base::units::{escape_text, ratio};
 
 /// Width of a chart.

@@ -9,8 +9,6 @@ mod bands;
 mod block;
 #[doc(hidden)]
 mod chart;
-mod comment;
-mod glyphs;
 mod html;
 mod markdown;
 mod short_paths;
@@ -31,9 +29,8 @@ pub use block::Document;
 pub use block::{BarKind, BarPart, Block, Field, Item, Source, Stack};
 #[doc(hidden)]
 pub use chart::{Band, Chart, Failures};
-pub use comment::markdown_comment;
 pub use html::{escape_html as html_literal, html};
-pub use markdown::markdown;
+pub use markdown::{markdown, markdown_comment};
 #[doc(hidden)]
 pub use table::{Cell, Column, Judgement, Table, TableOf};
 #[cfg(feature = "terminal")]

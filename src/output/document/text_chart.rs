@@ -2,10 +2,33 @@
 
 use super::bands::draw_bands;
 use super::chart::{Band, Chart};
-use super::glyphs::{Glyphs, LABEL_COLUMNS};
 use super::ticks::{column_at, lay_out_labels, ticks};
 use super::width::display_width;
 use crate::base::units::{escape_text, size};
+
+/// Width of the labels on the left.
+pub(super) const LABEL_COLUMNS: usize = 11;
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Glyphs {
+    pub(super) front: char,
+    pub(super) back: char,
+    pub(super) axis: char,
+    pub(super) mark: char,
+    /// Corner, line and tick of the axis.
+    pub(super) axis_line: [char; 3],
+    /// A cell from its lowest to its highest level.
+    pub(super) levels: [char; 8],
+}
+
+pub(super) const UNICODE: Glyphs = Glyphs {
+    front: '█',
+    back: '░',
+    axis: '│',
+    mark: '▲',
+    axis_line: ['└', '─', '┬'],
+    levels: ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'],
+};
 
 /// Lines of the area.
 const HEIGHT: u64 = 8;
@@ -153,7 +176,6 @@ impl TextChart<'_> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::glyphs::UNICODE;
     use super::*;
 
     #[test]

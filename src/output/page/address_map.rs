@@ -1,5 +1,7 @@
 //! Maps device addresses to a line without the gaps between segments, which the page draws as one tape.
 
+use itertools::Itertools as _;
+
 use crate::study::lifetimes::{AllocationLifetime, SegmentRange};
 
 /// PyTorch rounds all addresses and sizes to this many bytes (`kMinBlockSize`).
@@ -22,21 +24,20 @@ impl AddressMap {
         let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | one.bytes);
         let bits = segments.iter().fold(bits, |bits, one| bits | one.address | one.bytes);
         let unit = 1 << bits.trailing_zeros();
-        let mut ranges: Vec<(u64, u64)> = segments.iter().map(|one| (one.address, one.end_address())).collect();
-        ranges.sort_unstable();
-        let mut regions: Vec<(u64, u64, u64)> = Vec::new();
-        for (from, to) in ranges {
-            match regions.last_mut() {
-                Some((_, end, _)) if from <= *end => *end = to.max(*end),
-                last => {
-                    let before = last.map_or(0, |(start, end, before)| {
-                        before.saturating_add((*end - *start) / unit).saturating_add(REGION_GAP)
-                    });
-                    regions.push((from, to, before));
-                }
-            }
-        }
-        Self { unit, regions }
+        let ranges = segments.iter().map(|one| (one.address, one.end_address())).sorted_unstable();
+        let ranges =
+            ranges.coalesce(
+                |(from, to), (next, next_to)| {
+                    if next <= to { Ok((from, to.max(next_to))) } else { Err(((from, to), (next, next_to))) }
+                },
+            );
+        let mut units = 0_u64;
+        let regions = ranges.map(|(from, to)| {
+            let before = units;
+            units = units.saturating_add((to - from) / unit).saturating_add(REGION_GAP);
+            (from, to, before)
+        });
+        Self { unit, regions: regions.collect() }
     }
 
     /// The position of `address` on the tape, in units.

@@ -84,13 +84,6 @@ pub(super) struct NameTable {
     pub(super) pools: Rows<[u64; 2]>,
 }
 
-/// The index of `one` in `all`, a list of every variant.
-pub(super) fn index_of<T: PartialEq + Copy>(all: &[T], one: T) -> usize {
-    let index = all.iter().position(|other| *other == one);
-    debug_assert!(index.is_some(), "the list has every variant");
-    index.unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::Column;

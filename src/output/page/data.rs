@@ -4,23 +4,23 @@ use std::io::{self, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
-use super::columns::{Column, Columns, NameTable, Rows, index_of};
-use super::events;
-use super::proof::find_proof;
-use super::shown_entries::{ShownEntries, retain_shown};
+use super::columns::{Column, Columns, NameTable, Rows};
+use super::events::{self, ShownEntries, retain_shown};
 use super::stacks::StackTable;
-use super::variables;
 use crate::allocator::granule_size;
+use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::base::ids::{StackId, to_u32};
+use crate::output::wording::{keeper_details, keeper_name};
 use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::attribution::{Category, Confidence};
+use crate::study::attribution::Category;
+use crate::study::iterations::GrowthKind;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
 use crate::study::memory::Holder;
 
@@ -124,7 +124,7 @@ impl Packing<'_, '_, '_> {
             "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
             "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
             "categories": Category::ALL,
-            "variables": variables::rows(device),
+            "variables": variable_rows(device),
             "phases": Phase::ALL,
             "proof": find_proof(report),
             "held_lines": holders(report).iter().map(|row| stacks.lines_at(&row.location)).collect::<Vec<_>>(),
@@ -245,9 +245,58 @@ fn kind(one: &AllocationLifetime, node: u32, line: u32) -> Kind {
         node,
         line,
         place: one.place,
-        category: index_of(Category::ALL, one.category),
-        confidence: index_of(Confidence::ALL, one.confidence),
-        phase: one.phase.map_or(0, |phase| index_of(Phase::ALL, phase) + 1),
-        variable: variables::row_of(one.variable),
+        category: one.category as usize,
+        confidence: one.confidence as usize,
+        phase: one.phase.map_or(0, |phase| phase as usize + 1),
+        variable: row_of(one.variable),
+    }
+}
+
+/// `kept`: the lines that keep memory after every step; `map`: the map of the device's memory, where the free memory is that
+/// the request could not use; `time`: the timeline, its last steps or the peak.
+fn find_proof(report: &DeviceReport) -> &'static str {
+    let leaks = &report.leaks;
+    let is_kept = leaks.kind == Some(GrowthKind::Kept) && !leaks.suspects.is_empty();
+    match report.ooms.last() {
+        Some(oom) if is_kept && report.explaining_growth(oom).is_some() => "kept",
+        Some(oom) if is_in_map(oom.verdict) => "map",
+        None if is_kept && report.is_growth_notable() => "kept",
+        _ => "time",
+    }
+}
+
+/// Whether a failure is for memory that is free, but not for the request.
+pub(crate) fn is_in_map(verdict: Verdict) -> bool {
+    matches!(verdict, Verdict::Fragmentation | Verdict::OtherStream | Verdict::PrivatePool | Verdict::PendingFree)
+}
+
+/// Variables beyond this number share the last row.
+const MAX_VARIABLES: usize = 1000;
+
+/// The rows of the header: allocations without a variable first, then the variables that keep the most memory.
+fn variable_rows(device: DeviceStudy<'_, '_>) -> Vec<Value> {
+    let Some(variables) = device.variables() else { return Vec::new() };
+    let row = |name: &str| json!({ "name": name, "about": "" });
+    let named = (0..variables.count().min(MAX_VARIABLES)).map(|index| {
+        let kept = variables.row(index, device.stacks());
+        json!({ "name": keeper_name(&kept), "about": keeper_details(&kept).join("; ") })
+    });
+    let rest = (variables.count() > MAX_VARIABLES).then(|| row("all other variables"));
+    [row("freed before the snapshot")].into_iter().chain(named).chain(rest).collect()
+}
+
+/// The row of an allocation.
+fn row_of(variable: Option<u32>) -> usize {
+    variable.map_or(0, |index| (index as usize).min(MAX_VARIABLES) + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MAX_VARIABLES, row_of};
+
+    #[test]
+    fn variables_beyond_the_limit_share_a_row() {
+        assert_eq!([None, Some(0), Some(5)].map(row_of), [0, 1, 6]);
+        assert_eq!([999, 1000, 5000].map(Some).map(row_of), [MAX_VARIABLES, MAX_VARIABLES + 1, MAX_VARIABLES + 1]);
     }
 }

@@ -1,21 +1,20 @@
-//! Events of a recording: failures, marks, named ranges, steps and phases.
+//! The entries that a page shows, and their events: failures, marks, named ranges, steps and phases.
 
 use std::cmp::Reverse;
 
 use itertools::Itertools as _;
 use serde_json::{Value, json};
 
-use super::columns::{NameTable, index_of};
-use super::shown_entries::ShownEntries;
+use super::columns::NameTable;
 use super::stacks::StackTable;
 use crate::analysis::{DeviceReport, timeline};
 use crate::base::ids::to_u32;
 use crate::base::units::escape_name;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
-use crate::stacks::phases::{Phase, Phases};
+use crate::stacks::phases::Phases;
 use crate::study::DeviceStudy;
-use crate::study::lifetimes::EntryCount;
+use crate::study::lifetimes::{EntryCount, MemoryLifetimes};
 
 /// Maximum number of marks; those with the most bytes are kept.
 const MARKS: usize = 5000;
@@ -90,7 +89,7 @@ pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCoun
         if runs.last().is_some_and(|last| last.0 == moment) {
             runs.pop();
         }
-        runs.push((moment, index_of(Phase::ALL, run.phase)));
+        runs.push((moment, run.phase as usize));
     }
     runs
 }
@@ -100,4 +99,41 @@ pub(super) fn steps(phases: &Phases, shown: ShownEntries) -> (usize, Vec<EntryCo
     let ends = phases.steps.ends();
     let first = ends.partition_point(|end| *end <= shown.first);
     (first, ends.iter().skip(first).filter_map(|end| shown.to_page(*end)).collect())
+}
+
+/// The range of entries that a page shows.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShownEntries {
+    /// Number of entries before the range.
+    pub(super) first: EntryCount,
+    pub(super) entries: EntryCount,
+}
+
+impl ShownEntries {
+    /// Converts a position in the trace to one on the page, where 0 is before the first entry shown. `None` after the
+    /// last.
+    pub(super) fn to_page(self, moment: EntryCount) -> Option<EntryCount> {
+        let moment = moment.saturating_sub(self.first);
+        (moment <= self.entries).then_some(moment)
+    }
+}
+
+/// Removes lifetimes outside the entries shown and shifts the others.
+pub(super) fn retain_shown(lives: &mut MemoryLifetimes, shown: ShownEntries) {
+    let is_seen = |start: EntryCount, end: Option<EntryCount>| {
+        start <= shown.first.saturating_add(shown.entries) && end.is_none_or(|end| end > shown.first)
+    };
+    lives.allocations.retain(|one| is_seen(one.start, one.reusable_at));
+    lives.segments.retain(|one| is_seen(one.start, one.end));
+    for one in &mut lives.allocations {
+        one.start = one.start.saturating_sub(shown.first);
+        one.freed_at = one.freed_at.and_then(|at| shown.to_page(at));
+        one.reusable_at = one.reusable_at.and_then(|at| shown.to_page(at));
+    }
+    for one in &mut lives.segments {
+        one.start = one.start.saturating_sub(shown.first);
+        one.end = one.end.and_then(|at| shown.to_page(at));
+    }
+    // Blocks that were freed before the first entry come first.
+    lives.allocations.sort_by_key(|one| (one.start, one.freed_at != Some(0)));
 }

@@ -19,11 +19,8 @@ mod data;
 mod events;
 mod html;
 mod picture;
-mod proof;
 mod screen;
-mod shown_entries;
 mod stacks;
-mod variables;
 mod viewer;
 mod web;
 
@@ -34,9 +31,9 @@ use serde_json::{Value, json};
 pub use self::budget::budget;
 #[cfg(feature = "explore")]
 pub(crate) use self::colours::{category_colours, line_colours};
-pub use self::html::{PageOrder, write};
 #[cfg(feature = "explore")]
-pub(crate) use self::proof::is_in_map;
+pub(crate) use self::data::is_in_map;
+pub use self::html::{PageOrder, write};
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED, Study};

@@ -4,7 +4,6 @@ mod bar;
 mod shorten;
 mod style;
 mod table;
-mod wrap;
 
 #[cfg(feature = "explore")]
 pub(crate) use shorten::{first_columns, last_columns};
@@ -15,8 +14,8 @@ use super::text::{Span, Text, faint};
 use super::text_chart::draw;
 use super::width::display_width;
 use crate::base::units::{counted, escape_command_lines};
-use shorten::{fit, fit_spans};
-use wrap::wrap;
+use itertools::Itertools as _;
+use shorten::{fit, fit_spans, wrap};
 
 /// Columns of field names, at least and at most; pages narrower than `NARROW_PAGE` put a longer name above the text.
 const NAME_COLUMNS: [usize; 2] = [6, 16];
@@ -202,17 +201,11 @@ impl Page {
             spans: vec![Span { path_len: frame.rfind(':').unwrap_or(0), text: frame.clone(), ..Span::default() }],
         };
         let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
-        let mut rest = Vec::new();
-        if let Some(more @ 1..) = stack.frames.len().checked_sub(MAX_FRAMES) {
-            rest.push(format!("{} more", counted(more as u64, "frame")));
-        }
-        if stack.folded_frames > 0 {
-            let folded = counted(stack.folded_frames, "frame");
-            rest.push(format!("{folded} of interpreter, dispatcher and library calls folded"));
-        }
-        if !rest.is_empty() {
-            texts.push(faint(format!("({})", rest.join(", "))));
-        }
+        let [more, folded] = [stack.frames.len().saturating_sub(MAX_FRAMES) as u64, stack.folded_frames];
+        let rest = [(more, "more"), (folded, "of interpreter, dispatcher and library calls folded")];
+        let rest = rest.iter().filter(|(frames, _)| *frames > 0);
+        let rest = rest.map(|(frames, which)| format!("{} {which}", counted(*frames, "frame"))).join(", ");
+        texts.extend((!rest.is_empty()).then(|| faint(format!("({rest})"))));
         self.fields(&[Field { name: stack.name.to_owned(), texts }]);
     }
 }

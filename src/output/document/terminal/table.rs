@@ -5,9 +5,8 @@
 use anstyle::AnsiColor;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyle, Width};
 
-use super::shorten::fit;
+use super::shorten::{fit, wrap};
 use super::style::Style;
-use super::wrap::wrap;
 use crate::output::document::table::{Cell, Judgement, Table};
 use crate::output::document::text::{Text, Tone, code};
 use crate::output::document::width::display_width;

@@ -166,11 +166,9 @@ fn leaves_of(column: Column) -> Vec<(Vec<String>, i32)> {
 
 fn describe_chunk(chunk: &Chunk, path: &[String], offset: u64) -> Element {
     let path: Vec<Element> = path.iter().map(|name| text_element(name)).collect();
-    let mut encodings = vec![chunk.encoding, ENCODING_RLE];
-    if chunk.data_page > 0 {
-        encodings.push(ENCODING_PLAIN); // of the dictionary
-    }
-    let encodings: Vec<Element> = encodings.into_iter().map(i32_element).collect();
+    let of_dictionary = (chunk.data_page > 0).then_some(ENCODING_PLAIN);
+    let encodings = [chunk.encoding, ENCODING_RLE].into_iter().chain(of_dictionary);
+    let encodings: Vec<Element> = encodings.map(i32_element).collect();
     let metadata = Struct::new().i32(1, chunk.value_type).list(2, I32, &encodings).list(3, BINARY, &path);
     let metadata = metadata.i32(4, CODEC_GZIP).i64(5, chunk.slots as u64).i64(6, chunk.uncompressed as u64);
     let metadata = metadata.i64(7, chunk.pages.len() as u64).i64(9, offset + chunk.data_page as u64);
