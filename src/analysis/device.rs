@@ -3,11 +3,9 @@
 use serde::{Serialize, Serializer};
 
 use super::advice::{Advice, explaining_growth};
-use super::cache_flushes::CacheFlushes;
 use super::expandable_gain::ExpandableGain;
-use super::idle_cache::IdleCache;
+use super::idle_cache::{CacheFlushes, IdleCache};
 use super::local_tensors::LocalTensors;
-use super::options::Options;
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
@@ -18,16 +16,16 @@ use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
-use crate::study::attribution::{self, Attribution, Category, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::attribution::{self, Attribution, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
-use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, TracePosition, warn_about_trace};
+use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, Scope, TracePosition, warn_about_trace};
 use crate::whatif::program::{ProgramRow, best_optimizer_change};
 use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow};
 
 /// One device of a snapshot.
-#[derive(Debug, Clone, Serialize)]
+#[derive(Debug, Clone, Default, Serialize)]
 #[serde(remote = "Self")]
 pub struct DeviceReport {
     /// Device number.
@@ -203,12 +201,6 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         peak: Peak { is_lower_bound: device.lost_history().is_some(), ..device.peak() },
         oom_count: device.failed_requests().count() as u64,
         ooms,
-        local_tensors: None,
-        conclusion: None,
-        advice: Vec::new(),
-        changes: Vec::new(),
-        tried: Vec::new(),
-        tried_on: None,
         request: options.request.map(|bytes| request(device, (position, &memory), bytes)),
         top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
         top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
@@ -227,7 +219,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         step_requests,
         cache_flushes,
         truncated: history.is_some_and(MemoryHistory::is_truncated),
-        later_failures: 0,
+        ..DeviceReport::default()
     };
     (report, warnings)
 }
@@ -288,4 +280,19 @@ fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelec
         _ => selector.describe_missing(),
     };
     format!("GPU {}: {why}, so its memory is shown as at the snapshot", device.id())
+}
+
+/// Selects what to analyze, and how.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Options<'a> {
+    /// The part of a snapshot to analyze.
+    pub scope: Scope,
+    /// Maximum number of stacks and lines in a list.
+    pub top: usize,
+    /// The position whose memory is shown; by default the snapshot.
+    pub at: Option<PositionSelector>,
+    /// Size of a request to try, in bytes.
+    pub request: Option<u64>,
+    /// Custom categories, in addition to the built-in ones.
+    pub rules: &'a [CategoryRule],
 }

@@ -1,11 +1,12 @@
-//! Reserved memory that the program has stopped using.
+//! Cached memory that the program has stopped using, or that the allocator released for its requests.
 
 use serde::Serialize;
 
 use crate::base::units::{GIB, ratio};
+use crate::replay::ops::device_frees;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::memory::MemoryReport;
-use crate::study::{MemoryHistory, SERIES_ALLOCATED};
+use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED};
 
 /// Less is no reason to change a program.
 const MIN_BYTES: u64 = GIB;
@@ -39,5 +40,26 @@ impl IdleCache {
         // Later work needs `used` again.
         let bytes = memory.fragmentation.releasable_bytes.min(reserved_bytes.saturating_sub(used));
         (bytes >= MIN_BYTES && ratio(bytes, reserved_bytes) >= MIN_RATIO).then_some(Self { bytes, reserved_bytes })
+    }
+}
+
+/// Requests that found no room until the allocator had released cached memory, which waits for the GPU each time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CacheFlushes {
+    /// Number of these requests.
+    pub requests: u64,
+    /// Bytes released for them in all.
+    pub released_bytes: u64,
+}
+
+impl CacheFlushes {
+    /// `None` if there was no such request.
+    pub(super) fn from_history(device: DeviceStudy<'_, '_>, history: &MemoryHistory) -> Option<Self> {
+        let window = device.window();
+        let released = device_frees(device.device(), history.outcome.initial_totals.reserved);
+        let for_requests = released.filter(|one| one.is_for_request && window.contains(&one.entry_index));
+        let (requests, released_bytes) =
+            for_requests.fold((0, 0_u64), |(count, sum), one| (count + 1, sum.saturating_add(one.bytes)));
+        (requests > 0).then_some(Self { requests, released_bytes })
     }
 }

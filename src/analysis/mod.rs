@@ -5,10 +5,8 @@
 
 mod advice;
 mod analyzed;
-mod cache_flushes;
 mod cures;
 mod device;
-mod device_use;
 mod dry_failures;
 mod dry_range;
 mod dry_reads;
@@ -24,13 +22,11 @@ mod latest;
 mod lines;
 mod local_tensors;
 mod names;
-mod options;
 mod peers;
 mod process;
 mod rank_row;
 mod ranks;
 mod running_calls;
-mod serving_plan;
 mod shape_cure;
 mod shared_device;
 mod snapshot;
@@ -44,9 +40,8 @@ pub use crate::python::RunningValue;
 pub use crate::replay::literal::Bucket;
 pub use advice::{Advice, NoSettingHelps, OversizedRequest};
 pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};
-pub use cache_flushes::CacheFlushes;
 pub use cures::{Cure, CureHolder, CureKind, CureRow, Fact};
-pub use device::DeviceReport;
+pub use device::{DeviceReport, Options};
 pub use dry_range::{RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning};
@@ -54,7 +49,7 @@ pub use dry_verdict::{
     DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry, SharedDevice,
 };
 pub use expandable_gain::ExpandableGain;
-pub use idle_cache::IdleCache;
+pub use idle_cache::{CacheFlushes, IdleCache};
 pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineMetric, LineShare, lines};
 pub(crate) use local_tensors::request_bytes;
@@ -62,12 +57,14 @@ pub use local_tensors::{LocalTensorReport, LocalTensors, RequestShape};
 pub(crate) use names::{host_in_path, rank_in_path};
 #[cfg(feature = "cli")]
 pub(crate) use names::{is_requested, without_reason};
-pub use options::Options;
 pub use peers::{DifferenceKind, RankDifference};
 pub use process::process_or_contents;
 pub use rank_row::RankRow;
+pub(crate) use ranks::group;
 pub use ranks::{FailureGroup, Ranks};
-pub use serving_plan::{ServingPlanReport, ServingPlanRow};
 pub use shape_cure::ShapeCure;
 pub use snapshot::{SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
-pub use trials::{RefusedSize, SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
+pub use trials::{
+    RefusedSize, ServingPlanReport, ServingPlanRow, SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport,
+    TrialsReport,
+};

@@ -190,28 +190,26 @@ impl Ranks {
 
     /// The names of `rows` in a sentence: `ranks 1 to 3 and 7`, or `61 ranks`.
     pub fn labels(&self, rows: &[usize]) -> String {
-        let number = |row: &usize| self.rows.get(*row)?.rank.as_ref()?.parse::<u64>().ok();
-        let mut numbers: Vec<u64> = rows.iter().filter_map(number).collect();
-        numbers.sort_unstable();
-        numbers.dedup();
+        let numbers: BTreeSet<u64> = rows.iter().filter_map(|row| self.number(*row)).collect();
         match rows {
             [row] => self.label(*row),
             _ if numbers.len() < rows.len() => counted(rows.len() as u64, "device"),
             _ => {
                 let foreign = rows.first().and_then(|row| self.rows.get(*row)).filter(|row| !row.is_own_device);
                 let gpu = foreign.map_or_else(String::new, |row| format!(" (GPU {})", row.device));
-                format!("{}{gpu}", list_of_ranks(&numbers))
+                format!("{}{gpu}", list_of_ranks(numbers))
             }
         }
     }
 
     /// The ranks that have `rows`, whatever the devices.
     pub fn holders(&self, rows: &[usize]) -> String {
-        let number = |row: &usize| self.rows.get(*row)?.rank.as_ref()?.parse::<u64>().ok();
-        match rows.iter().map(number).collect::<Option<BTreeSet<u64>>>() {
-            Some(numbers) => list_of_ranks(&numbers.into_iter().collect::<Vec<u64>>()),
-            None => counted(rows.len() as u64, "rank"),
-        }
+        let numbers = rows.iter().map(|row| self.number(*row)).collect::<Option<_>>();
+        numbers.map_or_else(|| counted(rows.len() as u64, "rank"), list_of_ranks)
+    }
+
+    fn number(&self, row: usize) -> Option<u64> {
+        self.rows.get(row)?.rank.as_ref()?.parse().ok()
     }
 
     /// Whether the rows are ranks of one job, each with its number.
@@ -239,9 +237,10 @@ fn count_processes(rows: &[RankRow], is_wanted: &dyn Fn(usize) -> bool) -> u64 {
 }
 
 /// `ranks 1 to 3 and 7`; with many runs of numbers only how many.
-fn list_of_ranks(numbers: &[u64]) -> String {
+fn list_of_ranks(numbers: BTreeSet<u64>) -> String {
     /// Runs of numbers in a sentence, at most.
     const MAX_RUNS: usize = 3;
+    let numbers: Vec<u64> = numbers.into_iter().collect();
     let runs: Vec<&[u64]> = numbers.chunk_by(|number, next| number + 1 == *next).collect();
     if runs.len() > MAX_RUNS {
         return counted(numbers.len() as u64, "rank");
@@ -259,14 +258,16 @@ fn list_of_ranks(numbers: &[u64]) -> String {
 
 /// The rows by what they hold and how they ended; each group begins with its worst.
 fn equal_rows(rows: &[RankRow]) -> Vec<Vec<usize>> {
-    let mut groups: Vec<Vec<usize>> = Vec::new();
-    for (index, row) in rows.iter().enumerate() {
-        let is_equal = |group: &&mut Vec<usize>| {
-            group.first().and_then(|first| rows.get(*first)).is_some_and(|first| first.is_equal(row))
-        };
-        match groups.iter_mut().find(is_equal) {
-            Some(group) => group.push(index),
-            None => groups.push(vec![index]),
+    group(0..rows.len(), |first, row| rows[*first].is_equal(&rows[*row]))
+}
+
+/// Groups of `all` that are the same, in the order of their first.
+pub(crate) fn group<T>(all: impl IntoIterator<Item = T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
+    let mut groups: Vec<Vec<T>> = Vec::new();
+    for one in all {
+        match groups.iter_mut().find(|group| is_same(&group[0], &one)) {
+            Some(group) => group.push(one),
+            None => groups.push(vec![one]),
         }
     }
     groups

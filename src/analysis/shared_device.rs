@@ -3,8 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::device_use::DeviceUse;
-use super::dry_run::DryRunReport;
+use super::dry_run::{DeviceUse, DryRunReport};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, SharedDevice};
 use super::snapshot::SnapshotReport;
 

@@ -3,11 +3,10 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
-use super::device::{self, DeviceReport};
+use super::device::{self, DeviceReport, Options};
 use super::dry_run::{DryRunReport, dry_run};
 use super::failure::SourceExcerpt;
 use super::last_failure::explain_last_failure;
-use super::options::Options;
 use super::process::process;
 use crate::base::details::promised;
 use crate::base::threads;

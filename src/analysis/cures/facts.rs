@@ -1,13 +1,14 @@
 //! The preconditions of cures, each a question about who keeps memory at a failure.
 
-use super::case::{Case, GRAPH_SHARE, keeps_graphs};
+use itertools::Itertools as _;
+
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::snapshot::{BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::attribution::{Category, KeptGroup, Maker};
 use crate::study::iterations::GrowthKind;
-use crate::study::variables::{Container, KeptByVariable, Written};
+use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
 /// A container that is filled nobody knows where leads from this share on.
 const MIN_UNKNOWN_SHARE: f64 = 0.3;
@@ -342,4 +343,41 @@ fn is_double(keeper: &KeptByVariable) -> bool {
 fn doubles_share(case: Case<'_>) -> f64 {
     let bytes = case.kept.keepers.iter().filter(|keeper| is_double(keeper)).map(|keeper| keeper.bytes).sum();
     ratio(bytes, case.request.allocated_bytes)
+}
+
+/// From this share on, a variable keeps its memory through graphs.
+pub(super) const GRAPH_SHARE: f64 = 0.5;
+
+/// The request that failed.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Request<'a> {
+    pub(super) frames: &'a [FrameReport],
+    pub(super) shortfall_bytes: u64,
+    pub(super) allocated_bytes: u64,
+}
+
+/// Evidence that a row is compared with.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Case<'a> {
+    pub(super) request: Request<'a>,
+    pub(super) kept: &'a KeptReport,
+    pub(super) keeper: &'a KeptByVariable,
+}
+
+impl<'a> Case<'a> {
+    /// The variable that nothing reads any more, if it leads to this memory.
+    pub(super) fn unread_variable(self) -> Option<&'a str> {
+        let name = self.keeper.name.as_deref()?.split(['.', '[']).next()?;
+        self.kept.unread.iter().map(String::as_str).find(|unread| *unread == name)
+    }
+
+    /// All of them, that of the largest memory first.
+    pub(super) fn unread_variables(self) -> String {
+        let cases = self.kept.keepers.iter().map(|keeper| Case { keeper, ..self });
+        cases.filter_map(Case::unread_variable).unique().join(", ")
+    }
+}
+
+pub(super) fn keeps_graphs(keeper: &KeptByVariable) -> bool {
+    ratio(keeper.graph_bytes, keeper.bytes) >= GRAPH_SHARE
 }

@@ -1,7 +1,6 @@
 //! The first change of the table that serves a failed request.
 
-use super::case::{Case, Request};
-use super::facts::Fact;
+use super::facts::{Case, Fact, Request};
 use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_STACKS, OF_THE_PROCESS};
 use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
@@ -111,7 +110,7 @@ impl Cure {
     fn new(row: &'static CureRow, case: Case<'_>) -> Self {
         let kept = case.kept;
         let subject = match row.kind {
-            CureKind::DeleteUnread => Some(case.unread_variables().join(", ")),
+            CureKind::DeleteUnread => Some(case.unread_variables()),
             CureKind::FreezeIdle => kept.idle.first().cloned(),
             CureKind::FreezeBase => kept.adapted.first().cloned(),
             CureKind::Freeze => kept.untrained.first().cloned(),

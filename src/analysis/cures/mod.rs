@@ -1,7 +1,6 @@
 //! The change of the program that frees memory: a table from who keeps it, what it keeps and the statement that put it
 //! there to the change. Names and statements are the recorder's; without them, the calls and lifetimes of blocks are evidence.
 
-mod case;
 mod facts;
 mod find;
 mod table;

@@ -3,8 +3,7 @@
 //! The first row whose facts all hold decides. A row without a sentence is for memory that the program needs. A sentence has
 //! slots in braces, which `output::wording` fills; the first one whose slots are all known is shown.
 
-use super::case::Case;
-use super::facts::Fact;
+use super::facts::{Case, Fact};
 use crate::study::attribution::KeptGroup;
 
 /// A row of the table.

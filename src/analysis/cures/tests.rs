@@ -1,7 +1,7 @@
 //! Each row of the table by an example, and what comes near to it.
 
 use super::CureKind;
-use super::case::Request;
+use super::facts::Request;
 use super::find::cure_of;
 use crate::snapshot::BackwardCall::{Elsewhere, Function, Itself, Loop};
 use crate::snapshot::WriteKind::{Accumulate, Assign, Join, Put, Recur, Store};

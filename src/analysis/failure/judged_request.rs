@@ -1,16 +1,16 @@
 //! A failed or tried request with its verdict.
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::blockers::Blocker;
 use super::failed::FailureFacts;
+use super::judged::{CauseNote, VerdictReason};
 use super::outlook::Outlook;
-use super::reason::{CauseNote, VerdictReason};
-use super::source_excerpt::SourceExcerpt;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::escape_name;
-use crate::snapshot::Pools;
-use crate::stacks::frames::{CodeLocation, Culprit, FrameList};
+use crate::snapshot::{Pools, SourceFiles};
+use crate::stacks::frames::{CodeLocation, Culprit, FrameList, FrameReport};
 use crate::study::DeviceStudy;
 use crate::study::memory::Holder;
 
@@ -154,14 +154,40 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
     let largest = c.largest.unwrap_or_default().bytes;
     let own = CauseNote::Own(largest, largest >= failed.request.bytes);
     let cause = |kind, bytes, note| Cause { kind, bytes, note };
-    let mut causes = vec![
+    let causes = [
         cause(Verdict::Fragmentation, c.own.all.bytes, own),
         cause(Verdict::OtherStream, c.other_stream.bytes, CauseNote::OtherStream),
         cause(Verdict::PrivatePool, c.other_pool.bytes, other_pool),
         cause(Verdict::PendingFree, c.pending.all.bytes, CauseNote::Pending),
         cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
     ];
-    causes.retain(|cause| cause.bytes > 0);
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.bytes));
-    causes
+    let causes = causes.into_iter().filter(|cause| cause.bytes > 0);
+    causes.sorted_by_key(|cause| std::cmp::Reverse(cause.bytes)).collect()
+}
+
+/// A source line with its neighbours.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct SourceExcerpt {
+    /// File name, as in the stack.
+    pub file: String,
+    /// Number of the first of `lines`.
+    pub first_line: u32,
+    /// Texts of consecutive lines, each cut after 160 characters: `line` with the one before and the one after, as far
+    /// as they are known.
+    pub lines: Vec<String>,
+    /// Number of the line that made the request.
+    pub line: u32,
+}
+
+impl SourceExcerpt {
+    /// `None` if the text of the line is unknown.
+    pub(in crate::analysis) fn quote(frame: &FrameReport, source: &SourceFiles) -> Option<Self> {
+        let text = |line: u32| source.line(&frame.file, line);
+        let failing = text(frame.line)?;
+        let before = frame.line.checked_sub(1).and_then(text);
+        let first_line = frame.line - u32::from(before.is_some());
+        let after = frame.line.checked_add(1).and_then(text);
+        let lines = before.into_iter().chain([failing]).chain(after).collect();
+        Some(Self { file: frame.file.clone(), first_line, lines, line: frame.line })
+    }
 }

@@ -6,6 +6,7 @@ use crate::base::intern::SeededMap;
 use crate::stacks::matching::{Candidate, FrameKey, FrameTable};
 use crate::study::memory::{BlockSum, MemoryReport, sorted_by_bytes};
 use crate::study::{DeviceStudy, Peak, TracePosition};
+use itertools::Itertools as _;
 
 /// The live memory of one stack.
 #[derive(Debug)]
@@ -68,8 +69,8 @@ impl ComparedMemory {
             blocks: held.blocks,
             frame_keys: places,
         };
-        let mut stacks: Vec<LiveStack> = by_places.into_iter().map(stack).collect();
-        stacks.sort_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id));
+        let stacks = by_places.into_iter().map(stack);
+        let stacks = stacks.sorted_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id)).collect();
         Self { memory: memory.figures, moment, stacks }
     }
 }

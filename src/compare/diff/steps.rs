@@ -3,7 +3,7 @@
 //! A recording that runs for a step longer has more time to allocate, which is not growth. So if both recordings show
 //! steps, only the steps that both have are compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
@@ -167,10 +167,8 @@ impl ComparedPart {
     /// The phases of both recordings; empty without phases.
     pub(super) fn by_phase(&self) -> Vec<PeakChange> {
         let sides = self.maxima.each_ref().map(|maxima| &maxima.by_phase);
-        let mut phases: Vec<Phase> = sides[0].keys().chain(sides[1].keys()).copied().collect();
-        phases.sort_unstable();
-        phases.dedup();
-        if phases == [Phase::Other] {
+        let phases: BTreeSet<Phase> = sides[0].keys().chain(sides[1].keys()).copied().collect();
+        if phases == BTreeSet::from([Phase::Other]) {
             return Vec::new();
         }
         let change = |phase| {

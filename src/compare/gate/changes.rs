@@ -1,5 +1,6 @@
 //! The change of a device since its baseline, line by line.
 
+use itertools::Itertools as _;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -7,6 +8,7 @@ use serde::Serialize;
 
 use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
 use super::measure::min_line_bytes;
+use crate::analysis::group;
 use crate::base::units::{count, escape_text, signed_size, size};
 
 /// Maximum number of changed lines in the text.
@@ -127,49 +129,38 @@ impl DeviceChange {
     /// The totals that changed, in one sentence.
     fn describe_totals(&self) -> Option<String> {
         let before = self.before.as_ref()?;
-        let mut totals = Vec::new();
-        let mut total = |what: &str, before: u64, after: u64, unit: fn(u64) -> String| {
-            if before != after {
-                totals.push(format!("{what} {} -> {}", unit(before), unit(after)));
-            }
+        let total = |what: &str, before: u64, after: u64, unit: fn(u64) -> String| {
+            (before != after).then(|| format!("{what} {} -> {}", unit(before), unit(after)))
         };
         let after = &self.after;
-        total("peak allocated", before.peak_allocated_bytes, after.peak_allocated_bytes, size);
-        total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size);
-        total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size);
-        total("requests", before.requests, after.requests, count);
-        (!totals.is_empty()).then(|| totals.join("; "))
+        let totals = [
+            total("peak allocated", before.peak_allocated_bytes, after.peak_allocated_bytes, size),
+            total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size),
+            total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size),
+            total("requests", before.requests, after.requests, count),
+        ];
+        Some(totals.iter().flatten().join("; ")).filter(|totals| !totals.is_empty())
     }
 }
 
 /// One sentence for each changed line, such as `+412 MiB at model.py:57 in forward: activations +412 MiB`.
 fn describe_lines(changes: &[LineDelta]) -> Vec<String> {
-    let mut lines: Vec<(&LineDelta, i128, Vec<String>)> = Vec::new();
-    for change in changes {
-        let by = change.change();
+    let is_same = |a: &&LineDelta, b: &&LineDelta| (&a.file, a.line, &a.function) == (&b.file, b.line, &b.function);
+    let sum = |line: &[&LineDelta]| line.iter().map(|change| change.change()).sum::<i128>();
+    let part = |change: &&LineDelta| {
         let variable = change.variable.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
-        let part = format!("{} {}{variable}", change.category, signed(by));
-        let is_same = |first: &LineDelta| {
-            (&first.file, first.line, &first.function) == (&change.file, change.line, &change.function)
-        };
-        match lines.iter_mut().find(|(first, ..)| is_same(first)) {
-            Some((_, sum, parts)) => {
-                *sum += by;
-                parts.push(part);
-            }
-            None => lines.push((change, by, vec![part])),
-        }
-    }
-    lines.sort_by_key(|(_, by, _)| Reverse(by.unsigned_abs())); // stable
+        format!("{} {}{variable}", change.category, signed(change.change()))
+    };
+    let mut lines = group(changes, is_same);
+    lines.sort_by_key(|line| Reverse(sum(line).unsigned_abs())); // stable
     let more = lines.len().saturating_sub(MAX_LINES);
-    let rest: i128 = lines.iter().skip(MAX_LINES).map(|(_, by, _)| by).sum();
-    let describe = |(line, by, parts): &(&LineDelta, i128, Vec<String>)| {
+    let rest: i128 = lines.iter().skip(MAX_LINES).map(|line| sum(line)).sum();
+    let describe = |changes: &Vec<&LineDelta>| {
+        let (line, by, parts) = (changes[0], signed(sum(changes)), changes.iter().map(part).format(", "));
         let text = match (line.file.is_empty(), line.line) {
-            (true, _) => format!("{} at lines below 1% of the peak", signed(*by)),
-            (false, 0) => format!("{} by {}: {}", signed(*by), line.file, parts.join(", ")),
-            (false, number) => {
-                format!("{} at {}:{number} in {}: {}", signed(*by), line.file, line.function, parts.join(", "))
-            }
+            (true, _) => format!("{by} at lines below 1% of the peak"),
+            (false, 0) => format!("{by} by {}: {parts}", line.file),
+            (false, number) => format!("{by} at {}:{number} in {}: {parts}", line.file, line.function),
         };
         escape_text(&text)
     };

@@ -1,5 +1,6 @@
 //! Limits: maximums of figures.
 
+use itertools::Itertools as _;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -154,8 +155,7 @@ impl fmt::Display for LimitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.as_ref().map(|path| format!("path = \"{path}\""));
         let device = self.device.map(|device| format!("device = {device}"));
-        let conditions: Vec<String> = path.into_iter().chain(device).collect();
-        f.write_str(&conditions.join(", "))
+        write!(f, "{}", path.into_iter().chain(device).format(", "))
     }
 }
 

@@ -87,13 +87,11 @@ fn lines(document: &mut Document, device: &DeviceDiff, shown: usize) {
     if device.lines.is_empty() {
         return;
     }
-    let mut rows: Vec<ChangedRow> = device.lines.iter().take(shown).map(|line| line_row(line, device)).collect();
+    let rows = device.lines.iter().take(shown).map(|line| line_row(line, device));
     let mut rest = device.other_lines;
     device.lines.iter().skip(shown).for_each(|line| rest.add(&line.held));
-    if rest.held.delta_bytes != 0 {
-        rows.push(ChangedRow::of_rest(&rest.held));
-    }
-    document.table(changes("line", rows).wide());
+    let rest = (rest.held.delta_bytes != 0).then(|| ChangedRow::of_rest(&rest.held));
+    document.table(changes("line", rows.chain(rest)).wide());
 }
 
 /// A line; its caller too, if another line of the table has the same place.
@@ -160,11 +158,8 @@ fn details(line: &LineChange) -> Vec<Text> {
 
 fn variables(document: &mut Document, device: &DeviceDiff) {
     let Some(kept) = device.variables.as_ref().filter(|kept| !kept.rows.is_empty()) else { return };
-    let mut rows: Vec<ChangedRow> = kept.rows.iter().map(variable).collect();
-    if kept.other.count > 0 {
-        rows.push(ChangedRow::of_rest(&kept.other.held));
-    }
-    document.table(changes("kept at the snapshot by", rows).wide());
+    let rest = (kept.other.count > 0).then(|| ChangedRow::of_rest(&kept.other.held));
+    document.table(changes("kept at the snapshot by", kept.rows.iter().map(variable).chain(rest)).wide());
 }
 
 fn variable(change: &VariableChange) -> ChangedRow {
@@ -243,20 +238,14 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<Change
         ChangedRow { name, amounts: [shown_before, shown_after, change].map(Text::from), share }
     };
     let occurs = |figure| device.numbers(figure) != [0, 0];
-    let mut rows = Vec::new();
+    let peaks = [row(0, "peak allocated", Figure::PeakAllocated), row(0, "peak reserved", Figure::PeakReserved)];
     // Otherwise one of the two recordings has no peak.
-    if device.at == at {
-        rows.push(row(0, "peak allocated", Figure::PeakAllocated));
-        rows.push(row(0, "peak reserved", Figure::PeakReserved));
-    }
+    let peaks = peaks.into_iter().filter(|_| device.at == at);
     let moment = format!("{}:", device.moment).into();
-    rows.push(ChangedRow { name: moment, amounts: Default::default(), share: String::new() });
-    rows.push(row(1, "allocated", Figure::Allocated));
-    rows.push(row(1, "reserved", Figure::Reserved));
-    if occurs(Figure::PendingBlocks) {
-        rows.push(row(1, "pending free", Figure::Pending));
-    }
-    rows.extend([
+    let moment = ChangedRow { name: moment, amounts: Default::default(), share: String::new() };
+    let held = [row(1, "allocated", Figure::Allocated), row(1, "reserved", Figure::Reserved)];
+    let pending = occurs(Figure::PendingBlocks).then(|| row(1, "pending free", Figure::Pending));
+    let others = [
         row(1, "free", Figure::Free),
         row(2, "releasable", Figure::Releasable),
         row(2, "stranded", Figure::Stranded),
@@ -266,11 +255,9 @@ pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<Change
         row(1, "segments", Figure::Segments),
         row(1, "blocks in use", Figure::AllocatedBlocks),
         row(1, "free blocks", Figure::FreeBlocks),
-    ]);
-    if occurs(Figure::Ooms) {
-        rows.push(row(0, "failed requests", Figure::Ooms));
-    }
-    changes("", rows)
+    ];
+    let failed = occurs(Figure::Ooms).then(|| row(0, "failed requests", Figure::Ooms));
+    changes("", peaks.chain([moment]).chain(held).chain(pending).chain(others).chain(failed))
 }
 
 /// A difference of ratios, in percentage points.

@@ -2,9 +2,10 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::{group, stack_block};
+use super::phrases::stack_block;
 use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
+use crate::analysis::group;
 use crate::base::units::{count, counted, size};
 use crate::explain::{ExplainReport, ExplainedFailure};
 use crate::output::document::{BarKind, BarPart, Document, Source, Table, Text, amount, code, faint};

@@ -2,7 +2,8 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::{Names, group};
+use super::phrases::Names;
+use crate::analysis::group;
 use crate::base::units::{count, counted, escape_text, size};
 use crate::compare::gate::{BaselineComparison, CheckReport, CodeLine, FileWarning, Finding, Severity};
 use crate::output::document::{
@@ -22,8 +23,8 @@ pub fn check(report: &CheckReport) -> Document {
     let verdict = report.verdict();
     let verdict = if report.passed { strong(verdict) } else { alarm(verdict) };
     let mut document = Document::with_headline(verdict, context(report));
-    let mut kinds = limits_by_kind(report);
-    kinds.sort_by_key(|kind| (kind.worst.passed, kind.worst.severity));
+    let kinds = limits_by_kind(report).into_iter();
+    let kinds = kinds.sorted_by_key(|kind| (kind.worst.passed, kind.worst.severity)).collect_vec();
     if !kinds.is_empty() {
         document.table(limit_table(&kinds));
     }

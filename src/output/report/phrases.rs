@@ -115,18 +115,6 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
 }
 
-/// Groups of `all` that are the same, in the order of their first.
-pub(super) fn group<T>(all: impl IntoIterator<Item = T>, is_same: impl Fn(&T, &T) -> bool) -> Vec<Vec<T>> {
-    let mut groups: Vec<Vec<T>> = Vec::new();
-    for one in all {
-        match groups.iter_mut().find(|group| is_same(&group[0], &one)) {
-            Some(group) => group.push(one),
-            None => groups.push(vec![one]),
-        }
-    }
-    groups
-}
-
 /// `step 24, forward`
 pub(super) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
     held.and_then(|held| step_label(held.step, held.phase))

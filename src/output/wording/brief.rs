@@ -1,5 +1,6 @@
 //! A snapshot's result in a few figures, for tables of many ranks, chats and agents.
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::Summary;
@@ -158,8 +159,6 @@ impl Brief {
     }
 
     fn from_device(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
-        let mut warnings: Vec<Code> = snapshot.warnings.iter().map(|warning| warning.code).collect();
-        warnings.dedup();
         let recorder = snapshot.recorder.as_ref();
         let brief = Self {
             schema: "oomscope/analyze-brief/1",
@@ -170,7 +169,7 @@ impl Brief {
             host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
             time_us: snapshot.time_us,
             summary: summarize_snapshot(snapshot, device),
-            warnings,
+            warnings: snapshot.warnings.iter().map(|warning| warning.code).dedup().collect(),
             dry_run: snapshot.dry_run.as_ref().map(|process| process.verdict),
             ..Self::default()
         };

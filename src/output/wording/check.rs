@@ -7,6 +7,7 @@ use crate::base::units::{count, counted, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::compare::gate::{CheckReport, CheckedJob, CodeLine, Finding, Objection, ObjectionCode, Severity};
 use crate::study::figures::Figure;
+use itertools::Itertools as _;
 
 impl CheckedJob {
     /// `would fit on NVIDIA L4 (dry run)`
@@ -122,21 +123,16 @@ impl CheckReport {
             result = format!("{result}, {} {only} {}", count(warned), if warned == 1 { "warns" } else { "warn" });
         }
         let verdict = self.dry_run.as_ref().map(CheckedJob::describe);
-        let mut parts: Vec<String> =
-            verdict.into_iter().chain(Some(result).filter(|result| !result.is_empty())).collect();
-        if !self.unreadable.is_empty() {
-            let files = counted(self.unreadable.len() as u64, "file");
-            parts.push(format!("{files} could not be checked"));
-        }
-        if let Some(ranks) = self.ranks.as_ref().filter(|ranks| ranks.checked != ranks.expected) {
-            parts.push(format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
-        }
-        if self.objections.iter().any(|objection| !objection.allowed) {
-            parts.push("the baseline is not comparable".to_owned());
-        }
-        if self.baseline.as_ref().is_some_and(|baseline| baseline.not_written.is_some()) {
-            parts.push("the baseline was not written".to_owned());
-        }
+        let files = counted(self.unreadable.len() as u64, "file");
+        let unreadable = (!self.unreadable.is_empty()).then(|| format!("{files} could not be checked"));
+        let ranks = self.ranks.as_ref().filter(|ranks| ranks.checked != ranks.expected);
+        let ranks = ranks.map(|ranks| format!("{} of {} ranks were checked", ranks.checked, ranks.expected));
+        let is_other = self.objections.iter().any(|objection| !objection.allowed);
+        let is_unwritten = self.baseline.as_ref().is_some_and(|baseline| baseline.not_written.is_some());
+        let other = is_other.then(|| "the baseline is not comparable".to_owned());
+        let unwritten = is_unwritten.then(|| "the baseline was not written".to_owned());
+        let result = Some(result).filter(|result| !result.is_empty());
+        let mut parts = [verdict, result, unreadable, ranks, other, unwritten].into_iter().flatten().collect_vec();
         // If only unreadable or missing files fail the check, name them first.
         if failed == 0 && !self.passed && self.dry_run.is_none() {
             parts.rotate_left(1);

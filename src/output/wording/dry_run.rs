@@ -1,5 +1,6 @@
 //! Warnings about a dry run.
 
+use itertools::Itertools as _;
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -149,12 +150,9 @@ fn describe_read(read: &ReadReport) -> String {
 
 /// The first lines of `reads`, and how many more there are.
 fn describe_lines(reads: &[&ReadReport]) -> String {
-    let mut lines: Vec<String> = reads.iter().take(SHOWN_READS).map(|read| describe_read(read)).collect();
-    lines.dedup();
-    if reads.len() > SHOWN_READS {
-        lines.push(format!("{} more", counted((reads.len() - SHOWN_READS) as u64, "line")));
-    }
-    lines.join("; ")
+    let lines = reads.iter().take(SHOWN_READS).map(|read| describe_read(read)).dedup();
+    let more = reads.len().checked_sub(SHOWN_READS).filter(|more| *more > 0);
+    lines.chain(more.map(|more| format!("{} more", counted(more as u64, "line")))).join("; ")
 }
 
 /// Describes the values that depend on random numbers, or on draws in place of values that are not known.
