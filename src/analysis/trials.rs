@@ -1,4 +1,4 @@
-//! Dry runs of a job with remedies, and dry runs of a job at several sizes.
+//! Dry runs of a job with remedies or at several sizes, and of a serving engine on several GPUs.
 
 use serde::Serialize;
 

@@ -1,5 +1,7 @@
 //! The first change of the table that serves a failed request.
 
+use itertools::Itertools as _;
+
 use super::facts::{Case, Fact, Request};
 use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_STACKS, OF_THE_PROCESS};
 use crate::analysis::failure::OomReport;
@@ -42,19 +44,16 @@ pub(in crate::analysis) fn find_cures_by_stacks(oom: &OomReport) -> Vec<(Cure, &
     let groups = oom.held.iter().flat_map(|held| &held.kept_groups);
     let groups: Vec<&KeptGroup> = groups.filter(|group| group.bytes >= oom.shortfall_bytes).collect();
     let most = groups.iter().map(|group| group.bytes).max().unwrap_or(0);
-    let mut found: Vec<(bool, usize, &KeptGroup)> = groups
-        .into_iter()
-        .filter_map(|group| {
-            let row = OF_STACKS.iter().position(|row| row.holds_of_group(group))?;
-            (OF_STACKS[row].kind != CureKind::Needed).then_some((group.bytes < most / 2, row, group))
-        })
-        .collect();
-    found.sort_by_key(|(is_small, row, _)| (*is_small, *row)); // stable: the largest first
-    let cure = |(_, row, group): (bool, usize, &'_ KeptGroup)| {
+    let found = groups.into_iter().filter_map(|group| {
+        let row = OF_STACKS.iter().position(|row| row.holds_of_group(group))?;
+        (OF_STACKS[row].kind != CureKind::Needed).then_some((group.bytes < most / 2, row, group))
+    });
+    let found = found.sorted_by_key(|(is_small, row, _)| (*is_small, *row)); // stable: the largest first
+    let cure = |(_, row, group): (bool, usize, &KeptGroup)| {
         let holder = CureHolder::Calls(Box::new(KeptGroup { blocks: Vec::new(), ..group.clone() }));
         Cure { row: &OF_STACKS[row], holder, subject: None, call: None, then: None }
     };
-    found.into_iter().map(|found| (cure(found), found.2)).collect()
+    found.map(|found| (cure(found), found.2)).collect()
 }
 
 /// The change that serves the request of `oom`: of the largest variable that has one, or else of several together.
