@@ -1,6 +1,7 @@
 //! The README and the documentation say what the program does: every example is run and compared.
 
 use crate::support::program;
+use crate::support::rust_source::sources;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
@@ -141,10 +142,15 @@ fn every_file_that_a_page_names_exists() {
         let linked = links.map(|link| path.parent().unwrap().join(link.split('#').next().unwrap()));
         let code = code_of(&page);
         let words = code.iter().flat_map(|line| line.split(|c: char| c.is_whitespace() || "'\"(),".contains(c)));
-        let named = words.filter(|word| directories.iter().any(|directory| word.starts_with(directory)));
+        let is_of_root = |word: &&str| directories.iter().any(|directory| word.starts_with(directory));
+        let named = words.clone().filter(is_of_root);
         let named = named
             .filter(|word| !word.contains(['*', '{', '<', '$']))
             .map(|word| root.join(word.trim_end_matches(['.', ':'])));
+        // `verdict/ladder.rs`, in whichever room.
+        let ends = words.filter(|word| word.ends_with(".rs") && word.contains('/') && !is_of_root(word));
+        let unknown = ends.filter(|end| !sources().iter().any(|source| source.path.ends_with(&format!("/{end}"))));
+        missing.extend(unknown.map(|end| format!("{}: {end}", path.display())));
         for file in linked.chain(named) {
             count += 1;
             if !file.exists() {

@@ -3,7 +3,7 @@
 //! The types come from cudarc, but not the functions: cudarc's functions panic if an old driver lacks one, cannot
 //! represent newer error codes, and load the first `libcuda.so`. With the CUDA toolkit in `LD_LIBRARY_PATH` that is
 //! the toolkit's stub; the name used here belongs to a real driver.
-#![allow(unsafe_code)] // foreign functions; with `src/input/mapped.rs` the only places
+#![allow(unsafe_code)] // foreign functions; the others are in `base/input/mapped.rs` and `base/pages.rs`
 
 use std::ffi::{CStr, c_char, c_int, c_uint, c_ulonglong};
 use std::marker::PhantomData;
