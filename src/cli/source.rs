@@ -90,6 +90,7 @@ impl SourceDirectory {
             paths.filter(|path| stacks.origin_of_file(path) == origin).collect::<Vec<_>>()
         };
         let (mut own, packages) = (paths(Origin::User), paths(Origin::Package));
+        let mut known: BTreeSet<String> = own.iter().cloned().collect();
         for index in 0..MAX_FILES {
             let Some(path) = own.get(index).or_else(|| packages.get(index - own.len())).cloned() else { break };
             if snapshot.source.text(&path).is_none()
@@ -100,7 +101,7 @@ impl SourceDirectory {
             // Other programs may lie in the same directory.
             if index < own.len() {
                 let imported = self.imported_beside(&path, snapshot.source.text(&path).unwrap_or_default());
-                own.extend(imported.filter(|path| !own.contains(path)).collect::<Vec<_>>());
+                own.extend(imported.filter(|path| known.insert(path.clone())));
             }
         }
     }
@@ -112,8 +113,8 @@ impl SourceDirectory {
         let here = found.as_deref().and_then(Path::parent).map(Path::to_owned);
         let names: BTreeSet<String> = imported_names(text).map(|name| format!("{name}.py")).collect();
         let names = names.into_iter().filter(move |name| here.as_ref().is_some_and(|here| here.join(name).is_file()));
-        let directory = path.rsplit_once(['/', '\\']).map_or("", |(directory, _)| directory).to_owned();
-        names.map(move |name| format!("{directory}/{name}"))
+        let directory = path.rfind(['/', '\\']).map_or("", |slash| &path[..=slash]).to_owned();
+        names.map(move |name| format!("{directory}{name}"))
     }
 }
 

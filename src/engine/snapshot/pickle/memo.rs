@@ -59,7 +59,8 @@ impl Memo {
         (self.slots.len() - self.gaps) as u64
     }
 
-    /// Writes `value` to a new slot: half of all opcodes do.
+    /// Writes `value` to a new slot.
+    #[expect(clippy::inline_always, reason = "half of all opcodes do this")]
     #[inline(always)]
     pub(super) fn push(&mut self, value: Value) {
         let packed = self.pack(value);
