@@ -577,7 +577,7 @@ class Walk:
             is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
             if is_unseen and self.has_memory(obj):
                 lists.append(obj)
-        items = {id(item) for one in lists for item in one}
+        items = {id(item) for one in lists for item in self.in_time(one)}
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
         if len(made) == 1 and len(making) == 1:
