@@ -99,6 +99,20 @@ fn items_of_a_list_share_a_row_with_its_length() {
 }
 
 #[test]
+fn all_entries_of_a_dict_are_one_holder() {
+    let mut names = names(json!([]));
+    let texts = names["texts"].as_array_mut().unwrap();
+    let first = texts.len() as u64;
+    texts.extend([json!("cache"), json!("dict")]);
+    texts.extend((0..300).map(|key| json!(format!("cache['user{key}']"))));
+    names["containers"] = json!([[first, first + 1, 300]]);
+    names["tensors"] = (0..300).map(|index| row(index, [5, first + 2 + index, 0, 0, 0, 4, 0])).collect();
+    let device = device(&failed(300, names, MIB));
+    let holder = &device["ooms"][0]["held"]["by_variable"][0];
+    assert_eq!((&holder["bytes"], &holder["blocks"]), (&json!(300 * MIB), &json!(300)), "{holder}");
+}
+
+#[test]
 fn memory_without_a_variable_has_a_reason() {
     let tensors = json!([
         row(0, [5, 7, 1, 0, 0, 4, 0]),
