@@ -271,8 +271,7 @@ fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
     Some(Advice::Shapes(evidence.in_parts?.clone(), user_line(&oom.location)))
 }
 
-/// The engine that holds enough to serve `oom`'s request, if that is none of an engine's, as
-/// beside training.
+/// The engine that holds enough to serve the request of other code, such as a trainer beside it.
 fn engine_beside(oom: &OomReport) -> Option<&'static Engine> {
     if oom.is_in_engine() {
         return None;

@@ -11,7 +11,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use super::exit::print_stderr;
-use crate::python::imported_names;
+use crate::python::imported_modules;
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::{Origin, StackReader};
 
@@ -100,22 +100,34 @@ impl SourceDirectory {
             }
             // Other programs may lie in the same directory.
             if index < own.len() {
-                let imported = self.imported_beside(&path, snapshot.source.text(&path).unwrap_or_default());
-                own.extend(imported.filter(|path| known.insert(path.clone())));
+                let imported = self.imported_by(&path, snapshot.source.text(&path).unwrap_or_default());
+                own.extend(imported.into_iter().filter(|path| known.insert(path.clone())));
             }
         }
     }
 
-    /// The Python files in the directory of the file that was recorded as `path` that its text imports, as they would be
-    /// recorded, by name.
-    fn imported_beside(&self, path: &str, text: &str) -> impl Iterator<Item = String> {
-        let found = self.root.as_deref().and_then(|root| find(root, path));
-        let here = found.as_deref().and_then(Path::parent).map(Path::to_owned);
-        let names: BTreeSet<String> = imported_names(text).map(|name| format!("{name}.py")).collect();
-        let names = names.into_iter().filter(move |name| here.as_ref().is_some_and(|here| here.join(name).is_file()));
-        let directory = path.rfind(['/', '\\']).map_or("", |slash| &path[..=slash]).to_owned();
-        names.map(move |name| format!("{directory}{name}"))
+    /// The files of the modules that the file recorded as `path` imports, as they would be recorded. A module is looked
+    /// for beside the file, then beside each directory above it: which of these Python searched is not recorded.
+    fn imported_by(&self, path: &str, text: &str) -> Vec<String> {
+        let found = self.root.as_deref().and_then(|root| Some((root, find(root, path)?)));
+        let Some((root, found)) = found else { return Vec::new() };
+        let above = found.ancestors().skip(1).take_while(|directory| directory.starts_with(root));
+        let recorded = std::iter::successors(Some(directory_of(path)), |inner| {
+            Some(directory_of(inner.trim_end_matches(['/', '\\']))).filter(|outer| !outer.is_empty())
+        });
+        let directories: Vec<(&Path, &str)> = above.zip(recorded).collect();
+        let files = imported_modules(text).into_iter().flat_map(|it| [format!("{it}.py"), format!("{it}/__init__.py")]);
+        let recorded_path = |file: String| {
+            let (_, recorded) = directories.iter().find(|(directory, _)| directory.join(&file).is_file())?;
+            Some(recorded.to_string() + &if path.contains('\\') { file.replace('/', "\\") } else { file })
+        };
+        files.filter_map(recorded_path).collect()
     }
+}
+
+/// The directory of `path` with the slash at its end; empty if there is none.
+fn directory_of(path: &str) -> &str {
+    path.rfind(['/', '\\']).map_or("", |slash| &path[..=slash])
 }
 
 /// When the last entry of any trace was written.

@@ -200,14 +200,19 @@ fn the_statement_that_keeps_the_memory_is_named_without_a_recorder() {
     let named = action(&["--source", directory.path().to_str().unwrap()]);
     assert!(named.contains("into `kept` at") && named.contains("train.py:4: it holds 384 MiB"), "{named}");
     assert!(!action(&[]).contains("kept"), "no text is read without the option");
-    // Another program in the same directory, then a module of this one.
-    fs::write(directory.path().join("other.py"), "batches = itertools.cycle(loader)\n").unwrap();
+    // Other programs in the same directory, then modules of this one.
+    fs::create_dir(directory.path().join("data")).unwrap();
+    for path in ["other.py", "data/other.py"] {
+        fs::write(directory.path().join(path), "batches = itertools.cycle(loader)\n").unwrap();
+    }
     let with_statement = |statement: &str| {
         fs::write(directory.path().join("train.py"), text.replace("kept.append(g(x).detach())", statement)).unwrap();
         action(&["--source", directory.path().to_str().unwrap()])
     };
     assert!(!with_statement("g(x)").contains("batches"));
     assert!(with_statement("import other; g(x)").contains("start the loader of `batches` anew"));
+    fs::remove_file(directory.path().join("other.py")).unwrap();
+    assert!(with_statement("from data import other; g(x)").contains("start the loader of `batches` anew"));
     fs::write(directory.path().join("train.py"), text).unwrap();
     // The file has changed since.
     fs::write(directory.path().join("train.py"), text.replace("main", "other")).unwrap();

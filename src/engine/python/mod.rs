@@ -23,7 +23,7 @@ mod variables;
 mod writes;
 
 pub use self::follow::Keep;
-pub use self::imports::imported_names;
+pub use self::imports::imported_modules;
 pub use self::large_values::LargeValue;
 pub use self::program::{Line, ProgramText};
 pub use self::running::{LoopKind, RunningValue};
