@@ -115,7 +115,6 @@ mod request;
 mod run;
 #[cfg(unix)]
 mod schedulers;
-mod schema_definitions;
 mod schema_types;
 mod schemas;
 mod serving;

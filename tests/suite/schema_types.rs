@@ -1,71 +1,55 @@
-//! The serialized types of the library, read from its source: keys, words and doc comments.
+//! The serialized types of the library, read from its source: keys, words and doc comments become a JSON Schema.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt::Write as _;
 
 use crate::support::rust_source::sources;
 use serde_json::{Value, json};
 use syn::ext::IdentExt as _;
-use syn::parse::{Parse, ParseStream};
 use syn::punctuated::Punctuated;
 use syn::{
-    Attribute, Expr, Field, Fields, GenericArgument, Generics, Item, Lit, LitStr, Meta, PathArguments, PathSegment,
-    Token, Type,
+    Attribute, Data, DeriveInput, Expr, ExprLit, ExprStruct, Field, GenericArgument, Item, Lit, Macro, Member, Meta,
+    MetaNameValue, Path, PathArguments, Token, Type, Variant,
 };
 
-/// A serialized type.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Shape {
-    pub(crate) doc: String,
-    pub(crate) keys: Vec<Key>,
-    /// The words of an enum that has no other keys, with their meanings.
-    pub(crate) words: Vec<(String, String)>,
-    /// The types that an untagged enum may have.
-    pub(crate) variants: Vec<Value>,
-    /// The values of a map that is serialized by hand, if they are of few types.
-    pub(crate) values: Option<Vec<Value>>,
-    /// The keys that are promised, if the others are under `details`.
-    pub(crate) promised: Option<Vec<String>>,
-    /// The name of its type parameter.
-    pub(crate) parameter: Option<String>,
-}
-
-#[derive(Debug, Clone)]
-pub(crate) struct Key {
-    pub(crate) name: String,
-    pub(crate) doc: String,
-    /// Refers to other types by name, as do all schemas before they are resolved.
-    pub(crate) schema: Value,
-    pub(crate) is_optional: bool,
-    pub(crate) is_flattened: bool,
-}
+/// All other ratios are shares.
+const UNBOUNDED_RATIOS: [&str; 3] = ["allocated_error_ratio", "max_creep_ratio", "reserved_error_ratio"];
 
 /// The serialized types by name.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Types {
-    pub(crate) shapes: BTreeMap<String, Shape>,
-    pub(crate) aliases: BTreeMap<String, Value>,
-    /// Reports that `reports!` serializes, with their schemas.
-    pub(crate) reports: BTreeMap<String, String>,
-    /// The promised keys of reports with details.
+    types: BTreeMap<String, DeriveInput>,
+    /// The schema of each report.
+    schemas: BTreeMap<String, String>,
+    /// The promised keys of types whose other keys are under `details`.
     promised: BTreeMap<String, Vec<String>>,
+    /// The facts that are serialized as a sentence.
+    sentences: Vec<String>,
 }
 
-/// The text of doc comments as one line, with links to items reduced to their names.
+#[derive(Clone)]
+struct Key {
+    name: String,
+    schema: Value,
+    is_optional: bool,
+}
+
+fn text_of(expression: &Expr) -> Option<String> {
+    let Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) = expression else { return None };
+    Some(text.value())
+}
+
+fn name_of(path: &Path) -> String {
+    path.segments.last().unwrap().ident.to_string()
+}
+
+/// The first paragraph of doc comments as one line, with links to items reduced to their names.
 fn doc_of(attributes: &[Attribute]) -> String {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(literal) => match &literal.lit {
-                Lit::Str(text) => Some(text.value().trim().to_owned()),
-                _ => None,
-            },
-            _ => None,
-        },
-        _ => None,
-    });
-    let text = lines.collect::<Vec<_>>().join(" ");
-    let paragraph = text.split("  ").next().unwrap_or_default().trim();
-    // A link to an item becomes its name.
+    let pairs = attributes.iter().filter_map(|attribute| attribute.meta.require_name_value().ok());
+    let lines = pairs.filter(|pair| pair.path.is_ident("doc")).filter_map(|pair| text_of(&pair.value));
+    let lines: Vec<String> = lines.map(|line| line.trim().to_owned()).take_while(|line| !line.is_empty()).collect();
+    let paragraph = lines.join(" ");
     let mut parts = paragraph.split("[`");
     let mut doc = parts.next().unwrap_or_default().to_owned();
     for part in parts {
@@ -76,82 +60,36 @@ fn doc_of(attributes: &[Attribute]) -> String {
     doc
 }
 
-/// Every argument of `#[serde(..)]`, as `name` or `name = value`.
-fn serde_of(attributes: &[Attribute]) -> BTreeMap<String, String> {
-    let mut arguments = BTreeMap::new();
-    for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("serde")) {
-        attribute
-            .parse_nested_meta(|meta| {
-                let name = meta.path.get_ident().map(ToString::to_string).unwrap_or_default();
-                let value =
-                    if meta.input.peek(Token![=]) { meta.value()?.parse::<LitStr>()?.value() } else { String::new() };
-                arguments.insert(name, value);
-                Ok(())
-            })
-            .unwrap();
-    }
-    arguments
+/// What `#[derive(..)]` or `#[serde(..)]` lists.
+fn arguments(attributes: &[Attribute], list: &str) -> Vec<Meta> {
+    let lists = attributes.iter().filter(|attribute| attribute.path().is_ident(list));
+    lists.flat_map(|list| list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap()).collect()
 }
 
-fn is_serialized(attributes: &[Attribute]) -> bool {
-    attributes.iter().filter(|attribute| attribute.path().is_ident("derive")).any(|attribute| {
-        let mut found = false;
-        let _ = attribute.parse_nested_meta(|meta| {
-            found |= meta.path.segments.last().is_some_and(|last| last.ident == "Serialize");
-            Ok(())
-        });
-        found
-    })
+/// The value of an argument of `#[serde(..)]`; empty if it has none.
+fn serde_of(attributes: &[Attribute], argument: &str) -> Option<String> {
+    let metas = arguments(attributes, "serde");
+    let meta = metas.iter().find(|meta| meta.path().is_ident(argument))?;
+    Some(meta.require_name_value().ok().and_then(|pair| text_of(&pair.value)).unwrap_or_default())
 }
 
-/// The schema of a type; the name of a type parameter counts as that of a type.
-fn schema_of(ty: &Type) -> Value {
-    let path = match ty {
-        Type::Reference(reference) => return schema_of(&reference.elem),
-        Type::Slice(slice) => return json!({ "type": "array", "items": schema_of(&slice.elem) }),
-        Type::Array(array) => {
-            let mut schema = json!({ "type": "array", "items": schema_of(&array.elem) });
-            if let Expr::Lit(literal) = &array.len
-                && let Lit::Int(len) = &literal.lit
-            {
-                let len: usize = len.base10_parse().unwrap();
-                schema["minItems"] = json!(len);
-                schema["maxItems"] = json!(len);
-            }
-            return schema;
-        }
-        Type::Tuple(tuple) if tuple.elems.is_empty() => return json!({ "type": "null" }),
-        Type::Tuple(tuple) => {
-            let items: Vec<Value> = tuple.elems.iter().map(schema_of).collect();
-            return json!({ "type": "array", "minItems": items.len(), "prefixItems": items, "items": false });
-        }
-        Type::Path(path) => &path.path,
-        // The name of a function type, which no report has.
-        _ => return json!(false),
-    };
-    let last = path.segments.last().unwrap();
-    let inner = |index: usize| schema_of(type_arguments(last)[index]);
-    match last.ident.to_string().as_str() {
-        "Option" => nullable(inner(0)),
-        "Vec" | "BTreeSet" => json!({ "type": "array", "items": inner(0) }),
-        "Box" | "Arc" | "Rc" | "Cow" => inner(0),
-        "BTreeMap" | "HashMap" | "Map" => json!({ "type": "object", "additionalProperties": inner(1) }),
-        "u8" | "u16" | "u32" | "u64" | "usize" => json!({ "type": "integer", "minimum": 0 }),
-        "i32" | "i64" | "i128" => json!({ "type": "integer" }),
-        // `Amount`, `Figure` and `Engine` are serialized by hand.
-        "f32" | "f64" | "Amount" => json!({ "type": "number" }),
-        "bool" => json!({ "type": "boolean" }),
-        "String" | "str" | "Figure" | "Engine" => json!({ "type": "string" }),
-        "Value" => json!({}),
-        name if type_arguments(last).is_empty() => json!({ "$ref": name }),
-        name => json!({ "$ref": name, "of": inner(0) }),
-    }
+fn derives_serialize(attributes: &[Attribute]) -> bool {
+    arguments(attributes, "derive").iter().any(|meta| name_of(meta.path()) == "Serialize")
 }
 
-fn type_arguments(segment: &PathSegment) -> Vec<&Type> {
-    let PathArguments::AngleBracketed(arguments) = &segment.arguments else { return Vec::new() };
+/// The types between the angle brackets of the last name.
+fn type_arguments(path: &Path) -> Vec<&Type> {
+    let PathArguments::AngleBracketed(arguments) = &path.segments.last().unwrap().arguments else { return Vec::new() };
     let types = arguments.args.iter();
     types.filter_map(|argument| if let GenericArgument::Type(ty) = argument { Some(ty) } else { None }).collect()
+}
+
+/// The type in an `Option`.
+fn inside_option(ty: &Type) -> Option<&Type> {
+    match ty {
+        Type::Path(option) if name_of(&option.path) == "Option" => Some(type_arguments(&option.path)[0]),
+        _ => None,
+    }
 }
 
 fn nullable(mut schema: Value) -> Value {
@@ -164,123 +102,26 @@ fn nullable(mut schema: Value) -> Value {
     }
 }
 
-fn parameter_of(generics: &Generics) -> Option<String> {
-    generics.type_params().next().map(|parameter| parameter.ident.to_string())
+fn reference(name: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{name}") })
 }
 
-fn keys_of(fields: &Fields) -> Vec<Key> {
-    let key = |field: &Field| {
-        let serde = serde_of(&field.attrs);
-        if serde.contains_key("skip") {
-            return None;
-        }
-        let name = field.ident.as_ref()?.unraw().to_string();
-        let is_optional = serde.contains_key("skip_serializing_if");
-        let mut schema = schema_of(&field.ty);
-        if let Some(with) = serde.get("with") {
-            schema = json!({ "$ref": with });
-        } else if let (true, Type::Path(option)) = (is_optional, &field.ty)
-            && let Some(last) = option.path.segments.last().filter(|last| last.ident == "Option")
-        {
-            // Absent rather than null.
-            schema = schema_of(type_arguments(last)[0]);
-        }
-        let name = serde.get("rename").cloned().unwrap_or(name);
-        Some(Key { name, doc: doc_of(&field.attrs), schema, is_optional, is_flattened: serde.contains_key("flatten") })
+fn kebab_case(variant: &str) -> String {
+    let dashed = variant.char_indices().map(|(at, c)| {
+        let dash = if at > 0 && c.is_uppercase() { "-" } else { "" };
+        format!("{dash}{}", c.to_lowercase())
+    });
+    dashed.collect()
+}
+
+/// The words of an enum with their meanings. `words!` gives a word in the place of a discriminant.
+fn words_schema<'v>(variants: impl IntoIterator<Item = &'v Variant>) -> Value {
+    let word = |variant: &Variant| {
+        let given = variant.discriminant.as_ref().and_then(|(_, word)| text_of(word));
+        let word = given.unwrap_or_else(|| kebab_case(&variant.ident.to_string()));
+        json!({ "const": word, "description": doc_of(&variant.attrs) })
     };
-    fields.iter().filter_map(key).collect()
-}
-
-/// `DataParallel` in the case of `rename_all`.
-fn renamed(variant: &str, case: Option<&String>) -> String {
-    match case.map(String::as_str) {
-        Some("lowercase") => variant.to_lowercase(),
-        Some("kebab-case") => {
-            let dashed = variant.char_indices().map(|(at, c)| {
-                let dash = if at > 0 && c.is_uppercase() { "-" } else { "" };
-                format!("{dash}{}", c.to_lowercase())
-            });
-            dashed.collect()
-        }
-        Some(other) => panic!("rename_all = \"{other}\" is not known here"),
-        None => variant.to_owned(),
-    }
-}
-
-/// The enums that `words!` declares.
-struct Words(Vec<(String, Shape)>);
-
-impl Parse for Words {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut enums = Vec::new();
-        while !input.is_empty() {
-            let doc = doc_of(&input.call(Attribute::parse_outer)?);
-            input.parse::<syn::Visibility>()?;
-            input.parse::<Token![enum]>()?;
-            let name = input.parse::<syn::Ident>()?.to_string();
-            let body;
-            syn::braced!(body in input);
-            let mut words = Vec::new();
-            while !body.is_empty() {
-                let meaning = doc_of(&body.call(Attribute::parse_outer)?);
-                body.parse::<syn::Ident>()?;
-                body.parse::<Token![=]>()?;
-                words.push((body.parse::<LitStr>()?.value(), meaning));
-                body.parse::<Token![,]>()?;
-            }
-            enums.push((name, Shape { doc, words, ..Shape::default() }));
-        }
-        Ok(Self(enums))
-    }
-}
-
-/// The types and schemas that `reports!` serializes with a summary.
-struct Schemas(Vec<(String, String)>);
-
-impl Parse for Schemas {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let mut reports = Vec::new();
-        while !input.is_empty() {
-            let name = input.parse::<syn::Ident>()?.to_string();
-            if input.peek(syn::token::Brace) {
-                // Keys before the summary.
-                input.parse::<proc_macro2::Group>()?;
-            }
-            input.parse::<Token![=]>()?;
-            reports.push((name, input.parse::<LitStr>()?.value()));
-            input.parse::<Token![,]>()?;
-        }
-        Ok(Self(reports))
-    }
-}
-
-/// A report and its keys that `promised!` names.
-struct Promised(String, Vec<String>);
-
-impl Parse for Promised {
-    fn parse(input: ParseStream<'_>) -> syn::Result<Self> {
-        let report = input.parse::<syn::Ident>()?.to_string();
-        let body;
-        syn::braced!(body in input);
-        let keys = Punctuated::<syn::Ident, Token![,]>::parse_terminated(&body)?;
-        Ok(Self(report, keys.iter().map(ToString::to_string).collect()))
-    }
-}
-
-/// The keys with which the JSON of a report begins.
-fn first_keys(schema: &str) -> [Key; 2] {
-    let key = |name: &str, doc: &str, schema| Key {
-        name: name.to_owned(),
-        doc: doc.to_owned(),
-        schema,
-        is_optional: false,
-        is_flattened: false,
-    };
-    let answer = "The answer in a sentence, who holds the memory, what to do, and a line to copy.";
-    [
-        key("schema", &format!("`{schema}`"), json!({ "type": "string" })),
-        key("summary", answer, json!({ "$ref": "Summary" })),
-    ]
+    json!({ "oneOf": variants.into_iter().map(word).collect::<Vec<_>>() })
 }
 
 impl Types {
@@ -294,113 +135,245 @@ impl Types {
         let mut types = Self::default();
         for source in sources().iter().filter(|source| is_public(&source.path)) {
             let file = syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.path));
-            types.add_declared(&file.items);
-        }
-        for (report, schema) in &types.reports {
-            types.shapes.get_mut(report).unwrap().keys.splice(0..0, first_keys(schema));
-        }
-        for (report, keys) in std::mem::take(&mut types.promised) {
-            types.shapes.get_mut(&report).unwrap().promised = Some(keys);
-        }
-        for key in types.shapes.values_mut().flat_map(|shape| &mut shape.keys) {
-            if key.name == "schema" && key.doc.starts_with("`oomscope/") {
-                key.schema = json!({ "const": key.doc.trim_end_matches('.').trim_matches('`') });
+            for item in file.items {
+                match item {
+                    Item::Struct(item) => types.add_serialized(item.into(), &source.text),
+                    Item::Enum(item) => types.add_serialized(item.into(), &source.text),
+                    Item::Macro(item) => types.add_declared(&item.mac),
+                    _ => {}
+                }
             }
         }
         types
     }
 
-    fn add(&mut self, name: &syn::Ident, shape: Shape) {
-        let before = self.shapes.insert(name.to_string(), shape);
-        assert!(before.is_none(), "two serialized types are called {name}");
+    fn add_serialized(&mut self, ty: DeriveInput, source: &str) {
+        if derives_serialize(&ty.attrs) || source.contains(&format!("impl Serialize for {} {{", ty.ident)) {
+            self.add(ty);
+        }
     }
 
-    fn add_declared(&mut self, items: &[Item]) {
-        for item in items {
-            match item {
-                Item::Struct(item) if is_serialized(&item.attrs) => {
-                    let (doc, keys) = (doc_of(&item.attrs), keys_of(&item.fields));
-                    let parameter = parameter_of(&item.generics);
-                    self.add(&item.ident, Shape { doc, keys, parameter, ..Shape::default() });
-                }
-                Item::Struct(item) if is_serialized_by_hand(&item.ident, items) => {
-                    let fields = item.fields.iter().filter(|field| field.ident.is_some());
-                    // The values of such a map are in arrays, by type.
-                    let values = fields.map(|field| schema_of(&field.ty)["items"].clone()).collect();
-                    self.add(&item.ident, Shape { doc: doc_of(&item.attrs), values: Some(values), ..Shape::default() });
-                }
-                Item::Enum(item) if is_serialized(&item.attrs) => self.add(&item.ident, enum_shape(item)),
-                Item::Type(item) => {
-                    self.aliases.insert(item.ident.to_string(), schema_of(&item.ty));
-                }
-                Item::Macro(item) if item.mac.path.is_ident("reports") => {
-                    self.reports.extend(item.mac.parse_body::<Schemas>().unwrap().0);
-                }
-                Item::Macro(item) if item.mac.path.is_ident("promised") => {
-                    let Promised(report, keys) = item.mac.parse_body().unwrap();
-                    self.promised.insert(report, keys);
-                }
-                Item::Macro(item) if item.mac.path.is_ident("sentences") => {
-                    let facts = Punctuated::<syn::Ident, Token![,]>::parse_terminated;
-                    let facts = item.mac.parse_body_with(facts).unwrap();
-                    self.aliases.extend(facts.iter().map(|fact| (fact.to_string(), json!({ "type": "string" }))));
-                }
-                Item::Macro(item) if item.mac.path.is_ident("words") => {
-                    self.shapes.extend(item.mac.parse_body::<Words>().unwrap().0);
-                }
-                _ => {}
+    fn add(&mut self, ty: DeriveInput) {
+        let name = ty.ident.to_string();
+        if let Data::Struct(item) = &ty.data
+            && let Some(field) = item.fields.iter().find(|field| field.ident.as_ref().is_some_and(|it| it == "schema"))
+            && let Some(schema) = doc_of(&field.attrs).split('`').find(|part| part.starts_with("oomscope/"))
+        {
+            self.schemas.insert(name.clone(), schema.to_owned());
+        }
+        assert!(self.types.insert(name.clone(), ty).is_none(), "two serialized types are called {name}");
+    }
+
+    /// Reads the macros that serialize types.
+    fn add_declared(&mut self, declared: &Macro) {
+        match name_of(&declared.path).as_str() {
+            "words" => self.add(declared.parse_body().unwrap()),
+            "reports" => {
+                let reports =
+                    declared.parse_body_with(Punctuated::<MetaNameValue, Token![,]>::parse_terminated).unwrap();
+                let schemas = reports.iter().map(|pair| (name_of(&pair.path), text_of(&pair.value).unwrap()));
+                self.schemas.extend(schemas);
+            }
+            "promised" => {
+                let report: ExprStruct = declared.parse_body().unwrap();
+                let keys = report.fields.iter().filter_map(|field| match &field.member {
+                    Member::Named(name) => Some(name.to_string()),
+                    Member::Unnamed(_) => None,
+                });
+                self.promised.insert(name_of(&report.path), keys.collect());
+            }
+            "sentences" => {
+                let facts = declared.parse_body_with(Punctuated::<Path, Token![,]>::parse_terminated).unwrap();
+                self.sentences.extend(facts.iter().map(name_of));
+            }
+            _ => {}
+        }
+    }
+
+    /// The name of the type with each `schema`.
+    pub(crate) fn roots(&self) -> BTreeMap<&str, &str> {
+        self.schemas.iter().map(|(name, schema)| (schema.as_str(), name.as_str())).collect()
+    }
+
+    /// The definitions of `roots` and of every type in them, by name.
+    pub(crate) fn definitions(&self, roots: &[&str]) -> BTreeMap<String, Value> {
+        let mut definitions = BTreeMap::new();
+        let mut open: Vec<String> = roots.iter().map(|&root| root.to_owned()).collect();
+        while let Some(name) = open.pop() {
+            if let Entry::Vacant(place) = definitions.entry(name) {
+                let definition = self.definition(place.key());
+                let text = definition.to_string();
+                let named = text.split("\"#/$defs/").skip(1);
+                open.extend(named.map(|rest| rest.split('"').next().unwrap().to_owned()));
+                place.insert(definition);
             }
         }
+        definitions
     }
-}
 
-fn is_serialized_by_hand(name: &syn::Ident, items: &[Item]) -> bool {
-    items.iter().any(|item| match item {
-        Item::Impl(item) => {
-            item.trait_.as_ref().is_some_and(|(path, _)| path.is_ident("Serialize"))
-                && matches!(&*item.self_ty, Type::Path(ty) if ty.path.is_ident(name))
+    fn declared(&self, name: &str) -> &DeriveInput {
+        self.types.get(name).unwrap_or_else(|| panic!("{name} is not a serialized type"))
+    }
+
+    fn definition(&self, name: &str) -> Value {
+        let ty = self.declared(name);
+        let mut schema = match &ty.data {
+            Data::Enum(item) if item.variants.iter().all(|variant| variant.fields.is_empty()) => {
+                words_schema(&item.variants)
+            }
+            Data::Struct(item) if !derives_serialize(&ty.attrs) => {
+                // A map. Its values are in arrays, by type.
+                let fields = item.fields.iter().filter(|field| field.ident.is_some());
+                let values: Vec<Value> = fields.map(|field| self.schema_of(&field.ty)["items"].clone()).collect();
+                match values.as_slice() {
+                    [] => json!({ "type": "object" }),
+                    values => json!({ "type": "object", "additionalProperties": { "anyOf": values } }),
+                }
+            }
+            _ => self.object_schema(name),
+        };
+        schema["description"] = json!(doc_of(&ty.attrs));
+        schema
+    }
+
+    fn object_schema(&self, name: &str) -> Value {
+        let mut keys = self.keys(name);
+        if let Some(promised) = self.promised.get(name) {
+            for key in promised {
+                assert!(keys.iter().any(|other| other.name == *key), "{name} has no key {key}");
+            }
+            keys.retain(|key| promised.contains(&key.name));
+            let doc = "More about it, for people who look closer. These keys are not promised: they may change with any release.";
+            keys.push(Key::required("details", json!({ "type": "object", "description": doc })));
         }
-        _ => false,
-    })
-}
-
-/// The schema of one of `words`.
-pub(crate) fn words_schema(words: &[(String, String)]) -> Value {
-    let word = |(word, meaning): &(String, String)| match meaning.as_str() {
-        "" => json!({ "const": word }),
-        _ => json!({ "const": word, "description": meaning }),
-    };
-    json!({ "oneOf": words.iter().map(word).collect::<Vec<_>>() })
-}
-
-/// The words of an enum and, if it is tagged, the keys of its variants.
-fn enum_shape(item: &syn::ItemEnum) -> Shape {
-    let serde = serde_of(&item.attrs);
-    let mut shape = Shape { doc: doc_of(&item.attrs), ..Shape::default() };
-    if serde.contains_key("untagged") {
-        let fields = item.variants.iter().flat_map(|variant| &variant.fields);
-        shape.variants = fields.map(|field| schema_of(&field.ty)).collect();
-        return shape;
+        let required: Vec<&str> = keys.iter().filter(|key| !key.is_optional).map(|key| key.name.as_str()).collect();
+        let properties: BTreeMap<&str, &Value> = keys.iter().map(|key| (key.name.as_str(), &key.schema)).collect();
+        json!({ "type": "object", "required": required, "properties": properties })
     }
-    for variant in &item.variants {
-        let name = serde_of(&variant.attrs).remove("rename");
-        let word = name.unwrap_or_else(|| renamed(&variant.ident.to_string(), serde.get("rename_all")));
-        shape.words.push((word, doc_of(&variant.attrs)));
-        shape.keys.extend(keys_of(&variant.fields));
-    }
-    shape.keys.iter_mut().for_each(|key| key.is_optional = true);
-    match serde.get("tag") {
-        Some(tag) => {
-            let tag = Key {
-                name: tag.clone(),
-                doc: "It decides which other keys there are.".to_owned(),
-                schema: words_schema(&std::mem::take(&mut shape.words)),
-                is_optional: false,
-                is_flattened: false,
-            };
-            shape.keys.insert(0, tag);
+
+    /// The keys of a type, those of flattened fields in the place of these.
+    fn keys(&self, name: &str) -> Vec<Key> {
+        let ty = self.declared(name);
+        match &ty.data {
+            Data::Enum(item) => {
+                let mut words = words_schema(&item.variants);
+                words["description"] = json!("It decides which other keys there are.");
+                let tag = serde_of(&ty.attrs, "tag").expect("an enum with fields has a tag");
+                let fields = item.variants.iter().flat_map(|variant| &variant.fields);
+                let keys = fields.flat_map(|field| self.keys_of(name, field));
+                std::iter::once(Key::required(&tag, words))
+                    .chain(keys.map(|key| Key { is_optional: true, ..key }))
+                    .collect()
+            }
+            Data::Struct(item) => {
+                let keys: Vec<Key> = item.fields.iter().flat_map(|field| self.keys_of(name, field)).collect();
+                match self.schemas.get(name) {
+                    Some(schema) if keys.iter().all(|key| key.name != "schema") => {
+                        let doc = "The answer in a sentence, who holds the memory, what to do, and a line to copy.";
+                        let summary = json!({ "$ref": "#/$defs/Summary", "description": doc });
+                        let schema = Key::required("schema", json!({ "const": schema }));
+                        [vec![schema, Key::required("summary", summary)], keys].concat()
+                    }
+                    _ => keys,
+                }
+            }
+            Data::Union(_) => Vec::new(),
         }
-        None => assert!(shape.keys.is_empty(), "{}: an enum with fields has a tag", item.ident),
     }
-    shape
+
+    /// The key of a field of the type `owner`, or those that it flattens.
+    fn keys_of(&self, owner: &str, field: &Field) -> Vec<Key> {
+        let serde = |argument| serde_of(&field.attrs, argument);
+        if serde("skip").is_some() {
+            return Vec::new();
+        }
+        let inner = inside_option(&field.ty);
+        if serde("flatten").is_some() {
+            let Type::Path(ty) = inner.unwrap_or(&field.ty) else { panic!("{owner} flattens no object") };
+            return self.keys(&serde("with").unwrap_or_else(|| name_of(&ty.path)));
+        }
+        let name = serde("rename").unwrap_or_else(|| field.ident.as_ref().unwrap().unraw().to_string());
+        let is_optional = serde("skip_serializing_if").is_some();
+        let schema = match self.schemas.get(owner) {
+            Some(schema) if name == "schema" => json!({ "const": schema }),
+            _ => {
+                // Absent rather than null.
+                let mut schema = self.schema_of(inner.filter(|_| is_optional).unwrap_or(&field.ty));
+                schema["description"] = json!(self.description(owner, &name, doc_of(&field.attrs)));
+                if name.ends_with("_ratio") && !UNBOUNDED_RATIOS.contains(&name.as_str()) {
+                    schema["minimum"] = json!(0);
+                    schema["maximum"] = json!(1);
+                }
+                schema
+            }
+        };
+        vec![Key { name, schema, is_optional }]
+    }
+
+    /// The comment `doc` of a key, or that of the key that it refers to. Readers of JSON know null and absent keys, and no
+    /// `None`.
+    fn description(&self, owner: &str, key: &str, doc: String) -> Value {
+        assert!(!doc.is_empty() && !doc.contains("`None`"), "the comment of {owner}::{key}: {doc:?}");
+        let referred = doc.strip_prefix("See `").and_then(|doc| doc.trim_end_matches("`.").split_once("::"));
+        let Some((ty, name)) = referred else { return json!(doc) };
+        self.keys(ty).iter().find(|key| key.name == name).unwrap().schema["description"].clone()
+    }
+
+    /// The schema of a type; the name of a type parameter counts as that of a type.
+    fn schema_of(&self, ty: &Type) -> Value {
+        let array = |items: &Type| json!({ "type": "array", "items": self.schema_of(items) });
+        let path = match ty {
+            Type::Reference(reference) => return self.schema_of(&reference.elem),
+            Type::Slice(slice) => return array(&slice.elem),
+            Type::Array(fixed) => {
+                let mut schema = array(&fixed.elem);
+                if let Expr::Lit(ExprLit { lit: Lit::Int(len), .. }) = &fixed.len {
+                    let len: usize = len.base10_parse().unwrap();
+                    schema["minItems"] = json!(len);
+                    schema["maxItems"] = json!(len);
+                }
+                return schema;
+            }
+            Type::Tuple(tuple) => {
+                let items: Vec<Value> = tuple.elems.iter().map(|item| self.schema_of(item)).collect();
+                return json!({ "type": "array", "minItems": items.len(), "prefixItems": items, "items": false });
+            }
+            Type::Path(path) => &path.path,
+            _ => panic!("no report has such a type"),
+        };
+        let (name, inner) = (name_of(path), type_arguments(path));
+        match (name.as_str(), inner.as_slice()) {
+            ("Option", [inner]) => nullable(self.schema_of(inner)),
+            ("Vec" | "BTreeSet", [items]) => array(items),
+            ("Box" | "Arc" | "Rc" | "Cow", [inner]) => self.schema_of(inner),
+            ("BTreeMap" | "HashMap" | "Map", [_, values]) => {
+                json!({ "type": "object", "additionalProperties": self.schema_of(values) })
+            }
+            ("u8" | "u16" | "u32" | "u64" | "usize", _) => json!({ "type": "integer", "minimum": 0 }),
+            ("i32" | "i64" | "i128", _) => json!({ "type": "integer" }),
+            // `Amount`, `Figure` and `Engine` are serialized by hand.
+            ("f32" | "f64" | "Amount", _) => json!({ "type": "number" }),
+            ("bool", _) => json!({ "type": "boolean" }),
+            ("String" | "str" | "Figure" | "Engine", _) => json!({ "type": "string" }),
+            ("Value", _) => json!({}),
+            (name, _) if self.sentences.iter().any(|fact| fact == name) => json!({ "type": "string" }),
+            (name, [inner]) if self.types.contains_key(name) => self.generic(name, &self.schema_of(inner)),
+            (name, _) => reference(name),
+        }
+    }
+
+    /// The definition of a generic type, with `inner` in the place of references to its parameter.
+    fn generic(&self, name: &str, inner: &Value) -> Value {
+        let parameter = self.declared(name).generics.type_params().next().unwrap();
+        let members =
+            |schema: &Value| schema.to_string().strip_prefix('{').unwrap().strip_suffix('}').unwrap().to_owned();
+        let parameter = members(&reference(&parameter.ident.to_string()));
+        serde_json::from_str(&self.definition(name).to_string().replace(&parameter, &members(inner))).unwrap()
+    }
+}
+
+impl Key {
+    fn required(name: &str, schema: Value) -> Self {
+        Self { name: name.to_owned(), schema, is_optional: false }
+    }
 }
