@@ -127,13 +127,8 @@ fn words_schema<'v>(variants: impl IntoIterator<Item = &'v Variant>) -> Value {
 impl Types {
     /// Reads them all.
     pub(crate) fn read() -> Self {
-        // Pages and the command line serialize for their own scripts.
-        let is_public = |path: &str| {
-            path.starts_with("src/output/wording/")
-                || !(path.starts_with("src/output/") || path.starts_with("src/cli/"))
-        };
         let mut types = Self::default();
-        for source in sources().iter().filter(|source| is_public(&source.path)) {
+        for source in sources() {
             let file = syn::parse_file(&source.text).unwrap_or_else(|e| panic!("{}: {e}", source.path));
             for item in file.items {
                 match item {
