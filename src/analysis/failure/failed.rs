@@ -4,7 +4,7 @@ use super::blockers::{Blocker, blockers};
 use crate::allocator::device::GpuModel;
 use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
 use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
-use crate::base::ids::{PoolId, StackId, SymbolId};
+use crate::base::ids::PoolId;
 use crate::replay::literal::{ContiguousRange, ReplayStep, StreamPool, Tiling, Totals};
 use crate::snapshot::{BlockState, Pools, TraceEntry};
 use crate::stacks::frames::StackReader;
@@ -13,26 +13,6 @@ use crate::study::memory::{BlockSum, HeldBlock, Holder, top_holders};
 
 /// Maximum number of lines with pending blocks.
 const SHOWN_PENDING: usize = 5;
-
-/// A request that failed in a trace, or one that is tried.
-#[derive(Debug, Clone)]
-pub(super) struct RequestFacts {
-    /// Index in the device's trace; the number of entries if it follows the last one.
-    pub(super) entry: usize,
-    /// Rounded size.
-    pub(super) bytes: u64,
-    pub(super) stream: u64,
-    /// `None` if not recorded, as before 2.12, and not inferred.
-    pub(super) pool: Option<PoolId>,
-    /// Free device memory after the allocator has released all it can.
-    pub(super) device_free: u64,
-    /// Microseconds since the epoch; 0 if not recorded.
-    pub(super) time_us: u64,
-    pub(super) stack: StackId,
-    pub(super) user_metadata: Option<SymbolId>,
-    /// A tried request that succeeds.
-    pub(super) is_served: bool,
-}
 
 /// The pool of a request, as far as the trace shows it.
 #[derive(Debug, Clone, Copy)]
@@ -47,10 +27,15 @@ pub(super) struct PoolGuess {
     is_pending_unknown: bool,
 }
 
-/// A request and the memory when it failed.
+/// A request that failed in a trace, or one that is tried, and the memory then.
 #[derive(Debug)]
 pub(super) struct FailureFacts {
-    pub(super) request: RequestFacts,
+    /// Index in the device's trace; the number of entries if it follows the last one.
+    pub(super) entry: usize,
+    /// Its entry, as [`Action::Oom`](crate::snapshot::Action::Oom).
+    pub(super) request: TraceEntry,
+    /// A tried request that succeeds.
+    pub(super) is_served: bool,
     pub(super) circumstances: MemoryAtFailure,
     pub(super) totals: Totals,
     pub(super) pool_guess: PoolGuess,
@@ -65,20 +50,9 @@ impl FailureFacts {
     pub(super) fn recorded(
         device: DeviceStudy<'_, '_>,
         step: &ReplayStep<'_>,
-        (index, entry): (usize, TraceEntry),
+        (entry, request): (usize, TraceEntry),
         is_late: bool,
     ) -> Self {
-        let request = RequestFacts {
-            entry: index,
-            bytes: entry.size,
-            stream: entry.stream,
-            pool: entry.pool,
-            device_free: entry.addr,
-            time_us: entry.time_us,
-            stack: entry.extended_stack,
-            user_metadata: entry.user_metadata,
-            is_served: false,
-        };
         let is_recorded = request.pool.is_some();
         let unreleased = Some(step.tiling).filter(|_| is_late && !is_recorded).map(releasable);
         let unreleased = unreleased.filter(|bytes| *bytes > 0);
@@ -92,51 +66,58 @@ impl FailureFacts {
             unreleased,
             is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
         };
-        Self::new(device, request, pool_guess, step.tiling, is_late)
+        Self::new(device, (entry, request), pool_guess, step.tiling, [is_late, false])
     }
 
-    /// A tried `request`, with the memory in `tiling`.
-    pub(super) fn tried(device: DeviceStudy<'_, '_>, request: RequestFacts, tiling: &Tiling) -> Self {
+    /// A tried `request`, which would be `entry` of the trace, with the memory in `tiling`.
+    pub(super) fn tried(
+        device: DeviceStudy<'_, '_>,
+        (entry, request): (usize, TraceEntry),
+        is_served: bool,
+        tiling: &Tiling,
+    ) -> Self {
         let pool_guess = PoolGuess { pool: request.pool, is_open: false, unreleased: None, is_pending_unknown: false };
-        Self::new(device, request, pool_guess, tiling, true)
+        Self::new(device, (entry, request), pool_guess, tiling, [true, is_served])
     }
 
     fn new(
         device: DeviceStudy<'_, '_>,
-        request: RequestFacts,
+        (entry, request): (usize, TraceEntry),
         pool_guess: PoolGuess,
         tiling: &Tiling,
-        is_late: bool,
+        [is_late, is_served]: [bool; 2],
     ) -> Self {
         let totals = tiling.totals();
-        let known = totals.reserved.saturating_add(request.device_free);
+        let known = totals.reserved.saturating_add(request.addr);
         let outside = reported_capacity(device).map_or(0, |all| all.saturating_sub(known));
-        let is_shown = is_late && !request.is_served;
+        let is_shown = is_late && !is_served;
         Self {
+            entry,
+            request,
+            is_served,
             circumstances: circumstances(device, &request, pool_guess, tiling, outside),
             totals,
             pool_guess,
             outside,
             blockers: if is_shown { blockers(tiling, device.stacks()) } else { Vec::new() },
             pending: if is_late { pending(tiling, device.stacks()) } else { Vec::new() },
-            request,
         }
     }
 
     /// Missing bytes: of device memory or of contiguous free memory, whichever is less.
     pub(super) fn missing_bytes(&self) -> u64 {
         let (request, c) = (&self.request, &self.circumstances);
-        if request.is_served {
+        if self.is_served {
             return 0;
         }
         let segment = c.needed_from_device().bytes;
         let largest = c.largest.unwrap_or_default().bytes;
-        segment.saturating_sub(request.device_free).min(request.bytes.saturating_sub(largest))
+        segment.saturating_sub(request.addr).min(request.size.saturating_sub(largest))
     }
 
     /// Bytes that the process had reserved or could have.
     pub(super) fn reach(&self) -> u64 {
-        self.totals.reserved.saturating_add(self.request.device_free)
+        self.totals.reserved.saturating_add(self.request.addr)
     }
 
     /// Bytes of them that no block used.
@@ -185,12 +166,12 @@ fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Holder> {
 
 fn circumstances(
     device: DeviceStudy<'_, '_>,
-    request: &RequestFacts,
+    request: &TraceEntry,
     pool_guess: PoolGuess,
     tiling: &Tiling,
     outside: u64,
 ) -> MemoryAtFailure {
-    let RequestFacts { bytes, stream, device_free, .. } = *request;
+    let TraceEntry { size: bytes, stream, addr: device_free, .. } = *request;
     let is_small = is_small_request(bytes);
     let pool = pool_guess.pool;
     let largest = pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));

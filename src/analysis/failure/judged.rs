@@ -5,9 +5,9 @@ use serde::Serialize;
 use super::failed::FailureFacts;
 use super::outlook::{Filling, NextStep, Outlook};
 use super::remedies::TrialResults;
-use crate::allocator::conf::Settings;
 use crate::allocator::verdict::{Certainty, MemoryAtFailure, Verdict, decide};
 use crate::replay::literal::Totals;
+use crate::study::DeviceStudy;
 
 /// A device is full if less than this part of the memory within reach is not in use (3 %).
 const FULL_FRACTION: u64 = 32;
@@ -17,11 +17,11 @@ const FULL_FRACTION: u64 = 32;
 /// certain only if the model reproduces the recording and memory does not grow; a capacity verdict also requires a known
 /// device size.
 pub(super) fn judge(
+    device: DeviceStudy<'_, '_>,
     failed: &FailureFacts,
     trials: &TrialResults,
     outlook: &Outlook,
-    [is_reproduced, is_capacity_known, grows]: [bool; 3],
-    settings: &Settings,
+    [is_reproduced, grows]: [bool; 2],
 ) -> (Verdict, Certainty, VerdictReason) {
     let ruling = decide(&failed.circumstances);
     let exceeds_reach = trials.as_recorded.is_some_and(|replay| replay.no_setting_helps);
@@ -36,7 +36,7 @@ pub(super) fn judge(
         // On a device of unknown size other processes may hold memory.
         Verdict::Capacity => {
             let is_full = exceeds_reach || failed.circumstances.is_exhausted();
-            is_full && is_capacity_known && !trials.has_remedy()
+            is_full && device.capacity().is_some() && !trials.has_remedy()
         }
         Verdict::Unknown => false,
         _ => !outlook.is_dead_end() && !grows,
@@ -49,20 +49,20 @@ pub(super) fn judge(
             let layout_helps = !exceeds_reach && !is_dead_end;
             if layout_helps { DeadEnd::Full { unused, reach } } else { dead_end(*outlook, trials.has_remedy()) }
         }),
-        ..VerdictReason::new(failed, ruling.verdict, settings)
+        ..VerdictReason::new(device, failed, ruling.verdict)
     };
     (verdict, if is_certain { Certainty::Certain } else { Certainty::Possible }, reason)
 }
 
 impl VerdictReason {
-    pub(super) fn new(failed: &FailureFacts, verdict: Verdict, settings: &Settings) -> Self {
+    pub(super) fn new(device: DeviceStudy<'_, '_>, failed: &FailureFacts, verdict: Verdict) -> Self {
         Self {
             verdict,
             memory: failed.circumstances,
             totals: failed.totals,
-            asleep_bytes: 0,
+            asleep_bytes: device.sleep().map_or(0, |sleep| sleep.asleep_at(failed.entry)),
             outside_bytes: failed.outside,
-            max_split_size: settings.max_split_size,
+            max_split_size: device.settings().max_split_size,
             dead_end: None,
             served: None,
         }

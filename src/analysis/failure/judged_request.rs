@@ -91,14 +91,14 @@ impl JudgedRequest {
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let FailureFacts { request, circumstances, totals, pool_guess, .. } = &failed;
         Self {
-            event: request.entry as u64,
-            requested_bytes: request.bytes,
+            event: failed.entry as u64,
+            requested_bytes: request.size,
             segment_bytes: circumstances.needed_from_device().bytes,
             stream: request.stream,
             pool_id: request.pool.map(|pool| snapshot.pools.get(pool)),
             kept_back_bytes: pool_guess.unreleased,
             is_pool_open: pool_guess.is_open,
-            device_free_bytes: request.device_free,
+            device_free_bytes: request.addr,
             reserved_bytes: totals.reserved,
             allocated_bytes: totals.allocated,
             cached_bytes: totals.reserved - totals.active,
@@ -106,19 +106,16 @@ impl JudgedRequest {
             time_us: (request.time_us != 0).then_some(request.time_us),
             verdict,
             confidence,
-            verdict_reason: VerdictReason {
-                asleep_bytes: device.sleep().map_or(0, |sleep| sleep.asleep_at(request.entry)),
-                ..reason
-            },
+            verdict_reason: reason,
             outlook,
-            location: stacks.code_location(stacks.line_id(request.stack)),
+            location: stacks.code_location(stacks.line_id(request.extended_stack)),
             source: None,
-            operation: stacks.operation(request.stack),
+            operation: stacks.operation(request.extended_stack),
             user_metadata: request
                 .user_metadata
                 .map(|text| escape_name(snapshot.text(text)))
                 .filter(|text| !text.is_empty()),
-            frames: stacks.frame_list(request.stack),
+            frames: stacks.frame_list(request.extended_stack),
             shortfall_bytes: failed.missing_bytes(),
             causes: causes(&failed),
             blockers: failed.blockers,
@@ -141,7 +138,7 @@ pub struct Cause {
 
 /// Where memory was that could have served a failed request, largest first.
 fn causes(failed: &FailureFacts) -> Vec<Cause> {
-    if failed.request.is_served {
+    if failed.is_served {
         return Vec::new();
     }
     let c = &failed.circumstances;
@@ -152,7 +149,7 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
     };
     // If a block was large enough, the verdict says why it did not serve.
     let largest = c.largest.unwrap_or_default().bytes;
-    let own = CauseNote::Own(largest, largest >= failed.request.bytes);
+    let own = CauseNote::Own(largest, largest >= failed.request.size);
     let cause = |kind, bytes, note| Cause { kind, bytes, note };
     let causes = [
         cause(Verdict::Fragmentation, c.own.all.bytes, own),

@@ -77,14 +77,8 @@ pub(super) struct FailureContext<'p> {
 impl OomReport {
     pub(super) fn new(device: DeviceStudy<'_, '_>, failed: FailureFacts, context: FailureContext<'_>) -> Self {
         let FailureContext { trials, ends_trace, forecast, held, is_reproduced, grows } = context;
-        let outlook = if ends_trace {
-            Outlook::after_failure(device, &failed, forecast, failed.missing_bytes())
-        } else {
-            Outlook::default()
-        };
-        let is_capacity_known = device.capacity().is_some();
-        let known = [is_reproduced, is_capacity_known, grows];
-        let judgement = judge(&failed, &trials, &outlook, known, device.settings());
+        let outlook = if ends_trace { Outlook::after_failure(device, &failed, forecast) } else { Outlook::default() };
+        let judgement = judge(device, &failed, &trials, &outlook, [is_reproduced, grows]);
         let is_known = |remedy: &Remedy| {
             remedy.avoids_oom && matches!(remedy.then, JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. })
         };

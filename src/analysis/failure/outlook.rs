@@ -78,9 +78,9 @@ impl Filling {
     fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, remaining: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
         // The line that the headline names, which may be a package's: others that the user's line calls are not "this line".
-        let line = stacks.line_id(request.stack).frame?;
-        let is_same_line = |stack| stack == request.stack || stacks.line_id(stack).frame == Some(line);
-        let (requests, bytes) = device.program().similar_requests_before(request.entry, is_same_line);
+        let line = stacks.line_id(request.extended_stack).frame?;
+        let is_same_line = |stack| stack == request.extended_stack || stacks.line_id(stack).frame == Some(line);
+        let (requests, bytes) = device.program().similar_requests_before(failed.entry, is_same_line);
         (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes: remaining })
     }
 }
@@ -97,22 +97,21 @@ pub struct Outlook {
 }
 
 impl Outlook {
-    /// The outlook after the last failure of `device`, which lacked `missing` bytes.
+    /// The outlook after the last failure of `device`.
     pub(super) fn after_failure(
         device: DeviceStudy<'_, '_>,
         failed: &FailureFacts,
         forecast: Option<&Forecast<'_>>,
-        missing: u64,
     ) -> Self {
         let c = &failed.circumstances;
         // Memory beyond a process limit is not within reach.
         let is_limited = c.device_free.covers(c.segment_in_granules).is_likely();
-        let free = if is_limited { 0 } else { failed.request.device_free };
+        let free = if is_limited { 0 } else { failed.request.addr };
         let reach = failed.totals.reserved.saturating_add(free);
         let is_known = |forecast: &&Forecast<'_>| forecast.sure_requests() > 0 && !forecast.is_single_request();
         let known = forecast.filter(is_known);
         let Some(forecast) = known else {
-            let held = failed.totals.allocated.saturating_add(failed.request.bytes);
+            let held = failed.totals.allocated.saturating_add(failed.request.size);
             let remaining = reach.checked_sub(held);
             let filling = remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
             return Self { filling, ..Self::default() };
@@ -123,7 +122,7 @@ impl Outlook {
             needed_bytes: forecast.sure_peak_bytes.saturating_sub(forecast.live_bytes),
             spare_bytes: remaining,
         };
-        let growth = forecast.growth.as_ref().map(|growth| Growth::new(growth, remaining, missing));
+        let growth = forecast.growth.as_ref().map(|growth| Growth::new(growth, remaining, failed.missing_bytes()));
         Self { next_step: Some(next_step), growth, filling: None }
     }
 

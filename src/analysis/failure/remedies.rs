@@ -136,8 +136,8 @@ struct SettingTrials<'f, 'a> {
     controls: Vec<Simulation>,
     /// The entries that fail in each of `controls`.
     failed: Vec<BTreeSet<usize>>,
-    /// Under other settings.
-    tried: Vec<(Candidate, Vec<TriedSimulation>)>,
+    /// Under other settings, with the job's outcome.
+    tried: Vec<(Candidate, Vec<(Simulation, JobOutcome)>)>,
     /// Allocated bytes plus the request, by the entry of each failure.
     needed: BTreeMap<usize, u64>,
     /// Maximum bytes that the process could reserve.
@@ -149,22 +149,22 @@ struct SettingTrials<'f, 'a> {
 impl<'f, 'a> SettingTrials<'f, 'a> {
     fn new(device: DeviceStudy<'_, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
         let program = forecast.map_or_else(|| device.program(), |known| &known.program);
-        let ooms = ooms.iter().map(|oom| oom.request.entry);
+        let ooms = ooms.iter().map(|oom| oom.entry);
         let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
         let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
-        let simulate_each = |hypothesis: &Hypothesis| -> Vec<TriedSimulation> {
+        let simulate_each = |hypothesis: &Hypothesis| -> Vec<(Simulation, JobOutcome)> {
             let with = |assumes_captures: &bool| {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
                 let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
                 let later = forecast.map(|known| known.outcome(device, &done));
                 let free_bytes = free_at_peak(&hypothesis, &done);
                 let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
-                TriedSimulation { done, then }
+                (done, then)
             };
             captures.iter().map(with).collect()
         };
-        let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|control| control.done).collect();
+        let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
@@ -192,7 +192,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
 
     /// The results for `oom`.
     fn at(&self, oom: &FailureFacts, is_pool_open: bool) -> TrialResults {
-        let entry = oom.request.entry;
+        let entry = oom.entry;
         let needed_bytes = self.needed.get(&entry).copied().unwrap_or(0); // 0 if the program lacks it
         let no_setting_helps = self.exceeds_reach(needed_bytes);
         if !self.failed.iter().all(|failed| failed.contains(&entry))
@@ -245,8 +245,13 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         !self.is_rounded_up && needed > self.reach
     }
 
-    fn remedy(&self, candidate: &Candidate, tried: &TriedSimulation, event: usize, failed: &BTreeSet<usize>) -> Remedy {
-        let TriedSimulation { done, then } = tried;
+    fn remedy(
+        &self,
+        candidate: &Candidate,
+        (done, then): &(Simulation, JobOutcome),
+        event: usize,
+        failed: &BTreeSet<usize>,
+    ) -> Remedy {
         let figures = done.at_failures.get(&event).copied().unwrap_or_default();
         // A setting under which another request fails instead is no remedy.
         let mut failures = done.ooms.iter().map(|(at, _)| *at).take_while(|at| *at <= event);
@@ -277,10 +282,4 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             then: then.clone(),
         }
     }
-}
-
-/// One replay under other settings.
-struct TriedSimulation {
-    done: Simulation,
-    then: JobOutcome,
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
 
-use super::failed::{FailureFacts, RequestFacts};
+use super::failed::FailureFacts;
 use super::judged::{Served, VerdictReason};
 use super::judged_request::JudgedRequest;
 use super::oom::{FailureContext, OomReport};
@@ -13,7 +13,7 @@ use crate::allocator::ServedBy;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::replay::literal::{candidate_releases, inferred_capacity};
 use crate::replay::model::{Hypothesis, RequestResult, try_request};
-use crate::snapshot::{Action, Device, Pools, Stacks};
+use crate::snapshot::{Action, Device, Pools, TraceEntry};
 use crate::study::{DeviceStudy, MemoryAt, TracePosition};
 
 /// The result of `--request`: whether a request would succeed, and how. Figures are those after everything was tried.
@@ -79,7 +79,7 @@ pub(crate) fn request(
         };
     let minor = device.scope().minor;
     let minor = minor.unwrap_or_else(|| *candidate_releases(&device.snapshot().torch).end());
-    let hypothesis = Hypothesis {
+    let mut hypothesis = Hypothesis {
         minor,
         settings: device.settings().clone(),
         limit: None,
@@ -88,24 +88,14 @@ pub(crate) fn request(
         assumes_captures: true,
         settings_changes: Vec::new(),
     };
-    let limit = hypothesis.limit_from_settings();
-    let hypothesis = Hypothesis { limit, ..hypothesis };
+    hypothesis.limit = hypothesis.limit_from_settings();
     let answer = try_request(recorded, memory.layout.as_ref(), &hypothesis, (bytes, stream));
     let served_from = served(&answer);
-    let request = RequestFacts {
-        entry: next,
-        bytes: answer.rounded_size,
-        stream,
-        pool: Some(Pools::DEFAULT),
-        device_free: answer.device_free,
-        time_us: 0,
-        stack: Stacks::EMPTY,
-        user_metadata: None,
-        is_served: served_from.is_some(),
-    };
-    let facts = FailureFacts::tried(device, request, &answer.tiling);
+    let (size, addr, pool) = (answer.rounded_size, answer.device_free, Some(Pools::DEFAULT));
+    let request = TraceEntry { action: Action::Oom, addr, size, stream, pool, ..TraceEntry::default() };
+    let facts = FailureFacts::tried(device, (next, request), served_from.is_some(), &answer.tiling);
     let outcome = if let Some(served) = served_from {
-        let reason = VerdictReason::new(&facts, Verdict::Served, device.settings());
+        let reason = VerdictReason::new(device, &facts, Verdict::Served);
         let reason = VerdictReason { served: Some((served, answer.released_bytes)), ..reason };
         let judgement = (Verdict::Served, Certainty::Possible, reason); // it rests on assumptions
         Ok(Box::new(JudgedRequest::new(device, facts, &judgement, Outlook::default())))
