@@ -19,7 +19,7 @@ const SHOWN_BLOCKERS: usize = 5;
 const MIN_LOCKED_FRACTION: u64 = 100;
 
 /// Live blocks of one source line that keep free memory from being used.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Blocker {
     /// Free bytes that could be joined or released without these blocks.
     pub bytes_unlocked: u64,
@@ -39,18 +39,10 @@ pub struct Blocker {
     pub frames: FrameList,
 }
 
-#[derive(Default)]
-struct LockedMemory {
-    unlocked: u64,
-    released: u64,
-    blocks: u64,
-    bytes: u64,
-}
-
 /// The lines whose blocks lock free memory: those that unlock most per byte held, by unlocked bytes, descending.
 pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker> {
     // The key is the first stack of a line.
-    let mut by_stack: BTreeMap<StackId, LockedMemory> = BTreeMap::new();
+    let mut by_stack: BTreeMap<StackId, Blocker> = BTreeMap::new();
     let mut locked = 0u64;
     let mut lines = FirstStacks::default();
     for mut range in tiling.contiguous_ranges().filter(|range| range.blocks.len() > 1) {
@@ -61,25 +53,18 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         add_contiguous_range(&range, &mut by_stack);
     }
     let is_relevant =
-        |memory: &LockedMemory| memory.bytes > 0 && memory.unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked;
-    let mut relevant: Vec<(StackId, LockedMemory)> =
-        by_stack.into_iter().filter(|(_, memory)| is_relevant(memory)).collect();
+        |line: &Blocker| line.bytes_held > 0 && line.bytes_unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked;
+    let mut relevant: Vec<(StackId, Blocker)> = by_stack.into_iter().filter(|(_, line)| is_relevant(line)).collect();
     // Compares a / b with c / d as a * d with c * b.
-    let scale = |a: &LockedMemory, b: &LockedMemory| u128::from(a.unlocked) * u128::from(b.bytes);
-    relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.unlocked.cmp(&a.unlocked)));
+    let scale = |a: &Blocker, b: &Blocker| u128::from(a.bytes_unlocked) * u128::from(b.bytes_held);
+    relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.bytes_unlocked.cmp(&a.bytes_unlocked)));
     relevant.truncate(SHOWN_BLOCKERS);
-    relevant.sort_by_key(|(_, memory)| Reverse(memory.unlocked));
-    let report = |(stack, memory): (StackId, LockedMemory)| {
-        let location = stacks.code_location(stacks.line_id(stack));
-        Blocker {
-            bytes_unlocked: memory.unlocked,
-            bytes_released: memory.released,
-            blocks: memory.blocks,
-            bytes_held: memory.bytes,
-            location,
-            operation: stacks.operation(stack),
-            frames: stacks.frame_list(stack),
-        }
+    relevant.sort_by_key(|(_, line)| Reverse(line.bytes_unlocked));
+    let report = |(stack, line): (StackId, Blocker)| Blocker {
+        location: stacks.code_location(stacks.line_id(stack)),
+        operation: stacks.operation(stack),
+        frames: stacks.frame_list(stack),
+        ..line
     };
     relevant.into_iter().map(report).collect()
 }
@@ -103,7 +88,7 @@ fn is_free(block: &RangeBlock) -> bool {
 }
 
 /// Adds the memory that each stack's blocks lock in one contiguous range.
-fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId, LockedMemory>) {
+fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId, Blocker>) {
     let blocks = &range.blocks;
     let active: Vec<(usize, &RangeBlock)> = blocks.iter().enumerate().filter(|(_, b)| !is_free(b)).collect();
     let mut same_stack = active.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
@@ -118,20 +103,20 @@ fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId
 }
 
 /// Adds the memory that a run locks: one stack's consecutive blocks with the free blocks around them.
-fn add_run(run: &[RangeBlock], range: &ContiguousRange, locked: &mut LockedMemory) {
+fn add_run(run: &[RangeBlock], range: &ContiguousRange, locked: &mut Blocker) {
     let granule = range.granule;
     // The memory that could be released without the run's blocks.
     let releasable = if range.is_private { 0..0 } else { whole_granules_of(run, granule) };
     for block in run.iter().filter(|block| is_free(block)) {
-        locked.unlocked += block.size;
+        locked.bytes_unlocked += block.size;
         let alone = whole_granules_of(std::slice::from_ref(block), granule);
-        locked.released += overlap(&releasable, &(block.offset..block.end())) - overlap(&releasable, &alone);
+        locked.bytes_released += overlap(&releasable, &(block.offset..block.end())) - overlap(&releasable, &alone);
     }
     add_locking_blocks(run, granule, &releasable, locked);
 }
 
 /// Counts the blocks of a run that lock memory, if `releasable` could be released without them.
-fn add_locking_blocks(run: &[RangeBlock], granule: u64, releasable: &Range<u64>, locked: &mut LockedMemory) {
+fn add_locking_blocks(run: &[RangeBlock], granule: u64, releasable: &Range<u64>, locked: &mut Blocker) {
     // For each block, the start of the next free block.
     let mut free_after = vec![None; run.len()];
     let mut next = None;
@@ -155,7 +140,7 @@ fn add_locking_blocks(run: &[RangeBlock], granule: u64, releasable: &Range<u64>,
         let is_joined = !common.is_empty() && reaches(common.start + 1, common.end - 1);
         if reaches(block.offset, block.end()) || is_joined {
             locked.blocks += 1;
-            locked.bytes += block.size;
+            locked.bytes_held += block.size;
         }
     }
 }
@@ -188,7 +173,7 @@ mod tests {
         let mut by_stack = BTreeMap::new();
         let range = ContiguousRange { blocks, granule, is_private: false };
         add_contiguous_range(&range, &mut by_stack);
-        let figures = |m: LockedMemory| [m.blocks, m.bytes, m.unlocked, m.released];
+        let figures = |m: Blocker| [m.blocks, m.bytes_held, m.bytes_unlocked, m.bytes_released];
         by_stack.into_iter().map(|(stack, memory)| (stack.0, figures(memory))).collect()
     }
 
