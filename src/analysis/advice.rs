@@ -335,17 +335,12 @@ fn unknown_remedy(oom: &OomReport) -> Option<(String, WhyUnknown)> {
 
 /// The result of the replays, if none of them recommends a setting.
 fn why_no_setting_helps(oom: &OomReport) -> Option<NoSettingHelps> {
-    let mut successful = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
-    let as_recorded = oom.as_recorded?;
-    if as_recorded.no_setting_helps {
-        return Some(NoSettingHelps::ExceedsReach);
-    }
-    if oom.remedies.is_empty() {
-        return None;
-    }
-    Some(match successful.next() {
-        None => NoSettingHelps::AllFail,
+    let exceeds_reach = oom.as_recorded?.no_setting_helps;
+    Some(match oom.remedies.iter().find(|remedy| remedy.avoids_oom) {
+        _ if exceeds_reach => NoSettingHelps::ExceedsReach,
         Some(best) => NoSettingHelps::AllPostpone(Box::new(best.clone())),
+        None if oom.remedies.is_empty() => return None,
+        None => NoSettingHelps::AllFail,
     })
 }
 

@@ -111,9 +111,6 @@ pub struct DeviceReport {
     /// failed.
     #[serde(skip)]
     pub optimizer_change: Option<ProgramRow>,
-    /// Whether memory was reserved before the trace starts; false without a trace.
-    #[serde(skip)]
-    pub truncated: bool,
     /// The replay with which those for a failed request are compared; `None` if none failed.
     #[serde(skip)]
     pub(super) tried_on: Option<TriedOn>,
@@ -138,6 +135,18 @@ impl DeviceReport {
     /// The trace. The legacy recording API keeps a single entry, which is no history.
     pub fn history(&self) -> Option<&MemoryHistory> {
         self.timeline.as_ref().filter(|timeline| timeline.trace_entries > 1)
+    }
+
+    /// The attribution of the memory at the last failure, else at the peak.
+    pub(super) fn held(&self) -> Option<&MemoryBreakdown> {
+        let failure = self.ooms.last().and_then(|oom| oom.held.as_ref());
+        failure.or(self.at_peak.as_ref())
+    }
+
+    /// Bytes of `category` in that attribution.
+    pub(super) fn category_bytes(&self, category: Category) -> u64 {
+        let rows = self.held().into_iter().flat_map(|held| &held.by_category);
+        rows.filter(|row| row.category == category).fold(0, |sum, row| sum.saturating_add(row.share.bytes))
     }
 
     /// Whether the position requested with `--at` is that of the last failed request.
@@ -181,18 +190,28 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     // The replay and the reading of stacks need nothing of each other: two cores share them.
     let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
     let (history, ()) = threads::join(replay, || device.read_stacks());
-    let moment = selected_position(device, options, &mut warnings);
+    let moment = options.at.and_then(|selector| device.position(selector));
+    if let Some(selector) = options.at.filter(|_| moment.is_none()) {
+        warnings.add(Code::NoMoment, missing_position_warning(device, selector));
+    }
     let position = moment.unwrap_or_default();
-    let attribute = || attribute(device, history, position, options);
+    let (rules, top) = (options.rules, options.top);
+    let attribute = || match history {
+        Some(history) => attribution::attribute_memory(device, history, position, rules, top),
+        None => {
+            Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
+        }
+    };
     let (attribution, cache_flushes) = threads::join(attribute, || CacheFlushes::from_history(device, history?));
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
-    let step_requests = step_requests(device, [at_failure.as_ref(), at_peak.as_ref()]);
+    let entry = at_failure.as_ref().and_then(|held| held.event).or_else(|| at_peak.as_ref()?.event);
+    let step_requests = entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
     let ooms = failures.reports(at_failure, !leaks.suspects.is_empty(), &mut warnings);
     warn_about_trace(device, &mut warnings);
     let memory = device.memory_at(position);
     let (figures, is_at_snapshot) = (&memory.figures, moment.is_none());
     let names = device.variables().filter(|_| is_at_snapshot);
-    let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), options.top));
+    let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), top));
     let has_failed = !ooms.is_empty();
     let report = DeviceReport {
         device: device.id(),
@@ -205,7 +224,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
         top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
         kept_by,
-        annotated: if is_at_snapshot { by_annotation(device, options.top) } else { None },
+        annotated: if is_at_snapshot { by_annotation(device, top) } else { None },
         expandable_gain: if has_failed { None } else { ExpandableGain::from_replay(device, figures) },
         optimizer_change: if has_failed { None } else { optimizer_change(device, at_peak.as_ref()) },
         idle_cache: history.and_then(|history| IdleCache::from_history(history, figures, device.phases())),
@@ -218,46 +237,9 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         timeline: history.cloned(),
         step_requests,
         cache_flushes,
-        truncated: history.is_some_and(MemoryHistory::is_truncated),
         ..DeviceReport::default()
     };
     (report, warnings)
-}
-
-/// The position of `--at`, if the device has it.
-fn selected_position(
-    device: DeviceStudy<'_, '_>,
-    options: Options<'_>,
-    warnings: &mut Warnings,
-) -> Option<TracePosition> {
-    let selector = options.at?;
-    let position = device.position(selector);
-    if position.is_none() {
-        warnings.add(Code::NoMoment, missing_position_warning(device, selector));
-    }
-    position
-}
-
-/// The holders of memory over the trace; without one, at the snapshot.
-fn attribute(
-    device: DeviceStudy<'_, '_>,
-    history: Option<&MemoryHistory>,
-    position: TracePosition,
-    options: Options<'_>,
-) -> Attribution {
-    let (rules, top) = (options.rules, options.top);
-    match history {
-        Some(history) => attribution::attribute_memory(device, history, position, rules, top),
-        None => {
-            Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
-        }
-    }
-}
-
-/// The requests of the step of the first of `shown` that an entry has.
-fn step_requests(device: DeviceStudy<'_, '_>, shown: [Option<&MemoryBreakdown>; 2]) -> StepRequests {
-    let entry = shown.into_iter().flatten().find_map(|held| held.event);
-    entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default()
 }
 
 /// A smaller part of the peak is not worth a change to the program.

@@ -117,7 +117,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
         serving: dry_run.serving.clone(),
         trains: devices.iter().any(trains),
         other_branches_bytes: dry_run.other_branches_bytes,
-        device_uses: device_uses(study),
+        device_uses: study.devices().map(|device| device_use(device, recorded.time_us)).collect(),
     };
     let peak = devices.iter().map(DeviceReport::peak_on_device).fold(0, u64::max);
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
@@ -235,16 +235,12 @@ impl DryRunReport {
         ranges.flatten().chain(self.other_branches_bytes).fold(peak, u64::max)
     }
 
-    /// Whether all memory is known, or estimated from the calls of closed libraries.
+    /// Whether all memory is known, but for workspaces of closed libraries with an estimate.
     pub fn is_known(&self) -> bool {
-        self.certainty != DryRunCertainty::LowerBound || self.has_only_estimated_unknowns()
-    }
-
-    /// Whether every unknown piece of memory is a workspace with an estimate.
-    fn has_only_estimated_unknowns(&self) -> bool {
         let decides = self.reads.iter().any(ReadReport::has_unknown_size);
         let are_sized = self.unknown_sizes.calls() == self.sized_workspaces();
-        are_sized && self.missing.is_empty() && !decides && !self.stopped
+        let are_estimated = are_sized && self.missing.is_empty() && !decides && !self.stopped;
+        self.certainty != DryRunCertainty::LowerBound || are_estimated
     }
 
     /// Number of workspaces with an estimate.
@@ -346,12 +342,7 @@ pub(super) struct DeviceUse {
     pub(super) steps: Vec<(u64, u64)>,
 }
 
-/// The memory over time on each device of a dry run.
-pub(super) fn device_uses(study: &Study<'_>) -> Vec<DeviceUse> {
-    let end_us = study.snapshot().recorder_info.as_ref().and_then(|info| info.time_us);
-    study.devices().map(|device| device_use(device, end_us)).collect()
-}
-
+/// The memory over time on a device of a dry run that ended at `end_us`.
 fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
     let mut reserved = device.history().map_or(0, |history| history.outcome.initial_totals.reserved);
     let moves = device

@@ -12,7 +12,7 @@ use super::step_requests::LineRequests;
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
-use crate::study::attribution::{Category, MemoryBreakdown};
+use crate::study::attribution::Category;
 
 /// A larger share of the rank's memory is a cause.
 const MIN_SHARE: f64 = 0.05;
@@ -73,14 +73,8 @@ pub(super) struct Peer<'r> {
 }
 
 impl Peer<'_> {
-    /// The memory at the failure, else at the peak.
-    fn held(&self) -> Option<&MemoryBreakdown> {
-        let failure = self.device.ooms.last().and_then(|oom| oom.held.as_ref());
-        failure.or(self.device.at_peak.as_ref())
-    }
-
     fn allocated(&self) -> u64 {
-        self.held().map_or(self.row.peak_allocated_bytes, |held| held.allocated_bytes)
+        self.device.held().map_or(self.row.peak_allocated_bytes, |held| held.allocated_bytes)
     }
 
     /// Its peak, or what it would have been with the failed request.
@@ -89,14 +83,9 @@ impl Peer<'_> {
         failed.max(self.row.peak_allocated_bytes)
     }
 
-    fn category_bytes(&self, category: Category) -> u64 {
-        let rows = self.held().into_iter().flat_map(|held| &held.by_category);
-        rows.filter(|row| row.category == category).fold(0, |sum, row| sum.saturating_add(row.share.bytes))
-    }
-
     /// Whether an optimizer has made its state before that moment.
     fn has_state(&self) -> bool {
-        self.held().and_then(|held| held.step).is_some_and(|step| step > 0)
+        self.device.held().and_then(|held| held.step).is_some_and(|step| step > 0)
     }
 }
 
@@ -149,7 +138,8 @@ fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
             foreign.iter().fold(0, |sum: u64, index| sum.saturating_add(devices[*index].row.peak_reserved_bytes));
         let is_cause = !foreign.is_empty() && ratio(bytes, owner.row.peak_reserved_bytes) >= MIN_SHARE;
         let kind = if sharing.is_empty() { DifferenceKind::ForeignMemory } else { DifferenceKind::SharedGpu };
-        let lines = foreign.iter().filter_map(|index| devices[*index].held()).flat_map(|held| &held.compared_lines);
+        let lines =
+            foreign.iter().filter_map(|index| devices[*index].device.held()).flat_map(|held| &held.compared_lines);
         let location = lines.filter(|line| line.location.frame.is_some()).max_by_key(|line| line.bytes);
         let location = location.map(|line| line.location.clone());
         let found = difference(kind, location, [bytes, 0]);
@@ -161,7 +151,7 @@ fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
 fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
     let comparable: Vec<usize> =
         (0..devices.len()).filter(|index| devices[*index].row.is_own_device && devices[*index].has_state()).collect();
-    let bytes_of = |index: usize, category| devices[index].category_bytes(category);
+    let bytes_of = |index: usize, category| devices[index].device.category_bytes(category);
     let excess = |category: Category| {
         let most = comparable.iter().copied().max_by_key(|index| (bytes_of(*index, category), !index))?;
         let bytes = bytes_of(most, category);
@@ -202,7 +192,7 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
     let requests = &subject.device.step_requests;
     // Data comes before the first module runs; then only what modules request depends on it.
     let first_module = requests.lines.iter().position(|line| line.in_module).unwrap_or(requests.lines.len());
-    let parameters = |peer: &Peer<'_>| peer.category_bytes(Category::Parameters);
+    let parameters = |peer: &Peer<'_>| peer.device.category_bytes(Category::Parameters);
     let usual_parameters = median(peers.iter().map(|peer| parameters(peer)));
     // Other stages of a pipeline have other modules.
     let has_same_modules =
@@ -234,10 +224,10 @@ fn is_constructor(location: &CodeLocation) -> bool {
 /// The line that holds most beyond what the peers hold there.
 fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
     let bytes_at = |peer: &Peer<'_>, location: &CodeLocation| {
-        let rows = peer.held().into_iter().flat_map(|held| &held.compared_lines);
+        let rows = peer.device.held().into_iter().flat_map(|held| &held.compared_lines);
         rows.filter(|row| row.location == *location).fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
     };
-    let rows = subject.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
+    let rows = subject.device.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
     let compare = |location: &CodeLocation| {
         let usual = median(peers.iter().map(|peer| bytes_at(peer, location)));
         [bytes_at(subject, location), usual]

@@ -116,14 +116,10 @@ impl RankRow {
 
     fn new(snapshot: &SnapshotReport, device: &DeviceReport) -> Self {
         let (recorder, oom) = (snapshot.recorder.as_ref(), device.ooms.last());
-        let held = oom.and_then(|oom| oom.held.as_ref()).or(device.at_peak.as_ref());
+        let held = device.held();
         let failed_at = |oom: &OomReport| match (&snapshot.dry_run, oom.held.as_ref()) {
             (Some(_), held) => held.and_then(|held| held.step).map_or(0, u64::from),
             (None, _) => oom.time_us.unwrap_or(0),
-        };
-        let state = |category: Category| {
-            let rows = held.into_iter().flat_map(|held| &held.by_category);
-            rows.filter(|row| row.category == category).fold(0, |sum: u64, row| sum.saturating_add(row.share.bytes))
         };
         Self {
             path: snapshot.path.clone(),
@@ -137,13 +133,14 @@ impl RankRow {
             failed_at: oom.map_or(0, failed_at),
             failed_line: oom.map(|oom| oom.location.label()),
             requested_bytes: oom.map(|oom| oom.requested_bytes),
-            state_bytes: [Category::Parameters, Category::OptimizerState].map(state),
+            state_bytes: [Category::Parameters, Category::OptimizerState]
+                .map(|category| device.category_bytes(category)),
             oom_count: device.oom_count,
             has_recorded_failure: recorder.is_some_and(|it| it.failure_on(device.device).is_some()),
-            verdict: device.ooms.last().map(|oom| oom.verdict),
+            verdict: oom.map(|oom| oom.verdict),
             conclusion: device.conclusion,
             capacity_bytes: device.capacity_bytes,
-            reach_bytes: device.ooms.last().map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
+            reach_bytes: oom.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes)),
             peak_allocated_bytes: device.peak.allocated_bytes,
             peak_reserved_bytes: device.peak.reserved_bytes,
         }

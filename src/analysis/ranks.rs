@@ -88,7 +88,8 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
     let names = RowNames::new(&rows);
     let are_ranks = names.kind == RowKind::Ranks;
-    let groups = if are_ranks { equal_rows(&rows) } else { (0..rows.len()).map(|row| vec![row]).collect() };
+    // By what they hold and how they ended; each group begins with its worst.
+    let groups = group(0..rows.len(), |first, row| are_ranks && rows[*first].is_equal(&rows[*row]));
     let peers: Vec<Peer<'_>> = rows.iter().zip(&reports).map(|(row, device)| Peer { row, device }).collect();
     let larger = outlier.filter(|index| rows.get(*index).is_some_and(|row| row.peak_allocated_bytes > median));
     let difference = if are_ranks { find_difference(&peers, &groups, larger) } else { None };
@@ -254,11 +255,6 @@ fn list_of_ranks(numbers: BTreeSet<u64>) -> String {
     let last = runs.pop().unwrap_or_default();
     let start = if runs.is_empty() { String::new() } else { format!("{} and ", runs.join(", ")) };
     format!("{} {start}{last}", if numbers.len() == 1 { "rank" } else { "ranks" })
-}
-
-/// The rows by what they hold and how they ended; each group begins with its worst.
-fn equal_rows(rows: &[RankRow]) -> Vec<Vec<usize>> {
-    group(0..rows.len(), |first, row| rows[*first].is_equal(&rows[*row]))
 }
 
 /// Groups of `all` that are the same, in the order of their first.

@@ -14,7 +14,7 @@ use crate::base::warning::{Code, Warning, Warnings};
 use crate::replay::literal::warn_if_foreign;
 use crate::snapshot::{Device, RecorderInfo, Snapshot};
 use crate::study::memory::SizedCount;
-use crate::study::{DeviceStudy, Study, warn_about_trace};
+use crate::study::{DeviceStudy, MemoryHistory, Study, warn_about_trace};
 use crate::whatif::{inferred_options, settings_warning};
 
 /// One snapshot.
@@ -102,7 +102,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
         found_settings: inferred_options(snapshot, study.settings()),
-        truncated: devices.iter().any(|d| d.truncated),
+        truncated: devices.iter().filter_map(|device| device.timeline.as_ref()).any(MemoryHistory::is_truncated),
         warnings: warnings.to_vec(),
         host: (host.count > 0).then_some(host),
         recorder: snapshot.recorder_info.clone(),
@@ -134,13 +134,7 @@ pub fn warn_about_file(study: &Study<'_>, warnings: &mut Warnings) {
         };
         warnings.add(Code::NoDevice, message);
     }
-    warn_about_missing_data(study.snapshot(), warnings);
-    // The program may have set a limit at run time, which is not recorded.
-    warnings.extend(settings_warning(study.settings(), true));
-}
-
-/// Adds warnings about missing data, with how to record it.
-fn warn_about_missing_data(snapshot: &Snapshot, warnings: &mut Warnings) {
+    let snapshot = study.snapshot();
     if snapshot.entries.is_empty() {
         warnings.add(
             Code::NoTrace,
@@ -155,4 +149,6 @@ fn warn_about_missing_data(snapshot: &Snapshot, warnings: &mut Warnings) {
         );
     }
     warnings.extend(warn_if_foreign(snapshot));
+    // The program may have set a limit at run time, which is not recorded.
+    warnings.extend(settings_warning(study.settings(), true));
 }
