@@ -1,5 +1,6 @@
 //! The tensors of the failing function, and what the failed request could be for.
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use crate::base::units::escape_name;
@@ -72,27 +73,17 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
     if bytes < MIN_EXPLAINED_BYTES {
         return None;
     }
-    let mut found: Option<RequestShape> = None;
-    for tensor in tensors.iter().filter(|tensor| tensor.shape.len() > 1) {
-        let Some((_, front)) = tensor.shape.split_last() else { continue }; // has two dimensions or more
-        for other in tensors {
-            for last in &other.shape {
-                let shape: Vec<u64> = front.iter().chain([last]).copied().collect();
-                if request_bytes(&shape, &tensor.dtype) != Some(bytes) {
-                    continue;
-                }
-                match &found {
-                    Some(known) if known.shape != shape || known.dtype != tensor.dtype => return None,
-                    Some(_) => {}
-                    None => {
-                        let (like, last_of) = (tensor.name.clone(), other.name.clone());
-                        found = Some(RequestShape { dtype: tensor.dtype.clone(), shape, like, last_of });
-                    }
-                }
-            }
-        }
-    }
-    found
+    let lasts = tensors.iter().flat_map(|other| other.shape.iter().map(move |last| (other, *last)));
+    let pairs = tensors.iter().filter(|tensor| tensor.shape.len() > 1).cartesian_product(lasts);
+    let mut found = pairs.filter_map(|(tensor, (other, last))| {
+        let front = tensor.shape.len() - 1;
+        let shape: Vec<u64> = tensor.shape.iter().take(front).copied().chain([last]).collect();
+        (request_bytes(&shape, &tensor.dtype) == Some(bytes)).then_some((tensor, other, shape))
+    });
+    let (tensor, other, shape) = found.next()?;
+    let is_only = found.all(|(like, _, known)| (&like.dtype, &known) == (&tensor.dtype, &shape));
+    let (dtype, like, last_of) = (tensor.dtype.clone(), tensor.name.clone(), other.name.clone());
+    is_only.then_some(RequestShape { dtype, shape, like, last_of })
 }
 
 /// Bytes that PyTorch requests for a tensor; `None` if they are too many, or the type is of a later release.
