@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::dry_verdict::{FailedRequest, Retry};
+use super::running_calls::live_blocks;
 use crate::base::ids::StackId;
 use crate::replay::literal::Tracking;
 use crate::snapshot::{Action, Device, DryRun, ReadValue};
@@ -51,21 +52,10 @@ impl Failures {
 fn minimum_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
     let at_most = dry_run.reads.iter().filter(|read| read.value == ReadValue::Maximum);
     let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
-    let mut live = BTreeMap::new();
-    for entry in (0..failed_entry).map(|index| device.entry(index)) {
-        match entry.action {
-            Action::Alloc if entry.time_us < first_us => {
-                live.insert(entry.addr, entry.size);
-            }
-            Action::FreeRequested => {
-                live.remove(&entry.addr);
-            }
-            _ => {}
-        }
-    }
+    let live = live_blocks(device, 0..failed_entry, |request| request.time_us < first_us);
     let failed = device.entry(failed_entry);
     let requested = if failed.time_us < first_us { failed.size } else { 0 };
-    live.into_values().sum::<u64>().saturating_add(requested)
+    live.into_iter().sum::<u64>().saturating_add(requested)
 }
 
 /// The failed requests of a device.

@@ -1,10 +1,8 @@
 //! The call of the program to compute in parts: gradients are off, and a part of what it makes at once would fit.
 
-use rustc_hash::FxHashMap;
-
 use super::failure::OomReport;
 use super::local_tensors::{LocalTensorReport, LocalTensors};
-use super::running_calls::RunningCalls;
+use super::running_calls::{RunningCalls, live_blocks};
 use super::shape_cure::{CallInParts, ShapeCure, Sizes, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::ratio;
@@ -45,8 +43,8 @@ pub(super) fn call_in_parts(
             return None;
         }
         let since = start_of_call(device, running, program, at);
-        let bytes =
-            live_since(device, since, running.failed).into_iter().fold(oom.requested_bytes, u64::saturating_add);
+        let live = live_blocks(device.device(), since..running.failed, |_| true);
+        let bytes = live.into_iter().fold(oom.requested_bytes, u64::saturating_add);
         let fits = |parts: &u64| ratio(bytes, needed) >= MIN_SHARE && bytes - bytes / parts >= oom.shortfall_bytes;
         let replay = |parts: &u64| match replay_in_parts(device, since, running.failed, *parts) {
             CureReplay::Served(row) => Some(Some(*row)),
@@ -105,8 +103,8 @@ pub(super) fn large_value_of(
     if values.is_empty() {
         return None;
     }
-    let own = live_since(device, running.since[0].0, running.failed);
-    let all = live_since(device, 0, running.failed);
+    let own = live_blocks(device.device(), running.since[0].0..running.failed, |_| true);
+    let all = live_blocks(device.device(), 0..running.failed, |_| true);
     let sizes = Sizes { requested_bytes: oom.requested_bytes, own: &own, all: &all };
     let known = |name: &str| locals?.tensors.iter().find(|tensor| tensor.name == name).cloned();
     let tensor = |name: String| {
@@ -174,23 +172,4 @@ fn start_of_call(
     let Some(first) = entries.next().filter(|_| program.is_repeated(&running.lines[at])) else { return since };
     let stack = trace.entry(first).extended_stack;
     entries.rfind(|index| trace.entry(*index).extended_stack == stack).unwrap_or(first)
-}
-
-/// The bytes of each live block that was made in the entries from `since` to `failed`.
-fn live_since(device: DeviceStudy<'_, '_>, since: usize, failed: usize) -> Vec<u64> {
-    let trace = device.device();
-    let mut live = FxHashMap::default();
-    for index in since..failed {
-        let entry = trace.entry(index);
-        match entry.action {
-            Action::Alloc => {
-                live.insert(entry.addr, entry.size);
-            }
-            Action::FreeRequested | Action::FreeCompleted => {
-                live.remove(&entry.addr);
-            }
-            _ => {}
-        }
-    }
-    live.into_values().collect()
 }

@@ -1,10 +1,12 @@
 //! The calls of the program that run at a failed request: their lines, and since when each runs.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use crate::base::ids::StackId;
 use crate::python::{Line, ProgramText};
-use crate::snapshot::Action;
+use crate::snapshot::{Action, Device, TraceEntry};
 use crate::stacks::frames::Origin;
 use crate::stacks::phases::Phases;
 use crate::study::DeviceStudy;
@@ -116,6 +118,27 @@ impl CallInTrace {
         }
         self.previous = Some(line.line);
     }
+}
+
+/// The bytes of each live block after `entries` that one of them requested, if `is_counted` selects the request.
+pub(super) fn live_blocks(
+    trace: Device<'_>,
+    entries: Range<usize>,
+    is_counted: impl Fn(&TraceEntry) -> bool,
+) -> Vec<u64> {
+    let mut live = FxHashMap::default();
+    for entry in entries.map(|index| trace.entry(index)) {
+        match entry.action {
+            Action::Alloc if is_counted(&entry) => {
+                live.insert(entry.addr, entry.size);
+            }
+            Action::FreeRequested | Action::FreeCompleted => {
+                live.remove(&entry.addr);
+            }
+            _ => {}
+        }
+    }
+    live.into_values().collect()
 }
 
 /// The frames of the program in `stack`, with its callers, the innermost first.
