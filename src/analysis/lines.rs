@@ -7,39 +7,42 @@ use crate::stacks::frames::{FrameReport, StackReader};
 use crate::study::DeviceStudy;
 use crate::study::memory::{BlockSum, BlockSums, sum_by_key, top_rows};
 
-/// A figure to break down by source line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LineMetric {
-    /// Allocated blocks after this entry of the trace; `None` is the start.
-    AllocatedAfter(Option<u64>),
-    /// Active blocks after this entry: allocated or pending free.
-    ActiveAfter(Option<u64>),
-    /// Free memory beside the line's blocks at the snapshot, which they keep apart.
-    StrandedBeside,
-}
-
 /// A source line of user code and its part of a figure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LineShare {
     /// The innermost frame of user code.
     pub frame: FrameReport,
-    /// Bytes of the metric that this line caused.
+    /// Bytes of the figure that this line caused.
     pub bytes: u64,
 }
 
-/// The `top` lines of `device` that contribute most to `metric`, largest first.
-pub fn lines(device: DeviceStudy<'_, '_>, metric: LineMetric, top: usize) -> Vec<LineShare> {
-    let stacks = device.stacks();
-    let by_stack = match metric {
-        LineMetric::AllocatedAfter(entry) => active_after(device, entry, |state| state == BlockState::ActiveAllocated),
-        LineMetric::ActiveAfter(entry) => active_after(device, entry, |_| true),
-        LineMetric::StrandedBeside => {
-            let blocks_of = |segment| device.snapshot().blocks_of(segment);
-            let segments = device.device().segments();
-            let pairs = segments.flat_map(|s| stranded_beside(blocks_of(s), stacks));
-            sum_by_key(pairs.filter(|(_, bytes)| *bytes > 0))
+/// The `top` lines with most bytes in the active blocks after `entry` that `is_counted` selects by their state, largest
+/// first; `None` is the start of the trace.
+pub fn lines_after(
+    device: DeviceStudy<'_, '_>,
+    entry: Option<u64>,
+    is_counted: fn(BlockState) -> bool,
+    top: usize,
+) -> Vec<LineShare> {
+    let mut by_stack = BlockSums::default();
+    device.replay(Tracking::Totals, |step| {
+        if step.entry.map(|(index, _)| index as u64) == entry {
+            let blocks = step.tiling.active_blocks().filter(|block| is_counted(block.state));
+            by_stack = sum_by_key(blocks.map(|block| (block.context, block.size)));
         }
-    };
+    });
+    by_line(device, by_stack, top)
+}
+
+/// The `top` lines with most free memory beside their blocks at the snapshot, which they keep apart.
+pub fn lines_beside_free(device: DeviceStudy<'_, '_>, top: usize) -> Vec<LineShare> {
+    let blocks = device.device().segments().map(|segment| device.snapshot().blocks_of(segment));
+    let pairs = blocks.flat_map(|blocks| stranded_beside(blocks, device.stacks()));
+    by_line(device, sum_by_key(pairs.filter(|(_, bytes)| *bytes > 0)), top)
+}
+
+fn by_line(device: DeviceStudy<'_, '_>, by_stack: BlockSums<StackId>, top: usize) -> Vec<LineShare> {
+    let stacks = device.stacks();
     let mut by_line: BlockSums<FrameId> = BlockSums::default();
     for (stack, sum) in by_stack {
         if let Some(line) = stacks.user_frame(stack) {
@@ -50,22 +53,6 @@ pub fn lines(device: DeviceStudy<'_, '_>, metric: LineMetric, top: usize) -> Vec
     // The total is only needed for shares, which are not used here.
     let share = |line, sum: BlockSum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
     top_rows(by_line, BlockSum::default(), top, share).rows
-}
-
-/// Active blocks after `entry`, by stack, if `is_wanted` accepts their state.
-fn active_after(
-    device: DeviceStudy<'_, '_>,
-    entry: Option<u64>,
-    is_wanted: fn(BlockState) -> bool,
-) -> BlockSums<StackId> {
-    let mut by_stack = BlockSums::default();
-    device.replay(Tracking::Totals, |step| {
-        if step.entry.map(|(index, _)| index as u64) == entry {
-            let blocks = step.tiling.active_blocks().filter(|block| is_wanted(block.state));
-            by_stack = sum_by_key(blocks.map(|block| (block.context, block.size)));
-        }
-    });
-    by_stack
 }
 
 /// Each free block with the stacks of its neighbours; one stack if both are of the same line.

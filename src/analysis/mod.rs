@@ -51,7 +51,7 @@ pub use dry_verdict::{
 pub use expandable_gain::ExpandableGain;
 pub use idle_cache::{CacheFlushes, IdleCache};
 pub use jobs::{Attempts, OtherJob};
-pub use lines::{LineMetric, LineShare, lines};
+pub use lines::{LineShare, lines_after, lines_beside_free};
 pub(crate) use local_tensors::request_bytes;
 pub use local_tensors::{LocalTensorReport, LocalTensors, RequestShape};
 pub(crate) use names::{host_in_path, rank_in_path};

@@ -3,9 +3,10 @@
 use super::changes::LineDelta;
 use super::entries::MeasuredDevice;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{LineMetric, LineShare, lines};
+use crate::analysis::{LineShare, lines_after, lines_beside_free};
 use crate::base::units::{counted, size};
 use crate::base::warning::Code;
+use crate::snapshot::BlockState;
 use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::attribution::Leaks;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
@@ -156,15 +157,17 @@ impl GatedDevice<'_, '_> {
         if figure.needs_baseline() && !self.grown.is_empty() {
             return (self.grown_lines(top), "more than in the baseline at the peak of allocated memory");
         }
-        let (metric, what) = match figure {
+        match figure {
             Figure::GapRatio | Figure::InactiveSplitRatio | Figure::Fragmentation => {
-                (LineMetric::StrandedBeside, "of free memory kept apart by its blocks")
+                (lines_beside_free(self.device, top), "of free memory kept apart by its blocks")
             }
             Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
-                (LineMetric::AllocatedAfter(peak.allocated_event), "held when allocated memory peaked")
+                let is_allocated = |state: BlockState| state == BlockState::ActiveAllocated;
+                let lines = lines_after(self.device, peak.allocated_event, is_allocated, top);
+                (lines, "held when allocated memory peaked")
             }
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
-                (LineMetric::ActiveAfter(peak.reserved_event), "held when reserved memory peaked")
+                (lines_after(self.device, peak.reserved_event, |_| true, top), "held when reserved memory peaked")
             }
             Figure::Ooms => {
                 // The line that `analyze` names, and the user's that called it, if a package made the request.
@@ -173,18 +176,17 @@ impl GatedDevice<'_, '_> {
                 let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin != Origin::User);
                 let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
                 let lines = oom.location.frame.iter().chain(caller).map(line);
-                return (lines.collect(), "requested, and refused");
+                (lines.collect(), "requested, and refused")
             }
             Figure::StepGrowth => {
                 let suspects = Leaks::from_device(self.device, top, None).suspects.into_iter();
                 let lines = suspects.filter_map(|suspect| {
                     Some(LineShare { frame: suspect.location.frame?, bytes: suspect.bytes_per_step })
                 });
-                return (lines.collect(), "more after each step");
+                (lines.collect(), "more after each step")
             }
-            _ => return (Vec::new(), ""),
-        };
-        (lines(self.device, metric, top), what)
+            _ => (Vec::new(), ""),
+        }
     }
 
     /// The `top` lines that grew most since the entry of the baseline.
