@@ -6,10 +6,10 @@ use clap::Args;
 use super::args::{OutputArgs, SnapshotArgs, WindowArgs};
 use super::exit::Exit;
 use super::lines::write_answers;
-use crate::analysis::timeline::{TimelineOptions, TimelineReport, timeline};
+use crate::analysis::timeline::{TimelineReport, timeline};
 use crate::output::report;
 use crate::snapshot::Snapshot;
-use crate::study::Window;
+use crate::study::{Scope, Window};
 
 /// Maximum number of buckets; charts merge buckets to fit the terminal.
 const BUCKETS: usize = 512;
@@ -49,8 +49,8 @@ pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
 }
 
 fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {
-    let options = TimelineOptions { device: args.device, window, buckets: BUCKETS };
-    let report = timeline(snapshot, path, options);
+    let scope = Scope { device: args.device, window, ..Scope::default() };
+    let report = timeline(snapshot, path, scope, BUCKETS);
     if report.devices.is_empty() {
         let of_device = args.device.map_or_else(String::new, |device| format!(" of GPU {device}"));
         let part = if window == Window::default() { "" } else { " in the selected part of the trace" };

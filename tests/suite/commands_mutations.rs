@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use crate::support::cases::cases;
 use crate::support::mutate::{Random, with_seeds};
 use crate::support::{fixtures, plain_json, window};
-use oomscope::analysis::timeline::{TimelineOptions, timeline};
+use oomscope::analysis::timeline::timeline;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::cli::{Config, EXAMPLE};
 use oomscope::compare::diff::{self, ComparedMoment, diff};
@@ -132,8 +132,7 @@ fn answers(snapshot: &Snapshot, other: &Snapshot) -> (Vec<String>, Vec<Value>) {
         said.extend(shown(&report::analyze(&report)));
         data.push(value(serde_json::to_value(&report)));
 
-        let options = TimelineOptions { device: None, window, buckets: 50 };
-        let report = timeline(snapshot, "a", options);
+        let report = timeline(snapshot, "a", Scope { window, ..Scope::default() }, 50);
         said.extend(shown(&report::timeline(&report)));
         data.push(value(serde_json::to_value(&report)));
     }

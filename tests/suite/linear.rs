@@ -2,7 +2,7 @@
 //! snapshot, free blocks searched), and what is taken from the heap.
 
 use crate::support::peak_heap;
-use oomscope::analysis::timeline::{TimelineOptions, timeline};
+use oomscope::analysis::timeline::timeline;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::base::step_counter::step_count;
 use oomscope::cli::Config;
@@ -11,7 +11,7 @@ use oomscope::compare::gate::{AllowMissing, Gate, Limits, judge};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::{Scope, Study, Window};
+use oomscope::study::{Scope, Study};
 use oomscope::whatif::{WhatIfOptions, compare_settings};
 use serde_json::{Value, json};
 
@@ -199,9 +199,7 @@ const ANSWERS: [Answer; 6] = [
         terminal(&report::diff(&diff(file, file, options)), STYLE);
     }),
     ("timeline", |snapshot| {
-        let window = Window::default();
-        let options = TimelineOptions { device: None, window, buckets: 64 };
-        terminal(&report::timeline(&timeline(snapshot, "a", options)), STYLE);
+        terminal(&report::timeline(&timeline(snapshot, "a", Scope::default(), 64)), STYLE);
     }),
     ("whatif", |snapshot| {
         let study = Study::new(snapshot, Scope::default());

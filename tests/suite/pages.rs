@@ -6,14 +6,14 @@ use crate::dry_run::{read, recording};
 use crate::linear::{BASE, segment};
 use crate::support::fixtures;
 use crate::support::program::{file, result_of, run, run_with, text};
-use oomscope::analysis::timeline::{TimelineOptions, timeline};
+use oomscope::analysis::timeline::timeline;
 use oomscope::analysis::{AnalyzeReport, Options, analyze};
 use oomscope::base::units::{MIB, size};
 use oomscope::compare::diff::{DiffOptions, File, diff};
 use oomscope::output::document::{Document, Style, markdown, terminal};
 use oomscope::output::report;
 use oomscope::snapshot::Snapshot;
-use oomscope::study::Window;
+use oomscope::study::Scope;
 use oomscope::whatif::{Overrides, replay_with, verify_study};
 use serde_json::{Value, json};
 
@@ -48,14 +48,13 @@ fn pages(name: &str, report: &AnalyzeReport) -> Vec<Document> {
     let study = fixtures::study(name);
     let snapshot = study.snapshot();
     let smaller = Overrides { capacity: Some(64 * MIB), ..Overrides::default() };
-    let options = TimelineOptions { device: None, window: Window::default(), buckets: 512 };
     let file = |snapshot, path| File { snapshot, path };
     let sides = [file(fixtures::study(BEFORE).snapshot(), "fixtures/before.pickle.gz"), file(snapshot, &path)];
     let mut pages = vec![
         report::analyze(report),
         report::replay(&verify_study(study, &path)),
         report::replay(&replay_with(study, &path, &smaller, false).0),
-        report::timeline(&timeline(snapshot, &path, options)),
+        report::timeline(&timeline(snapshot, &path, Scope::default(), 512)),
         report::diff(&diff(sides[0], sides[1], DiffOptions::default())),
     ];
     pages.iter_mut().for_each(Document::shorten_locations);

@@ -6,7 +6,7 @@ use crate::support::{fixtures, garbage, peak_heap, recorded, reference, window};
 use std::collections::BTreeSet;
 
 use crate::support::reference::{Reference, snapshot_bytes};
-use oomscope::analysis::timeline::{DeviceTimeline, Series, TimelineOptions, TimelineReport, timeline};
+use oomscope::analysis::timeline::{DeviceTimeline, Series, TimelineReport, timeline};
 use oomscope::analysis::{Options, analyze};
 use oomscope::output::document::{Style, terminal};
 use oomscope::output::formats;
@@ -29,7 +29,7 @@ fn parsed(file: &Value) -> Snapshot {
 }
 
 fn follow(snapshot: &Snapshot, window: Window, buckets: usize) -> TimelineReport {
-    timeline(snapshot, "a", TimelineOptions { device: None, window, buckets })
+    timeline(snapshot, "a", Scope { window, ..Scope::default() }, buckets)
 }
 
 /// The sizes of `device` as they are listed.

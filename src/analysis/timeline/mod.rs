@@ -1,7 +1,7 @@
 //! The report of `oomscope timeline`: a device's memory over time, with failures and reclaims; and the ranges that
 //! the program named, for the report page and Perfetto.
 //!
-//! In: a snapshot and [`TimelineOptions`]. Out: a [`TimelineReport`] with bucketed series. Knows nothing of drawing.
+//! In: a snapshot and a [`Scope`]. Out: a [`TimelineReport`] with bucketed series. Knows nothing of drawing.
 
 mod marks;
 mod ranges;
@@ -17,23 +17,12 @@ use crate::base::warning::Warnings;
 use crate::replay::literal::{Tracking, is_completed_at_once};
 use crate::replay::ops::device_frees;
 use crate::snapshot::{BlockState, Snapshot};
-use crate::study::{Activity, DeviceStudy, Scope, Study, Window, sample_index, warn_about_replay};
+use crate::study::{Activity, DeviceStudy, Scope, Study, sample_index, warn_about_replay};
 
-/// The part of a snapshot to report, and the resolution.
-#[derive(Debug, Clone, Copy)]
-pub struct TimelineOptions {
-    /// Report only this device.
-    pub device: Option<u64>,
-    /// The part of each device's trace to report.
-    pub window: Window,
-    /// Maximum number of buckets.
-    pub buckets: usize,
-}
-
-/// Reports the memory of `snapshot` over time. `path` is its file name, for the report.
-pub fn timeline(snapshot: &Snapshot, path: &str, options: TimelineOptions) -> TimelineReport {
-    let TimelineOptions { device, window, buckets } = options;
-    let study = Study::new(snapshot, Scope { device, window, ..Scope::default() });
+/// Reports the memory of `snapshot` over time, in the devices and the part of the trace that `scope` selects, in
+/// `buckets` at most. `path` is its file name, for the report.
+pub fn timeline(snapshot: &Snapshot, path: &str, scope: Scope, buckets: usize) -> TimelineReport {
+    let study = Study::new(snapshot, scope);
     let mut warnings = snapshot.warnings.clone();
     let selected = study.devices().filter(|device| !device.window().is_empty());
     let follow = |device| follow_device(device, buckets, &mut warnings);
