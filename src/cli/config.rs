@@ -155,7 +155,9 @@ fn read_limits<'t, 'a>(
     let (mut limits, mut others) = (Limits::default(), Vec::new());
     for (key, value) in table {
         match Limit::with_key(key.get_ref()) {
-            Some(limit) => limits.set(limit, read_amount(limit, value, failing)?),
+            Some(limit) => {
+                limits.insert(limit, read_amount(limit, value, failing)?);
+            }
             None if other_keys.contains(&&**key.get_ref()) => others.push((&**key.get_ref(), value)),
             None => return problem(key.span(), unknown_key(key.get_ref(), other_keys)),
         }
@@ -210,8 +212,8 @@ fn read_amount(limit: Limit, value: &Value<'_>, failing: Option<&Limits>) -> Rea
     };
     let key = limit.key();
     let amount = limit.unit().parse(&text).or_else(|error| problem(value.span(), format!("{key}: {error}")))?;
-    match failing.and_then(|failing| failing.get(limit)) {
-        Some(fails) if amount >= fails => problem(
+    match failing.and_then(|failing| failing.get(&limit)) {
+        Some(fails) if amount >= *fails => problem(
             value.span(),
             format!("the warning at {key} {amount} is never reached: the check already fails at {fails}"),
         ),
@@ -268,19 +270,19 @@ mod tests {
         let config = Config::parse(&EXAMPLE).unwrap();
         let limits = |path, device| config.limits.limits(path, device);
         let [fail, warn] = limits("ranks/rank_1.pickle", 0);
-        assert!(Limit::all().all(|limit| fail.get(limit).is_some()));
+        assert!(Limit::all().all(|limit| fail.contains_key(&limit)));
         let fragmentation = Limit::with_key("max-fragmentation").unwrap();
         let peak_reserved = Limit::with_key("max-peak-reserved").unwrap();
-        assert_eq!(warn.get(fragmentation), Some(Amount::Ratio(0.1)));
+        assert_eq!(warn[&fragmentation], Amount::Ratio(0.1));
         assert_eq!(config.baseline.as_deref(), Some("oomscope-baseline.json"));
         assert_eq!(config.categories.len(), 2);
         let [fail, _] = limits("ranks/rank_0.pickle", 0);
-        assert_eq!(fail.get(peak_reserved), Some(Amount::Bytes(76 << 30)));
+        assert_eq!(fail[&peak_reserved], Amount::Bytes(76 << 30));
         let [fail, warn] = limits("nightly/a/b.pickle", 1);
-        assert_eq!(fail.get(fragmentation), Some(Amount::Ratio(0.4)));
-        assert_eq!(warn.get(fragmentation), Some(Amount::Ratio(0.35)));
+        assert_eq!(fail[&fragmentation], Amount::Ratio(0.4));
+        assert_eq!(warn[&fragmentation], Amount::Ratio(0.35));
         let [fail, _] = limits("nightly/a/b.pickle", 0);
-        assert_eq!(fail.get(fragmentation), Some(Amount::Ratio(0.2)));
+        assert_eq!(fail[&fragmentation], Amount::Ratio(0.2));
     }
 
     #[test]

@@ -49,13 +49,8 @@ impl Args for LimitArgs {
 
 impl FromArgMatches for LimitArgs {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        let mut limits = Limits::default();
-        for limit in Limit::all() {
-            if let Some(maximum) = matches.get_one::<Amount>(limit.key()) {
-                limits.set(limit, *maximum);
-            }
-        }
-        Ok(Self(limits))
+        let limits = Limit::all().filter_map(|limit| Some((limit, *matches.get_one::<Amount>(limit.key())?)));
+        Ok(Self(limits.collect()))
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {

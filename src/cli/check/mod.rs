@@ -37,7 +37,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = &args.limits.0;
-    let limits: Vec<Limit> = config.limits.set_limits().chain(flags.iter().map(|(limit, _)| limit)).collect();
+    let limits: Vec<Limit> = config.limits.set_limits().chain(flags.keys().copied()).collect();
     let has_command = args.has_command();
     let command = has_command.then(|| args.checked_command().map(shell_line)).transpose()?;
     let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
@@ -110,7 +110,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     let both = compared.and_then(|entry| entry.before.as_ref()).zip(measured.as_ref());
     let objections = both.map(|(before, after)| objections(before, after, &judged, &allow_missing)).unwrap_or_default();
     let ranks = RankCount::new(args.ranks, &judged);
-    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.allows_reason(Code::NotChecked));
+    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.allows(Code::NotChecked.word()));
     let others = CheckReport {
         config: config_path,
         findings,

@@ -39,27 +39,9 @@ impl AllowMissing {
         figures.map(|figure| figure.word()).chain(reasons).chain(verdicts).chain(objections)
     }
 
-    /// Whether every figure may be unknown because of `code`.
-    pub fn allows_reason(&self, code: Code) -> bool {
-        self.has(code.word())
-    }
-
-    /// Whether a check may pass in spite of this.
-    pub(super) fn allows_objection(&self, code: ObjectionCode) -> bool {
-        self.has(code.word())
-    }
-
-    /// Whether a dry run with this verdict passes.
-    pub(super) fn allows_verdict(&self, verdict: DryRunVerdict) -> bool {
-        VERDICTS.contains(&verdict) && self.has(verdict.word())
-    }
-
-    /// Whether `figure` may be unknown because of `code`.
-    pub(super) fn allows(&self, figure: Figure, code: Code) -> bool {
-        self.has(code.word()) || self.has(figure.word())
-    }
-
-    fn has(&self, word: &str) -> bool {
+    /// Whether `word` is among them: of a figure that may be unknown, of a reason why every figure may be, of a verdict
+    /// or an objection with which a check may pass.
+    pub fn allows(&self, word: &str) -> bool {
         self.0.iter().any(|allowed| allowed == word)
     }
 }

@@ -21,7 +21,7 @@ pub fn objections(
         [(OtherProgram, program), (OtherGpu, gpu), (OtherRelease, torch), (RepeatedRank, repeated_rank(judged))];
     let objection = |(code, pair): (ObjectionCode, Option<(&str, &str)>)| {
         let (before, after) = pair?;
-        let allowed = allow_missing.allows_objection(code);
+        let allowed = allow_missing.allows(code.word());
         Some(Objection { code, before: before.to_owned(), after: after.to_owned(), allowed })
     };
     found.into_iter().filter_map(objection).collect()

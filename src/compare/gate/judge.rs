@@ -6,7 +6,7 @@ use super::allow_missing::AllowMissing;
 use super::changes::DeviceChange;
 use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
-use super::limits::{Limit, LimitRules, Limits};
+use super::limits::{Limit, LimitRules, Limits, add_defaults_for_entry};
 use super::measure::measure;
 use super::measured::GatedDevice;
 use crate::analysis::failure::failures;
@@ -103,8 +103,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
     let mut compares = false;
     for device in study.devices() {
         let limits = gate.limits(path, name, device.id());
-        let figures: Vec<Figure> =
-            limits.iter().flat_map(Limits::iter).flat_map(|(limit, _)| limit.figures()).collect();
+        let figures: Vec<Figure> = limits.iter().flat_map(Limits::keys).flat_map(|limit| limit.figures()).collect();
         compares |= figures.iter().any(|figure| figure.needs_baseline());
         let failures = if figures.contains(&Figure::Ooms) { failures(device, &mut warnings) } else { Vec::new() };
         warn_about_trace(device, &mut warnings);
@@ -113,11 +112,11 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let grown = measured.as_ref().map(|after| DeviceChange::new(before, after).changes).unwrap_or_default();
         judged.measured.extend(measured.map(MeasuredDevice::with_main_lines));
         let entry = gate.entry.map_or("", |entry| entry.name);
-        let accepts_late_start = gate.allow_missing.allows_reason(warning::Code::Truncated);
+        let accepts_late_start = gate.allow_missing.allows(warning::Code::Truncated.word());
         let gated = GatedDevice { device, path, before, failures, accepts_late_start, entry, grown };
         if gate.is_measured && judged.incomplete.is_none() {
             let why = gated.check_complete(None).err();
-            judged.incomplete = why.filter(|why| !gate.allow_missing.allows_reason(missing_code(why)));
+            judged.incomplete = why.filter(|why| !gate.allow_missing.allows(missing_code(why).word()));
         }
         judged.findings.extend(gate.findings(&gated, &limits));
         judged.devices.push(device.id());
@@ -157,14 +156,15 @@ impl Gate<'_> {
     /// Limits that fail the check and limits that warn, for a device of the snapshot at `path`.
     fn limits(&self, path: &str, name: &str, device: u64) -> [Limits; 2] {
         let [mut fail, mut warn] = self.rules.limits(path, device);
-        fail.overlay(self.flags);
+        fail.extend(self.flags);
         if self.entry.is_some() {
             let step_growth = self.before(name, device).map_or(0, |before| before.totals.growth_per_step_bytes);
-            fail.add_defaults_for_entry(step_growth);
+            add_defaults_for_entry(&mut fail, step_growth);
         } else if self.is_measured {
             // The entry is written, so there is nothing to compare with.
-            fail.remove_growth();
-            warn.remove_growth();
+            for limits in [&mut fail, &mut warn] {
+                limits.retain(|limit, _| !limit.needs_baseline());
+            }
         }
         [fail, warn]
     }
@@ -178,7 +178,7 @@ impl Gate<'_> {
         let mut findings = Vec::new();
         for limit in Limit::all() {
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(limits) {
-                let Some(most) = limits.get(limit) else { continue }; // not limited
+                let Some(&most) = limits.get(&limit) else { continue }; // not limited
                 let figures = limit.figures();
                 findings.extend(figures.map(|figure| self.finding(Ok(device), figure, severity, most)));
             }
@@ -203,7 +203,9 @@ impl Gate<'_> {
             Err(why) => (why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why)),
         };
         let missing = why.as_ref().map(missing_code);
-        let is_allowed = actual.is_none() && missing.is_some_and(|why| self.allow_missing.allows(figure, why));
+        let is_allowed = actual.is_none()
+            && missing
+                .is_some_and(|why| [why.word(), figure.word()].iter().any(|word| self.allow_missing.allows(word)));
         let passed = is_allowed || holds(limit, actual);
         let (limit_text, actual_text) = format_distinguishably(limit, actual);
         let sentence = device.ok().filter(|_| actual.is_some()).map(|device| device.sentence(figure, &actual_text));
@@ -249,7 +251,7 @@ impl Gate<'_> {
             let limits = self.limits(&row.process, &row.process, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {
-                    findings.extend(limit.figures().map(|figure| self.finding(Err(row), figure, severity, most)));
+                    findings.extend(limit.figures().map(|figure| self.finding(Err(row), figure, severity, *most)));
                 }
             }
         }

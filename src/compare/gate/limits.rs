@@ -71,52 +71,19 @@ impl Limit {
     }
 }
 
-/// Maximums by limit.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Limits(BTreeMap<Limit, Amount>);
+/// Maximums by limit, each in the limit's unit.
+pub type Limits = BTreeMap<Limit, Amount>;
 
-impl Limits {
-    /// Sets the maximum of `limit` in its unit; replaces an earlier one.
-    pub fn set(&mut self, limit: Limit, most: Amount) {
-        self.0.insert(limit, most);
+/// Adds the limits that apply to an entry of a baseline, unless others of the kind are set. Memory grew by `step_growth`
+/// bytes a step before.
+pub(super) fn add_defaults_for_entry(limits: &mut Limits, step_growth: u64) {
+    if !limits.keys().any(|limit| limit.needs_baseline())
+        && let Some(limit) = Limit::with_key("max-growth-ratio")
+    {
+        limits.insert(limit, Amount::Ratio(MAX_GROWTH_RATIO));
     }
-
-    /// The maximum of `limit`, if one is set.
-    pub fn get(&self, limit: Limit) -> Option<Amount> {
-        self.0.get(&limit).copied()
-    }
-
-    /// Whether no limit is set, so that nothing can fail.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The limits that are set, in the order of findings.
-    pub fn iter(&self) -> impl Iterator<Item = (Limit, Amount)> + '_ {
-        self.0.iter().map(|(limit, most)| (*limit, *most))
-    }
-
-    /// Adds the limits that apply to an entry of a baseline, unless others of the kind are set. Memory grew by
-    /// `step_growth` bytes a step before.
-    pub(super) fn add_defaults_for_entry(&mut self, step_growth: u64) {
-        if !self.0.keys().any(|limit| limit.needs_baseline())
-            && let Some(limit) = Limit::with_key("max-growth-ratio")
-        {
-            self.set(limit, Amount::Ratio(MAX_GROWTH_RATIO));
-        }
-        if let Some(limit) = Limit::with_key("max-step-growth") {
-            self.0.entry(limit).or_insert_with(|| Amount::Bytes(i128::from(step_growth) + MAX_MORE_STEP_GROWTH));
-        }
-    }
-
-    /// Removes the limits that compare with a baseline.
-    pub(super) fn remove_growth(&mut self) {
-        self.0.retain(|limit, _| !limit.needs_baseline());
-    }
-
-    /// Copies the limits of `other`, overriding those with the same key.
-    pub(super) fn overlay(&mut self, other: &Self) {
-        self.0.extend(other.iter());
+    if let Some(limit) = Limit::with_key("max-step-growth") {
+        limits.entry(limit).or_insert_with(|| Amount::Bytes(i128::from(step_growth) + MAX_MORE_STEP_GROWTH));
     }
 }
 
@@ -169,8 +136,8 @@ impl LimitRules {
     pub fn limits(&self, path: &str, device: u64) -> [Limits; 2] {
         let mut limits = [Limits::default(), Limits::default()];
         for rule in self.0.iter().filter(|rule| rule.matches(path, device)) {
-            limits[0].overlay(&rule.fail);
-            limits[1].overlay(&rule.warn);
+            limits[0].extend(&rule.fail);
+            limits[1].extend(&rule.warn);
         }
         limits
     }
@@ -182,7 +149,7 @@ impl LimitRules {
 
     /// Every limit that some rule sets.
     pub fn set_limits(&self) -> impl Iterator<Item = Limit> + '_ {
-        self.0.iter().flat_map(|rule| rule.fail.iter().chain(rule.warn.iter())).map(|(limit, _)| limit)
+        self.0.iter().flat_map(|rule| rule.fail.keys().chain(rule.warn.keys())).copied()
     }
 }
 
@@ -194,7 +161,7 @@ mod tests {
     #[test]
     fn stars_stay_within_a_directory() {
         let mut fail = Limits::default();
-        fail.set(Limit::with_key("max-ooms").unwrap(), Amount::Count(1));
+        fail.insert(Limit::with_key("max-ooms").unwrap(), Amount::Count(1));
         let path = Some(Pattern::new("a/*.pickle").unwrap());
         let rules = LimitRules::new(vec![LimitRule { path, fail, ..LimitRule::default() }]);
         let applies = |path| !rules.limits(path, 0)[0].is_empty();

@@ -2,7 +2,6 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 
 use serde::Serialize;
 
@@ -81,14 +80,12 @@ impl RankCount {
         for snapshot in judged {
             // Ranks have numbers; without one, the process is the key.
             let process = if snapshot.rank.is_some() { 0 } else { snapshot.process };
-            match first.entry((snapshot.rank.as_deref(), process)) {
-                Entry::Vacant(place) => {
-                    place.insert(&snapshot.path);
-                }
-                Entry::Occupied(same) => {
-                    let (path, rank) = (snapshot.path.clone(), snapshot.rank.clone());
-                    repeated.push(RepeatedRank { path, same_as: (*same.get()).to_owned(), rank });
-                }
+            let key = (snapshot.rank.as_deref(), process);
+            if let Some(same_as) = first.get(&key).copied().map(str::to_owned) {
+                let (path, rank) = (snapshot.path.clone(), snapshot.rank.clone());
+                repeated.push(RepeatedRank { path, same_as, rank });
+            } else {
+                first.insert(key, &snapshot.path);
             }
         }
         let count = Self { expected, checked: first.len(), is_given: given.is_some(), repeated };
@@ -175,7 +172,7 @@ impl CheckedJob {
             Some(job) => (job.verdict, job.reason.to_string()),
             None => (DryRunVerdict::NoVerdict, no_verdict()),
         };
-        let passed = verdict == DryRunVerdict::WouldFit || allow_missing.allows_verdict(verdict);
+        let passed = verdict == DryRunVerdict::WouldFit || allow_missing.allows(verdict.word());
         let source = line.as_ref().and_then(|line| source(&line.file));
         Self { gpu, command, verdict, reason, passed, line, source }
     }
@@ -189,16 +186,6 @@ fn location(reason: &DryRunReason) -> Option<&CodeLocation> {
         Reason::Value(read) => Some(&read.location),
         Reason::ExitCode(_, location) => location.as_ref(),
         Reason::Error(error) => Some(&error.location),
-        Reason::Served
-        | Reason::NotStarted(_)
-        | Reason::ServedAtBest
-        | Reason::UnknownMemory
-        | Reason::OmittedReads
-        | Reason::Stopped
-        | Reason::StillRunning
-        | Reason::EndNotRecorded
-        | Reason::Shared(_)
-        | Reason::Lost(_)
-        | Reason::Signal(_) => None,
+        _ => None, // of a whole process, or of several
     }
 }
