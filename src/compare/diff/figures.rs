@@ -81,11 +81,7 @@ impl Figures {
 
     /// `after` minus these figures.
     pub(super) fn change_to(&self, after: &Self) -> Self {
-        let mut change = *after;
-        for (amount, before) in change.0.iter_mut().zip(&self.0) {
-            *amount = amount.minus(*before);
-        }
-        change
+        Self(std::array::from_fn(|index| after.0[index].minus(self.0[index])))
     }
 
     /// All figures with their paths in the JSON.

@@ -35,10 +35,8 @@ pub struct LineChange {
 /// A [`crate::stacks::frames::LineId`] with the keys of frames that both snapshots share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct LineKeys {
-    code: Option<FrameKey>,
-    caller: Option<FrameKey>,
-    node: Option<FrameKey>,
-    forward: Option<FrameKey>,
+    /// Of its frame, caller, autograd node and forward pass.
+    places: [Option<FrameKey>; 4],
     is_backward: bool,
     has_stack: bool,
 }
@@ -87,10 +85,7 @@ impl<'a> DeviceHolders<'a> {
         let line = self.readers[side].line_id(stack.id);
         let place = |id: Option<FrameId>| id.map(|id| self.words.frame_key(side, id));
         let line = LineKeys {
-            code: place(line.frame),
-            caller: place(line.caller),
-            node: place(line.node),
-            forward: place(line.forward),
+            places: [line.frame, line.caller, line.node, line.forward].map(place),
             is_backward: line.is_backward,
             has_stack: line.has_stack,
         };
@@ -173,13 +168,7 @@ impl<'a> DeviceHolders<'a> {
         // Functions are matched by their names in both snapshots.
         let class =
             |place: Option<FrameKey>| place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p });
-        let key = |(_, line): &SidedLine| LineKeys {
-            code: class(line.code),
-            caller: class(line.caller),
-            node: class(line.node),
-            forward: class(line.forward),
-            ..*line
-        };
+        let key = |(_, line): &SidedLine| LineKeys { places: line.places.map(class), ..*line };
         let mut free: SeededMap<LineKeys, [Option<SidedLine>; 2]> = SeededMap::default();
         for line in unpaired.iter().filter(|line| !linked.contains(line)) {
             if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {

@@ -143,24 +143,23 @@ pub(super) struct ComparedPart {
 
 impl ComparedPart {
     pub(super) fn new(devices: [Option<DeviceStudy<'_, '_>>; 2], at: ComparedMoment) -> Self {
-        // A snapshot without the device has no peaks.
-        let peaks_of_all = |device: Option<DeviceStudy<'_, '_>>| {
-            device.map(|device| PeaksByPhase::before_entry(device, None)).unwrap_or_default()
-        };
-        let mut maxima = devices.map(peaks_of_all);
         let steps = match devices {
             [Some(before), Some(after)] => CommonSteps::common([before, after], at),
             _ => None,
         };
         let until = [steps.and_then(|s| s.before_until), steps.and_then(|s| s.after_until)];
-        // As above, without the device.
-        let mut peaks = devices.map(|device| device.map(DeviceStudy::peak).unwrap_or_default());
-        for side in [0, 1] {
-            if let (Some(device), Some(_)) = (devices[side], until[side]) {
-                maxima[side] = PeaksByPhase::before_entry(device, until[side]);
-                peaks[side] = maxima[side].peak;
+        // A snapshot without the device has no peaks.
+        let maxima = [0, 1].map(|side| {
+            devices[side].map(|device| PeaksByPhase::before_entry(device, until[side])).unwrap_or_default()
+        });
+        let peak = |side: usize| {
+            if until[side].is_some() {
+                maxima[side].peak
+            } else {
+                devices[side].map(DeviceStudy::peak).unwrap_or_default()
             }
-        }
+        };
+        let peaks = [0, 1].map(peak);
         Self { steps, until, peaks, maxima }
     }
 
