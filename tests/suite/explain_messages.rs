@@ -4,7 +4,7 @@
 use crate::support::fixtures;
 
 use oomscope::explain::message;
-use oomscope::explain::table::{Form, Role, forms};
+use oomscope::explain::table::{FORMS, Form, Role};
 use oomscope::explain::{ExplainReport, ExplainedFailure, explain};
 use oomscope::output::document::{Style, markdown, terminal};
 use toml::de::DeTable;
@@ -95,7 +95,7 @@ fn messages_as_people_paste_them_get_the_right_answer() {
 fn every_system_is_documented() {
     let docs = std::fs::read_to_string("docs/explain.md").unwrap();
     let is_shown = |form: &&Form| matches!(form.role, Role::Message | Role::Note | Role::Echo) && !form.is_allocator();
-    for system in forms().filter(is_shown) {
+    for system in FORMS.iter().filter(is_shown) {
         let is_there = docs.lines().any(|row| row.starts_with("| ") && row.contains(&system.name));
         assert!(is_there, "{}", system.name);
     }

@@ -10,7 +10,7 @@ use std::fmt;
 use itertools::Itertools as _;
 
 use super::traceback::{self, TracebackFrame, leading_number};
-use crate::explain::table::{Form, PrintedAmount, forms, vendor};
+use crate::explain::table::{FORMS, Form, PrintedAmount, vendor};
 
 /// The meaning of the numbers depends on the wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -97,7 +97,7 @@ impl Wording {
             Self::Async => "async",
             Self::Cached | Self::Reserved | Self::Unallocated | Self::Bare => "native",
         };
-        forms().find(|form| form.is_allocator() && form.name == name).expect("a row for every allocator")
+        FORMS.iter().find(|form| form.is_allocator() && form.name == name).expect("a row for every allocator")
     }
 }
 

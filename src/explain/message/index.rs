@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use aho_corasick::AhoCorasick;
 use itertools::Itertools as _;
 
-use crate::explain::table::{Form, forms, places};
+use crate::explain::table::{FORMS, Form, PLACES};
 
 /// Words of lines that matter and are of no form. Unless a message or frame is unfinished, any other line is
 /// skipped.
@@ -38,8 +38,8 @@ impl Index {
     #[expect(clippy::expect_used, reason = "the patterns are part of the program, and every test builds the automaton")]
     fn new() -> Self {
         let literals = |form: &'static Form| form.text.iter().map(move |text| (form, text.longest_literal()));
-        let (forms, mut patterns): (Vec<_>, Vec<_>) = forms().flat_map(literals).unzip();
-        patterns.extend(places().flat_map(|place| &place.words).map(String::as_str).chain(WORDS));
+        let (forms, mut patterns): (Vec<_>, Vec<_>) = FORMS.iter().flat_map(literals).unzip();
+        patterns.extend(PLACES.iter().flat_map(|place| &place.words).map(String::as_str).chain(WORDS));
         let python_file = patterns.len();
         patterns.extend(PYTHON_FRAME);
         let automaton = AhoCorasick::builder().ascii_case_insensitive(true).build(patterns);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn known_messages_pass_and_ordinary_lines_do_not() {
-        for Pattern(text) in forms().flat_map(|form| &form.text) {
+        for Pattern(text) in FORMS.iter().flat_map(|form| &form.text) {
             assert!(INDEX.is_match(text.as_bytes()), "{text}");
         }
         for usual in ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"] {

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 
+use itertools::Itertools as _;
 use serde_json::Value;
 
 use super::traceback::leading_number;
@@ -87,20 +88,8 @@ impl Record {
 
 /// Undoes the backslash escapes of quotes, line breaks and backslashes.
 fn unescape(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut chars = text.chars();
-    while let Some(c) = chars.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match chars.next() {
-            Some('n') => out.push('\n'),
-            Some(c @ ('"' | '\'' | '\\')) => out.push(c),
-            other => out.extend(['\\'].into_iter().chain(other)),
-        }
-    }
-    out
+    let mut parts = text.split(r"\\").map(|part| part.replace(r"\n", "\n").replace("\\\"", "\"").replace(r"\'", "'"));
+    parts.join(r"\")
 }
 
 /// Splits off labels, times and log levels: the source of the line, and the rest.

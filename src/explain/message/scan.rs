@@ -7,10 +7,10 @@ use super::allocation::{self, PartialMessage, Wording, ends_message, is_continua
 use super::index::INDEX;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
-use super::start::{self, MessageStart};
+use super::start;
 use super::traceback::{self, TracebackFrame};
 use crate::base::intern::SeededMap;
-use crate::explain::table::{Place, Role, places};
+use crate::explain::table::{Form, PLACES, Place, Role};
 
 /// Longer lines are read in pieces of this many bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -138,7 +138,7 @@ impl Scanner {
         let is_code = state.take_code(body);
         let start = if is_code { None } else { start::find_start(body) };
         // Words without a form do not end a message.
-        let is_start = start.is_some_and(|(start, _)| start.is_known());
+        let is_start = start.is_some_and(|(form, _)| form.role != Role::Unknown);
         if let Some(mut partial) = state.message.take() {
             let is_blank = body.trim().is_empty();
             let is_ended = partial.has_gap && !is_blank && !is_continuation(body);
@@ -178,9 +178,9 @@ impl Scanner {
             frame.line = line;
             frame.code = traceback::parse_code(code);
         }
-        if let Some((start, at)) = start {
+        if let Some((form, at)) = start {
             let (before, message) = body.split_at_checked(at).unwrap_or(("", body));
-            self.start_message(&source, &mut state, start, (before, message, text));
+            self.start_message(&source, &mut state, form, (before, message, text));
         }
         self.waiting += usize::from(state.is_waiting());
         self.unfinished = state.is_in_message().then(|| source.clone());
@@ -191,14 +191,14 @@ impl Scanner {
     fn source_of_wrapped(&mut self, source: LineSource, body: &str) -> LineSource {
         let Some(before) = self.unfinished.take() else { return source }; // no message to continue
         let is_labelled = source != LineSource::default();
-        let is_start = start::find_start(body).is_some_and(|(start, _)| start.is_known());
+        let is_start = start::find_start(body).is_some_and(|(form, _)| form.role != Role::Unknown);
         if is_labelled || ends_message(body) || is_start { source } else { before }
     }
 
     fn note_place(&mut self, text: &str) {
         let known = self.builder.log.place;
         let is_new = |place: &&Place| known.is_none_or(|known| !std::ptr::eq(known, *place));
-        let found = places().take_while(is_new).find(|place| place.words.iter().any(|word| text.contains(word)));
+        let found = PLACES.iter().take_while(is_new).find(|place| place.words.iter().any(|word| text.contains(word)));
         self.builder.log.place = found.or(known);
     }
 
@@ -216,11 +216,11 @@ impl Scanner {
         &mut self,
         source: &LineSource,
         state: &mut SourceState,
-        start: MessageStart,
+        form: &'static Form,
         (before, text, line_text): (&str, &str, &str),
     ) {
         let line = self.builder.log.lines;
-        let MessageStart::Form(form) = start else {
+        if form.is_allocator() {
             let partial = PartialMessage {
                 line,
                 before: before.to_owned(),
@@ -234,7 +234,7 @@ impl Scanner {
                 state.message = Some(partial);
             }
             return;
-        };
+        }
         let text = text.trim();
         match form.role {
             Role::Context => return self.builder.add_context(form, truncate(text)),
@@ -266,7 +266,7 @@ impl Scanner {
         let wording = form.wording(&text).filter(|_| matches!(form.role, Role::Note | Role::Echo));
         let key = wording.map_or_else(|| text.trim_end_matches(['\'', '"', ')']), |wording| &wording.0);
         let key = format!("{} {key}", form.name);
-        self.builder.add(key, Message { form, ..new_message(line, source, frames, text) });
+        self.builder.add(key, new_message(form, line, source, frames, text));
     }
 
     /// Parses a complete message.
@@ -279,8 +279,7 @@ impl Scanner {
         }
         let numbers = allocation.printed_numbers().join(" ");
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
-        let form = allocation.wording.form();
-        let message = Message { form, ..new_message(line, source, frames, truncate(&text)) };
+        let message = new_message(allocation.wording.form(), line, source, frames, truncate(&text));
         self.builder.add(key, Message { allocation: Some(Box::new(allocation)), ..message });
     }
 
@@ -299,7 +298,13 @@ impl Scanner {
     }
 }
 
-fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text: String) -> Message {
+fn new_message(
+    form: &'static Form,
+    line: u64,
+    source: &LineSource,
+    frames: Vec<TracebackFrame>,
+    text: String,
+) -> Message {
     Message {
         line,
         times: 1,
@@ -308,7 +313,7 @@ fn new_message(line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text
         frames,
         text,
         context: String::new(),
-        form: Wording::Bare.form(),
+        form,
         allocation: None,
     }
 }

@@ -1,31 +1,17 @@
 //! Finds the start of an out-of-memory message in a line, and the system that printed it.
 
-use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED};
+use super::allocation::{ALLOCATION, ASYNC, BLOCK_LIMIT, TRIED, Wording};
 use super::index::INDEX;
 use super::traceback::TracebackFrame;
-use crate::explain::table::{Form, Role, forms};
+use crate::explain::table::{FORMS, Form};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum MessageStart {
-    /// A message of PyTorch's allocator of device memory.
-    Allocation,
-    Form(&'static Form),
-}
-
-impl MessageStart {
-    /// False for words about a lack of memory that are of no form.
-    pub(super) fn is_known(self) -> bool {
-        !matches!(self, Self::Form(form) if form.role == Role::Unknown)
-    }
-}
-
-/// Finds the first message in `text`, and the byte at which it starts.
-pub(super) fn find_start(text: &str) -> Option<(MessageStart, usize)> {
+/// Finds the first message in `text`, and the byte at which it starts. Any row of PyTorch's allocator of device memory
+/// stands for all of them, as only the whole message shows which it is.
+pub(super) fn find_start(text: &str) -> Option<(&'static Form, usize)> {
     if let Some(at) = find_allocation(text) {
-        return Some((MessageStart::Allocation, at));
+        return Some((Wording::Bare.form(), at));
     }
-    let (form, at) = INDEX.find(text)?;
-    (!is_code(text, at)).then_some((MessageStart::Form(form), at))
+    INDEX.find(text).filter(|(_, at)| !is_code(text, *at))
 }
 
 /// True if the message at byte `at` of `text` is in the source code that raises or handles the error.
@@ -45,7 +31,7 @@ fn is_code(text: &str, at: usize) -> bool {
 pub(super) fn choose_by_frame(form: &'static Form, text: &str, innermost: Option<&TracebackFrame>) -> &'static Form {
     let Some(frame) = innermost else { return form }; // no traceback to choose by
     let has = |word: &str| [&frame.file, &frame.name].into_iter().chain(&frame.code).any(|part| part.contains(word));
-    forms().find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame)).unwrap_or(form)
+    FORMS.iter().find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame)).unwrap_or(form)
 }
 
 /// The byte at which a message of PyTorch's allocator starts.
@@ -97,16 +83,17 @@ pub(super) fn is_exception(before: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::explain::table::Role;
 
     #[test]
     fn messages_are_distinguished_from_other_text() {
         let at = |text: &str| {
-            let (mark, at) = find_start(text).filter(|(mark, _)| mark.is_known())?;
-            Some((mark, text.get(at..at + 4).unwrap().to_owned()))
+            let (form, at) = find_start(text).filter(|(form, _)| form.role != Role::Unknown)?;
+            Some((form.is_allocator(), text.get(at..at + 4).unwrap().to_owned()))
         };
-        let allocator = |start: &str| Some((MessageStart::Allocation, start.to_owned()));
+        let allocator = |start: &str| Some((true, start.to_owned()));
         let other_system = |text: &str| match find_start(text) {
-            Some((MessageStart::Form(form), at)) if form.role == Role::Message => (form.name.as_str(), at),
+            Some((form, at)) if form.role == Role::Message => (form.name.as_str(), at),
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(at("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB."), allocator("CUDA"));

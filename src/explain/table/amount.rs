@@ -67,7 +67,7 @@ impl PrintedAmount {
 }
 
 /// Splits off the number at the start of `text`, with its points and commas.
-fn split_number(text: &str) -> Option<(&str, &str)> {
+pub(super) fn split_number(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(text.len());
     let number = text.get(..end)?.trim_end_matches(['.', ',']);
     Some((number, text.get(number.len()..)?)).filter(|_| !number.is_empty())

@@ -151,7 +151,8 @@ fn rows<Row: DeserializeOwned>(file: &str) -> Vec<Row> {
     Tables::parse(file).expect("a valid table")
 }
 
-static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
+/// Every form, in the order in which they are tried.
+pub static FORMS: LazyLock<Vec<Form>> = LazyLock::new(|| {
     [
         include_str!("pytorch.toml"),
         include_str!("frameworks.toml"),
@@ -173,11 +174,6 @@ pub fn conclusion_row(name: &str) -> &'static Form {
     CONCLUSIONS.iter().find(|row| row.name == name).expect("a row for every conclusion")
 }
 
-/// Every form, in the order in which they are tried.
-pub fn forms() -> impl Iterator<Item = &'static Form> {
-    FORMS.iter()
-}
-
 /// Code known by its frames in a traceback, or by words that it prints.
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -197,12 +193,8 @@ pub struct Place {
     pub advice: String,
 }
 
-static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| rows(include_str!("places.toml")));
-
 /// Every place; the first that a traceback or a log shows counts.
-pub fn places() -> impl Iterator<Item = &'static Place> {
-    PLACES.iter()
-}
+pub static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| rows(include_str!("places.toml")));
 
 /// The first place of the table that `frames` show; without frames, the one that the log names. A place without frames
 /// of its own, such as a kind of machine, needs none.
@@ -214,7 +206,7 @@ pub(super) fn find_place(frames: &[FrameReport], named: Option<&'static Place>) 
             && (place.functions.is_empty() || place.functions.contains(&frame.name))
     };
     let named = named.filter(|place| frames.is_empty() || place.files.is_empty() && place.engine.is_empty());
-    named.or_else(|| places().find(|place| frames.iter().any(|frame| is_in(frame, place))))
+    named.or_else(|| PLACES.iter().find(|place| frames.iter().any(|frame| is_in(frame, place))))
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
@@ -262,7 +254,7 @@ mod tests {
 
     #[test]
     fn every_row_is_complete_and_matches_its_own_words_first() {
-        let rows: Vec<_> = forms().collect();
+        let rows: Vec<_> = FORMS.iter().collect();
         assert!(rows.len() > 100, "{}", rows.len());
         for row in &rows {
             let parts = [&row.kind, &row.name, &row.title];
@@ -333,7 +325,7 @@ mod tests {
 
     #[test]
     fn an_engine_that_the_log_names_counts_without_a_traceback() {
-        let named = places().find(|place| place.words.iter().any(|word| word == "vllm serve "));
+        let named = PLACES.iter().find(|place| place.words.iter().any(|word| word == "vllm serve "));
         assert!(find_place(&[], named).unwrap().advice.contains("--gpu-memory-utilization"));
         assert_eq!(find_place(&[frame("/app/train.py", "main")], named), None);
         assert_eq!(find_place(&[], None), None);

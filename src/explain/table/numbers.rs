@@ -155,10 +155,10 @@ fn number_at_start(text: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::explain::table::forms;
+    use crate::explain::table::FORMS;
 
     fn numbers(text: &str) -> PrintedNumbers<'static> {
-        let system = forms().find(|system| system.find(text).is_some()).unwrap();
+        let system = FORMS.iter().find(|system| system.find(text).is_some()).unwrap();
         PrintedNumbers::find(system, text)
     }
 

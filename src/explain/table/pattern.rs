@@ -2,6 +2,7 @@
 //!
 //! `^` at the start and `$` at the end bind a pattern to the whole line, without blanks around it.
 
+use super::amount::split_number;
 use serde::Deserialize;
 
 const ANY: char = '…';
@@ -71,12 +72,10 @@ fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
     };
     text.match_indices(first).find_map(|(at, _)| {
         let number = text.get(at + first.len()..)?;
-        let end = number.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(number.len());
-        let digits = number.get(..end)?.trim_end_matches(['.', ',']).len();
-        let behind = number.get(digits..).filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))?;
+        let (digits, behind) = split_number(number).filter(|_| number.starts_with(|c: char| c.is_ascii_digit()))?;
         let next = rest.split(NUMBER).next()?;
         let (skipped, len) = find_part(behind, rest).filter(|_| behind.starts_with(next))?;
-        (skipped == 0).then_some((at, first.len() + digits + len))
+        (skipped == 0).then_some((at, first.len() + digits.len() + len))
     })
 }
 
