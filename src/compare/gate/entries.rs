@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 const SCHEMA: &str = "oomscope/baseline/1";
 
 /// The entries of the file, by the name of a test or command.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
 pub struct BaselineEntries {
     /// Each test or command, by name.
     entries: BTreeMap<String, BaselineEntry>,
