@@ -13,7 +13,7 @@ use super::reductions::{Reduction, find_reductions};
 use super::steps::requests_that_vary;
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
-use crate::replay::ops::{Program, ResizedRequest};
+use crate::replay::ops::{Program, Script, ScriptOp, ScriptOpKind};
 
 /// If more than this share of the growing bytes has an underdetermined law, the program's tensors probably depend on
 /// another number than the size.
@@ -138,19 +138,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
     /// them itself, from an empty pool.
     pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> Program<'a> {
-        let (requests, initial) = self.requests_at(size, gpu);
-        self.base.device.program().resized(&requests, &initial)
-    }
-
-    /// The source of each request of [`Self::program_at`], in order, without those of blocks from before the recording.
-    pub(super) fn sources_at(&self, size: u64, gpu: Option<&GpuModel>) -> Vec<RequestSource> {
-        let (requests, _) = self.requests_at(size, gpu);
-        let sources = requests.iter().enumerate().flat_map(|(request, resized)| {
-            let own = resized.bytes.map(|_| RequestSource { request, is_temporary: false });
-            let buffers = resized.temporaries.into_iter().flatten();
-            own.into_iter().chain(buffers.map(move |_| RequestSource { request, is_temporary: true }))
-        });
-        sources.collect()
+        self.script_at(size, gpu).to_program(self.base.device.program())
     }
 
     /// Product name of the GPU that decides which reductions take a buffer: `gpu`, else the recorded one. `None` if there
@@ -169,34 +157,56 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         })
     }
 
-    /// Each request and the bytes of each block from before the recording, at `size`.
-    fn requests_at(&self, size: u64, gpu: Option<&GpuModel>) -> (Vec<ResizedRequest>, Vec<u64>) {
-        let (mut bytes, mut initial) = self.bytes_at(size);
+    /// The recorded operations with the bytes of `size`. The buffers of reductions are copies of the outputs' blocks, at
+    /// the end of the list.
+    pub(super) fn script_at(&self, size: u64, gpu: Option<&GpuModel>) -> Script {
+        let Script { ops, blocks, initial_count } = &self.base.script;
+        let mut script =
+            Script { ops: Vec::with_capacity(ops.len()), blocks: blocks.clone(), initial_count: *initial_count };
+        for (block, bytes) in script.blocks.iter_mut().zip(self.bytes_at(size)) {
+            block.bytes = bytes;
+        }
         // Some GPUs have a larger cuBLAS workspace. A smaller one is not applied: a block of 32 MiB may be a tensor.
         let workspaces = self.base.gpu.zip(gpu).map(|(of, to)| [of, to].map(GpuModel::cublas_workspace_bytes));
         if let Some([recorded, predicted]) = workspaces.filter(|[recorded, predicted]| recorded < predicted) {
-            let all = bytes.iter_mut().chain(&mut initial);
-            all.filter(|bytes| **bytes == recorded).for_each(|bytes| *bytes = predicted);
+            let all = script.blocks.iter_mut().filter(|block| block.bytes == recorded);
+            all.for_each(|block| block.bytes = predicted);
         }
-        let is_made = |request: &SizedRequest| !request.is_scratch;
-        let made = bytes
-            .iter()
-            .zip(&self.base.requests)
-            .map(|(bytes, request)| ResizedRequest { bytes: is_made(request).then_some(*bytes), temporaries: None });
-        let mut requests: Vec<ResizedRequest> = made.collect();
         let conditions = gpu.map(|gpu| LaunchConditions::new(gpu, self.base.torch_minor)).or(self.base.conditions);
-        for reduction in &self.reductions {
-            requests[reduction.output].temporaries = reduction.scratch(|index| bytes[index], conditions);
+        let mut reductions = self.reductions.iter().peekable();
+        for op in ops {
+            let (ScriptOpKind::Alloc(block) | ScriptOpKind::Free { block, .. }) = op.kind else {
+                script.ops.push(*op);
+                continue;
+            };
+            let request = (block as usize).checked_sub(*initial_count);
+            if request.is_some_and(|request| self.base.requests[request].is_scratch) {
+                continue;
+            }
+            script.ops.push(*op);
+            let is_output =
+                |reduction: &&Reduction| op.kind == ScriptOpKind::Alloc(block) && Some(reduction.output) == request;
+            let Some(reduction) = reductions.next_if(is_output) else { continue };
+            let bytes_of = |request: usize| script.blocks[initial_count + request].bytes;
+            let Some(buffers) = reduction.scratch(bytes_of, conditions) else { continue };
+            let buffers = buffers.map(|bytes| {
+                let buffer = script.duplicate_block(block);
+                let own = &mut script.blocks[buffer as usize];
+                (own.bytes, own.is_failed) = (bytes, false);
+                script.ops.push(ScriptOp { kind: ScriptOpKind::Alloc(buffer), ..*op });
+                buffer
+            });
+            script.ops.extend(buffers.into_iter().rev().map(|buffer| ScriptOp::moved_free(op.source, buffer)));
         }
-        (requests, initial)
+        script
     }
 
-    /// The bytes of each request and of each block from before the recording, at `size`.
-    pub(in crate::whatif) fn bytes_at(&self, size: u64) -> (Vec<u64>, Vec<u64>) {
+    /// The bytes of each block from before the recording and of each request, at `size`.
+    pub(in crate::whatif) fn bytes_at(&self, size: u64) -> Vec<u64> {
+        let initial = self.initial_laws.iter().zip(&self.base.script.blocks);
+        let initial = initial.map(|(law, block)| law.map_or(block.bytes, |law| law.bytes_at(size)));
         let requests = (0..self.base.requests.len()).map(|index| self.request_bytes_at(index, size));
-        let initial = self.initial_laws.iter().zip(&self.base.device.program().initial_blocks);
-        let initial = initial.map(|(law, block)| law.map_or(block.requested, |law| law.bytes_at(size)));
-        (requests.collect(), initial.collect())
+        initial.chain(requests).collect()
     }
 
     fn request_bytes_at(&self, index: usize, size: u64) -> u64 {
@@ -217,13 +227,4 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     let mut law_counts: Vec<_> = law_counts.into_iter().collect();
     law_counts.sort_by_key(|((bytes, kind), (occurrences, _))| (*bytes, *occurrences, Reverse(*kind)));
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
-}
-
-/// The recorded request that a request at another size comes from.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct RequestSource {
-    /// The index of the recorded request.
-    pub(super) request: usize,
-    /// It is the buffer that the request's call takes, not the request itself.
-    pub(super) is_temporary: bool,
 }

@@ -12,7 +12,7 @@ use crate::allocator::device::GpuModel;
 use crate::allocator::round_size;
 use crate::base::ids::StackId;
 use crate::base::units::{ratio, signed_difference};
-use crate::replay::ops::{Operation, OperationKind};
+use crate::replay::ops::ScriptOpKind;
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{CodeLocation, FrameList, LineId};
 
@@ -58,45 +58,6 @@ pub(super) struct PeakMemory {
     blocks: Vec<PeakBlock>,
 }
 
-/// The state of a program after some of its operations.
-struct WalkState {
-    slots: Vec<Option<PeakBlock>>,
-    requests_made: usize,
-    /// How many of the operations lead to the peak.
-    ops_to_peak: usize,
-}
-
-/// Walks through `operations`, from `slots` on.
-fn walk(
-    operations: &[Operation],
-    mut slots: Vec<Option<PeakBlock>>,
-    block_of: &impl Fn(usize, u64, StackId, Option<u32>) -> PeakBlock,
-) -> WalkState {
-    let mut live_bytes = slots.iter().flatten().fold(0u64, |sum, block| sum.saturating_add(block.bytes));
-    let (mut requests_made, mut peak_bytes, mut ops_to_peak) = (0, live_bytes, 0);
-    for (index, operation) in operations.iter().enumerate() {
-        match operation.kind {
-            OperationKind::Alloc { size, context, slot, .. } => {
-                let block = block_of(requests_made, size, context, slot);
-                requests_made += 1;
-                // A failed request has no slot.
-                let Some(slot) = slot else { continue };
-                slots[slot as usize] = Some(block);
-                live_bytes = live_bytes.saturating_add(block.bytes);
-                if live_bytes > peak_bytes {
-                    (peak_bytes, ops_to_peak) = (live_bytes, index + 1);
-                }
-            }
-            OperationKind::Free { slot, .. } => {
-                let freed = slots[slot as usize].take();
-                live_bytes = live_bytes.saturating_sub(freed.map_or(0, |block| block.bytes));
-            }
-            _ => {}
-        }
-    }
-    WalkState { slots, requests_made, ops_to_peak }
-}
-
 fn sum_bytes<'b>(blocks: impl Iterator<Item = &'b PeakBlock>) -> u64 {
     blocks.fold(0, |sum, block| sum.saturating_add(block.bytes))
 }
@@ -109,42 +70,32 @@ impl PeakMemory {
         settings: &Settings,
         gpu: Option<&GpuModel>,
     ) -> Self {
-        let (program, sources) = (fitted.program_at(size, gpu), fitted.sources_at(size, gpu));
-        // If the program starts from an empty pool, its first requests are the initial blocks.
-        let initial_requests = if program.initial_blocks.is_empty() { fitted.initial_laws.len() } else { 0 };
-        let contexts = fitted.base.device.program().initial_blocks.iter().map(|resident| resident.context);
-        let initial: Vec<PeakBlock> = contexts
-            .zip(&fitted.initial_laws)
-            .zip(fitted.base.device.program().initial_blocks.iter())
-            .map(|((stack, law), resident)| {
-                let bytes = match (law, resident.state) {
-                    (_, BlockState::ActivePendingFree) => 0,
-                    (Some(law), _) => round_size(law.bytes_at(size), settings),
-                    (None, _) => resident.size,
-                };
-                PeakBlock { bytes, stack, law: *law, index: None }
-            })
-            .collect();
-        let mut slots = vec![None; program.slot_count];
-        if initial_requests == 0 {
-            slots.iter_mut().zip(&initial).for_each(|(slot, block)| *slot = Some(*block));
-        }
-        let block_of = |requests_made: usize, bytes: u64, stack: StackId, slot: Option<u32>| {
-            let source = requests_made.checked_sub(initial_requests).and_then(|index| sources.get(index));
-            let index = source.map(|source| source.request);
-            let law = match source {
-                Some(source) if source.is_temporary => Some(Law::power(0, (size, bytes))),
-                Some(source) => fitted.request_laws.get(source.request).copied().flatten(),
-                None => slot.and_then(|slot| initial.get(slot as usize)).and_then(|block| block.law),
-            };
-            PeakBlock { bytes: round_size(bytes, settings), stack, law, index }
+        let (recorded, script) = (&fitted.base.script, fitted.script_at(size, gpu));
+        let initial_blocks = &fitted.base.device.program().initial_blocks;
+        let bytes_of = |block: u32| {
+            let own = &script.blocks[block as usize];
+            match initial_blocks.get(block as usize) {
+                Some(initial) if initial.state == BlockState::ActivePendingFree => 0,
+                Some(initial) if fitted.initial_laws[block as usize].is_none() => initial.size,
+                _ if own.is_failed => 0,
+                _ => round_size(own.bytes, settings),
+            }
         };
-        // The first walk finds the peak, the second collects its blocks.
-        let ops_to_peak = walk(&program.operations, slots.clone(), &block_of).ops_to_peak;
-        let at_peak = walk(&program.operations[..ops_to_peak], slots, &block_of);
-        let next = sources.get(at_peak.requests_made.saturating_sub(initial_requests));
-        let requests_made = next.map_or(fitted.base.requests.len(), |next| next.request);
-        Self { size, requests_made, blocks: at_peak.slots.into_iter().flatten().collect() }
+        let is_buffer = |block: u32| block as usize >= recorded.blocks.len();
+        let peak_block = |block: u32| {
+            let own = &script.blocks[block as usize];
+            let index = own.allocated_at.map(|op| recorded.requests_before(op));
+            let law = match index {
+                Some(_) if is_buffer(block) => Some(Law::power(0, (size, own.bytes))),
+                Some(index) => fitted.request_laws[index],
+                None => fitted.initial_laws[block as usize],
+            };
+            PeakBlock { bytes: bytes_of(block), stack: own.stack, law, index }
+        };
+        let peak = script.peak(bytes_of);
+        let mut later = script.ops[peak.ops..].iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
+        let requests_made = later.next().map_or(fitted.base.requests.len(), |op| recorded.requests_before(op.source));
+        Self { size, requests_made, blocks: peak.blocks.into_iter().map(peak_block).collect() }
     }
 
     pub(super) fn total_bytes(&self) -> u64 {

@@ -3,6 +3,7 @@
 use super::reduction::{LaunchConditions, Scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
+use crate::replay::ops::{Script, ScriptBlock};
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -23,6 +24,8 @@ pub struct FitInput<'s, 'a> {
 pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) size: u64,
     pub(in crate::whatif) device: DeviceStudy<'s, 'a>,
+    /// Has the block of each request after those from before the recording.
+    pub(super) script: Script,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,
     /// The newest release of PyTorch 2 that the recording may be of.
@@ -51,27 +54,25 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
     /// The recording of device `id`, if it has a trace.
     pub(super) fn from_input(input: &FitInput<'s, 'a>, id: u64) -> Option<Self> {
         let device = input.study.device(id).filter(|device| !device.device().is_empty())?;
-        let request = |(entry_index, stack, bytes)| SizedRequest {
-            entry_index,
-            stack,
-            bytes,
-            requests_before_free: None,
-            scratch: None,
-            is_scratch: false,
+        let script = Script::from_program(device.program());
+        let request = |block: &ScriptBlock| {
+            Some(SizedRequest {
+                entry_index: device.program().operations[block.allocated_at? as usize].entry_index as usize,
+                stack: block.stack,
+                bytes: block.bytes,
+                requests_before_free: block.freed_at.map(|op| script.requests_before(op)),
+                scratch: None,
+                is_scratch: false,
+            })
         };
-        let mut requests: Vec<SizedRequest> = device.program().requests().map(request).collect();
-        for (index, requests_before) in device.program().frees() {
-            if let Some(request) = requests.get_mut(index) {
-                request.requests_before_free = Some(requests_before);
-            }
-        }
         Some(Self {
             size: input.size,
             torch_minor: *input.study.inference().releases.end(),
             gpu: None,
             conditions: None,
             device,
-            requests,
+            requests: script.blocks.iter().filter_map(request).collect(),
+            script,
         })
     }
 

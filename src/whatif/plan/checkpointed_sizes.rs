@@ -44,8 +44,7 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
 
     /// The program at `size`; `None` if there is nothing to checkpoint there.
     fn program_at(&self, size: u64) -> Option<Program<'a>> {
-        let (requests, initial) = self.fitted.bytes_at(size);
-        let changed = checkpoint(&self.recording.resized(&requests, &initial), self.which)?;
+        let changed = checkpoint(&self.recording.resized(&self.fitted.bytes_at(size)), self.which)?;
         Some(changed.script.to_program(self.recording.program()))
     }
 

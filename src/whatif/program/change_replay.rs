@@ -224,7 +224,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             return JobOutcome::recorded(device, outcome.free);
         }
         let failed = outcome.failed.as_deref().unwrap_or_default();
-        let forecast = self.recording.forecast();
+        let forecast = self.recording.forecast.as_ref();
         let later = forecast.map(|forecast| forecast.outcome_with(device, failed, outcome.headroom, growth));
         JobOutcome::from_replay(device, failed, later, outcome.free)
     }

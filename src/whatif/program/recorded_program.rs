@@ -5,10 +5,9 @@ use std::sync::OnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::report::{ChangedProgram, ProgramChange};
-use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::{StackId, SymbolId, to_u32};
-use crate::replay::ops::{Program, Script, ScriptBlock, ScriptOpKind};
+use crate::replay::ops::{Program, Script, ScriptBlock, ScriptPeak};
 use crate::snapshot::{BlockState, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
@@ -21,17 +20,18 @@ use crate::whatif::sureness::Sureness;
 const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 
 /// The operations of a device's program. After a failure that ended it they go on as predicted, up to the end of one more iteration.
+#[derive(Clone)]
 pub(crate) struct RecordedProgram<'s, 'a> {
     pub(crate) device: DeviceStudy<'s, 'a>,
     /// The prediction of the requests after the failure that ended the recording.
-    forecast: Option<Forecast<'a>>,
+    pub(crate) forecast: Option<Forecast<'a>>,
     /// The unchanged operations.
     pub(crate) script: Script,
     /// The trace entry of each operation, which has its stack and phase. A repeated operation has that of its source.
     entry_indexes: Vec<u32>,
     /// Number of recorded operations; later ones repeat some of these.
     recorded_ops: usize,
-    pub(crate) peak: PeakBlocks,
+    pub(crate) peak: ScriptPeak,
     categories: OnceLock<Categories>,
     /// The types of elements that the recorder saw, by the stack that allocated; `None` if its blocks differ.
     dtypes: OnceLock<FxHashMap<StackId, Option<SymbolId>>>,
@@ -39,14 +39,6 @@ pub(crate) struct RecordedProgram<'s, 'a> {
 
 /// The category of each block, and how sure that is.
 type Categories = (Vec<Category>, Vec<Confidence>);
-
-/// The blocks that are live at the peak.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct PeakBlocks {
-    pub(crate) blocks: Vec<u32>,
-    /// Their rounded bytes.
-    pub(crate) bytes: u64,
-}
 
 fn dtypes_by_stack(device: DeviceStudy<'_, '_>) -> FxHashMap<StackId, Option<SymbolId>> {
     let snapshot = device.snapshot();
@@ -73,7 +65,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let entry_indexes = sources.iter().map(|op| program.operations[*op as usize].entry_index).collect();
         let recorded_ops = sources.iter().zip(0..).take_while(|(source, op)| *source == op).count();
         let script = Script::from_program(program);
-        let peak = PeakBlocks::from_script(&script, &device.inferred().hypothesis.settings);
+        let settings = &device.inferred().hypothesis.settings;
+        let peak = script.peak(|block| round_size(script.blocks[block as usize].bytes, settings));
         Self {
             device,
             script,
@@ -86,36 +79,21 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         }
     }
 
-    /// The same program with other sizes: the bytes of each request in `requests`, and of each initial block in
-    /// `initial`. Each block keeps its category.
-    pub(crate) fn resized(&self, requests: &[u64], initial: &[u64]) -> Self {
-        let categories = OnceLock::from(self.categorized().clone());
-        let mut script = self.script.clone();
-        for (block, bytes) in script.blocks.iter_mut().zip(initial.iter().chain(requests)) {
+    /// The same program with other bytes of each block. Each block keeps its category.
+    pub(crate) fn resized(&self, bytes: &[u64]) -> Self {
+        self.categorized(); // by the recorded sizes
+        let mut resized = self.clone();
+        for (block, bytes) in resized.script.blocks.iter_mut().zip(bytes) {
             block.bytes = *bytes;
         }
-        let peak = PeakBlocks::from_script(&script, &self.device.inferred().hypothesis.settings);
-        Self {
-            device: self.device,
-            forecast: self.forecast.clone(),
-            script,
-            entry_indexes: self.entry_indexes.clone(),
-            recorded_ops: self.recorded_ops,
-            peak,
-            categories,
-            dtypes: OnceLock::new(),
-        }
+        resized.peak = resized.script.peak(|block| resized.rounded_bytes(block));
+        resized
     }
 
     /// The operations that [`Self::script`] edits.
     pub(crate) fn program(&self) -> &Program<'a> {
         let continued = self.forecast.as_ref().filter(|forecast| forecast.has_one_more());
         continued.map_or_else(|| self.device.program(), |forecast| &forecast.program)
-    }
-
-    /// The prediction of what follows the failure that ended the recording.
-    pub(crate) fn forecast(&self) -> Option<&Forecast<'a>> {
-        self.forecast.as_ref()
     }
 
     /// The stack that allocated `block`, with its autograd node and `torch.compile` region.
@@ -198,9 +176,10 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                     categorized[*row]
                 } else {
                     // A failed request gets the category that most allocations of its phase have.
+                    let purpose = self.device.phases().stack_traits(block.stack).purpose;
                     let category = match self.phase_at(op) {
                         Phase::Forward => Category::Activations,
-                        Phase::Optimizer if self.makes_state(block.stack) => Category::OptimizerState,
+                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerState) => Category::OptimizerState,
                         Phase::Backward | Phase::Optimizer => Category::Temporaries,
                         _ => Category::Other,
                     };
@@ -231,11 +210,6 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         };
         let blocks = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks);
         Some(blocks.filter(is_saved).map(|(index, _)| index).collect())
-    }
-
-    /// Whether `stack` initializes optimizer state.
-    fn makes_state(&self, stack: StackId) -> bool {
-        self.device.phases().stack_traits(stack).purpose == Some(KnownPurpose::OptimizerState)
     }
 
     pub(crate) fn phase_at(&self, op: u32) -> Phase {
@@ -321,42 +295,5 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     pub(crate) fn code_location(&self, line: Option<LineId>) -> CodeLocation {
         // A module that no code outside PyTorch calls has no line.
         line.map(|line| self.device.stacks().code_location(line)).unwrap_or_default()
-    }
-}
-
-impl PeakBlocks {
-    /// The peak of the unchanged `script`, with requests rounded as under `settings`. A failed request counts at its own
-    /// peak.
-    fn from_script(script: &Script, settings: &Settings) -> Self {
-        let rounded = |block: u32| round_size(script.blocks[block as usize].bytes, settings);
-        let initial_blocks: Vec<u32> = (0..to_u32(script.initial_count)).collect();
-        let mut live_bytes = initial_blocks.iter().fold(0u64, |sum, block| sum.saturating_add(rounded(*block)));
-        let (mut peak_bytes, mut ops_to_peak) = (live_bytes, 0);
-        for (index, op) in (0u32..).zip(&script.ops) {
-            match op.kind {
-                ScriptOpKind::Alloc(block) => {
-                    let after = live_bytes.saturating_add(rounded(block));
-                    if after > peak_bytes {
-                        (peak_bytes, ops_to_peak) = (after, index + 1);
-                    }
-                    if !script.blocks[block as usize].is_failed {
-                        live_bytes = after;
-                    }
-                }
-                ScriptOpKind::Free { block, .. } => {
-                    live_bytes = live_bytes.saturating_sub(rounded(block));
-                }
-                ScriptOpKind::Other => {}
-            }
-        }
-        let is_live = |block: &ScriptBlock| {
-            let is_made = block.allocated_at.is_none_or(|op| {
-                // A failed request counts when it is made.
-                op < ops_to_peak && (!block.is_failed || op + 1 == ops_to_peak)
-            });
-            is_made && block.freed_at.is_none_or(|op| op >= ops_to_peak)
-        };
-        let blocks = (0..).zip(&script.blocks).filter(|(_, block)| is_live(block)).map(|(index, _)| index);
-        Self { blocks: blocks.collect(), bytes: peak_bytes }
     }
 }

@@ -16,7 +16,7 @@ mod trace_ops;
 mod workspaces;
 
 pub use device_frees::{DeviceFree, device_frees};
-pub use program::{ListRange, LiveRequest, Operation, OperationKind, Program, ReleaseScope, ResizedRequest};
-pub use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
+pub use program::{ListRange, LiveRequest, Operation, OperationKind, Program, ReleaseScope};
+pub use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind, ScriptPeak};
 pub use trace_op::{Boundary, TraceOp};
 pub use trace_ops::TraceOps;

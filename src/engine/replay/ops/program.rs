@@ -71,15 +71,6 @@ pub enum OperationKind {
     Workspace { size: u64, stream: u64, is_needed: bool },
 }
 
-/// A request of a program at another size.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ResizedRequest {
-    /// `None` if it is not made at that size. Its block must be freed, and its free not be pending.
-    pub bytes: Option<u64>,
-    /// Two blocks that its call requests after it, and frees when it ends.
-    pub temporaries: Option<[u64; 2]>,
-}
-
 /// A request, and what the program holds with it.
 #[derive(Debug, Clone, Copy)]
 pub struct LiveRequest {
@@ -133,53 +124,6 @@ impl Program<'_> {
         }
         operations.append(&mut self.operations);
         Self { initial_segments: Vec::new(), initial_blocks: Vec::new(), operations, ..self }
-    }
-
-    /// Every request in order: entry index, stack and bytes.
-    pub fn requests(&self) -> impl Iterator<Item = (usize, StackId, u64)> + '_ {
-        self.operations.iter().filter_map(|operation| match operation.kind {
-            OperationKind::Alloc { size, context, .. } => Some((operation.entry_index as usize, context, size)),
-            _ => None,
-        })
-    }
-
-    /// Every free of a block that the program allocated: the number of its request in [`Self::requests`], and the
-    /// number of requests before the free.
-    pub fn frees(&self) -> Vec<(usize, usize)> {
-        let mut request_of_slot: Vec<Option<usize>> = vec![None; self.slot_count];
-        let (mut requests, mut frees) = (0, Vec::new());
-        for operation in &self.operations {
-            match operation.kind {
-                OperationKind::Alloc { slot, .. } => {
-                    if let Some(slot) = slot {
-                        request_of_slot[slot as usize] = Some(requests);
-                    }
-                    requests += 1;
-                }
-                OperationKind::Free { slot, .. } => {
-                    frees.extend(request_of_slot[slot as usize].take().map(|request| (request, requests)));
-                }
-                _ => {}
-            }
-        }
-        frees
-    }
-
-    /// The same operations with other bytes for each request and each initial block, in order. If the initial blocks
-    /// differ, nobody knows where they would have been, so the program allocates them first: see
-    /// [`Self::with_empty_start`].
-    #[must_use]
-    pub fn resized(&self, requests: &[ResizedRequest], initial_blocks: &[u64]) -> Self {
-        let operations = resize_operations(&self.operations, requests, self.slot_count);
-        let mut resized = Self { operations, slot_count: self.slot_count + 2, ..self.clone() };
-        let recorded = self.initial_blocks.iter().map(|block| block.requested);
-        if recorded.eq(initial_blocks.iter().copied()) {
-            return resized;
-        }
-        for (block, bytes) in resized.initial_blocks.iter_mut().zip(initial_blocks) {
-            block.requested = *bytes;
-        }
-        resized.with_empty_start()
     }
 
     /// The operation that frees each initial block or completes its free; `usize::MAX` if it stays.
@@ -320,51 +264,15 @@ impl Program<'_> {
 
     /// In bytes, not rounded; 0 if there is none.
     pub fn largest_request(&self) -> u64 {
-        self.requests().map(|(.., size)| size).max().unwrap_or(0)
+        let sizes = self.operations.iter().map(|operation| match operation.kind {
+            OperationKind::Alloc { size, .. } => size,
+            _ => 0,
+        });
+        sizes.max().unwrap_or(0)
     }
 
     /// When `operation` was recorded, in microseconds; 0 if the file has no times.
     pub(crate) fn time_us(&self, operation: &Operation) -> u64 {
         self.device.time_us(operation.entry_index as usize).unwrap_or(0) // PyTorch before 2.2
     }
-}
-
-/// The operations with other requests. Temporary blocks have the slots from `free_slot` on.
-fn resize_operations(operations: &[Operation], requests: &[ResizedRequest], free_slot: usize) -> Vec<Operation> {
-    let mut resized = Vec::with_capacity(operations.len());
-    let mut requests = requests.iter();
-    let mut dropped: FxHashSet<u32> = FxHashSet::default();
-    for operation in operations {
-        let mut operation = *operation;
-        match &mut operation.kind {
-            OperationKind::Free { slot, .. } if dropped.remove(slot) => {}
-            OperationKind::Alloc { size, stream, pool, context, slot, .. } => {
-                let Some(request) = requests.next() else {
-                    resized.push(operation);
-                    continue;
-                };
-                let (stream, pool, context) = (*stream, *pool, *context);
-                match (request.bytes, *slot) {
-                    (None, Some(slot)) => _ = dropped.insert(slot),
-                    (bytes, _) => {
-                        *size = bytes.unwrap_or(*size);
-                        resized.push(operation);
-                    }
-                }
-                let entry_index = operation.entry_index;
-                let mut push = |kind| resized.push(Operation { entry_index, kind });
-                let Some(temporaries) = request.temporaries else { continue };
-                let slots = [free_slot, free_slot + 1].map(to_u32);
-                for (size, slot) in temporaries.into_iter().zip(slots) {
-                    let completions = ListRange::default();
-                    push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });
-                }
-                for slot in slots.into_iter().rev() {
-                    push(OperationKind::Free { slot, is_pending: false, context });
-                }
-            }
-            _ => resized.push(operation),
-        }
-    }
-    resized
 }

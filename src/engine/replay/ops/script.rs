@@ -56,6 +56,16 @@ pub struct ScriptBlock {
     pub is_failed: bool,
 }
 
+/// The peak of a script's live blocks.
+#[derive(Debug, Clone)]
+pub struct ScriptPeak {
+    /// How many of the operations lead to it.
+    pub ops: usize,
+    /// The blocks that are live then, in order.
+    pub blocks: Vec<u32>,
+    pub bytes: u64,
+}
+
 /// No block, for an operation that neither allocates nor frees one, and in a slot that holds none.
 const NONE: u32 = u32::MAX;
 
@@ -108,6 +118,50 @@ impl Script {
     pub fn duplicate_block(&mut self, block: u32) -> u32 {
         self.blocks.push(self.blocks[block as usize]);
         to_u32(self.blocks.len() - 1)
+    }
+
+    /// The number of requests before operation `op` of the program, in its unchanged script.
+    pub fn requests_before(&self, op: u32) -> usize {
+        self.blocks[self.initial_count..].partition_point(|block| block.allocated_at < Some(op))
+    }
+
+    /// The peak of the live blocks, where `bytes_of` has the bytes of each. A failed request counts at its own peak.
+    pub fn peak(&self, bytes_of: impl Fn(u32) -> u64) -> ScriptPeak {
+        let initial_blocks = 0..to_u32(self.initial_count);
+        let mut live_bytes = initial_blocks.map(&bytes_of).fold(0, u64::saturating_add);
+        let (mut bytes, mut ops) = (live_bytes, 0);
+        for (index, op) in self.ops.iter().enumerate() {
+            match op.kind {
+                ScriptOpKind::Alloc(block) => {
+                    let after = live_bytes.saturating_add(bytes_of(block));
+                    if after > bytes {
+                        (bytes, ops) = (after, index + 1);
+                    }
+                    if !self.blocks[block as usize].is_failed {
+                        live_bytes = after;
+                    }
+                }
+                ScriptOpKind::Free { block, .. } => live_bytes = live_bytes.saturating_sub(bytes_of(block)),
+                ScriptOpKind::Other => {}
+            }
+        }
+        ScriptPeak { ops, blocks: self.live_blocks(ops), bytes }
+    }
+
+    /// The blocks that are live after the first `ops` operations, with that of the last one if it failed.
+    fn live_blocks(&self, ops: usize) -> Vec<u32> {
+        let mut is_live = vec![false; self.blocks.len()];
+        is_live[..self.initial_count].fill(true);
+        for (index, op) in self.ops[..ops].iter().enumerate() {
+            match op.kind {
+                ScriptOpKind::Alloc(block) => {
+                    is_live[block as usize] = !self.blocks[block as usize].is_failed || index + 1 == ops;
+                }
+                ScriptOpKind::Free { block, .. } => is_live[block as usize] = false,
+                ScriptOpKind::Other => {}
+            }
+        }
+        (0..).zip(is_live).filter(|(_, is_live)| *is_live).map(|(block, _)| block).collect()
     }
 
     fn initial_block_sizes(&self) -> impl Iterator<Item = u64> + '_ {
@@ -203,10 +257,13 @@ impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
         Self {
             statuses: statuses.collect(),
             written: Program {
+                device: program.device,
+                initial_segments: program.initial_segments.clone(),
+                initial_blocks: program.initial_blocks.clone(),
                 operations: Vec::with_capacity(script.ops.len()),
                 completed: Vec::new(),
+                released_pools: program.released_pools.clone(),
                 slot_count: program.initial_blocks.len(),
-                ..program.clone()
             },
             script,
             program,

@@ -7,6 +7,7 @@ use proptest::prelude::*;
 use super::program::{Operation, OperationKind, Program};
 use super::script::{Script, ScriptOp, ScriptOpKind};
 use crate::allocator::conf::Settings;
+use crate::allocator::round_size;
 use crate::base::input::Source;
 use crate::replay::literal::recorded_settings;
 use crate::snapshot::{BlockState, Snapshot};
@@ -60,11 +61,20 @@ fn an_unchanged_script_converts_back_to_its_program() {
         let snapshot = read(name);
         for device in snapshot.devices() {
             let program = Program::from_trace(device, &recorded_settings(&snapshot));
-            let converted = Script::from_program(&program).to_program(&program);
+            let script = Script::from_program(&program);
+            let converted = script.to_program(&program);
             assert_eq!(without_slots(&converted), without_slots(&program), "{name}");
             assert!(is_valid(&converted), "{name}");
             let settings = Settings::default();
             assert_eq!(converted.peak_bytes(&settings), program.peak_bytes(&settings), "{name}");
+            let bytes_of = |block: u32| match program.initial_blocks.get(block as usize) {
+                Some(initial) if initial.state == BlockState::ActivePendingFree => 0,
+                Some(initial) => initial.size,
+                None => round_size(script.blocks[block as usize].bytes, &settings),
+            };
+            let peak = script.peak(bytes_of);
+            assert_eq!(peak.bytes, program.peak_bytes(&settings), "{name}");
+            assert_eq!(peak.blocks.into_iter().map(bytes_of).sum::<u64>(), peak.bytes, "{name}");
         }
     }
 }
