@@ -7,14 +7,14 @@ use super::cell::{PlanCell, PlanChange};
 use crate::replay::model::peak_if_served;
 use crate::replay::ops::Program;
 use crate::whatif::fit::{FitDevice, FittedProgram, SizeSearch};
-use crate::whatif::program::{ChangedProgram, Checkpointed, RecordedProgram, checkpoint};
+use crate::whatif::program::{ChangedProgram, FindChange, RecordedProgram, checkpoint_all, checkpoint_largest};
 use crate::whatif::{Overrides, hypothesis_with};
 
 /// A checkpointed program at any size.
 pub(super) struct CheckpointedSizes<'f, 's, 'a> {
     fitted: &'f FittedProgram<'f, 's, 'a>,
     recording: RecordedProgram<'s, 'a>,
-    which: Checkpointed,
+    checkpoint: FindChange,
     /// The program at the recorded size.
     recorded: ChangedProgram,
     /// Peak of the live bytes by size: each GPU searches among them.
@@ -24,14 +24,15 @@ pub(super) struct CheckpointedSizes<'f, 's, 'a> {
 impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
     /// Checkpointing of all repeated modules, or of the largest one if that saves more; `None` if the recording has none.
     pub(super) fn new(fitted: &'f FittedProgram<'f, 's, 'a>) -> Option<Self> {
-        let all = [Checkpointed::Largest, Checkpointed::All].into_iter().filter_map(|which| {
+        let ways: [FindChange; 2] = [checkpoint_largest, checkpoint_all];
+        let all = ways.into_iter().filter_map(|checkpoint| {
             let recording = RecordedProgram::from_device(fitted.base.device);
             // Predicted requests have no law.
             if recording.is_continued() || !recording.has_steps() {
                 return None;
             }
-            let recorded = checkpoint(&recording, which)?;
-            Some(Self { fitted, recording, which, recorded, live_bytes: Mutex::default() })
+            let recorded = checkpoint(&recording)?;
+            Some(Self { fitted, recording, checkpoint, recorded, live_bytes: Mutex::default() })
         });
         all.min_by_key(Self::recorded_peak_bytes)
     }
@@ -44,7 +45,7 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
 
     /// The program at `size`; `None` if there is nothing to checkpoint there.
     fn program_at(&self, size: u64) -> Option<Program<'a>> {
-        let changed = checkpoint(&self.recording.resized(&self.fitted.bytes_at(size)), self.which)?;
+        let changed = (self.checkpoint)(&self.recording.resized(&self.fitted.bytes_at(size)))?;
         Some(changed.script.to_program(self.recording.program()))
     }
 

@@ -24,15 +24,6 @@ const MAX_MODULES: usize = 3;
 /// Modules that hold less than 1/50 of the largest one at the peak are not worth a change.
 const MIN_MODULE_PARTS: u64 = 50;
 
-/// Which of the repeated modules to checkpoint.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::whatif) enum Checkpointed {
-    /// The one that holds most at the peak.
-    Largest,
-    /// All that no other one encloses, such as the blocks of each level of a U-Net.
-    All,
-}
-
 /// Checkpoints all repeated modules, then each of those that hold most at the peak, largest first.
 pub(super) fn checkpoint_modules(recording: &RecordedProgram<'_, '_>) -> Vec<ChangedProgram> {
     let modules = RepeatedModules::new(recording);
@@ -54,16 +45,14 @@ pub(super) fn checkpoint_by_default(recording: &RecordedProgram<'_, '_>) -> Vec<
     modules.all().into_iter().chain(modules.largest(1)).collect()
 }
 
-/// Checkpoints the repeated modules that `which` names.
-pub(in crate::whatif) fn checkpoint(
-    recording: &RecordedProgram<'_, '_>,
-    which: Checkpointed,
-) -> Option<ChangedProgram> {
-    let modules = RepeatedModules::new(recording);
-    match which {
-        Checkpointed::Largest => modules.largest(1).into_iter().next(),
-        Checkpointed::All => modules.all(),
-    }
+/// Checkpoints the repeated module that holds most at the peak.
+pub(in crate::whatif) fn checkpoint_largest(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+    RepeatedModules::new(recording).largest(1).into_iter().next()
+}
+
+/// Checkpoints all repeated modules that no other one encloses, such as the blocks of each level of a U-Net.
+pub(in crate::whatif) fn checkpoint_all(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
+    RepeatedModules::new(recording).all()
 }
 
 /// The repeated modules of a recording that hold memory at its peak.

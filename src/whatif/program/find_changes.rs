@@ -27,9 +27,7 @@ pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> boo
 pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
     let recording = &RecordedProgram::from_device(device);
     let replayer = ChangeReplayer::new(recording, capacity);
-    // Each change is a copy of the program. The lazy iterator keeps only as many of them as there are threads.
-    let changes = finders(recording).flat_map_iter(|finder| (finder.find)(recording));
-    let replayed = changes.map(|row| replayer.replay_row(row));
+    let replayed = changes(recording, checkpoint_modules).map(|row| replayer.replay_row(row));
     let mut rows: Vec<ProgramRow> = replayed.collect();
     rows.sort_by_key(|row| {
         let is_guess = row.sure == Sureness::Estimate;
@@ -49,36 +47,22 @@ pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: O
     }
 }
 
-/// Finds the changes of one kind.
-pub(super) struct ChangeFinder {
-    /// Works only if the recording shows training steps.
-    needs_steps: bool,
-    pub(super) find: FindChanges,
-    /// Finds those that are tried for a failed request.
-    pub(super) find_by_default: FindChanges,
-}
+/// Finds one change that a recording suggests.
+pub(in crate::whatif) type FindChange = fn(&RecordedProgram<'_, '_>) -> Option<ChangedProgram>;
 
-type FindChanges = fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>;
+/// The changes that only a recording of training steps suggests.
+const STEP_CHANGES: [FindChange; 6] =
+    [step_by_parameter, fuse_optimizer, offload_state, free_leftovers, halve_batch, halve_precision];
 
-static FINDERS: [ChangeFinder; 7] = [
-    ChangeFinder { needs_steps: false, find: checkpoint_modules, find_by_default: checkpoint_by_default },
-    step_finder(|program| step_by_parameter(program).into_iter().collect()),
-    step_finder(|program| fuse_optimizer(program).into_iter().collect()),
-    step_finder(|program| offload_state(program).into_iter().collect()),
-    step_finder(|program| free_leftovers(program).into_iter().collect()),
-    step_finder(|program| halve_batch(program).into_iter().collect()),
-    step_finder(|program| halve_precision(program).into_iter().collect()),
-];
-
-const fn step_finder(find: FindChanges) -> ChangeFinder {
-    ChangeFinder { needs_steps: true, find, find_by_default: find }
-}
-
-/// The finders that apply to `recording`.
-fn finders(recording: &RecordedProgram<'_, '_>) -> impl IndexedParallelIterator<Item = &'static ChangeFinder> {
-    let has_steps = recording.has_steps();
-    let applicable: Vec<&ChangeFinder> = FINDERS.iter().filter(|finder| has_steps || !finder.needs_steps).collect();
-    applicable.into_par_iter()
+/// The changes that `recording` suggests, with those that `checkpoint` finds. Each is a copy of the program: the lazy
+/// iterator keeps only as many of them as there are threads.
+fn changes<'r>(
+    recording: &'r RecordedProgram<'_, '_>,
+    checkpoint: fn(&RecordedProgram<'_, '_>) -> Vec<ChangedProgram>,
+) -> impl ParallelIterator<Item = ChangedProgram> {
+    let step_changes: &[FindChange] = if recording.has_steps() { &STEP_CHANGES } else { &[] };
+    let checkpointed = rayon::iter::once(checkpoint).flat_map_iter(move |find| find(recording));
+    checkpointed.chain(step_changes.par_iter().filter_map(move |find| find(recording)))
 }
 
 fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
@@ -95,11 +79,9 @@ pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<Progr
     }
     let recording = RecordedProgram::from_device(device);
     let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
-    let changes = finders(&recording).flat_map_iter(|finder| (finder.find_by_default)(&recording));
     let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
-    let rows = changes.filter_map(|row| replayer.row_if_served(row)).filter(needs_less);
-    let rows: Vec<ProgramRow> = rows.collect();
-    Some(rank_rows(&rows, replayer.peak_reserved()).into_iter().cloned().collect())
+    let served = changes(&recording, checkpoint_by_default).filter_map(|row| replayer.row_if_served(row));
+    Some(rank_rows(served.filter(needs_less).collect(), replayer.peak_reserved()))
 }
 
 /// The change to the optimizer's step with which `device`, on which no request failed, reserves least, of those that change

@@ -70,10 +70,17 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     for op in &recording.script.ops {
         match op.kind {
             ScriptOpKind::Alloc(block) if is_temporary[block as usize] => {
-                live.start(block, *op, &mut script);
-                if blocks[block as usize].is_failed {
-                    let largest = largest_parameter(recording);
-                    live.repeat(block, largest, *op, &mut script);
+                live.free_all(*op, &mut script);
+                script.ops.push(*op);
+                let ScriptBlock { bytes, is_failed, .. } = blocks[block as usize];
+                if is_failed {
+                    // It was only tried, and larger ones may follow.
+                    let bytes = bytes.max(largest_parameter(recording));
+                    live.add_copy(block, bytes, *op, &mut script);
+                    live.add_copy(block, bytes, *op, &mut script);
+                } else {
+                    live.blocks.push(block);
+                    live.add_copy(block, bytes, *op, &mut script);
                 }
             }
             ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => {}
@@ -106,25 +113,7 @@ struct LiveTemporaries {
 }
 
 impl LiveTemporaries {
-    /// Makes the temporary `block` and a copy of it, after those of the parameter before are freed.
-    fn start(&mut self, block: u32, op: ScriptOp, script: &mut Script) {
-        self.free_all(op, script);
-        script.ops.push(op);
-        let bytes = script.blocks[block as usize].bytes;
-        if script.blocks[block as usize].is_failed {
-            return; // it is only tried
-        }
-        self.blocks.push(block);
-        self.add_copy(block, bytes, op, script);
-    }
-
-    /// Makes two temporaries of `bytes` like `block`.
-    fn repeat(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
-        let bytes = bytes.max(script.blocks[block as usize].bytes);
-        self.add_copy(block, bytes, op, script);
-        self.add_copy(block, bytes, op, script);
-    }
-
+    /// Makes a temporary of `bytes` like `block`.
     fn add_copy(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
         let copy = script.duplicate_block(block);
         let own = &mut script.blocks[copy as usize];

@@ -98,13 +98,12 @@ impl ProgramRow {
 
 /// The `rows` that gain anything, best first: by the requests that they serve, then notable gains that are no guess
 /// before others, then by their gains. `peak` is what the unchanged program reserves.
-pub(super) fn rank_rows(rows: &[ProgramRow], peak: u64) -> Vec<&ProgramRow> {
+pub(super) fn rank_rows(mut rows: Vec<ProgramRow>, peak: u64) -> Vec<ProgramRow> {
     let is_notable = |row: &ProgramRow| {
         let gain = u64::try_from(row.reserved_gain_bytes);
         row.sure != Sureness::Estimate && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
     };
-    let has_gain = |row: &&ProgramRow| row.is_gain() && row.reserved_gain_bytes >= 0;
-    let mut rows: Vec<&ProgramRow> = rows.iter().filter(has_gain).collect();
+    rows.retain(|row| row.is_gain() && row.reserved_gain_bytes >= 0);
     rows.sort_by_key(|row| {
         let serves = (row.fits, row.serves_failed, row.then.goes_on());
         let is_sure = row.serves_failed == Some(true) && row.sure != Sureness::Estimate;
