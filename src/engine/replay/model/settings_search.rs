@@ -5,9 +5,10 @@
 //! only if every entry is reproduced. The search is bounded by a multiple of the trace's length.
 
 use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, split_limits};
-use super::cursor::{InferredDevice, ReplayCursor};
+use super::cursor::InferredDevice;
 use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
+use super::verify::Verifier;
 use crate::allocator::conf::{Settings, option_since};
 use crate::base::units::MIB;
 use crate::replay::literal::{Reservations, SettingsChange};
@@ -56,7 +57,7 @@ struct Trial<'a> {
     /// Index among the settings tried; simpler ones come first.
     rank: usize,
     settings: Settings,
-    cursor: ReplayCursor<'a>,
+    verifier: Verifier<'a>,
 }
 
 impl<'a> SettingsSearch<'a> {
@@ -75,7 +76,7 @@ impl<'a> SettingsSearch<'a> {
     /// Finds settings for each epoch of the trace; the first one starts at entry 0.
     fn run(&mut self) -> Option<Vec<SettingsChange>> {
         let mut epochs = vec![SettingsChange { first_entry: 0, settings: self.hypothesis.settings.clone() }];
-        let mut base = ReplayCursor::new(self.device, &self.hypothesis, self.reservations);
+        let mut base = Verifier::new(self.device, &self.hypothesis, self.reservations);
         loop {
             let mut ahead = base.clone();
             let mut op_starts = vec![ahead.position()];
@@ -145,7 +146,7 @@ impl<'a> SettingsSearch<'a> {
     /// The settings, and their first entry, with which the model gets furthest beyond `divergence`.
     fn choose_change(
         &mut self,
-        base: &ReplayCursor<'a>,
+        base: &Verifier<'a>,
         current: &Settings,
         op_starts: &[usize],
         divergence: &Divergence,
@@ -155,7 +156,7 @@ impl<'a> SettingsSearch<'a> {
         let known: Vec<Settings> = self.known.iter().filter(|settings| is_other(settings)).cloned().collect();
         let mut trials = self.run_trials(base, &starts, &known, divergence.entry_index)?;
         let goal = divergence.entry_index.saturating_add(HORIZON).min(self.device.len());
-        if trials.iter().all(|trial| trial.cursor.reached_entry() < goal) {
+        if trials.iter().all(|trial| trial.verifier.reached_entry() < goal) {
             let mut variants = Vec::new();
             for base_settings in std::iter::once(current).chain(&self.known) {
                 for settings in single_option_variants(base_settings, &self.hypothesis, divergence) {
@@ -194,7 +195,7 @@ impl<'a> SettingsSearch<'a> {
     /// The best trials that get beyond entry `diverged_at`, of each candidate from each start on.
     fn run_trials(
         &mut self,
-        base: &ReplayCursor<'a>,
+        base: &Verifier<'a>,
         starts: &[usize],
         candidates: &[Settings],
         diverged_at: usize,
@@ -211,7 +212,7 @@ impl<'a> SettingsSearch<'a> {
                 self.advance(&mut trial, diverged_at.saturating_add(HORIZON))?;
                 if trial.reached_entry() > diverged_at {
                     let settings = settings.clone();
-                    trials.push(Trial { first_entry: *from, rank, settings, cursor: trial });
+                    trials.push(Trial { first_entry: *from, rank, settings, verifier: trial });
                 }
             }
             sort_trials(&mut trials, base.position());
@@ -220,7 +221,7 @@ impl<'a> SettingsSearch<'a> {
         Some(trials)
     }
 
-    fn advance(&mut self, walk: &mut ReplayCursor<'a>, end: usize) -> Option<()> {
+    fn advance(&mut self, walk: &mut Verifier<'a>, end: usize) -> Option<()> {
         let before = walk.position();
         walk.advance_to(end, &mut None);
         self.spend(walk.position() - before)
@@ -233,7 +234,7 @@ impl<'a> SettingsSearch<'a> {
         while diverged_at.saturating_add(horizon) < self.device.len() {
             horizon = horizon.saturating_mul(4);
             for trial in &mut trials {
-                self.advance(&mut trial.cursor, diverged_at.saturating_add(horizon))?;
+                self.advance(&mut trial.verifier, diverged_at.saturating_add(horizon))?;
             }
             sort_trials(&mut trials, start);
             trials.truncate(BEAM_WIDTH);
@@ -248,7 +249,7 @@ impl<'a> SettingsSearch<'a> {
 fn sort_trials(trials: &mut [Trial<'_>], start: usize) {
     trials.sort_by_key(|trial| {
         use std::cmp::Reverse;
-        (Reverse(trial.cursor.reached_entry()), trial.first_entry != start, trial.rank, Reverse(trial.first_entry))
+        (Reverse(trial.verifier.reached_entry()), trial.first_entry != start, trial.rank, Reverse(trial.first_entry))
     });
 }
 

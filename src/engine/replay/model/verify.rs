@@ -27,7 +27,8 @@ type OpResult = Result<(), OpFault>;
 
 #[derive(Clone)]
 pub(super) struct Verifier<'a> {
-    trace: Device<'a>,
+    pub(super) trace: Device<'a>,
+    pub(super) ops: TraceOps<'a>,
     /// The result so far.
     pub(super) so_far: Verification,
     device: RecordedDevice<'a>,
@@ -77,6 +78,7 @@ impl<'a> Verifier<'a> {
         };
         Self {
             trace,
+            ops: TraceOps::new(trace, so_far.reserved_before),
             so_far,
             device: recorded_device,
             address_ranges,
@@ -96,14 +98,14 @@ impl<'a> Verifier<'a> {
     }
 
     #[inline]
-    pub(super) fn step(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
+    pub(super) fn perform(&mut self, op: &TraceOp) {
         self.collected_before = self.so_far.allocator.garbage_collected_bytes();
         let result = match op {
             TraceOp::Free { entries, is_pending } => self.replay_free(entries.start, *is_pending),
             TraceOp::Alloc { entries, pool, .. } if self.is_plain_alloc(entries) => {
                 self.replay_plain_alloc(entries.start, *pool)
             }
-            TraceOp::Alloc { entries, pool, boundary } => self.replay_alloc(entries.clone(), *pool, *boundary, ops),
+            TraceOp::Alloc { entries, pool, boundary } => self.replay_alloc(entries.clone(), *pool, *boundary),
             TraceOp::Release { entries, pools, is_all_pools, stack } => {
                 self.replay_release(entries.clone(), pools, (*is_all_pools, *stack))
             }
@@ -149,16 +151,10 @@ impl<'a> Verifier<'a> {
         self.make_request(index, pool, false)
     }
 
-    fn replay_alloc(
-        &mut self,
-        entries: Range<usize>,
-        pool: PoolId,
-        boundary: Option<Boundary>,
-        ops: &TraceOps<'_>,
-    ) -> OpResult {
+    fn replay_alloc(&mut self, entries: Range<usize>, pool: PoolId, boundary: Option<Boundary>) -> OpResult {
         let last = entries.end - 1;
         let entry = self.trace.entry(last);
-        let prelude = self.read_prelude(entries.start..last, pool, ops)?;
+        let prelude = self.read_prelude(entries.start..last, pool)?;
         if entry.action == Action::Oom {
             self.device.set_free_bytes(entry.addr);
         }
@@ -192,7 +188,7 @@ impl<'a> Verifier<'a> {
     }
 
     /// Reads the entries of a request before the last, and prepares the device for them.
-    fn read_prelude(&mut self, entries: Range<usize>, pool: PoolId, ops: &TraceOps<'_>) -> Result<Prelude, OpFault> {
+    fn read_prelude(&mut self, entries: Range<usize>, pool: PoolId) -> Result<Prelude, OpFault> {
         self.device.clear_moves();
         let mut prelude = Prelude { first_entry: entries.start, ..Prelude::default() };
         let mut released_pools = Vec::new();
@@ -209,7 +205,7 @@ impl<'a> Verifier<'a> {
                 self.expect_move(index, &entry)?;
                 if entry.action.is_shrink() {
                     prelude.has_released = true;
-                    let released = ops.pools.pool_of(&entry);
+                    let released = self.ops.pools.pool_of(&entry);
                     if released != PoolId::default() && released != pool && !released_pools.contains(&released) {
                         released_pools.push(released);
                     }
