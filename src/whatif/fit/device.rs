@@ -7,7 +7,7 @@ use rayon::prelude::*;
 use serde::Serialize;
 
 use super::device_recordings::{DeviceRecordings, FittedSizes};
-use super::fit_search::{Answer, FitSearch, FoundSizes, Largest};
+use super::fit_search::{FitSearch, FoundSizes, Largest};
 use super::fitted_program::FittedProgram;
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::{FitOptions, SizedRecording};
@@ -213,16 +213,16 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let repeats = self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
         let found = found.filter(|found| found.safe.is_some() || !repeats);
         let varies = at_recorded.varying_ratio(base) > WARN_UNMATCHED_RATIO;
-        let answer = search.answer(found, varies, &overrides, options);
         let by_data = if varies { self.answers_by_data(&fitted_sizes, &overrides, options.multiple) } else { None };
-        let fits = answer.largest_safe.as_ref().and_then(|largest| largest.size).filter(|size| *size > 0);
-        let growth_at = fits.unwrap_or(largest_recorded);
+        let safe = found.and_then(|found| found.safe);
+        // The gain of a setting is small beside that of other data.
+        let improvable = safe.filter(|_| options.settings.is_none() && !varies);
+        let growth_at = safe.filter(|size| *size > 0).unwrap_or(largest_recorded);
         let sizes = self
-            .sizes_to_predict(found, &answer, options)
+            .sizes_to_predict(found, options)
             .into_par_iter()
             .map(|size| self.predict_size(fitted(size), size, &overrides, requests_grow, options))
             .collect();
-        let Answer { largest, largest_safe, best } = answer;
         let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
         let growth = at_growth.lines(fitted(growth_at), true);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
@@ -238,9 +238,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             guessed_ratio: base.guessed_ratio(),
             largest_recorded,
             sizes,
-            largest,
-            largest_safe,
-            best,
+            largest: found.map(|found| search.to_largest(found.largest, &overrides)),
+            largest_safe: found.map(|found| search.to_largest(found.safe, &overrides)),
+            best: improvable.and_then(|size| search.best_settings(&overrides, size)),
             by_data,
             growth_at,
             growth_rest_bytes: at_growth.total_bytes().saturating_sub(growth_bytes),
@@ -279,7 +279,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         self.recordings.iter().map(|recording| recording.size).max().unwrap_or(1)
     }
 
-    fn sizes_to_predict(&self, found: Option<FoundSizes>, answer: &Answer, options: &FitOptions<'_>) -> Vec<u64> {
+    fn sizes_to_predict(&self, found: Option<FoundSizes>, options: &FitOptions<'_>) -> Vec<u64> {
         let multiple = options.multiple;
         let mut sizes: BTreeSet<u64> = options.sizes.iter().copied().collect();
         if sizes.is_empty() {
@@ -294,14 +294,14 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 _ => sizes.extend([2, 4].map(|times| largest.saturating_mul(times))),
             }
         }
-        let answers =
-            [&answer.largest_safe, &answer.largest].map(|answer| answer.as_ref()?.size.filter(|size| *size > 0));
-        let next = |size: u64| size.saturating_add(multiple);
-        sizes.extend(answers.into_iter().flatten().flat_map(|size| [size, next(size)]));
+        let answers = found.into_iter().flat_map(|found| [found.safe, found.largest]).flatten();
+        let answers = answers.filter(|size| *size > 0);
+        sizes.extend(answers.flat_map(|size| [size, size.saturating_add(multiple)]));
         sizes.into_iter().collect()
     }
 
-    /// The row of `size`. If the number of requests grows, only a recorded size has an answer.
+    /// The row of `size`, with the peaks that were recorded at it, unless they exceed the device. If the number of requests
+    /// grows, only a recorded size has an answer.
     fn predict_size(
         &self,
         fitted: &FittedProgram<'_, 's, 'a>,
@@ -314,11 +314,15 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         let is_recorded = recording.is_some();
         let without_capacity = Overrides { capacity: None, ..overrides.clone() };
         let assumed = if requests_grow && !is_recorded { &without_capacity } else { overrides };
-        let predicted = predict(fitted, size, is_recorded, assumed);
-        match recording.filter(|_| options.settings.is_none()) {
-            Some(recording) => predicted.with_recorded_peak(recording.device.peak(), overrides.capacity),
-            None => predicted,
+        let mut predicted = predict(fitted, size, is_recorded, assumed);
+        let recorded_peak = recording.filter(|_| options.settings.is_none()).map(|recording| recording.device.peak());
+        if let Some(peak) = recorded_peak
+            && overrides.capacity.is_none_or(|capacity| peak.reserved_bytes <= capacity)
+        {
+            predicted.peak_allocated_bytes = peak.allocated_bytes;
+            predicted.peak_reserved_bytes = peak.reserved_bytes;
         }
+        predicted
     }
 
     /// Predicts each recording from the others, if enough are left.
@@ -371,23 +375,4 @@ fn build_overrides(
     let settings = options.settings.map(apply).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(Overrides { settings, capacity, minor: None, gpu: options.gpu })
-}
-
-impl FitSearch<'_, '_, '_, '_> {
-    /// The largest sizes of the search under `overrides`.
-    pub(super) fn answer(
-        &self,
-        found: Option<FoundSizes>,
-        varies: bool,
-        overrides: &Overrides,
-        options: &FitOptions<'_>,
-    ) -> Answer {
-        // The gain of a setting is small beside that of other data.
-        let safe = found.and_then(|found| found.safe).filter(|_| options.settings.is_none() && !varies);
-        Answer {
-            largest: found.map(|found| self.to_largest(found.largest, overrides)),
-            largest_safe: found.map(|found| self.to_largest(found.safe, overrides)),
-            best: safe.and_then(|size| self.best_settings(overrides, size)),
-        }
-    }
 }

@@ -23,14 +23,6 @@ pub struct Largest {
     pub(super) is_at_risk: bool,
 }
 
-/// The answers of one device.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Answer {
-    pub(super) largest: Option<Largest>,
-    pub(super) largest_safe: Option<Largest>,
-    pub(super) best: Option<Largest>,
-}
-
 impl Largest {
     /// Headroom, unless it is less than an estimate may be off.
     pub fn headroom(&self) -> Option<u64> {

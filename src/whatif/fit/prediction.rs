@@ -11,7 +11,6 @@ use crate::base::units::ratio;
 use crate::replay::model::{Hypothesis, peak_if_served, simulate};
 use crate::replay::ops::Program;
 use crate::stacks::frames::CodeLocation;
-use crate::study::Peak;
 use crate::whatif::smallest_capacity::hypothesis_on;
 use crate::whatif::{Overrides, hypothesis_with};
 
@@ -31,16 +30,6 @@ pub struct SizeReport {
     pub fits: Option<bool>,
     /// The first request that fails; null if none does, and if `fits` is null.
     pub failed: Option<PredictedFailure>,
-}
-
-impl SizeReport {
-    /// With the peaks that were recorded at this size, unless they exceed a device of `capacity` bytes.
-    pub(super) fn with_recorded_peak(self, peak: Peak, capacity: Option<u64>) -> Self {
-        if capacity.is_some_and(|capacity| peak.reserved_bytes > capacity) {
-            return self;
-        }
-        Self { peak_allocated_bytes: peak.allocated_bytes, peak_reserved_bytes: peak.reserved_bytes, ..self }
-    }
 }
 
 /// A request that is predicted to fail.

@@ -24,7 +24,7 @@ impl Reduction {
         bytes: impl Fn(usize) -> u64,
         conditions: Option<LaunchConditions>,
     ) -> Option<Scratch> {
-        self.shape.scratch(bytes(self.input), bytes(self.output), conditions?)
+        self.shape.scratch([self.input, self.output].map(bytes), conditions?)?
     }
 }
 
@@ -73,7 +73,7 @@ impl Sides<'_, '_, '_, '_> {
         let mut both = self.in_all(input).zip(self.in_all(output));
         both.all(|(input, output)| match (input, output) {
             (Some(input), Some(output)) => {
-                shape.has_scratch(input.bytes, output.bytes, self.conditions, output.scratch)
+                shape.scratch([input.bytes, output.bytes], self.conditions) == Some(output.scratch)
             }
             (_, output) => output.is_none(),
         })
@@ -116,8 +116,8 @@ fn find_scratch(recording: &SizedRecording<'_, '_>, gpu: &GpuModel) -> Vec<(usiz
     let outputs = (0..requests.len().saturating_sub(2)).filter_map(|output| {
         let scratch = scratch_after(requests, output)?;
         let is_explained = live_inputs(requests, output).any(|input| {
-            let [input_bytes, output_bytes] = [input, output].map(|index| requests[index].bytes);
-            ReductionShape::all().any(|shape| shape.scratch(input_bytes, output_bytes, conditions) == Some(scratch))
+            let bytes = [input, output].map(|index| requests[index].bytes);
+            ReductionShape::all().any(|shape| shape.scratch(bytes, conditions) == Some(Some(scratch)))
         });
         is_explained.then_some((output, scratch))
     });

@@ -11,7 +11,6 @@ use crate::base::ids::StackId;
 pub(super) struct Steps {
     /// The requests before the first step, of each completed step, and after the last completed step.
     pub(super) ranges: Vec<Range<usize>>,
-    completed: usize,
 }
 
 impl Steps {
@@ -20,32 +19,32 @@ impl Steps {
         let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
         let mut ranges = Vec::new();
         let mut start = 0;
-        let completed = phases.steps.ends().len();
-        let first_start = (completed > 0).then(|| phases.steps.entries(0).map_or(0, |first| first.start));
         let ends = phases.steps.ends().iter().map(|end| *end as usize);
+        let first_start = (ends.len() > 0).then(|| phases.steps.entries(0).map_or(0, |first| first.start));
         for end in first_start.into_iter().chain(ends) {
             let end = request_at(end);
             ranges.push(start..end);
             start = end;
         }
         ranges.push(start..recording.requests.len());
-        Self { ranges, completed }
+        Self { ranges }
     }
 
     /// The requests of each completed step.
     pub(super) fn completed_ranges(&self) -> &[Range<usize>] {
-        self.ranges.get(1..=self.completed).unwrap_or_default()
+        self.ranges.get(1..self.ranges.len() - 1).unwrap_or_default() // without steps there is one range
     }
 
     /// The ranges in which the requests of `step` of the `other` recording may have their pairs, likeliest first.
     pub(super) fn counterparts(&self, step: usize, other: &Self) -> Vec<Range<usize>> {
         // If only one of the two recordings shows steps, compare them as a whole.
-        if (self.completed == 0) != (other.completed == 0) {
+        let [completed, other_completed] = [self, other].map(|steps| steps.completed_ranges().len());
+        if (completed == 0) != (other_completed == 0) {
             let whole_recording = 0..self.ranges.last().map_or(0, |last| last.end);
             return vec![whole_recording];
         }
-        let (is_before_steps, is_after_steps) = (step == 0, step > other.completed);
-        let last_completed = self.completed.min(step);
+        let (is_before_steps, is_after_steps) = (step == 0, step > other_completed);
+        let last_completed = completed.min(step);
         let candidates = if is_before_steps {
             vec![0]
         } else if is_after_steps {
