@@ -2,17 +2,19 @@
 
 use std::ops::Range;
 
-use crate::replay::ops::{OperationKind, Program};
+use crate::base::ids::to_u32;
+use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::snapshot::BlockState;
 use crate::study::iterations::{NEVER, RequestId, Requests};
 
 /// Where the requests of a trace are in its program.
 #[derive(Debug)]
 pub(super) struct ProgramIndex {
+    script: Script,
     /// By request: the operation.
     ops: Vec<u32>,
-    /// By operation: the request whose block it frees, or [`NEVER`].
-    freed_by_op: Vec<u32>,
+    /// By block of the script: its request, or [`NEVER`].
+    requests: Vec<u32>,
     /// Requested bytes of the blocks that are older than the trace and stay, ascending.
     older_blocks: Vec<u64>,
 }
@@ -20,42 +22,26 @@ pub(super) struct ProgramIndex {
 impl ProgramIndex {
     /// `None` if the program lacks a request, as where the trace contradicts itself.
     pub(super) fn new(program: &Program<'_>, requests: &Requests) -> Option<Self> {
-        let mut index =
-            Self { ops: Vec::with_capacity(requests.count()), freed_by_op: Vec::new(), older_blocks: Vec::new() };
-        let mut request_of_slot = vec![NEVER; program.slot_count];
-        let initial = &program.initial_blocks;
-        let mut is_older: Vec<bool> = initial.iter().map(|b| b.state != BlockState::ActivePendingFree).collect();
-        for (op, operation) in (0u32..).zip(&program.operations) {
-            index.freed_by_op.push(NEVER);
-            match operation.kind {
-                OperationKind::Alloc { slot, .. } => {
-                    let next = index.ops.len();
-                    if next < requests.count() && requests.entry(next) == operation.entry_index as usize {
-                        index.ops.push(op);
-                        if let Some(slot) = slot {
-                            request_of_slot[slot as usize] = u32::try_from(next).unwrap_or(NEVER);
-                        }
-                    }
-                }
-                OperationKind::Free { slot, .. } => {
-                    let request = std::mem::replace(&mut request_of_slot[slot as usize], NEVER);
-                    index.freed_by_op[op as usize] = request;
-                    if request == NEVER
-                        && let Some(is_older) = is_older.get_mut(slot as usize)
-                    {
-                        *is_older = false;
-                    }
-                }
-                _ => {}
-            }
-            if index.ops.len() == requests.count() {
-                break;
-            }
-        }
-        let older = initial.iter().zip(is_older).filter(|(_, is_older)| *is_older);
-        index.older_blocks = older.map(|(block, _)| block.requested).collect();
-        index.older_blocks.sort_unstable();
-        (index.ops.len() == requests.count()).then_some(index)
+        let script = Script::from_program(program);
+        let mut ops: Vec<u32> = Vec::with_capacity(requests.count());
+        let request = script.blocks.iter().map(|block| {
+            let op = block.allocated_at.filter(|op| {
+                let entry_index = program.operations[*op as usize].entry_index as usize;
+                ops.len() < requests.count() && requests.entry(ops.len()) == entry_index
+            });
+            ops.extend(op);
+            op.map_or(NEVER, |_| to_u32(ops.len() - 1))
+        });
+        let request_of_block = request.collect();
+        let last = *ops.last()?;
+        let initial = script.blocks.iter().zip(&program.initial_blocks);
+        let older = initial.filter(|(block, initial)| {
+            initial.state != BlockState::ActivePendingFree && block.freed_at.is_none_or(|op| op > last)
+        });
+        let mut older_blocks: Vec<u64> = older.map(|(block, _)| block.bytes).collect();
+        older_blocks.sort_unstable();
+        let is_complete = ops.len() == requests.count();
+        is_complete.then_some(Self { script, ops, requests: request_of_block, older_blocks })
     }
 
     pub(super) fn op(&self, request: RequestId) -> usize {
@@ -64,13 +50,14 @@ impl ProgramIndex {
 
     /// The operations after `request` and before the next.
     pub(super) fn ops_after(&self, request: RequestId) -> Range<usize> {
-        let end = self.ops.get(request + 1).map_or(self.freed_by_op.len(), |next| *next as usize);
-        self.op(request) + 1..end
+        let start = self.op(request) + 1;
+        start..self.ops.get(request + 1).map_or(start, |next| *next as usize)
     }
 
     /// The request whose block operation `op` frees.
     pub(super) fn freed_by(&self, op: usize) -> Option<RequestId> {
-        self.freed_by_op.get(op).filter(|request| **request != NEVER).map(|request| *request as usize)
+        let ScriptOpKind::Free { block, .. } = self.script.ops[op].kind else { return None };
+        Some(self.requests[block as usize]).filter(|request| *request != NEVER).map(|request| request as usize)
     }
 
     /// The requests whose blocks are freed after `request` and before the next.
