@@ -4,7 +4,7 @@ use super::overrides::{Overrides, hypothesis_with};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::{Placement, UNBOUNDED};
 use crate::base::units::MIB;
-use crate::replay::model::{Hypothesis, peak_if_served_with, sufficient_capacity};
+use crate::replay::model::{Hypothesis, peak_if_served, sufficient_capacity};
 use crate::study::DeviceStudy;
 
 /// The smallest capacity is found to within this many bytes, or to within 1/[`CAPACITY_PARTS`] of itself if that is
@@ -56,9 +56,8 @@ pub(super) fn smallest_capacity(
     overrides: &Overrides,
     known: (u64, Option<u64>),
 ) -> Option<u64> {
-    let peak_with = |capacity, placement| {
-        peak_if_served_with(device.program(), &hypothesis_on(device, capacity, overrides), placement)
-    };
+    let peak_with =
+        |capacity, placement| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides), placement);
     let fits_on = |capacity| {
         let peak = peak_with(capacity, Placement::Lowest)?;
         peak_with(capacity, Placement::Highest).map(|other| peak.max(other))

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::fitted_program::FittedProgram;
 use super::growth::PeakMemory;
 use super::input::{SizedRecording, SizedRequest};
-use crate::allocator::device::UNBOUNDED;
+use crate::allocator::device::{Placement, UNBOUNDED};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::ratio;
 use crate::replay::model::{Hypothesis, peak_if_served, simulate};
@@ -50,7 +50,8 @@ pub struct PredictedFailure {
 pub(super) fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> bool {
     let program = fitted.program_at(size, overrides.gpu);
     let hypothesis = hypothesis_with(fitted.base.device, overrides);
-    !initial_memory_exceeds_device(fitted, &program, &hypothesis) && peak_if_served(&program, &hypothesis).is_some()
+    !initial_memory_exceeds_device(fitted, &program, &hypothesis)
+        && peak_if_served(&program, &hypothesis, Placement::Lowest).is_some()
 }
 
 /// Peak of the live bytes at `size`, a lower bound of the device memory.

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use super::cell::{PlanCell, PlanChange};
+use crate::allocator::device::Placement;
 use crate::replay::model::peak_if_served;
 use crate::replay::ops::Program;
 use crate::whatif::fit::{FitDevice, FittedProgram, SizeSearch};
@@ -65,7 +66,7 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
         let search = SizeSearch {
             peak_live_bytes: &live_bytes,
             is_served: &|size| {
-                self.program_at(size).is_some_and(|program| peak_if_served(&program, &hypothesis).is_some())
+                self.program_at(size).and_then(|at| peak_if_served(&at, &hypothesis, Placement::Lowest)).is_some()
             },
             capacity: overrides.capacity?,
             multiple: 1,

@@ -10,16 +10,14 @@ use crate::snapshot::{Action, Device, TraceEntry};
 /// peak of reserved bytes if that is higher. `None` if no request failed.
 pub fn inferred_capacity(device: Device<'_>, reserved_before: u64) -> Option<u64> {
     device.failed_requests().next()?;
-    let mut peak = reserved_before;
-    let mut capacity: Option<u64> = None;
-    for_each_memory_entry(device, reserved_before, |_, entry, reserved| {
+    let (mut peak, mut available) = (reserved_before, u64::MAX);
+    for (_, entry, reserved) in memory_entries(device, reserved_before) {
         peak = peak.max(reserved);
         if entry.action == Action::Oom {
-            let available = reserved.saturating_add(entry.addr);
-            capacity = Some(capacity.map_or(available, |known| known.min(available)));
+            available = available.min(reserved.saturating_add(entry.addr));
         }
-    });
-    capacity.map(|available| available.max(peak))
+    }
+    Some(available.max(peak))
 }
 
 /// The range of the process's limit, if some request failed although the device had room for it: at least what the
@@ -33,27 +31,22 @@ pub fn inferred_limit<'s>(
     device.failed_requests().next()?;
     let mut limit: Option<u64> = None;
     let mut peak = reserved_before;
-    for_each_memory_entry(device, reserved_before, |index, entry, reserved| {
+    for (index, entry, reserved) in memory_entries(device, reserved_before) {
         peak = peak.max(reserved);
-        if entry.action != Action::Oom {
-            return;
-        }
         let settings = settings(index);
-        if entry.addr >= max_growth(entry.size, settings) {
+        if entry.action == Action::Oom && entry.addr >= max_growth(entry.size, settings) {
             let refused = reserved.saturating_add(segment_size(entry.size, settings));
             limit = Some(limit.map_or(refused, |known| known.min(refused)));
         }
-    });
+    }
     limit.map(|refused| peak..=refused.saturating_sub(1).max(peak))
 }
 
-/// Calls `visit` with every entry that changes reserved memory and every failure: its index, the entry, and the bytes
-/// reserved after it.
-fn for_each_memory_entry(device: Device<'_>, reserved_before: u64, mut visit: impl FnMut(usize, &TraceEntry, u64)) {
-    let mut reserved = reserved_before;
+/// Every entry that changes reserved memory and every failure: its index, the entry, and the bytes reserved after it.
+fn memory_entries(device: Device<'_>, reserved_before: u64) -> impl Iterator<Item = (usize, TraceEntry, u64)> {
     let is_visited = |action: Action| action.changes_reserved() || action == Action::Oom;
-    for (index, entry) in device.entries_where(is_visited) {
-        reserved = entry.reserved_after(reserved);
-        visit(index, &entry, reserved);
-    }
+    device.entries_where(is_visited).scan(reserved_before, |reserved, (index, entry)| {
+        *reserved = entry.reserved_after(*reserved);
+        Some((index, entry, *reserved))
+    })
 }

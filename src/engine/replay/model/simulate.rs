@@ -49,8 +49,6 @@ pub struct ModelFigures {
     pub device_allocs: u64,
     /// Number of times it returned memory.
     pub device_frees: u64,
-    /// In bytes.
-    pub allocated: u64,
 }
 
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
@@ -109,13 +107,8 @@ pub fn simulate_on<D: ReplayDevice>(
     simulator.simulation
 }
 
-/// The peak of reserved bytes of `program` under `hypothesis`; `None` if a request fails.
-pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis) -> Option<u64> {
-    peak_if_served_with(program, hypothesis, Placement::Lowest)
-}
-
-/// The same on a device that places its memory so.
-pub fn peak_if_served_with(program: &Program<'_>, hypothesis: &Hypothesis, placement: Placement) -> Option<u64> {
+/// The peak of reserved bytes of `program` under `hypothesis`, on a device with this `placement`; `None` if a request fails.
+pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement: Placement) -> Option<u64> {
     let device = simulated_device(program, hypothesis).with_placement(placement);
     let mut simulator = Simulator::new(program, hypothesis, device);
     for operation in &program.operations {
@@ -350,7 +343,6 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 peak_reserved: statistics.reserved_bytes.all.peak,
                 device_allocs: statistics.num_device_alloc,
                 device_frees: statistics.num_device_free,
-                allocated: statistics.allocated_bytes.all.current,
             };
             self.simulation.at_failures.insert(index, figures);
         }
