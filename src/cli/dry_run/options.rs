@@ -166,7 +166,7 @@ impl DryRunOptions {
             "environment": gpu.environment(),
         });
         let config = config.to_string();
-        let mut files = stub::FILES.to_vec();
+        let mut files = [stub::PYTHON, stub::C].concat();
         files.push(("dry-run.json", &config));
         let devices = devices.unwrap_or(DEFAULT_DEVICES);
         let mut environment = rank.map(|rank| rank_environment(rank, devices)).unwrap_or_default();

@@ -1,44 +1,15 @@
 //! The stub of CUDA and what brings it into a program, as text.
 
-/// Their places beside the recorder, and what is in them.
-pub(super) const FILES: &[(&str, &str)] = &[
-    ("_oomscope_dry_run.py", include_str!("../../../python/oomscope/_dry_run.py")),
-    ("_oomscope_cute.py", include_str!("../../../python/oomscope/_cute.py")),
-    ("_oomscope_draws.py", include_str!("../../../python/oomscope/_draws.py")),
-    ("_oomscope_children.py", include_str!("../../../python/oomscope/_children.py")),
-    ("_oomscope_ending.py", include_str!("../../../python/oomscope/_ending.py")),
-    ("_oomscope_files.py", include_str!("../../../python/oomscope/_files.py")),
-    ("_oomscope_flashinfer.py", include_str!("../../../python/oomscope/_flashinfer.py")),
-    ("_oomscope_generation.py", include_str!("../../../python/oomscope/_generation.py")),
-    ("_oomscope_observed.py", include_str!("../../../python/oomscope/_observed.py")),
-    ("_oomscope_operators.py", include_str!("../../../python/oomscope/_operators.py")),
-    ("_oomscope_ranks.py", include_str!("../../../python/oomscope/_ranks.py")),
-    ("_oomscope_ray.py", include_str!("../../../python/oomscope/_ray.py")),
-    ("_oomscope_serving.py", include_str!("../../../python/oomscope/_serving.py")),
-    ("_oomscope_sglang.py", include_str!("../../../python/oomscope/_sglang.py")),
-    ("_oomscope_shadow.py", include_str!("../../../python/oomscope/_shadow.py")),
-    ("_oomscope_stub.py", include_str!("../../../python/oomscope/_stub.py")),
-    ("_oomscope_triton.py", include_str!("../../../python/oomscope/_triton.py")),
-    ("_oomscope_usage.py", include_str!("../../../python/oomscope/_usage.py")),
-    ("_oomscope_values.py", include_str!("../../../python/oomscope/_values.py")),
-    ("_oomscope_vllm.py", include_str!("../../../python/oomscope/_vllm.py")),
-    ("stub/stub.c", include_str!("../../../stub/stub.c")),
-    ("stub/allocation.c", include_str!("../../../stub/allocation.c")),
-    ("stub/blas.c", include_str!("../../../stub/blas.c")),
-    ("stub/convolutions.c", include_str!("../../../stub/convolutions.c")),
-    ("stub/copies.c", include_str!("../../../stub/copies.c")),
-    ("stub/devices.c", include_str!("../../../stub/devices.c")),
-    ("stub/dnn.c", include_str!("../../../stub/dnn.c")),
-    ("stub/fft.c", include_str!("../../../stub/fft.c")),
-    ("stub/kernels.c", include_str!("../../../stub/kernels.c")),
-    ("stub/ledger.c", include_str!("../../../stub/ledger.c")),
-    ("stub/lookup.c", include_str!("../../../stub/lookup.c")),
-    ("stub/memory.c", include_str!("../../../stub/memory.c")),
-    ("stub/nccl.c", include_str!("../../../stub/nccl.c")),
-    ("stub/nvml.c", include_str!("../../../stub/nvml.c")),
-    ("stub/operators.c", include_str!("../../../stub/operators.c")),
-    ("stub/rnn.c", include_str!("../../../stub/rnn.c")),
-    ("stub/solvers.c", include_str!("../../../stub/solvers.c")),
-    ("stub/streams.c", include_str!("../../../stub/streams.c")),
-    ("stub/workspaces.c", include_str!("../../../stub/workspaces.c")),
-];
+use crate::cli::run::files;
+
+pub(super) const PYTHON: &[(&str, &str)] = files! {
+    "_oomscope_", "python/oomscope/_", ".py",
+    "dry_run" "cute" "draws" "children" "ending" "files" "flashinfer" "generation" "observed" "operators" "ranks" "ray"
+    "serving" "sglang" "shadow" "stub" "triton" "usage" "values" "vllm"
+};
+
+pub(super) const C: &[(&str, &str)] = files! {
+    "stub/", "stub/", ".c",
+    "stub" "allocation" "blas" "convolutions" "copies" "devices" "dnn" "fft" "kernels" "ledger" "lookup" "memory" "nccl"
+    "nvml" "operators" "rnn" "solvers" "streams" "workspaces"
+};

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Args, ValueEnum};
-use serde_json::json;
+use serde::Serialize;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
@@ -14,23 +14,18 @@ use super::{exit_code, private_directory};
 use crate::cli::atomic_file::AtomicFile;
 use crate::cli::directory_lock::DirectoryLock;
 
-/// Python imports the first one at the start of every process that has the control directory on its path; the recorder
-/// imports the others.
-const RECORDER: &[(&str, &str)] = &[
-    ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py")),
-    ("_oomscope_imports.py", include_str!("../../../python/oomscope/_imports.py")),
-    ("_oomscope_names.py", include_str!("../../../python/oomscope/_names.py")),
-    ("_oomscope_objects.py", include_str!("../../../python/oomscope/_objects.py")),
-    ("_oomscope_running.py", include_str!("../../../python/oomscope/_running.py")),
-    ("_oomscope_sleep.py", include_str!("../../../python/oomscope/_sleep.py")),
-    ("_oomscope_source.py", include_str!("../../../python/oomscope/_source.py")),
-    ("_oomscope_tensors.py", include_str!("../../../python/oomscope/_tensors.py")),
-];
+/// Python imports it at the start of every process that has the control directory on its path.
+const RECORDER: (&str, &str) = ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py"));
+/// The recorder imports these.
+const MODULES: &[(&str, &str)] = files! {
+    "_oomscope_", "python/oomscope/_", ".py",
+    "imports" "names" "objects" "running" "sleep" "source" "tensors"
+};
 /// Number of directory names that a run without `-o` tries.
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -67,13 +62,15 @@ pub(in crate::cli) struct RunKind<'p> {
     pub(in crate::cli) is_shared: bool,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum StackKind {
     Python,
     All,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
+#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(in crate::cli) enum SnapshotWhen {
     Oom,
     Exit,
@@ -125,11 +122,6 @@ impl RunStatus {
     }
 }
 
-/// The word of `value` on a command line.
-fn word(value: &impl ValueEnum) -> Option<String> {
-    Some(value.to_possible_value()?.get_name().to_owned())
-}
-
 fn is_named(path: &Path, prefix: &str) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
 }
@@ -165,15 +157,8 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let config = json!({
-            "max_entries": options.max_entries,
-            "stacks": word(&options.stacks),
-            "at": word(&options.at),
-            "keep": options.keep,
-            "names": options.names,
-        })
-        .to_string();
-        for (name, text) in RECORDER.iter().chain(others).chain([&("config", config.as_str())]) {
+        let config = serde_json::to_string(options)?;
+        for (name, text) in [RECORDER, ("config", &config)].iter().chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
             AtomicFile::replace(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;

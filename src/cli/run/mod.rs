@@ -1,5 +1,12 @@
 //! `oomscope run`
 
+/// Texts of files, with the names that they get beside the recorder: `PREFIX name SUFFIX` from `PATH name SUFFIX`.
+macro_rules! files {
+    ($prefix:literal, $path:literal, $suffix:literal, $($name:literal)*) => {
+        &[$((concat!($prefix, $name, $suffix), include_str!(concat!("../../../", $path, $name, $suffix)))),*]
+    };
+}
+
 mod child;
 mod directory;
 mod exit_code;
@@ -26,6 +33,7 @@ pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
 use super::exit::{Exit, print_stderr};
 use crate::analysis::ProgramEnd;
+pub(super) use files;
 
 /// Run a command, and write a snapshot when a request fails
 #[derive(Debug, Args)]
