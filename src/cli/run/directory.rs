@@ -4,11 +4,11 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 use clap::{ArgAction, Args, ValueEnum};
 use serde::Serialize;
 
-use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
+use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
 use super::{exit_code, private_directory};
 use crate::cli::atomic_file::AtomicFile;
@@ -122,10 +122,6 @@ impl RunStatus {
     }
 }
 
-fn is_named(path: &Path, prefix: &str) -> bool {
-    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-}
-
 impl RunDirectory {
     pub(in crate::cli) fn prepare(
         output: Option<&Path>,
@@ -212,20 +208,11 @@ impl RunDirectory {
     }
 }
 
-/// Creates the first free `NAME-N`. Tasks of a job may do this at the same time.
+/// Creates the first free `NAME-N`.
 pub(in crate::cli) fn create_numbered(name: &str) -> anyhow::Result<PathBuf> {
-    for number in 1..MAX_RUNS {
-        let path = PathBuf::from(format!("{name}-{number}"));
-        match private_directory::create(&path) {
-            Ok(()) => return Ok(path),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => {
-                return Err(error)
-                    .with_context(|| format!("{}: cannot be created; name a directory with -o DIR", path.display()));
-            }
-        }
-    }
-    bail!("there are too many directories {name}-N here: remove some")
+    let paths = (1..MAX_RUNS).map(|number| PathBuf::from(format!("{name}-{number}")));
+    let created = private_directory::create_first(paths, "; name a directory with -o DIR")?;
+    created.ok_or_else(|| anyhow!("there are too many directories {name}-N here: remove some"))
 }
 
 /// Parses `1000000`, `200K` or `1M`.

@@ -8,6 +8,7 @@ use flate2::Compression;
 use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 
+use super::recorded_process::{is_named, paths_in};
 use crate::cli::atomic_file::AtomicFile;
 use crate::cli::exit::print_stderr;
 use crate::snapshot::EXIT_CODE;
@@ -15,11 +16,8 @@ use crate::snapshot::EXIT_CODE;
 /// Completes the snapshots of the processes that ended with another code than they had announced. The stub of CUDA
 /// left a file `ended-HOST-PID` with the code and the path of the snapshot in `control`.
 pub(super) fn complete_snapshots(control: &Path) {
-    for entry in fs::read_dir(control).into_iter().flatten().flatten() {
-        if !entry.file_name().to_string_lossy().starts_with("ended-") {
-            continue;
-        }
-        let text = fs::read_to_string(entry.path()).unwrap_or_default();
+    for ended in paths_in(control).filter(|path| is_named(path, "ended-")) {
+        let text = fs::read_to_string(ended).unwrap_or_default();
         let code_and_path =
             text.split_once(' ').and_then(|(code, path)| Some((code.parse::<u8>().ok()?, Path::new(path))));
         // The snapshots lie beside the control directory.

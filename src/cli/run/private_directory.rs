@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
@@ -22,9 +22,19 @@ pub(super) fn create_or_check(path: &Path) -> anyhow::Result<bool> {
     Ok(is_new)
 }
 
-/// Creates `path`, which must not exist, without write permission for others.
-pub(super) fn create(path: &Path) -> io::Result<()> {
-    create_with_mode(path, 0o755, false)
+/// Creates the first free one of `paths`, without write permission for others; `None` if all exist. Tasks of a job may do
+/// this at the same time.
+pub(super) fn create_first(paths: impl Iterator<Item = PathBuf>, hint: &str) -> anyhow::Result<Option<PathBuf>> {
+    for path in paths {
+        match create_with_mode(&path, 0o755, false) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            created => {
+                created.with_context(|| format!("{}: cannot be created{hint}", path.display()))?;
+                return Ok(Some(path));
+            }
+        }
+    }
+    Ok(None)
 }
 
 /// Creates `control` if it is missing, for this user only, and refuses one that is not this user's, or that holds links:
@@ -40,7 +50,10 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
     if is_writable_by_others(&fs::metadata(control).with_context(unreadable)?) {
         bail!("{shown}: other users may write to it; remove it");
     }
-    restrict(control).with_context(|| format!("{shown}: its permissions cannot be changed"))?;
+    // Elsewhere permissions are inherited from the directory above.
+    #[cfg(unix)]
+    fs::set_permissions(control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
+        .with_context(|| format!("{shown}: its permissions cannot be changed"))?;
     if let Some(link) = find_link(control).with_context(unreadable)? {
         bail!("{}: is a link, and the recorder would be written through it; remove it", link.display());
     }
@@ -48,7 +61,7 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
 }
 
 /// The first link in `directory` or below.
-fn find_link(directory: &Path) -> io::Result<Option<std::path::PathBuf>> {
+fn find_link(directory: &Path) -> io::Result<Option<PathBuf>> {
     let mut open = vec![directory.to_owned()];
     while let Some(directory) = open.pop() {
         for entry in fs::read_dir(directory)? {
@@ -72,13 +85,6 @@ fn create_with_mode(path: &Path, mode: u32, with_parents: bool) -> io::Result<()
     fs::DirBuilder::new().recursive(with_parents).mode(mode).create(path)
 }
 
-/// Only the owner may use it.
-#[cfg(unix)]
-fn restrict(path: &Path) -> io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o700))
-}
-
 /// Whether it belongs to another user than root, or others may write to it. The group of a user alone, which many systems
 /// give to each user, has the user's number.
 #[cfg(unix)]
@@ -93,11 +99,6 @@ fn is_writable_by_others(metadata: &fs::Metadata) -> bool {
 #[cfg(not(unix))]
 fn create_with_mode(path: &Path, _mode: u32, with_parents: bool) -> io::Result<()> {
     fs::DirBuilder::new().recursive(with_parents).create(path)
-}
-
-#[cfg(not(unix))]
-fn restrict(_path: &Path) -> io::Result<()> {
-    Ok(())
 }
 
 /// Permissions on Windows are inherited from the directory above.

@@ -1,7 +1,6 @@
 //! The snapshots and the status that recorded processes leave in the directory of a run.
 
 use itertools::Itertools as _;
-use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -30,6 +29,10 @@ pub(super) fn paths_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
+pub(super) fn is_named(path: &Path, prefix: &str) -> bool {
+    path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
+}
+
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::cli) struct RecordedProcess {
     /// `HOST-PID`
@@ -42,18 +45,12 @@ impl RecordedProcess {
     /// All processes recorded in `directory`.
     pub(in crate::cli) fn find_all(directory: &Path) -> Vec<Self> {
         let control = directory.join(CONTROL_DIR);
-        let entries = fs::read_dir(&control).into_iter().flatten().flatten();
-        let names: Vec<String> = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
-        let mut answers = BTreeMap::new();
-        for name in names.iter().filter_map(|name| name.strip_prefix("recorded-")) {
-            // `.part` files are not complete yet.
-            if Path::new(name).extension().is_none_or(|ending| ending != "part") {
-                let answer = read_text_file(&control.join(format!("done-{name}")));
-                // A process that has not dumped yet has no such file.
-                answers.insert(name.to_owned(), answer.unwrap_or_default());
-            }
-        }
-        answers.into_iter().map(|(name, answer)| Self { name, answer }).collect()
+        let name = |path: PathBuf| Some(path.file_name()?.to_str()?.strip_prefix("recorded-")?.to_owned());
+        // `.part` files are not complete yet.
+        let names = paths_in(&control).filter_map(name).filter(|name| !name.ends_with(".part"));
+        // A process that has not dumped yet has no such file.
+        let answer = |name: &str| read_text_file(&control.join(format!("done-{name}"))).unwrap_or_default();
+        names.sorted().map(|name| Self { answer: answer(&name), name }).collect()
     }
 
     /// Requests a snapshot from all processes of `directory`, the same way as the processes do among themselves.

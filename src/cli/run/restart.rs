@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow};
 
 use super::private_directory;
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
@@ -99,19 +99,11 @@ fn remove_leftovers(named: &Path) -> anyhow::Result<()> {
 }
 
 fn create_next(named: &Path) -> anyhow::Result<ChosenDirectory> {
-    for number in 2..MAX_RESTARTS {
-        let path = named.join(format!("run-{number}"));
-        match private_directory::create(&path) {
-            Ok(()) => {
-                let (named, path_shown) = (named.display(), path.display());
-                print_stderr(&format!("{named} has snapshots of another run; those of this one go to {path_shown}"));
-                return Ok(ChosenDirectory { locks: share(&path)?.into_iter().collect(), path, is_created: true });
-            }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Err(error) => return Err(error).with_context(|| format!("{}: cannot be created", path.display())),
-        }
-    }
-    bail!("{}: there are too many directories run-N; remove some", named.display())
+    let paths = (2..MAX_RESTARTS).map(|number| named.join(format!("run-{number}")));
+    let (named, created) = (named.display(), private_directory::create_first(paths, "")?);
+    let path = created.ok_or_else(|| anyhow!("{named}: there are too many directories run-N; remove some"))?;
+    print_stderr(&format!("{named} has snapshots of another run; those of this one go to {}", path.display()));
+    Ok(ChosenDirectory { locks: share(&path)?.into_iter().collect(), path, is_created: true })
 }
 
 #[cfg(test)]
