@@ -117,7 +117,9 @@ fn temporary_builder(directory: &Path) -> Builder<'static, 'static> {
     }
     let mut builder = Builder::new();
     builder.prefix(NAME.as_str()).suffix(SUFFIX);
-    set_permissions(&mut builder);
+    // Elsewhere a new file inherits the permissions of its directory.
+    #[cfg(unix)]
+    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
     builder
 }
 
@@ -126,15 +128,4 @@ fn is_left_over(entry: &fs::DirEntry) -> bool {
     let name = entry.file_name();
     let process = name.to_str().and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?.rsplit_once('-'));
     process.is_some_and(|(process, _)| !process_exists(process))
-}
-
-fn set_permissions(builder: &mut Builder<'_, '_>) {
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::PermissionsExt as _;
-        builder.permissions(fs::Permissions::from_mode(0o666));
-    }
-    // Elsewhere a new file inherits the permissions of its directory.
-    #[cfg(not(unix))]
-    let _ = builder;
 }

@@ -10,7 +10,7 @@ use crate::base::input::read_text_file;
 use crate::base::warning::Code;
 use crate::cli::atomic_file::{AtomicFile, parent_of};
 use crate::cli::config::Config;
-use crate::cli::directory_lock::DirectoryLock;
+use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
 use crate::cli::exit::print_stderr;
 use crate::cli::inputs::{self, with_slashes};
 use crate::compare::gate::{
@@ -121,7 +121,7 @@ impl EntryArgs {
         let shown = self.path.display();
         let what = if self.before.is_some() { "updated" } else { "added" };
         // The file itself is replaced.
-        let lock = DirectoryLock::exclusive(parent_of(&self.path))
+        let lock = DirectoryLock::take(parent_of(&self.path), FlockOperation::LockExclusive)
             .with_context(|| format!("{shown}: its directory cannot be locked"))?;
         let mut entries = read_entries(&self.path)?;
         entries.set(&self.name, entry);

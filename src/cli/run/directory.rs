@@ -12,7 +12,7 @@ use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, 
 use super::restart::{ChosenDirectory, choose_directory};
 use super::{exit_code, private_directory};
 use crate::cli::atomic_file::AtomicFile;
-use crate::cli::directory_lock::DirectoryLock;
+use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
 
 /// Python imports it at the start of every process that has the control directory on its path.
 const RECORDER: (&str, &str) = ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py"));
@@ -190,7 +190,9 @@ impl RunDirectory {
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
-        let is_shared = self.locks.iter().any(DirectoryLock::is_shared);
+        // A lock that others share cannot become one of this process alone.
+        let is_others = |lock: &DirectoryLock| lock.change(FlockOperation::NonBlockingLockExclusive).is_err();
+        let is_shared = self.locks.iter().any(is_others);
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {

@@ -8,7 +8,7 @@ use anyhow::{Context as _, anyhow};
 
 use super::private_directory;
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, paths_in, remove_parts, snapshots_in};
-use crate::cli::directory_lock::{DirectoryLock, LockAttempt};
+use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
 use crate::cli::exit::print_stderr;
 
 /// Maximum number of restarts.
@@ -27,9 +27,12 @@ pub(super) struct ChosenDirectory {
 /// job that run at the same time share a directory if `is_shared`.
 pub(super) fn choose_directory(named: &Path, is_shared: bool) -> anyhow::Result<ChosenDirectory> {
     let is_created = private_directory::create_or_check(named)?;
-    let locked =
-        DirectoryLock::try_exclusive(named).with_context(|| format!("{}: cannot be locked", named.display()))?;
-    if let LockAttempt::Locked(lock) = locked {
+    let locked = match DirectoryLock::take(named, FlockOperation::NonBlockingLockExclusive) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock && !is_shared => return create_next(named),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        locked => locked.with_context(|| format!("{}: cannot be locked", named.display()))?,
+    };
+    if let Some(lock) = locked {
         remove_leftovers(named)?;
         let mut chosen = if snapshots_in(named).is_empty() {
             ChosenDirectory { path: named.to_owned(), is_created, locks: Vec::new() }
@@ -38,12 +41,9 @@ pub(super) fn choose_directory(named: &Path, is_shared: bool) -> anyhow::Result<
         };
         // Others wait for the lock, and look for the recorder to find the directory.
         private_directory::create_control(&chosen.path.join(CONTROL_DIR))?;
-        lock.share()?;
+        lock.change(FlockOperation::LockShared)?;
         chosen.locks.push(lock);
         return Ok(chosen);
-    }
-    if !is_shared && matches!(locked, LockAttempt::Taken) {
-        return create_next(named);
     }
     let lock = share(named)?;
     let running = paths_in(named).filter_map(|path| Some((restart_number(&path)?, path)));
@@ -60,7 +60,8 @@ pub(super) fn choose_directory(named: &Path, is_shared: bool) -> anyhow::Result<
 }
 
 fn share(directory: &Path) -> anyhow::Result<Option<DirectoryLock>> {
-    DirectoryLock::shared(directory).with_context(|| format!("{}: cannot be locked", directory.display()))
+    let lock = DirectoryLock::take(directory, FlockOperation::LockShared);
+    lock.with_context(|| format!("{}: cannot be locked", directory.display()))
 }
 
 fn is_recording(directory: &Path) -> bool {
@@ -83,8 +84,9 @@ fn remove_leftovers(named: &Path) -> anyhow::Result<()> {
             continue;
         }
         // The lock on `named` is the caller's.
-        let lock = (directory != named).then(|| DirectoryLock::try_exclusive(&directory));
-        let is_locked = matches!(lock, Some(Ok(LockAttempt::Taken)));
+        let take = || DirectoryLock::take(&directory, FlockOperation::NonBlockingLockExclusive);
+        let lock = (directory != named).then(take);
+        let is_locked = matches!(&lock, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
         if is_locked || RecordedProcess::find_all(&directory).iter().any(RecordedProcess::may_be_running) {
             continue;
         }
