@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::Args;
 
 use super::args::{Format, OutputArgs, gpu_or, parse_replay_capacity, parse_settings};
-use super::dry_run::{DryRun, SizeSearch, find_placeholder};
+use super::dry_run::{DryRunOptions, SizeSearch, find_placeholder};
 use super::exit::Exit;
 use super::inputs;
 use super::sized_recordings::SizedRecordings;
@@ -120,8 +120,8 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
     let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
     let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
-    let dry_run = DryRun::on_gpu(gpu.name, memory, &args.command)?;
-    let search = SizeSearch::new(&dry_run.options, &args.command, &name, args.multiple_of)?;
+    let options = DryRunOptions::on_gpu(gpu.name, memory)?;
+    let search = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?;
     let report = search.run(&sizes)?;
     output.write_answer(args.output.format(), &report, report::size_search)?;
     Ok(Exit::Success)

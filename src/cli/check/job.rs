@@ -11,7 +11,7 @@ use super::args::Check;
 use crate::analysis::SnapshotReport;
 use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
 use crate::cli::guess::shell_line;
-use crate::cli::run::{CommandEnd, CommandOutput, RunStatus, create_numbered, describe_no_snapshot, record};
+use crate::cli::run::{CommandOutput, Recorded, create_numbered, describe_no_snapshot, record};
 use crate::compare::gate::{AllowMissing, CheckedJob};
 
 /// A dry run that has ended.
@@ -19,8 +19,7 @@ pub(super) struct FinishedJob {
     command: Vec<OsString>,
     gpu: String,
     run: AnalyzedRun,
-    end: CommandEnd,
-    status: RunStatus,
+    recorded: Recorded,
     /// Where the snapshots are.
     pub(super) directory: PathBuf,
     /// `directory` is not one that the user named.
@@ -31,7 +30,8 @@ impl FinishedJob {
     /// Runs the command of `args`, with its standard output on standard error.
     pub(super) fn run(args: &Check) -> anyhow::Result<Self> {
         let command = args.checked_command()?.to_vec();
-        let options = DryRunOptions::on_machine(args.machine.clone())?;
+        let mut options = DryRunOptions::on_machine(args.machine.clone())?;
+        options.is_alone = true;
         let gpu = options.assumed_gpu();
         gpu.check_memory()?;
         let directory = match &args.dir {
@@ -39,10 +39,10 @@ impl FinishedJob {
             None => create_numbered("oomscope-check")?,
         };
         let run_directory = options.prepare(Some(&directory), Intervention::default())?;
-        let (end, status, snapshots) = record(&command, run_directory, CommandOutput::OnStderr)?;
-        let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
+        let recorded = record(&command, run_directory, CommandOutput::OnStderr)?;
+        let run = AnalyzedRun::read(&recorded)?;
         let is_temporary = args.dir.is_none();
-        Ok(Self { command, gpu: gpu.name(), run, end, status, directory, is_temporary })
+        Ok(Self { command, gpu: gpu.name(), run, recorded, directory, is_temporary })
     }
 
     /// The last snapshot of each process.
@@ -68,7 +68,7 @@ impl FinishedJob {
     /// Judges the verdict.
     pub(super) fn check(&self, allow_missing: &AllowMissing, source: &dyn Fn(&str) -> Option<String>) -> CheckedJob {
         let no_verdict = || {
-            let message = describe_no_snapshot(&self.command, self.end, &self.status);
+            let message = describe_no_snapshot(&self.command, &self.recorded);
             message.strip_prefix("no verdict: ").map_or(message.clone(), str::to_owned)
         };
         let names = (self.gpu.clone(), shell_line(&self.command));

@@ -6,7 +6,7 @@ use crate::allocator::trace_action::Action;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DryRunVerdict, Options, analyze};
 use crate::cli::inputs;
-use crate::cli::run::CommandEnd;
+use crate::cli::run::Recorded;
 use crate::snapshot::Serving;
 
 pub(in crate::cli) struct AnalyzedRun {
@@ -16,19 +16,22 @@ pub(in crate::cli) struct AnalyzedRun {
 }
 
 impl AnalyzedRun {
-    /// Reads `snapshots`. The verdict takes `end` into account: how their command ended, and its number of lost processes.
-    pub(in crate::cli) fn read(snapshots: &[PathBuf], end: Option<(CommandEnd, usize)>) -> anyhow::Result<Self> {
+    /// Reads the snapshots of a run. The verdict takes into account how its command ended.
+    pub(in crate::cli) fn read(recorded: &Recorded) -> anyhow::Result<Self> {
+        let mut run = Self::without_end(&recorded.snapshots)?;
+        run.job.set_end(recorded.end.program_end(), recorded.status.lost());
+        Ok(run)
+    }
+
+    /// Reads `snapshots` alone.
+    pub(super) fn without_end(snapshots: &[PathBuf]) -> anyhow::Result<Self> {
         let (mut reports, mut served) = (Vec::new(), 0);
         for path in snapshots {
             let snapshot = inputs::read_one(path)?;
             reports.push(analyze(&snapshot, &path.display().to_string(), 0, Options::default()));
             served += snapshot.devices().map(|device| device.indexes_with_action(Action::Alloc).count()).sum::<usize>();
         }
-        let mut job = AnalyzeReport::new(reports, Vec::new(), 0);
-        if let Some((end, lost)) = end {
-            job.set_end(end.program_end(), lost);
-        }
-        Ok(Self { job, served })
+        Ok(Self { job: AnalyzeReport::new(reports, Vec::new(), 0), served })
     }
 
     /// Whether a request failed and the program, if this was a dry run, did not get past it.

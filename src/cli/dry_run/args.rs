@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use super::options::DryRunOptions;
 use crate::cli::args::Format;
@@ -29,7 +29,7 @@ Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry ru
 verdict: 0 would fit, 1 would not fit, 3 may fit, 2 did not finish, no verdict or wrong usage.")]
 pub(in crate::cli) struct DryRun {
     #[command(flatten)]
-    pub(in crate::cli) options: DryRunOptions,
+    pub(super) options: DryRunOptions,
 
     /// If it does not fit, run again with remedies that need no change to the program, and say which runs end
     ///
@@ -62,19 +62,4 @@ pub(in crate::cli) struct DryRun {
 pub(super) enum ExitCode {
     Command,
     Verdict,
-}
-
-impl DryRun {
-    /// The options of a dry run on `gpu`, with `memory` bytes in place of its own. Parsing keeps the defaults of the
-    /// other options in one place.
-    pub(in crate::cli) fn on_gpu(gpu: &str, memory: Option<u64>, command: &[OsString]) -> anyhow::Result<Self> {
-        #[derive(Parser)]
-        struct Parsed {
-            #[command(flatten)]
-            args: DryRun,
-        }
-        let memory = memory.map(|bytes| format!("--memory={bytes}"));
-        let words = ["dry-run", "--gpu", gpu].into_iter().chain(memory.as_deref()).chain(["--"]).map(OsString::from);
-        Ok(Parsed::try_parse_from(words.chain(command.iter().cloned()))?.args)
-    }
 }

@@ -31,7 +31,7 @@ pub(super) use self::size_search::SizeSearch;
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
 use super::output::{Output, print_page};
-use super::run::{CommandOutput, print_result, record, record_to_log};
+use super::run::{CommandOutput, print_result, record};
 use crate::output::report;
 use crate::stacks::engines::Engine;
 
@@ -54,23 +54,21 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     if let Some(log) = log.as_ref().filter(|_| is_server) {
         print_stderr(&format!("the output is in {}", log.display()));
     }
-    let (end, status, snapshots) = match &log {
-        None => record(command, directory, CommandOutput::Inherited)?,
-        Some(log) => record_to_log(command, directory, log)?,
-    };
-    if let Err(error) = other_branches::run(args, &name, &snapshots, (end, status.lost())) {
+    let output = log.as_deref().map_or(CommandOutput::Inherited, CommandOutput::Log);
+    let recorded = record(command, directory, output)?;
+    if let Err(error) = other_branches::run(args, &name, &recorded) {
         print_stderr(&format!("the other branches did not run: {error:#}"));
     }
-    let verdict = print_result(command, end, &status, &snapshots);
-    if is_server && end.code() != 0 {
-        print_stderr(&format!("the server ended with exit code {}; its output says why", end.code()));
+    let (verdict, code) = (print_result(command, &recorded), recorded.end.code());
+    if is_server && code != 0 {
+        print_stderr(&format!("the server ended with exit code {code}; its output says why"));
     }
     if let Some(list) = written_files::list(&name) {
         print_stderr(&list);
     }
     let is_page = args.format == Format::Human;
-    if args.tries || status.has_engine && is_page {
-        let report = trials::run(args, &name, (end, status.lost()), &snapshots, log.as_deref())?;
+    if args.tries || recorded.status.has_engine && is_page {
+        let report = trials::run(args, &name, &recorded, log.as_deref())?;
         match args.format {
             // Nothing failed, so nothing was tried.
             Format::Human if report.runs.len() < 2 => {}
@@ -78,13 +76,13 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
             format => Output::open(None)?.write_answer(format, &report, report::trials)?,
         }
     } else if !is_page {
-        let job = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?.job;
+        let job = AnalyzedRun::read(&recorded)?.job;
         Output::open(None)?.write_answer(args.format, &job, report::analyze)?;
     }
     // It is for this run alone: the next one compiles again, so that it has the same answer.
     let _ = fs::remove_dir_all(name.join(trials::CACHE));
     Ok(Exit::Code(match args.exit_code {
-        ExitCode::Command => end.code(),
+        ExitCode::Command => code,
         ExitCode::Verdict => verdict.unwrap_or(NO_VERDICT),
     }))
 }

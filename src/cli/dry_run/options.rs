@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use clap::{Args, Parser};
+use clap::{Args, Command, FromArgMatches as _};
 use serde_json::{Value, json};
 
 use super::assumed_gpu::{AssumedGpu, parse_gpu};
@@ -44,7 +44,7 @@ impl Intervention {
 }
 
 /// The assumed machine, and what a program reads there.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Default, Clone, Args)]
 pub(in crate::cli) struct MachineArgs {
     /// GPU to simulate [default: h100]
     #[arg(long, value_name = "NAME", value_parser = gpu_or(parse_gpu), hide_possible_values = true)]
@@ -99,7 +99,7 @@ pub(in crate::cli) struct DryRunOptions {
 
     /// No other run at the same time may use its directory.
     #[arg(skip)]
-    is_alone: bool,
+    pub(in crate::cli) is_alone: bool,
 }
 
 impl MachineArgs {
@@ -110,15 +110,15 @@ impl MachineArgs {
 }
 
 impl DryRunOptions {
-    /// The options of a dry run on `machine`, in a directory of its own. Parsing keeps the defaults of the others in one
-    /// place.
+    /// The options of a dry run on `machine`. Parsing keeps the defaults of the others in one place.
     pub(in crate::cli) fn on_machine(machine: MachineArgs) -> anyhow::Result<Self> {
-        #[derive(Parser)]
-        struct Parsed {
-            #[command(flatten)]
-            options: DryRunOptions,
-        }
-        Ok(Self { machine, is_alone: true, ..Parsed::try_parse_from(["dry-run"])?.options })
+        let parsed = Self::augment_args(Command::new("dry-run")).try_get_matches_from(["dry-run"])?;
+        Ok(Self { machine, ..Self::from_arg_matches(&parsed)? })
+    }
+
+    /// The options of a dry run on the known GPU `gpu`, with `memory` bytes in place of its own.
+    pub(in crate::cli) fn on_gpu(gpu: &str, memory: Option<u64>) -> anyhow::Result<Self> {
+        Self::on_machine(MachineArgs { gpu: GpuModel::find(gpu), memory, ..MachineArgs::default() })
     }
 
     /// Whether `--value` sets values.

@@ -10,7 +10,7 @@ use super::options::{ANOTHER, Intervention};
 use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict};
 use crate::base::units::{counted, size};
 use crate::cli::exit::print_stderr;
-use crate::cli::run::{CommandEnd, complete_snapshot, record_to_log};
+use crate::cli::run::{CommandOutput, Recorded, complete_snapshot, record};
 use crate::snapshot::OTHER_BRANCHES;
 
 /// Maximum number of further runs: the other branches may read further values.
@@ -20,15 +20,10 @@ const SAME_PEAK: u64 = 100;
 /// With peaks that differ, a device must have this multiple: in a job, one branch may follow the other.
 const AMPLE: u64 = 2;
 
-/// If only the branch that a value takes is in doubt, runs the other branches. If they need no more memory, `snapshots`
-/// say so. `end` is how the command ended, and its number of lost processes.
-pub(super) fn run(
-    args: &DryRun,
-    directory: &Path,
-    snapshots: &[PathBuf],
-    end: (CommandEnd, usize),
-) -> anyhow::Result<()> {
-    let first = AnalyzedRun::read(snapshots, Some(end))?;
+/// If only the branch that a value takes is in doubt, runs the other branches. If they need no more memory, the snapshots
+/// say so.
+pub(super) fn run(args: &DryRun, directory: &Path, recorded: &Recorded) -> anyhow::Result<()> {
+    let first = AnalyzedRun::read(recorded)?;
     let reason = first.job.dry_run.as_ref().map(|job| &job.reason);
     let Some(DryRunReason::Value(read)) = reason.filter(|_| !args.options.has_values() && !args.options.real_files)
     else {
@@ -53,8 +48,8 @@ pub(super) fn run(
         let values = places.iter().map(another).collect();
         let run_directory =
             args.options.prepare(Some(&directory), Intervention { values, ..Intervention::default() })?;
-        let (end, status, others) = record_to_log(&args.command, run_directory, &log)?;
-        let other = mark(&others, 0).and_then(|()| AnalyzedRun::read(&others, Some((end, status.lost()))));
+        let others = record(&args.command, run_directory, CommandOutput::Log(&log))?;
+        let other = mark(&others.snapshots, 0).and_then(|()| AnalyzedRun::read(&others));
         // Beside the snapshots of the first run they would count as its processes.
         let _ = fs::remove_dir_all(&directory);
         let other = other?;
@@ -73,7 +68,7 @@ pub(super) fn run(
         reserved = other_peak.max(reserved);
         found = branch_places(&other).difference(&places).cloned().collect();
         if found.is_empty() {
-            return mark(snapshots, reserved);
+            return mark(&recorded.snapshots, reserved);
         }
     }
     Ok(())

@@ -11,7 +11,7 @@ use super::analyzed_run::AnalyzedRun;
 use super::options::{DryRunOptions, Intervention};
 use crate::analysis::failure::OomReport;
 use crate::analysis::{DeviceReport, DryRunReason, DryRunReport, DryRunVerdict, RangeReport, SnapshotReport};
-use crate::cli::run::record_to_log;
+use crate::cli::run::{CommandOutput, Recorded, record};
 
 /// The last line of an output is searched in this many bytes.
 const MAX_LINE_BYTES: u64 = 4096;
@@ -39,8 +39,8 @@ impl SizeRun {
     ) -> anyhow::Result<Self> {
         let log = directory.with_extension("txt");
         let directory = options.prepare(Some(directory), intervention)?;
-        let (end, status, snapshots) = record_to_log(command, directory, &log)?;
-        let run = AnalyzedRun::read(&snapshots, None)?;
+        let Recorded { end, status, snapshots } = record(command, directory, CommandOutput::Log(&log))?;
+        let run = AnalyzedRun::without_end(&snapshots)?;
         // A program that tries again with less did not complete at this size.
         let is_retried = run.job.dry_run.as_ref().is_some_and(|job| matches!(job.reason, DryRunReason::Retried(_)));
         let has_failed = run.has_failed() || is_retried;

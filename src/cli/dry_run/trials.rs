@@ -1,7 +1,7 @@
 //! After a failure, runs the command again with remedies that need no change to the program: `--try`.
 
 use itertools::Itertools as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use super::analyzed_run::AnalyzedRun;
 use super::args::DryRun;
@@ -12,7 +12,7 @@ use crate::analysis::{
     DeviceReport, DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport,
 };
 use crate::cli::exit::print_stderr;
-use crate::cli::run::{CommandEnd, record_to_log};
+use crate::cli::run::{CommandOutput, Recorded, record};
 use crate::whatif::program::ProgramChange;
 
 /// Maximum number of runs that try allocator settings: the best two of the replay, so that other remedies get their turn.
@@ -36,19 +36,18 @@ struct Trials<'r> {
 }
 
 /// Runs the command again with each remedy, if a request of the first run failed; a serving engine also without `--try`,
-/// where its answer needs another start. `directory`, `end` with the number of lost processes, and `snapshots` are those
-/// of the first run, `log` is its output if it was not printed.
+/// where its answer needs another start. The first run was `recorded` in `directory`; `log` is its output if it was not
+/// printed.
 pub(super) fn run(
     args: &DryRun,
     directory: &Path,
-    (end, lost): (CommandEnd, usize),
-    snapshots: &[PathBuf],
+    recorded: &Recorded,
     log: Option<&Path>,
 ) -> anyhow::Result<TrialsReport> {
-    let first = AnalyzedRun::read(snapshots, Some((end, lost)))?;
+    let first = AnalyzedRun::read(recorded)?;
     let settings = first.job.snapshots.first().and_then(|snapshot| snapshot.settings_string.clone());
     let mut trials = Trials { args, directory, settings, served: first.served, runs: Vec::new(), made: 0 };
-    let as_it_is = trials.judge(end, &first);
+    let as_it_is = trials.judge(recorded.end.code(), &first);
     trials.runs.push(TrialReport { output: log.map(|log| log.display().to_string()), ..as_it_is });
     if let Some(serving) = first.serving() {
         let options = if args.tries { engine_remedies(serving) } else { Vec::new() };
@@ -112,16 +111,16 @@ impl Trials<'_> {
         print_stderr(&format!("with {}: the output is in {}", remedy.describe(), log.display()));
         let (intervention, settings) = self.changed(remedy);
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
-        let (end, status, snapshots) = record_to_log(&self.args.command, run_directory, &log)?;
-        let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
+        let recorded = record(&self.args.command, run_directory, CommandOutput::Log(&log))?;
+        let run = AnalyzedRun::read(&recorded)?;
         let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
             (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
             _ => true,
         };
         let mut trial = if run.job.snapshots.iter().all(is_applied) {
-            self.judge(end, &run)
+            self.judge(recorded.end.code(), &run)
         } else {
-            unknown(TrialOutcome::NotInEffect, None)
+            TrialReport { outcome: TrialOutcome::NotInEffect, ..TrialReport::default() }
         };
         trial.remedy = Some(remedy.describe());
         trial.output = Some(log.display().to_string());
@@ -149,24 +148,23 @@ impl Trials<'_> {
             }
             _ => self.settings.clone(),
         };
-        let with_settings = settings.as_deref().map(Intervention::with_settings).unwrap_or_default();
-        let steps_by_parameter = *remedy == OutsideRemedy::StepByParameter;
-        let with_settings = match remedy {
-            OutsideRemedy::EngineOptions(options) => Intervention::with_engine_options(options.iter().cloned()),
-            _ => with_settings,
-        };
-        let mut environment = with_settings.environment;
-        if *remedy == OutsideRemedy::LaterStart {
-            environment.extend(compiled_code(self.directory));
+        let mut change = settings.as_deref().map(Intervention::with_settings).unwrap_or_default();
+        match remedy {
+            OutsideRemedy::Settings(_) => {}
+            OutsideRemedy::StepByParameter => change.steps_by_parameter = true,
+            OutsideRemedy::LaterStart => change.environment.extend(compiled_code(self.directory)),
+            OutsideRemedy::EngineOptions(options) => {
+                change = Intervention::with_engine_options(options.iter().cloned())
+            }
         }
-        (Intervention { environment, steps_by_parameter, ..with_settings }, settings)
+        (change, settings)
     }
 
-    fn judge(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
-        TrialReport { serving: run.serving().cloned(), ..self.judge_requests(end, run) }
-    }
-
-    fn judge_requests(&self, end: CommandEnd, run: &AnalyzedRun) -> TrialReport {
+    fn judge(&self, code: u8, run: &AnalyzedRun) -> TrialReport {
+        let unknown = |outcome, reason| {
+            let serving = run.serving().cloned();
+            TrialReport { outcome, reason, serving, ..TrialReport::default() }
+        };
         if let Some(oom) = run.last_failure().filter(|_| run.has_failed()) {
             let is_later = run.served > self.served;
             let outcome = if is_later { TrialOutcome::FailsLater } else { TrialOutcome::Fails };
@@ -190,9 +188,9 @@ impl Trials<'_> {
                     unknown(TrialOutcome::Unknown, Some(job.reason.to_string()))
                 }
             },
-            None if end.code() == 0 => ends(TrialOutcome::Ends, None),
+            None if code == 0 => ends(TrialOutcome::Ends, None),
             None => {
-                let why = format!("exit code {}, without an out-of-memory error", end.code());
+                let why = format!("exit code {code}, without an out-of-memory error");
                 unknown(TrialOutcome::Unknown, Some(why))
             }
         }
@@ -203,9 +201,4 @@ impl Trials<'_> {
 pub(super) fn compiled_code(directory: &Path) -> Option<(&'static str, String)> {
     let absolute = directory.canonicalize().ok()?;
     Some(("OOMSCOPE_CACHE", absolute.join(CACHE).to_str()?.to_owned()))
-}
-
-/// A run without figures.
-fn unknown(outcome: TrialOutcome, reason: Option<String>) -> TrialReport {
-    TrialReport { outcome, reason, ..TrialReport::default() }
 }

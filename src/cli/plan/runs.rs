@@ -2,15 +2,16 @@
 
 use std::ffi::OsString;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::allocator::conf::{ConfChange, EXPANDABLE_SEGMENTS};
 use crate::base::units::{count, size};
-use crate::cli::dry_run::{DryRun, Intervention, SizeRun, fill_placeholder};
+use crate::cli::atomic_file::AtomicFile;
+use crate::cli::dry_run::{DryRunOptions, Intervention, SizeRun, fill_placeholder};
 use crate::cli::exit::print_stderr;
 use crate::whatif::plan::PlanRun;
 
@@ -30,7 +31,7 @@ pub(super) struct Runs<'r> {
 }
 
 /// The contents of `plan.json`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct State {
     command: Vec<String>,
     runs: Vec<PlanRun>,
@@ -90,8 +91,8 @@ impl<'r> Runs<'r> {
         let intervention =
             if expandable_segments { Intervention::with_settings(&settings) } else { Intervention::default() };
         let label = format!("{} = {} on {gpu}", self.name, count(value));
-        let args = DryRun::on_gpu(gpu, None, &command)?;
-        let run = SizeRun::record(&args.options, &command, &directory, intervention, &label)?;
+        let options = DryRunOptions::on_gpu(gpu, None)?;
+        let run = SizeRun::record(&options, &command, &directory, intervention, &label)?;
         let in_effect = run.report.settings_string.clone().unwrap_or_default();
         if expandable_segments && in_effect != settings && run.report.settings_string.is_some() {
             print_stderr("the program chooses its own allocator settings: expandable segments are predicted only");
@@ -121,11 +122,9 @@ impl<'r> Runs<'r> {
 
     fn save(&self) -> anyhow::Result<()> {
         let file = self.directory.join(STATE_FILE);
-        let new = PathBuf::from(format!("{}.new", file.display()));
-        let State { command, runs, settings } = &self.state;
-        let text = format!("{:#}", json!({ "command": command, "runs": runs, "settings": settings }));
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &file))
+        let text = format!("{:#}", json!(self.state));
+        AtomicFile::replace(&file)
+            .and_then(|file| file.write_with(|out| out.write_all(text.as_bytes())))
             .with_context(|| format!("{}: cannot be written", file.display()))
     }
 }

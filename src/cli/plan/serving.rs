@@ -10,9 +10,9 @@ use serde_json::json;
 use super::args::Plan;
 use crate::allocator::device::GpuModel;
 use crate::analysis::{DryRunVerdict, ServingPlanReport, ServingPlanRow};
-use crate::cli::dry_run::{AnalyzedRun, DryRun, Intervention};
+use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
 use crate::cli::exit::{Exit, print_stderr};
-use crate::cli::run::record_to_log;
+use crate::cli::run::{CommandOutput, record};
 use crate::output::report;
 use crate::stacks::engines::Engine;
 
@@ -46,14 +46,13 @@ pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) ->
 fn start(args: &Plan, engine: &Engine, gpu: &GpuModel, gpus: u64) -> anyhow::Result<ServingPlanRow> {
     let directory = args.runs.join(format!("{}-{gpus}", gpu.name));
     let log = directory.with_extension("txt");
-    let dry_run = DryRun::on_gpu(gpu.name, None, &args.command)?;
+    let dry_run = DryRunOptions::on_gpu(gpu.name, None)?;
     let gpus_option = engine.gpus_option.map(|option| (option, json!(gpus)));
     let longest = engine.longest_option.map(|(option, value)| (option, json!(value)));
     let options: Vec<_> = gpus_option.into_iter().chain(longest).collect();
     print_stderr(&format!("on {gpus} x {}: the output is in {}", gpu.name, log.display()));
-    let prepared = dry_run.options.prepare(Some(&directory), Intervention::with_engine_options(options))?;
-    let (end, status, snapshots) = record_to_log(&args.command, prepared, &log)?;
-    let run = AnalyzedRun::read(&snapshots, Some((end, status.lost())))?;
+    let prepared = dry_run.prepare(Some(&directory), Intervention::with_engine_options(options))?;
+    let run = AnalyzedRun::read(&record(&args.command, prepared, CommandOutput::Log(&log))?)?;
     let (verdict, reason) = match &run.job.dry_run {
         Some(job) => (job.verdict, job.reason.to_string()),
         None => (DryRunVerdict::NoVerdict, format!("no GPU memory was used: see {}", log.display())),

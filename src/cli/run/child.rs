@@ -4,11 +4,12 @@ use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 
-use anyhow::anyhow;
+use anyhow::{Context as _, anyhow};
 
-use super::directory::RunDirectory;
+use super::directory::{RunDirectory, RunStatus};
 use crate::analysis::ProgramEnd;
 use crate::cli::exit::print_stderr;
 use crate::cli::signals::handled_by;
@@ -58,8 +59,26 @@ pub(in crate::cli) enum CommandOutput<'f> {
     Inherited,
     /// Both streams to standard error, because standard output has the result of this program.
     OnStderr,
-    /// Both streams to a file; standard input is empty.
-    Log(&'f File),
+    /// Both streams to a new file; standard input is empty.
+    Log(&'f Path),
+}
+
+/// A command that has ended, what its processes did, and their snapshots.
+pub(in crate::cli) struct Recorded {
+    pub(in crate::cli) end: CommandEnd,
+    pub(in crate::cli) status: RunStatus,
+    pub(in crate::cli) snapshots: Vec<PathBuf>,
+}
+
+/// Runs `command` with the recorder of `directory`.
+pub(in crate::cli) fn record(
+    command: &[OsString],
+    directory: RunDirectory,
+    output: CommandOutput<'_>,
+) -> anyhow::Result<Recorded> {
+    let end = run(command, Some(&directory), output);
+    let (status, snapshots) = directory.finish();
+    Ok(Recorded { end: end?, status, snapshots })
 }
 
 /// Runs `command` to its end; without a `directory` it is not recorded.
@@ -89,15 +108,16 @@ pub(super) fn run(
         CommandOutput::OnStderr => {
             command.stdout(io::stderr());
         }
-        CommandOutput::Log(log) => {
-            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log.try_clone()?);
+        CommandOutput::Log(path) => {
+            let log = File::create(path).with_context(|| format!("{}: cannot be written", path.display()))?;
+            command.stdin(Stdio::null()).stdout(log.try_clone()?).stderr(log);
         }
     }
-    let signals = signals::SignalForwarder::new()?;
+    let caught = signals::catch_forwarded()?;
     // From before the start: a signal that comes before it is forwarded ends nothing.
     handled_by(|| match command.spawn() {
         Ok(mut child) => {
-            let forwarding = signals.forward_to(child.id());
+            let forwarding = signals::forward(caught, child.id());
             let status = child.wait();
             drop(forwarding);
             Ok(CommandEnd::from_status(status?))
@@ -132,31 +152,21 @@ mod signals {
         status.signal()
     }
 
-    /// Catches signals from its creation.
-    pub(super) struct SignalForwarder(Signals);
+    /// From now on signals do not end this program.
+    pub(super) fn catch_forwarded() -> io::Result<Signals> {
+        catch(&FORWARDED)
+    }
 
-    impl SignalForwarder {
-        pub(super) fn new() -> io::Result<Self> {
-            catch(&FORWARDED).map(Self)
-        }
-
-        /// Forwards signals to `child` until the result is dropped.
-        pub(super) fn forward_to(self, child: u32) -> SignalThread {
-            let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
-            SignalThread::start(self.0, move |signal| {
-                let signal = match signal {
-                    SIGHUP => Signal::HUP,
-                    SIGTERM => Signal::TERM,
-                    SIGUSR1 => Signal::USR1,
-                    SIGUSR2 => Signal::USR2,
-                    _ if is_interrupted_by_terminal() => return,
-                    SIGINT => Signal::INT,
-                    _ => Signal::QUIT,
-                };
-                // The command may have ended just now.
-                let _ = pid.map(|pid| kill_process(pid, signal));
-            })
-        }
+    /// Forwards `signals` to `child` until the result is dropped.
+    pub(super) fn forward(signals: Signals, child: u32) -> SignalThread {
+        let pid = i32::try_from(child).ok().and_then(Pid::from_raw);
+        SignalThread::start(signals, move |signal| {
+            if matches!(signal, SIGINT | SIGQUIT) && is_interrupted_by_terminal() {
+                return;
+            }
+            // The command may have ended just now.
+            let _ = pid.zip(Signal::from_named_raw(signal)).map(|(pid, signal)| kill_process(pid, signal));
+        })
     }
 }
 
@@ -176,20 +186,18 @@ mod signals {
         None
     }
 
-    /// Ignores Ctrl-C, so that the command decides what it does.
-    pub(super) struct SignalForwarder(SigId);
+    /// Ignores Ctrl-C until it is dropped, so that the command decides what it does.
+    pub(super) struct IgnoredInterrupt(SigId);
 
-    impl SignalForwarder {
-        pub(super) fn new() -> io::Result<Self> {
-            signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map(Self)
-        }
-
-        pub(super) fn forward_to(self, _child: u32) -> Self {
-            self
-        }
+    pub(super) fn catch_forwarded() -> io::Result<IgnoredInterrupt> {
+        signal_hook::flag::register(SIGINT, Arc::new(AtomicBool::new(false))).map(IgnoredInterrupt)
     }
 
-    impl Drop for SignalForwarder {
+    pub(super) fn forward(ignored: IgnoredInterrupt, _child: u32) -> IgnoredInterrupt {
+        ignored
+    }
+
+    impl Drop for IgnoredInterrupt {
         fn drop(&mut self) {
             signal_hook::low_level::unregister(self.0);
         }

@@ -16,17 +16,15 @@ mod recorded_process;
 mod restart;
 
 use std::ffi::OsString;
-use std::fs::File;
 use std::io::{self, ErrorKind};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::Context as _;
 use clap::Args;
 
-pub(super) use self::child::{CommandEnd, CommandOutput};
+pub(super) use self::child::{CommandOutput, Recorded, record};
 pub(super) use self::directory::{
-    RecorderOptions, RunDirectory, RunKind, RunStatus, SnapshotWhen, StackKind, create_numbered, parse_count,
+    RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, create_numbered, parse_count,
 };
 pub(super) use self::exit_code::complete as complete_snapshot;
 pub(super) use self::page::{describe_no_snapshot, print_result};
@@ -104,35 +102,15 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         }
         directory => directory?,
     };
-    let (end, status, snapshots) = record(&args.command, directory, CommandOutput::Inherited)?;
-    print_result(&args.command, end, &status, &snapshots);
-    Ok(Exit::Code(end.code()))
+    let recorded = record(&args.command, directory, CommandOutput::Inherited)?;
+    print_result(&args.command, &recorded);
+    Ok(Exit::Code(recorded.end.code()))
 }
 
 /// Whether there is no room on a disk, or for this user.
 fn is_disk_full(error: &anyhow::Error) -> bool {
     let kinds = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>()).map(io::Error::kind);
     kinds.into_iter().any(|kind| matches!(kind, ErrorKind::StorageFull | ErrorKind::QuotaExceeded))
-}
-
-/// How a command ended, what its processes did, and their snapshots.
-type Recorded = (CommandEnd, RunStatus, Vec<PathBuf>);
-
-/// Runs `command` with the recorder of `directory`.
-pub(super) fn record(
-    command: &[OsString],
-    directory: RunDirectory,
-    output: CommandOutput<'_>,
-) -> anyhow::Result<Recorded> {
-    let end = child::run(command, Some(&directory), output);
-    let (status, snapshots) = directory.finish();
-    Ok((end?, status, snapshots))
-}
-
-/// Like [`record`], with the command's output in the file `log`.
-pub(super) fn record_to_log(command: &[OsString], directory: RunDirectory, log: &Path) -> anyhow::Result<Recorded> {
-    let file = File::create(log).with_context(|| format!("{}: cannot be written", log.display()))?;
-    record(command, directory, CommandOutput::Log(&file))
 }
 
 #[cfg(test)]

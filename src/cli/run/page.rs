@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::child::CommandEnd;
+use super::child::{CommandEnd, Recorded};
 use super::directory::RunStatus;
 use crate::analysis::{Options, ProgramEnd, analyze};
 use crate::base::units::counted;
@@ -19,20 +19,15 @@ const VERDICT: u8 = 100;
 
 /// Prints a page on the snapshots, or else a line that says why there are none. Returns the verdict's exit code if they
 /// are of a dry run.
-pub(in crate::cli) fn print_result(
-    command: &[OsString],
-    end: CommandEnd,
-    status: &RunStatus,
-    snapshots: &[PathBuf],
-) -> Option<u8> {
-    if matches!(end, CommandEnd::NotRun(_)) {
+pub(in crate::cli) fn print_result(command: &[OsString], recorded: &Recorded) -> Option<u8> {
+    if matches!(recorded.end, CommandEnd::NotRun(_)) {
         return None;
     }
-    if snapshots.is_empty() {
-        print_stderr(&describe_no_snapshot(command, end, status));
+    if recorded.snapshots.is_empty() {
+        print_stderr(&describe_no_snapshot(command, recorded));
         return None;
     }
-    let code = write_in_child(snapshots, end, status);
+    let code = write_in_child(recorded);
     if code.is_none_or(|code| code != 0 && code < VERDICT) {
         print_stderr("the page on these snapshots could not be written");
     }
@@ -41,12 +36,12 @@ pub(in crate::cli) fn print_result(
 
 /// Writes the page in another process, so that even if it is killed, for example for lack of host memory, the exit code
 /// is that of the command. Returns its exit code.
-fn write_in_child(snapshots: &[PathBuf], end: CommandEnd, status: &RunStatus) -> Option<u8> {
+fn write_in_child(recorded: &Recorded) -> Option<u8> {
     let program = std::env::current_exe().ok()?; // the caller reports it
     let mut child = Command::new(program);
-    child.arg("run").arg("--page-on").args(snapshots).stdin(Stdio::null());
-    child.args(["--lost", &status.lost().to_string()]);
-    match end {
+    child.arg("run").arg("--page-on").args(&recorded.snapshots).stdin(Stdio::null());
+    child.args(["--lost", &recorded.status.lost().to_string()]);
+    match recorded.end {
         CommandEnd::Code(code) => child.args(["--ended-with", &code.to_string()]),
         CommandEnd::Signal(signal) => child.args(["--ended-by", &signal.to_string()]),
         CommandEnd::NotRun(_) => &mut child,
@@ -69,14 +64,15 @@ pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>, lost: usize)
 }
 
 /// Why a run left no snapshot.
-pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
-    let how = match end {
+pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], recorded: &Recorded) -> String {
+    let Recorded { end, status, .. } = recorded;
+    let how = match *end {
         CommandEnd::Signal(signal) => format!("ended by signal {signal}; "),
         CommandEnd::Code(0) | CommandEnd::NotRun(_) => String::new(),
         CommandEnd::Code(code) => format!("exit code {code}; "),
     };
     if status.is_dry_run {
-        let why = describe_no_verdict(command, end, status);
+        let why = describe_no_verdict(command, *end, status);
         return format!("no verdict: {how}{why}");
     }
     if status.failed > 0 {
@@ -85,7 +81,7 @@ pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], end: CommandEnd
     }
     if status.recorded > 0 {
         let processes = counted(status.recorded as u64, "process");
-        let killed = match end {
+        let killed = match *end {
             CommandEnd::Signal(9) => ": the system may have killed it for lack of host memory",
             _ => "",
         };
@@ -97,7 +93,7 @@ pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], end: CommandEnd
 /// Why a dry run has no snapshot.
 fn describe_no_verdict(command: &[OsString], end: CommandEnd, status: &RunStatus) -> String {
     if status.recorded == 0 {
-        return describe_not_recorded(command, status);
+        return describe_not_recorded(command, status).to_owned();
     }
     let killed = match end {
         CommandEnd::Signal(9) => "; the system may have killed it for lack of host memory",
@@ -111,9 +107,9 @@ fn describe_no_verdict(command: &[OsString], end: CommandEnd, status: &RunStatus
 }
 
 /// Why no process was recorded.
-fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> String {
+fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> &'static str {
     let isolated = command.iter().filter_map(|arg| arg.to_str()).any(is_isolating);
-    let why = if status.torch_without_cuda {
+    if status.torch_without_cuda {
         "this PyTorch was built without CUDA"
     } else if status.torch {
         if status.is_dry_run {
@@ -130,8 +126,7 @@ fn describe_not_recorded(command: &[OsString], status: &RunStatus) -> String {
         "the recorder needs Python 3.8 or later"
     } else {
         "no Python process that reads PYTHONPATH was started"
-    };
-    why.to_owned()
+    }
 }
 
 /// True if `arg` looks like Python's option `-I`, `-E` or `-Es`; another program may have the same.
