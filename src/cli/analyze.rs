@@ -118,7 +118,13 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         bail!("--brief needs --format json; --format jsonl is always brief");
     }
     let (config, config_path) = Config::load(None)?;
-    let inputs = args.snapshots.named_inputs(args.name.as_deref(), args.output.output.as_deref())?;
+    let mut inputs = args.snapshots.inputs(args.output.output.as_deref())?;
+    if let Some(name) = &args.name {
+        match inputs.iter_mut().find(|input| inputs::is_stdin(&input.path)) {
+            Some(stdin) => stdin.name.clone_from(name),
+            None => bail!("--name names standard input: give - as the snapshot"),
+        }
+    }
     if let Some(config) = &config_path {
         inputs::refuse_output_over_input(config, args.output.output.as_deref())?;
     }

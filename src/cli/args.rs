@@ -8,7 +8,7 @@ use anyhow::bail;
 use clap::builder::{PossibleValue, TypedValueParser};
 use clap::{Arg, Args, Command, ValueEnum};
 
-use super::inputs::{Input, expand_named, refuse_output_over_inputs};
+use super::inputs::{Input, expand_paths, refuse_output_over_inputs};
 use crate::allocator::device::GPUS;
 pub(super) use crate::allocator::device::{parse_capacity, parse_replay_capacity};
 pub(super) use crate::allocator::releases::parse_release;
@@ -145,12 +145,7 @@ impl SnapshotArgs {
 
     /// The files, none of which is `output`.
     pub(super) fn inputs(&self, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
-        self.named_inputs(None, output)
-    }
-
-    /// The same, in which standard input has this name.
-    pub(super) fn named_inputs(&self, name: Option<&str>, output: Option<&Path>) -> anyhow::Result<Vec<Input>> {
-        let mut inputs = expand_named(&self.paths, name)?;
+        let mut inputs = expand_paths(&self.paths)?;
         refuse_output_over_inputs(&mut inputs, output)?;
         Ok(inputs)
     }

@@ -12,7 +12,6 @@ use super::atomic_file::AtomicFile;
 use super::exit::{Exit, print_stderr, report_unreadable};
 use super::inputs::{self, Input};
 use super::output::Output;
-use crate::base::units::counted;
 use crate::output::export::{
     CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,
 };
@@ -133,15 +132,6 @@ fn refuse_terminal(output: Option<&Path>, example: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The first of `paths`, and the number of the others.
-fn describe_paths(paths: &[String]) -> String {
-    let first = paths.first().map_or("", String::as_str);
-    match paths.len() {
-        0 | 1 => first.to_owned(),
-        n => format!("{first} and {}", counted(n as u64 - 1, "other snapshot")),
-    }
-}
-
 struct Job<'j> {
     inputs: &'j [Input],
     scope: Scope,
@@ -165,8 +155,10 @@ impl Job<'_> {
         {
             bail!(message);
         }
-        if outside == read.len() && outside > 0 {
-            bail!("{}: no trace entry in the selected part of the trace", describe_paths(&read));
+        if outside == read.len()
+            && let Some(paths) = inputs::describe_paths(read.iter().map(String::as_str))
+        {
+            bail!("{paths}: no trace entry in the selected part of the trace");
         }
         Ok(exit)
     }
@@ -187,8 +179,9 @@ impl Job<'_> {
             }
             Ok(())
         })?;
-        if let Some(missing) = missing {
-            let message = format!("{}: {}", describe_paths(&without), missing.describe_missing());
+        let paths = inputs::describe_paths(without.iter().map(String::as_str));
+        if let Some((missing, paths)) = missing.zip(paths) {
+            let message = format!("{paths}: {}", missing.describe_missing());
             match missing {
                 _ if added > 0 => print_stderr(&format!("{message}; left out")),
                 PositionSelector::Failure => bail!("{message}; give --at peak, --at end or an entry"),

@@ -1,12 +1,13 @@
 //! Expands paths and reads snapshots in parallel.
 
 use std::collections::BTreeSet;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context as _, anyhow, bail};
+use itertools::Itertools as _;
 use same_file::is_same_file;
 
 use super::exit::print_stderr;
@@ -33,11 +34,6 @@ impl Input {
     pub(super) fn named(path: &Path) -> Self {
         Self { path: path.to_owned(), name: path.display().to_string(), is_discovered: false }
     }
-
-    /// A file that was found in a directory.
-    pub(super) fn discovered(path: &Path) -> Self {
-        Self { is_discovered: true, ..Self::named(path) }
-    }
 }
 
 pub(super) fn is_stdin(path: &Path) -> bool {
@@ -46,26 +42,17 @@ pub(super) fn is_stdin(path: &Path) -> bool {
 
 /// The files named by `paths`; those in directories, and those that match a pattern, are sorted by name.
 pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
-    expand_named(paths, None)
-}
-
-/// [`expand_paths`] with a name for standard input.
-pub(super) fn expand_named(paths: &[PathBuf], stdin_name: Option<&str>) -> anyhow::Result<Vec<Input>> {
     let mut inputs = Vec::new();
-    match paths.iter().filter(|path| is_stdin(path)).count() {
-        0 if stdin_name.is_some() => bail!("--name names standard input: give - as the snapshot"),
-        0 | 1 => {}
-        _ => bail!("-: standard input can be read only once"),
+    if paths.iter().filter(|path| is_stdin(path)).count() > 1 {
+        bail!("-: standard input can be read only once");
     }
     for path in paths {
-        match stdin_name {
-            Some(name) if is_stdin(path) => inputs.push(Input { name: name.to_owned(), ..Input::named(path) }),
-            _ if is_pattern(path) => {
-                for path in matching_paths(path)? {
-                    expand_path(&path, &mut inputs)?;
-                }
+        if is_pattern(path) {
+            for path in matching_paths(path)? {
+                expand_path(&path, &mut inputs)?;
             }
-            _ => expand_path(path, &mut inputs)?,
+        } else {
+            expand_path(path, &mut inputs)?;
         }
     }
     Ok(inputs)
@@ -92,7 +79,7 @@ fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
     if found.is_empty() {
         bail!("{}: holds no snapshot (no .pickle, .pkl or .json, plain, .gz or .zst)", path.display());
     }
-    inputs.extend(found.iter().map(|path| Input::discovered(path)));
+    inputs.extend(found.iter().map(|path| Input { is_discovered: true, ..Input::named(path) }));
     Ok(())
 }
 
@@ -174,20 +161,13 @@ fn is_named_json(path: &Path) -> bool {
     path.file_name().is_some_and(|name| name.to_string_lossy().contains(".json"))
 }
 
-fn extension(path: &Path) -> Option<OsString> {
-    path.extension().map(OsStr::to_ascii_lowercase)
-}
-
-/// `path` without `.gz` or `.zst`.
-fn without_compression(path: &Path) -> PathBuf {
-    match extension(path) {
-        Some(e) if e == "gz" || e == "zst" => path.with_extension(""),
-        _ => path.to_owned(),
-    }
-}
-
 fn is_named_like_a_snapshot(path: &Path) -> bool {
-    extension(&without_compression(path)).is_some_and(|e| e == "pickle" || e == "pkl" || e == "json")
+    let has_extension = |path: &Path, known: &[&str]| {
+        path.extension().is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
+    };
+    let uncompressed = path.with_extension("");
+    let path = if has_extension(path, &["gz", "zst"]) { &uncompressed } else { path };
+    has_extension(path, &["pickle", "pkl", "json"])
 }
 
 /// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and
@@ -218,7 +198,7 @@ pub(super) fn read_each<T: Send>(
     let (mut seen, mut is_stopped) = (Seen::default(), false);
     let read = |input: &Input| {
         let process = |(mut snapshot, stored_bytes)| process(&mut snapshot, &input.name, stored_bytes);
-        load(input, &progress).map(|loaded| loaded.map(process))
+        load(&input.path, &progress).map(process)
     };
     process_in_order(inputs, read, |input, read| {
         let flow = seen.add(input, read).map_or(ControlFlow::Continue(()), &mut receive);
@@ -243,7 +223,7 @@ pub(super) fn read_in_turn(
     let progress = progress_of(inputs);
     let (mut seen, mut unreadable) = (Seen::default(), Vec::new());
     for input in inputs {
-        match seen.add(input, load(input, &progress)) {
+        match seen.add(input, load(&input.path, &progress)) {
             Some(Ok((snapshot, _))) => process(&snapshot, &input.name)?,
             Some(Err(error)) => unreadable.push(error),
             None => {}
@@ -268,13 +248,17 @@ struct Seen<'i> {
 
 impl<'i> Seen<'i> {
     /// Returns what was read from `input`, unless it was skipped.
-    fn add<T>(&mut self, input: &'i Input, read: Result<Option<T>, Unreadable>) -> Option<Result<T, Unreadable>> {
+    fn add<T>(&mut self, input: &'i Input, read: anyhow::Result<T>) -> Option<Result<T, Unreadable>> {
+        let is_other = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(SnapshotError::NotSnapshot(_)));
         match &read {
-            Ok(Some(_)) => self.snapshots.push(&input.path),
-            Ok(None) => self.skipped.push(input),
+            Ok(_) => self.snapshots.push(&input.path),
+            Err(error) if input.is_discovered && is_named_json(&input.path) && is_other(error) => {
+                self.skipped.push(input);
+                return None;
+            }
             Err(_) => {}
         }
-        read.transpose()
+        Some(read.map_err(|error| Unreadable { path: input.name.clone(), message: error.to_string() }))
     }
 
     /// The errors of the skipped files that are named like the ranks among the snapshots. Reports the number of the
@@ -294,14 +278,18 @@ impl<'i> Seen<'i> {
     }
 }
 
-/// The message that the snapshots at `paths`, if any, do not have `device`.
-pub(super) fn missing_device<'a>(mut paths: impl Iterator<Item = &'a str>, device: u64) -> Option<String> {
+/// The first of `paths`, and the number of the others.
+pub(super) fn describe_paths<'a>(mut paths: impl Iterator<Item = &'a str>) -> Option<String> {
     let first = paths.next()?;
-    let others = match paths.count() {
-        0 => String::new(),
-        n => format!(" and {}", counted(n as u64, "other snapshot")),
-    };
-    Some(format!("{first}{others}: no memory and no trace of GPU {device}"))
+    Some(match paths.count() {
+        0 => first.to_owned(),
+        n => format!("{first} and {}", counted(n as u64, "other snapshot")),
+    })
+}
+
+/// The message that the snapshots at `paths`, if any, do not have `device`.
+pub(super) fn missing_device<'a>(paths: impl Iterator<Item = &'a str>, device: u64) -> Option<String> {
+    Some(format!("{}: no memory and no trace of GPU {device}", describe_paths(paths)?))
 }
 
 /// The only snapshot in the directory `path`, as `run` writes for one process; a file is returned as it is.
@@ -322,13 +310,9 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
     if path.is_dir() {
         bail!("{}: is a directory; this command takes one snapshot", path.display());
     }
-    let total = path.metadata().map_or(0, |m| m.len());
-    let progress = Progress::new(total, 1);
     // The error already has its cause, which a context would repeat.
-    let source = Source::open(path).map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    let snapshot = Snapshot::read(&source, &|offset| progress.set_bytes(offset.min(total)));
-    source.check_unchanged().map_err(|error| anyhow!("{}: {error}", path.display()))?;
-    snapshot.map_err(|error| anyhow!("{}: {error}", path.display()))
+    let read = load(path, &progress_of(&[Input::named(path)]));
+    read.map(|(snapshot, _)| snapshot).map_err(|error| anyhow!("{}: {error}", path.display()))
 }
 
 /// The first device of `study` with a trace; without one, there is nothing to replay.
@@ -340,10 +324,9 @@ pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) 
         .ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
 }
 
-/// Reads a snapshot. Returns it with its stored size, or `None` for a JSON file in a directory that is not a snapshot.
-fn load(input: &Input, progress: &Progress) -> Result<Option<(Snapshot, u64)>, Unreadable> {
-    let failed = |message: String| Unreadable { path: input.name.clone(), message };
-    let source = Source::open(&input.path).map_err(|error| failed(error.to_string()))?;
+/// Reads a snapshot. Returns it with its stored size.
+fn load(path: &Path, progress: &Progress) -> anyhow::Result<(Snapshot, u64)> {
+    let source = Source::open(path)?;
     let seen = AtomicU64::new(0);
     // Progress of a compressed file counts stored bytes.
     let stored_offset = |offset: u64| {
@@ -357,14 +340,10 @@ fn load(input: &Input, progress: &Progress) -> Result<Option<(Snapshot, u64)>, U
     };
     let read = Snapshot::read(&source, &report);
     report(source.len() as u64);
-    source.check_unchanged().map_err(|error| failed(error.to_string()))?;
+    source.check_unchanged()?;
     let stored_bytes = source.stored_bytes();
     threads::drop_aside(source);
-    match read {
-        Ok(snapshot) => Ok(Some((snapshot, stored_bytes))),
-        Err(SnapshotError::NotSnapshot(_)) if input.is_discovered && is_named_json(&input.path) => Ok(None),
-        Err(error) => Err(failed(error.to_string())),
-    }
+    Ok((read?, stored_bytes))
 }
 
 fn rank_name(path: &Path) -> (PathBuf, String) {
@@ -375,9 +354,6 @@ fn rank_name(path: &Path) -> (PathBuf, String) {
 }
 
 fn without_numbers(name: &str) -> String {
-    let mut pattern: String = name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c }).collect();
-    while pattern.contains("##") {
-        pattern = pattern.replace("##", "#");
-    }
-    pattern
+    let pattern = name.chars().map(|c| if c.is_ascii_digit() { '#' } else { c });
+    pattern.dedup_by(|before, after| (*before, *after) == ('#', '#')).collect()
 }

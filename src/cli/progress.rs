@@ -41,7 +41,7 @@ impl Progress {
 
     pub(super) fn set_done(&self, done: usize, all: usize) {
         self.bar.set_length(all as u64);
-        self.set_bytes(done as u64);
+        self.add((done as u64).saturating_sub(self.bar.position()));
     }
 
     /// Adds `bytes` to the progress.
@@ -50,11 +50,6 @@ impl Progress {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }
         self.bar.inc(bytes);
-    }
-
-    /// Advances the progress to `bytes`.
-    pub(super) fn set_bytes(&self, bytes: u64) {
-        self.add(bytes.saturating_sub(self.bar.position()));
     }
 }
 
