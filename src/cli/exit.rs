@@ -29,8 +29,7 @@ pub(super) fn print_clap_error(error: &clap::Error) -> ExitCode {
         print_usage_error(error);
         return ExitCode::from(ERROR);
     }
-    let printed = error.print();
-    match printed {
+    match error.print() {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(ERROR),
         _ => ExitCode::SUCCESS,
     }
@@ -48,11 +47,6 @@ fn print_usage_error(error: &clap::Error) {
     } else {
         writeln!(io::stderr().lock(), "{escaped}")
     };
-}
-
-/// The exit code for wrong usage or unreadable input.
-pub(super) fn error_code() -> ExitCode {
-    ExitCode::from(ERROR)
 }
 
 /// Prints the error, if any, and returns the exit code.

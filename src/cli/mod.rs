@@ -46,6 +46,7 @@ use std::io::{self, BufRead as _, Read as _};
 use std::path::Path;
 use std::process::ExitCode;
 
+use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
@@ -137,8 +138,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Ok(cli) => cli,
         Err(error) => {
             let Some(path) = missing_file(&error) else { return exit::print_clap_error(&error) };
-            exit::print_stderr(&format!("{path}: no such file"));
-            return exit::error_code();
+            return exit::exit_code(Err(anyhow!("{path}: no such file")));
         }
     };
     match cli.color {

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, bail};
 use serde::Serialize;
 
-use super::args::{Format, ModelArgs, OutputArgs, ViewArgs};
+use super::args::{Format, OutputArgs, ViewArgs};
 use super::atomic_file::AtomicFile;
 use super::exit::Exit;
 use super::guess::hint_for_file;
@@ -70,7 +70,16 @@ impl Output {
         document: impl Fn(&T) -> Document,
     ) -> anyhow::Result<()> {
         self.write_also(answer, &document)?;
-        let text = self.render(format, answer, &document)?;
+        let page = |is_wide| {
+            let page = shown_page(document(answer), self.view.full, is_wide);
+            if self.has_exact_sizes { page.with_exact_sizes() } else { page }
+        };
+        let text = match format {
+            Format::Human => terminal(&page(self.view.wide), self.style()),
+            Format::Json => formats::json(answer)?,
+            Format::Jsonl => formats::json_line(answer)?,
+            Format::Markdown => markdown_comment(&page(false)),
+        };
         self.write(&text)
     }
 
@@ -82,26 +91,7 @@ impl Output {
     ) -> anyhow::Result<()> {
         std::mem::take(&mut self.also).into_iter().try_for_each(|(format, file)| {
             let file = file.with_view(self.view).with_exact_sizes(self.has_exact_sizes);
-            let text = file.render(format, answer, document)?;
-            file.write(&text)
-        })
-    }
-
-    fn render<T: Serialize>(
-        &self,
-        format: Format,
-        answer: &T,
-        document: &dyn Fn(&T) -> Document,
-    ) -> anyhow::Result<String> {
-        let page = |is_wide| {
-            let page = shown_page(document(answer), self.view.full, is_wide);
-            if self.has_exact_sizes { page.with_exact_sizes() } else { page }
-        };
-        Ok(match format {
-            Format::Human => terminal(&page(self.view.wide), self.style()),
-            Format::Json => formats::json(answer)?,
-            Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => markdown_comment(&page(false)),
+            file.write_answer(format, answer, document)
         })
     }
 
@@ -153,13 +143,6 @@ impl OutputArgs {
     }
 }
 
-impl ModelArgs {
-    /// Opens the destination.
-    pub(super) fn open(&self) -> anyhow::Result<Output> {
-        Ok(self.output.open()?.with_exact_sizes(self.bytes))
-    }
-}
-
 /// The first screen of `page`, or all of it, with short paths unless it `is_wide`.
 fn shown_page(page: Document, is_full: bool, is_wide: bool) -> Document {
     let mut page = if is_full { page.in_full() } else { page };
@@ -171,23 +154,18 @@ fn shown_page(page: Document, is_full: bool, is_wide: bool) -> Document {
 
 /// Writes the first screen of `page` to standard error.
 pub(super) fn print_page(page: Document) {
-    let text = terminal(&shown_page(page, false, false), stderr_style());
-    // If standard error is closed, there is nowhere to report it.
-    let _ = io::stderr().lock().write_all(text.as_bytes());
-}
-
-fn stderr_style() -> Style {
     let stream = io::stderr();
     let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-    stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour)
+    let style = stream_style(stream.is_terminal(), terminal_size::terminal_size_of(&stream), colour);
+    let text = terminal(&shown_page(page, false, false), style);
+    // If standard error is closed, there is nowhere to report it.
+    let _ = stream.lock().write_all(text.as_bytes());
 }
 
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
-    let width = match size {
-        Some((terminal_size::Width(width), _)) if terminal => usize::from(width),
-        _ => requested_width().unwrap_or(DEFAULT_WIDTH),
-    };
-    Style { width: width.max(MIN_WIDTH), unicode: supports_unicode(terminal), colour }
+    let columns = size.filter(|_| terminal).map(|(width, _)| usize::from(width.0));
+    let width = columns.or_else(requested_width).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH);
+    Style { width, unicode: supports_unicode(terminal), colour }
 }
 
 /// The width in the environment, for output that is not a terminal.

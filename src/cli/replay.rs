@@ -56,7 +56,7 @@ pub(super) struct Replay {
 pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let format = args.model.output.format();
     let inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
-    let output = args.model.open()?;
+    let output = args.model.output.open()?.with_exact_sizes(args.model.bytes);
     match inputs.as_slice() {
         [_, _, ..] if args.emit_snapshot.is_some() => bail!("--emit-snapshot needs one snapshot, not several"),
         [input] if format != Format::Jsonl || args.emit_snapshot.is_some() => one_snapshot(args, input, output),

@@ -28,24 +28,18 @@ pub(super) struct Viewer {
 }
 
 pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
-    let module = browser_module()?;
-    if args.output.is_none() && io::stdout().is_terminal() {
-        bail!("name a file for the page: -o viewer.html");
-    }
-    let output = Output::open(args.output.as_deref())?;
-    output.write_with(|out| write_viewer(module, env!("CARGO_PKG_VERSION"), out))?;
-    Ok(Exit::Success)
-}
-
-/// Compressed by gzip; empty in a build without it (`build.rs`).
-const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));
-
-/// The analyzer for browsers, compressed by gzip.
-fn browser_module() -> anyhow::Result<&'static [u8]> {
     if MODULE.is_empty() {
         bail!(
             "this build has no analyzer for browsers: releases have it, viewer.html among them, and docs/viewer.md builds it"
         );
     }
-    Ok(MODULE)
+    if args.output.is_none() && io::stdout().is_terminal() {
+        bail!("name a file for the page: -o viewer.html");
+    }
+    let output = Output::open(args.output.as_deref())?;
+    output.write_with(|out| write_viewer(MODULE, env!("CARGO_PKG_VERSION"), out))?;
+    Ok(Exit::Success)
 }
+
+/// The analyzer for browsers, compressed by gzip; empty in a build without it (`build.rs`).
+const MODULE: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/viewer.wasm.gz"));

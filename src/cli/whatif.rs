@@ -50,7 +50,7 @@ pub(super) struct Whatif {
 pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     let mut inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     inputs::keep_latest(&mut inputs);
-    let output = args.model.open()?;
+    let output = args.model.output.open()?.with_exact_sizes(args.model.bytes);
     let format = args.model.output.format();
     let compare = |snapshot: &Snapshot, path: &str| compare(args, snapshot, path, format != Format::Jsonl);
     write_answers(("whatif", format), output, &inputs, compare, report::whatif)

@@ -140,11 +140,6 @@ pub(super) enum CheckFormat {
 }
 
 impl Check {
-    /// Whether a command is to be run.
-    pub(super) fn has_command(&self) -> bool {
-        self.machine.is_gpu_given()
-    }
-
     /// The snapshots that are given, before and after `--`.
     pub(super) fn given_snapshots(&self) -> Vec<PathBuf> {
         self.snapshots.iter().cloned().chain(self.command.iter().map(PathBuf::from)).collect()

@@ -38,7 +38,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = &args.limits.0;
     let limits: Vec<Limit> = config.limits.set_limits().chain(flags.keys().copied()).collect();
-    let has_command = args.has_command();
+    let has_command = args.machine.is_gpu_given();
     let command = has_command.then(|| args.checked_command().map(shell_line)).transpose()?;
     let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
     if let (None, Some(limit)) = (&entry, limits.iter().find(|limit| limit.needs_baseline())) {
@@ -52,7 +52,8 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     }
     let mut inputs = if has_command { Vec::new() } else { inputs::expand_paths(&args.given_snapshots())? };
     inputs::keep_latest(&mut inputs);
-    let outputs = Outputs::open(args, [config_path.as_deref(), entry.as_ref().map(|entry| &*entry.path)], &mut inputs)?;
+    let others = [config_path.as_deref(), entry.as_ref().map(|entry| &*entry.path)];
+    let outputs = open_outputs(args, others, &mut inputs)?;
     let job = has_command.then(|| FinishedJob::run(args)).transpose()?;
     let paths = job.as_ref().map_or_else(|| args.given_snapshots(), FinishedJob::snapshots);
     if !paths.is_empty() && has_command {
@@ -128,7 +129,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));
     }
-    outputs.write(&report)?;
+    outputs.into_iter().try_for_each(|(format, output)| write(&report, format, output))?;
     match &job {
         Some(job) if report.passed => job.remove_temporary()?,
         Some(job) if job.directory.exists() => {
@@ -182,29 +183,24 @@ fn require_devices(
     }
 }
 
-/// The destinations of the result: `--format` with `--output`, and each `--also`.
-struct Outputs(Vec<(CheckFormat, Output)>);
-
-impl Outputs {
-    /// Opens all files, so that a bad path fails before the work starts. Fails if one of them is among `inputs`
-    /// or `others`.
-    fn open(args: &Check, others: [Option<&Path>; 2], inputs: &mut Vec<Input>) -> anyhow::Result<Self> {
-        let main = (args.format, args.output.as_deref());
-        let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
-        let wanted: Vec<(CheckFormat, Option<&Path>)> = std::iter::once(main).chain(also).collect();
-        for (_, path) in &wanted {
-            inputs::refuse_output_over_inputs(inputs, *path)?;
-            for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
-                inputs::refuse_output_over_input(protected, *path)?;
-            }
+/// Opens the destinations of the result, `--format` with `--output` and each `--also`, so that a bad path fails before the
+/// work starts. Fails if one of them is among `inputs` or `others`.
+fn open_outputs(
+    args: &Check,
+    others: [Option<&Path>; 2],
+    inputs: &mut Vec<Input>,
+) -> anyhow::Result<Vec<(CheckFormat, Output)>> {
+    let main = (args.format, args.output.as_deref());
+    let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
+    let wanted: Vec<(CheckFormat, Option<&Path>)> = std::iter::once(main).chain(also).collect();
+    for (_, path) in &wanted {
+        inputs::refuse_output_over_inputs(inputs, *path)?;
+        for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
+            inputs::refuse_output_over_input(protected, *path)?;
         }
-        let open = |(format, path)| Ok((format, Output::open(path)?.with_view(args.view)));
-        wanted.into_iter().map(open).collect::<anyhow::Result<_>>().map(Self)
     }
-
-    fn write(self, report: &CheckReport) -> anyhow::Result<()> {
-        self.0.into_iter().try_for_each(|(format, output)| write(report, format, output))
-    }
+    let open = |(format, path)| Ok((format, Output::open(path)?.with_view(args.view)));
+    wanted.into_iter().map(open).collect()
 }
 
 fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<()> {

@@ -5,11 +5,6 @@ use std::ffi::OsString;
 
 use anyhow::bail;
 
-/// `{name}`
-fn placeholder(name: &str) -> String {
-    format!("{{{name}}}")
-}
-
 /// Whether `name` is a valid name of a placeholder.
 fn is_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_')
@@ -37,7 +32,7 @@ fn names_in(word: &str) -> Vec<String> {
 
 /// `command` with `size` in place of `{name}`.
 pub(in crate::cli) fn fill(command: &[OsString], name: &str, size: u64) -> Vec<OsString> {
-    let placeholder = placeholder(name);
+    let placeholder = format!("{{{name}}}");
     let fill = |arg: &OsString| match arg.to_str() {
         Some(text) => OsString::from(text.replace(&placeholder, &size.to_string())),
         None => arg.clone(),
