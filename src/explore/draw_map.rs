@@ -16,7 +16,7 @@ use crate::base::units::{counted, size};
 
 pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     let (request, body) = (state.failed_request(), layout.body);
-    let map = MapCells::new(recording, state.moment, request, layout.map_cells());
+    let map = MapCells::new(recording, state.moment, request, layout.map.area() as usize);
     let scale = format!(
         "{} a cell, {} in {}: ░ releasable, · free, ▒ pending",
         size(map.cell_bytes),

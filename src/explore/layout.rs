@@ -110,10 +110,6 @@ impl Layout {
         u16::try_from(index.min(width - 1)).ok().map(|column| self.chart.x + column)
     }
 
-    pub(super) fn map_cells(&self) -> usize {
-        usize::from(self.map.width) * usize::from(self.map.height)
-    }
-
     /// The first row of a table that is shown while `selected` is.
     pub(super) fn first_row(&self, selected: usize) -> usize {
         (selected + 1).saturating_sub(usize::from(self.rows.height))

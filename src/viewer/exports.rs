@@ -25,12 +25,6 @@ struct PageFile {
     offset: u64,
 }
 
-impl PageFile {
-    fn new(bytes: f64) -> Self {
-        Self { bytes: bytes as u64, offset: 0 }
-    }
-}
-
 impl Seek for PageFile {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         let offset = match position {
@@ -51,7 +45,6 @@ impl Read for PageFile {
     }
 }
 
-#[derive(Default)]
 struct State {
     name: Vec<u8>,
     files: Option<DroppedFiles>,
@@ -79,7 +72,7 @@ pub extern "C" fn add_file(bytes: f64, files: usize) -> u32 {
     let name = std::mem::take(&mut state.name);
     let progress = |read: u64, total: u64| show_progress(read as f64, total as f64);
     let name = String::from_utf8_lossy(&name);
-    let reader = PageFile::new(bytes);
+    let reader = PageFile { bytes: bytes as u64, offset: 0 };
     let file = DroppedFile { name: &name, stored_bytes: reader.bytes, reader };
     u32::from(state.files.get_or_insert_default().add(file, files, &progress).is_ok())
 }

@@ -49,33 +49,26 @@ impl DroppedFiles {
     ) -> io::Result<()> {
         let DroppedFile { name, stored_bytes, reader } = file;
         let options = Options { top: TABLE_ROWS, ..Options::default() };
-        let source = match Source::from_reader(reader, stored_bytes) {
-            Ok(source) => source,
+        // The source ends here: the analysis needs the memory.
+        let read = match Source::from_reader(reader, stored_bytes) {
             Err(InputError::OutOfMemory) => return Err(io::ErrorKind::OutOfMemory.into()),
-            Err(error) => {
-                self.refuse(name, error.to_string());
+            Err(error) => Err(error.to_string()),
+            Ok(source) => Snapshot::read(&source, &|read| progress(read, source.len() as u64))
+                .map(|snapshot| (snapshot, source.stored_bytes()))
+                .map_err(|error| error.to_string()),
+        };
+        let (snapshot, stored_bytes) = match read {
+            Ok(read) => read,
+            Err(message) => {
+                self.unreadable.push(Unreadable { path: name.to_owned(), message });
                 return Ok(());
             }
         };
-        let total = source.len() as u64;
-        let snapshot = match Snapshot::read(&source, &|read| progress(read, total)) {
-            Ok(snapshot) => snapshot,
-            Err(error) => {
-                self.refuse(name, error.to_string());
-                return Ok(());
-            }
-        };
-        let stored_bytes = source.stored_bytes();
-        drop(source); // the analysis needs the memory
         let study = Study::new(&snapshot, options.scope);
         let report = analyze_study(&study, name, stored_bytes, options);
         let data = PageData::from_study(&study, &report, files)?;
         self.snapshots.push((report, data));
         Ok(())
-    }
-
-    fn refuse(&mut self, name: &str, message: String) {
-        self.unreadable.push(Unreadable { path: name.to_owned(), message });
     }
 
     /// The HTML page of all files, from `oomscope` of `version`.

@@ -1,7 +1,6 @@
 //! The terminal: raw mode and the alternate screen, and back, however the program ends.
 
 use std::io::{self, Write as _};
-use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crossterm::cursor::{Hide, MoveTo, Show};
@@ -111,16 +110,13 @@ fn restore() {
 
 /// From now on a panic, and a signal that ends the program, restore the terminal first.
 fn restore_at_end() {
-    static STARTED: Once = Once::new();
-    STARTED.call_once(|| {
-        let report = std::panic::take_hook();
-        std::panic::set_hook(Box::new(move |panic| {
-            restore();
-            report(panic);
-        }));
-        #[cfg(unix)]
-        restore_at_signal();
-    });
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        restore();
+        report(panic);
+    }));
+    #[cfg(unix)]
+    restore_at_signal();
 }
 
 #[cfg(unix)]
