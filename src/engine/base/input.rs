@@ -110,18 +110,11 @@ pub struct Source {
     was_truncated: bool,
 }
 
-/// Metadata that shows whether a file has changed.
-#[derive(Debug, PartialEq, Eq)]
-struct FileStamp {
-    bytes: u64,
-    modified: Option<SystemTime>,
-}
+/// Length and time of a file, which show whether it has changed.
+type FileStamp = (u64, Option<SystemTime>);
 
-impl FileStamp {
-    fn from_file(file: &File) -> io::Result<Self> {
-        let metadata = file.metadata()?;
-        Ok(Self { bytes: metadata.len(), modified: metadata.modified().ok() })
-    }
+fn file_stamp(metadata: &Metadata) -> FileStamp {
+    (metadata.len(), metadata.modified().ok())
 }
 
 #[derive(Debug)]
@@ -142,11 +135,6 @@ impl Deref for Source {
 }
 
 impl Source {
-    /// Decompresses `stored`, the content of a file.
-    pub fn from_bytes(stored: Vec<u8>) -> Result<Self, InputError> {
-        Self::from_plain(stored).decompressed()
-    }
-
     /// Content that is neither compressed nor text in another encoding.
     pub fn from_plain(bytes: Vec<u8>) -> Self {
         Self { stored_bytes: bytes.len() as u64, bytes: Bytes::Owned(bytes), stamped_file: None, was_truncated: false }
@@ -172,7 +160,7 @@ impl Source {
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
-            return Self::from_bytes(read_unsized(io::stdin().lock())?);
+            return Self::from_plain(read_unsized(io::stdin().lock())?).decompressed();
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {
@@ -183,10 +171,9 @@ impl Source {
         if is_endless_device(&metadata) {
             return Err(InputError::EndlessDevice);
         }
-        let stamp = FileStamp::from_file(&file)?;
         let bytes = map_or_read(&file)?;
-        let file = metadata.is_file().then_some((file, stamp));
-        Self { stored_bytes: 0, bytes, stamped_file: file, was_truncated: false }.decompressed()
+        let stamped_file = metadata.is_file().then(|| (file, file_stamp(&metadata)));
+        Self { stored_bytes: 0, bytes, stamped_file, was_truncated: false }.decompressed()
     }
 
     /// Checks that the file has not changed since it was opened. Call it after reading, before using the result.
@@ -195,7 +182,7 @@ impl Source {
     /// [`InputError::Changed`] if the file was written or truncated.
     pub fn check_unchanged(&self) -> Result<(), InputError> {
         match &self.stamped_file {
-            Some((file, stamp)) if self.is_truncated() || FileStamp::from_file(file)? != *stamp => {
+            Some((file, stamp)) if self.is_truncated() || file_stamp(&file.metadata()?) != *stamp => {
                 Err(InputError::Changed)
             }
             _ => Ok(()),
@@ -290,7 +277,7 @@ pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dy
     let start = source.fill_buf()?;
     let stored = Rc::new(Cell::new(0));
     let is_gzip = start.starts_with(&GZIP);
-    let plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
+    let mut plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
         let counted = Rc::clone(&stored);
         let count = move |read| {
             counted.set(counted.get() + read);
@@ -314,13 +301,9 @@ pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dy
     } else {
         Box::new(source)
     };
-    decode_utf8(plain)
-}
-
-fn decode_utf8<'a>(mut source: Box<dyn BufRead + 'a>) -> io::Result<Box<dyn BufRead + 'a>> {
-    Ok(match Encoding::detect(source.fill_buf()?) {
-        Some(encoding) => Box::new(BufReader::new(Utf8Reader::new(source, encoding))),
-        None => source,
+    Ok(match Encoding::detect(plain.fill_buf()?) {
+        Some(encoding) => Box::new(BufReader::new(Utf8Reader::new(plain, encoding))),
+        None => plain,
     })
 }
 
