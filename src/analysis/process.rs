@@ -44,7 +44,7 @@ fn start_of_trace(device: Device<'_>) -> Option<u64> {
 fn contents(snapshot: &Snapshot) -> u64 {
     let entry = |hash: u64, device: Device<'_>, index: usize| {
         let entry = device.entry(index);
-        FxBuildHasher.hash_one((hash, entry.action.name(), entry.addr, entry.size, entry.stream, entry.time_us))
+        FxBuildHasher.hash_one((hash, entry.action.word(), entry.addr, entry.size, entry.stream, entry.time_us))
     };
     let process = snapshot.recorder_info.as_ref().map(|info| (&info.rank, &info.host, info.pid));
     snapshot.devices().fold(FxBuildHasher.hash_one(process), |hash, device| {

@@ -252,7 +252,7 @@ fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &Cachin
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
     let recorded_entry = |event: TraceEntry| EntryReport {
-        action: event.action.name(),
+        action: event.action.word(),
         addr: event.addr,
         size: event.size,
         stream: event.stream,
@@ -266,5 +266,5 @@ fn divergence_report(divergence: &Divergence) -> DivergenceReport {
 }
 
 pub(super) fn entry_report(entry: AllocatorEntry) -> EntryReport {
-    EntryReport { action: entry.action.name(), addr: entry.addr, size: entry.size, stream: entry.stream }
+    EntryReport { action: entry.action.word(), addr: entry.addr, size: entry.size, stream: entry.stream }
 }

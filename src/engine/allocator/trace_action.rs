@@ -1,29 +1,33 @@
 //! PyTorch's names for actions in a trace and for states of a block.
 
-/// `TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum Action {
-    /// A block was allocated; the entry's `size` is the request.
-    Alloc,
-    /// The program freed a block. Other streams may still use it.
-    FreeRequested,
-    /// The block went back to the pool.
-    FreeCompleted,
-    /// `cudaMalloc` of a segment.
-    SegmentAlloc,
-    /// `cudaFree` of a segment.
-    SegmentFree,
-    /// Memory was mapped into an expandable segment.
-    SegmentMap,
-    /// Memory was unmapped from an expandable segment.
-    SegmentUnmap,
-    /// A snapshot was taken.
-    Snapshot,
-    /// A request failed; `addr` is the device's free bytes, `size` the rounded request.
-    Oom,
-    /// Anything else: annotations, and actions of future releases.
-    #[default]
-    Other,
+use crate::base::warning::words;
+
+words! {
+    /// `TraceEntry::Action` in c10/cuda/CUDACachingAllocator.h, with the name in a trace.
+    #[derive(Default)]
+    pub enum Action {
+        /// A block was allocated; the entry's `size` is the request
+        Alloc = "alloc",
+        /// The program freed a block. Other streams may still use it
+        FreeRequested = "free_requested",
+        /// The block went back to the pool
+        FreeCompleted = "free_completed",
+        /// `cudaMalloc` of a segment
+        SegmentAlloc = "segment_alloc",
+        /// `cudaFree` of a segment
+        SegmentFree = "segment_free",
+        /// Memory was mapped into an expandable segment
+        SegmentMap = "segment_map",
+        /// Memory was unmapped from an expandable segment
+        SegmentUnmap = "segment_unmap",
+        /// A snapshot was taken
+        Snapshot = "snapshot",
+        /// A request failed; `addr` is the device's free bytes, `size` the rounded request
+        Oom = "oom",
+        /// Anything else: annotations, and actions of future releases
+        #[default]
+        Other = "annotation",
+    }
 }
 
 /// Use of a block, as `state` in a snapshot.
@@ -39,22 +43,6 @@ pub enum BlockState {
 }
 
 impl Action {
-    /// The name in a trace.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Alloc => "alloc",
-            Self::FreeRequested => "free_requested",
-            Self::FreeCompleted => "free_completed",
-            Self::SegmentAlloc => "segment_alloc",
-            Self::SegmentFree => "segment_free",
-            Self::SegmentMap => "segment_map",
-            Self::SegmentUnmap => "segment_unmap",
-            Self::Snapshot => "snapshot",
-            Self::Oom => "oom",
-            Self::Other => "annotation",
-        }
-    }
-
     /// Whether it increases the reserved memory.
     #[inline]
     pub fn is_growth(self) -> bool {

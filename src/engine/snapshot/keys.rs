@@ -1,5 +1,6 @@
 //! The dict keys and values that PyTorch writes, interned first, so that their symbol ids are constants.
 
+use crate::allocator::trace_action::Action;
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
 
@@ -10,10 +11,15 @@ macro_rules! interned_words {
 
         $(pub(super) const $name: SymbolId = SymbolId(Word::$name as u32);)*
 
-        /// A symbol table in which these words have their ids.
+        /// Number of these words.
+        pub(super) const COUNT: usize = [$($text),*].len();
+
+        /// A symbol table in which these words have their ids, and the names of actions the next ones.
         pub(super) fn symbols() -> Symbols {
             let mut symbols = Symbols::default();
-            $(symbols.intern($text);)*
+            for text in [$($text),*].into_iter().chain(Action::ALL.iter().map(|action| action.word())) {
+                symbols.intern(text);
+            }
             symbols
         }
     };
@@ -63,15 +69,6 @@ interned_words! {
     HOST_SEGMENTS = "host_segments"
     HOST_TRACES = "host_traces"
     // Values
-    ALLOC = "alloc"
-    FREE_REQUESTED = "free_requested"
-    FREE_COMPLETED = "free_completed"
-    SEGMENT_ALLOC = "segment_alloc"
-    SEGMENT_FREE = "segment_free"
-    SEGMENT_MAP = "segment_map"
-    SEGMENT_UNMAP = "segment_unmap"
-    SNAPSHOT = "snapshot"
-    OOM = "oom"
     ANNOTATE = "annotate"
     USER_DEFINED = "user_defined"
     WORKSPACE_SNAPSHOT = "workspace_snapshot"

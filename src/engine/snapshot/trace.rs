@@ -10,19 +10,10 @@ use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::pages;
 
 pub(super) fn parse_action(word: SymbolId) -> Option<Action> {
-    Some(match word {
-        keys::ALLOC => Action::Alloc,
-        keys::FREE_REQUESTED => Action::FreeRequested,
-        keys::FREE_COMPLETED => Action::FreeCompleted,
-        keys::SEGMENT_ALLOC => Action::SegmentAlloc,
-        keys::SEGMENT_FREE => Action::SegmentFree,
-        keys::SEGMENT_MAP => Action::SegmentMap,
-        keys::SEGMENT_UNMAP => Action::SegmentUnmap,
-        keys::SNAPSHOT => Action::Snapshot,
-        keys::OOM => Action::Oom,
-        keys::ANNOTATE | keys::USER_DEFINED | keys::WORKSPACE_SNAPSHOT => Action::Other,
-        _ => return None,
-    })
+    match word {
+        keys::ANNOTATE | keys::USER_DEFINED | keys::WORKSPACE_SNAPSHOT => Some(Action::Other),
+        _ => Action::ALL.get(word.index().checked_sub(keys::COUNT)?).copied().filter(|action| *action != Action::Other),
+    }
 }
 
 /// One trace entry.

@@ -231,7 +231,7 @@ impl DeviceRows<'_, '_, '_> {
             sink.row(self.key().into_iter().chain([
                 Cell::from_u64(index as u64),
                 self.time_us(Some(index)),
-                Cell::Text(entry.action.name()),
+                Cell::Text(entry.action.word()),
                 Cell::from_option(address),
                 Cell::from_u64(entry.size),
                 Cell::from_option(free),

@@ -59,7 +59,7 @@ impl<'a> SnapshotWriter<'a> {
         self.pickle.begin_item(index, total);
         self.pickle.begin_small_dict()?;
         self.pickle.write_interned("action")?;
-        self.pickle.write_interned(event.action.name())?;
+        self.pickle.write_interned(event.action.word())?;
         self.integer("addr", event.address)?;
         self.integer("size", event.size)?;
         self.integer("stream", 0)?;

@@ -62,14 +62,14 @@ impl Divergence {
             return "the recording ends, but the model continues".to_owned();
         };
         let Some(predicted) = &self.predicted else {
-            return format!("PyTorch recorded {} where the model had nothing left to do", recorded.action.name());
+            return format!("PyTorch recorded {} where the model had nothing left to do", recorded.action.word());
         };
         let is_same_stream = predicted.stream == recorded.stream;
         let describe_entry = |action: Action, addr: u64, bytes: u64, stream: u64| {
             let stream = if is_same_stream { String::new() } else { format!(" on stream {}", units::stream(stream)) };
             // The address of a failed request is the number of free bytes.
             let at = if action == Action::Oom { String::new() } else { format!(" at {addr:#x}") };
-            format!("{} of {}{at}{stream}", action.name(), size(bytes))
+            format!("{} of {}{at}{stream}", action.word(), size(bytes))
         };
         let model = describe_entry(predicted.action, predicted.addr, predicted.size, predicted.stream);
         let torch = describe_entry(recorded.action, recorded.addr, recorded.size, recorded.stream);

@@ -187,7 +187,7 @@ impl Emitter<'_> {
         let snapshot = self.snapshot;
         let text = |id: Option<SymbolId>, absent| id.map_or(absent, |id| snapshot.text(id));
         self.pickle.begin_small_dict()?;
-        self.write_string("action", entry.action.name())?;
+        self.write_string("action", entry.action.word())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
         self.write_unsigned(addr, entry.addr)?;
         self.write_unsigned("size", entry.size)?;
