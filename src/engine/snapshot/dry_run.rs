@@ -73,13 +73,14 @@ impl DryRun {
     }
 }
 
-/// The length of generated texts, which depends on tokens that are not known: `--generate`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TextLength {
-    /// No text ends early.
-    Maximum,
-    /// Each text ends after one token.
-    Minimum,
+words! {
+    /// The length of generated texts, which depends on tokens that are not known: `--generate`.
+    pub enum TextLength {
+        /// No text ends early
+        Maximum = "max",
+        /// Each text ends after one token
+        Minimum = "min",
+    }
 }
 
 /// How a process ended.

@@ -16,11 +16,10 @@ pub(super) struct FrameLists {
 
 /// The frames of a stack, innermost first.
 #[derive(Debug, Clone, Copy)]
-pub struct FrameIds<'a>(Ids<'a>);
-
-#[derive(Debug, Clone, Copy)]
-enum Ids<'a> {
+pub enum FrameIds<'a> {
+    /// All ids have 16 bits.
     Narrow(&'a [u16]),
+    /// Some id has more.
     Wide(&'a [FrameId]),
 }
 
@@ -51,7 +50,7 @@ impl FrameLists {
 
     /// The list `id`; empty for an id of another table.
     pub(super) fn get(&self, id: u32) -> FrameIds<'_> {
-        FrameIds(if self.is_wide { Ids::Wide(self.wide.get(id)) } else { Ids::Narrow(self.narrow.get(id)) })
+        if self.is_wide { FrameIds::Wide(self.wide.get(id)) } else { FrameIds::Narrow(self.narrow.get(id)) }
     }
 
     /// Number of distinct lists.
@@ -62,21 +61,21 @@ impl FrameLists {
 
 impl<'a> FrameIds<'a> {
     /// No frames.
-    pub(super) const EMPTY: Self = Self(Ids::Narrow(&[]));
+    pub(super) const EMPTY: Self = Self::Narrow(&[]);
 
     /// The frames, innermost first.
     pub fn iter(self) -> impl DoubleEndedIterator<Item = FrameId> + ExactSizeIterator + Clone + use<'a> {
-        (0..self.len()).map(move |index| match self.0 {
-            Ids::Narrow(ids) => FrameId(ids[index].into()),
-            Ids::Wide(ids) => ids[index],
+        (0..self.len()).map(move |index| match self {
+            Self::Narrow(ids) => FrameId(ids[index].into()),
+            Self::Wide(ids) => ids[index],
         })
     }
 
     /// Number of frames.
     pub fn len(self) -> usize {
-        match self.0 {
-            Ids::Narrow(ids) => ids.len(),
-            Ids::Wide(ids) => ids.len(),
+        match self {
+            Self::Narrow(ids) => ids.len(),
+            Self::Wide(ids) => ids.len(),
         }
     }
 

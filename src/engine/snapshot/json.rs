@@ -3,12 +3,13 @@
 use std::cell::RefCell;
 use std::fmt;
 
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
 use serde_json::error::Category;
 
 use super::decode::Decoder;
 use super::{Snapshot, SnapshotError};
-use crate::snapshot::pickle::{Builder, ErrorKind, Value};
+use crate::base::units::counted;
+use crate::snapshot::pickle::{Builder as _, Value};
 
 /// The start of a report of oomscope, whose keys have other meanings than those of a snapshot.
 const REPORT: &[u8] = b"{\n  \"schema\": \"oomscope/";
@@ -31,10 +32,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Snapshot, SnapshotError> {
                 Category::Eof => bytes.len() as u64,
                 _ => byte_offset(bytes, error.line(), error.column()),
             };
-            let message = format!(
-                "{error}; {} before it",
-                crate::base::units::counted(decoder.borrow().entries(), "complete trace entry")
-            );
+            let entries = counted(decoder.borrow().entries(), "complete trace entry");
+            let message = format!("{error}; {entries} before it");
             Err(SnapshotError::Json { message, offset })
         }
     }
@@ -97,11 +96,14 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             items.push(item);
             // In batches, as pickles do, so that a long list is not in memory twice.
             if items.len() == 1000 {
-                list = self.add(list, &items, true, Builder::list)?;
+                list = self.0.borrow_mut().list(list, &items, true).map_err(Error::custom)?;
                 items.clear();
             }
         }
-        if items.is_empty() { Ok(list) } else { self.add(list, &items, false, Builder::list) }
+        if items.is_empty() {
+            return Ok(list);
+        }
+        self.0.borrow_mut().list(list, &items, false).map_err(Error::custom)
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
@@ -110,21 +112,9 @@ impl<'de> Visitor<'de> for ValueSeed<'_> {
             pairs.push(key);
             pairs.push(map.next_value_seed(self)?);
         }
-        if pairs.is_empty() { Ok(Value::EMPTY_DICT) } else { self.add(Value::EMPTY_DICT, &pairs, false, Builder::dict) }
-    }
-}
-
-/// The decoder's method that adds items to a container.
-type AddItems = fn(&mut Decoder, Value, &[Value], bool) -> Result<Value, ErrorKind>;
-
-impl ValueSeed<'_> {
-    fn add<E: serde::de::Error>(
-        self,
-        so_far: Value,
-        items: &[Value],
-        may_grow: bool,
-        add: AddItems,
-    ) -> Result<Value, E> {
-        add(&mut self.0.borrow_mut(), so_far, items, may_grow).map_err(E::custom)
+        if pairs.is_empty() {
+            return Ok(Value::EMPTY_DICT);
+        }
+        self.0.borrow_mut().dict(Value::EMPTY_DICT, &pairs, false).map_err(Error::custom)
     }
 }

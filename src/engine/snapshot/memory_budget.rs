@@ -11,9 +11,9 @@ const PER_RAW_BYTE: u64 = 4;
 /// Bytes of memory for a file of any size.
 const FREE_BYTES: u64 = 64 * MIB;
 /// A container that is not a record: a place in a table that grows by doubling, and its own allocation.
-const CONTAINER_BYTES: u64 = 48 + 32;
+pub(super) const CONTAINER_BYTES: u64 = 48 + 32;
 /// An item of such a container, in a vector that grows by doubling.
-const ITEM_BYTES: u64 = 16;
+pub(super) const ITEM_BYTES: u64 = 16;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MemoryBudget {
@@ -27,16 +27,8 @@ impl MemoryBudget {
         Self { raw_bytes, used_bytes: 0 }
     }
 
-    pub(super) fn add_container(&mut self) -> Result<(), ErrorKind> {
-        self.add(CONTAINER_BYTES)
-    }
-
-    pub(super) fn add_items(&mut self, count: usize) -> Result<(), ErrorKind> {
-        self.add(ITEM_BYTES.saturating_mul(count as u64))
-    }
-
     #[inline]
-    fn add(&mut self, bytes: u64) -> Result<(), ErrorKind> {
+    pub(super) fn add(&mut self, bytes: u64) -> Result<(), ErrorKind> {
         self.used_bytes = self.used_bytes.saturating_add(bytes);
         self.check(0)
     }

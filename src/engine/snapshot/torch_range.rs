@@ -35,7 +35,6 @@ pub(super) struct KeysSeen {
     pub(super) top: KeySet,
     pub(super) entry: KeySet,
     pub(super) segment: KeySet,
-    pub(super) block: KeySet,
     /// Keys of `allocator_settings`.
     pub(super) settings: Vec<String>,
 }

@@ -66,11 +66,7 @@ impl Decoder {
             failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
             failure_count: number(value, "failure_count"),
             absent_device: self.number(value, "absent_device"),
-            generated: match text(value, "generated").as_str() {
-                "max" => Some(TextLength::Maximum),
-                "min" => Some(TextLength::Minimum),
-                _ => None,
-            },
+            generated: TextLength::from_word(&text(value, "generated")),
             other_branches_bytes: text(value, "other_branches")
                 .strip_prefix(OTHER_BRANCHES)
                 .and_then(|digits| digits.parse().ok()),

@@ -102,32 +102,23 @@ impl Decoder {
         }
         let mut end = 0;
         for (device, trace) in self.items(value).into_iter().enumerate() {
-            if trace.kind() == Kind::EmptyList {
-                self.snapshot.traces.push(0..0);
-                continue;
-            }
-            if !matches!(trace.kind(), Kind::Node(LIST | STACK | PAIR, _)) {
-                let found = self.type_name(trace);
-                return not_snapshot(format!("the trace of device {device} is {found}"));
-            }
-            let runs = match self.record_rows(trace) {
-                Some(rows) if rows.kind == ENTRY => rows.runs.as_slice(),
-                _ => {
-                    return not_snapshot(format!(
-                        "the trace of device {device} holds something other than trace entries"
-                    ));
+            let rows = self.record_rows(trace).filter(|rows| rows.kind == ENTRY);
+            let found = match (trace.kind(), rows.map(|rows| rows.runs.as_slice())) {
+                (Kind::EmptyList, _) => {
+                    self.snapshot.traces.push(0..0);
+                    continue;
                 }
-            };
-            // Entries are numbered in file order, so rows out of order mean that two lists share entries.
-            match runs {
-                [run] if run.start >= end => {
+                // Entries are numbered in file order, so rows out of order mean that two lists share entries.
+                (_, Some([run])) if run.start >= end => {
                     end = run.end;
                     self.snapshot.traces.push(run.start as usize..run.end as usize);
+                    continue;
                 }
-                _ => {
-                    return not_snapshot(format!("the trace of device {device} shares entries with another list"));
-                }
-            }
+                (_, Some(_)) => "shares entries with another list".to_owned(),
+                (Kind::Node(LIST | STACK | PAIR, _), None) => "holds something other than trace entries".to_owned(),
+                _ => format!("is {}", self.type_name(trace)),
+            };
+            return not_snapshot(format!("the trace of device {device} {found}"));
         }
         Ok(())
     }

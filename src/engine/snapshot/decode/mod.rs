@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::memory_budget::MemoryBudget;
+use super::memory_budget::{CONTAINER_BYTES, ITEM_BYTES, MemoryBudget};
 use super::torch_range::KeysSeen;
 use super::{Frame, Snapshot, SnapshotError, TraceEntry, keys};
 use crate::base::ids::{FrameId, PoolId, StackId, SymbolId, to_u32};
@@ -200,7 +200,7 @@ impl Decoder {
     }
 
     fn add_container(&mut self, kind: NodeKind, container: Container) -> Result<Value, ErrorKind> {
-        self.memory.add_container()?;
+        self.memory.add(CONTAINER_BYTES)?;
         self.containers.push(container);
         Ok(Value::node(kind, to_u32(self.containers.len() - 1)))
     }
@@ -272,7 +272,7 @@ impl Decoder {
     }
 
     fn freeze_all(&mut self, values: &[Value]) -> Result<Vec<Value>, ErrorKind> {
-        self.memory.add_items(values.len())?;
+        self.memory.add(ITEM_BYTES.saturating_mul(values.len() as u64))?;
         let mut frozen = values.to_vec();
         for value in &mut frozen {
             *value = self.freeze(*value)?;

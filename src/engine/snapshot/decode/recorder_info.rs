@@ -35,12 +35,12 @@ impl Decoder {
                 "max_entries" => recorded.max_entries = self.integer(value),
                 "devices" => recorded.devices = self.read_recorder_devices(value),
                 "time_us" => recorded.time_us = self.integer(value),
-                "oom" => recorded.oom = self.read_recorded_failure(value),
+                "oom" => recorded.oom = self.read_observed_failure(value),
                 "dry_run" => recorded.dry_run = self.read_dry_run(value),
                 "names" => self.snapshot.tensor_names = self.read_tensor_names(value),
                 "program" => self.snapshot.source = self.read_source_files(value),
                 "sleep" => recorded.sleep = self.read_sleep(value),
-                "threads" => recorded.threads = self.read_recorder_threads(value),
+                "threads" => recorded.threads = self.read_stacks(value),
                 _ => {}
             }
         }
@@ -64,7 +64,7 @@ impl Decoder {
         self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
     }
 
-    fn read_recorded_failure(&self, value: Value) -> Option<ObservedFailure> {
+    fn read_observed_failure(&self, value: Value) -> Option<ObservedFailure> {
         Some(ObservedFailure {
             device: self.number(value, "device")?,
             requested_bytes: self.number(value, "request_bytes")?,
@@ -79,12 +79,8 @@ impl Decoder {
             let asleep = by_tag.filter_map(asleep).collect();
             let call = self.short_text(item, "call").replace('_', "-");
             let call = SleepCall::from_word(&call).unwrap_or(SleepCall::Snapshot);
-            Some(SleepChange {
-                call,
-                time_us: self.number(item, "time_us")?,
-                device: self.number(item, "device")?,
-                asleep,
-            })
+            let (time_us, device) = (self.number(item, "time_us")?, self.number(item, "device")?);
+            Some(SleepChange { call, time_us, device, asleep })
         };
         let segment = |item: Value| {
             let tag = self.short_text(item, "tag");
@@ -97,8 +93,9 @@ impl Decoder {
         (!changes.is_empty()).then_some(RecordedSleep { changes, segments })
     }
 
-    fn read_recorder_threads(&self, value: Value) -> Vec<StackId> {
-        self.items(value).into_iter().take(MAX_ITEMS).filter_map(|item| self.stack(item, "frames")).collect()
+    /// The stacks of a list of dicts.
+    pub(super) fn read_stacks(&self, list: Value) -> Vec<StackId> {
+        self.items(list).into_iter().take(MAX_ITEMS).filter_map(|item| self.stack(item, "frames")).collect()
     }
 
     /// The text of `key` in a dict; empty if it is missing or too long.

@@ -186,7 +186,6 @@ impl Decoder {
         let mut block = Block { requested_size: u64::MAX, ..Block::default() };
         let mut history = None;
         for (key, value) in text_keyed(pairs) {
-            self.seen.block.add(key);
             match key {
                 keys::ADDRESS => block.address = self.require_integer(RECORD, key, value)?,
                 keys::SIZE => block.size = self.require_integer(RECORD, key, value)?,
@@ -200,8 +199,7 @@ impl Decoder {
                         }
                         Kind::Text(keys::INACTIVE) => BlockState::Inactive,
                         Kind::Text(word) => {
-                            let word = self.snapshot.symbols.get(word);
-                            let word = printable(word);
+                            let word = printable(self.snapshot.symbols.get(word));
                             return unexpected(format!("a block has the unknown state '{word}'"));
                         }
                         _ => return self.wrong_type(RECORD, key, value, "a string"),

@@ -86,7 +86,7 @@ impl Decoder {
             adapted: names_in("adapted"),
             evaluating: names_in("evaluating"),
             alone: items("alone").into_iter().take(MAX_ITEMS).filter_map(alone).collect(),
-            calls: items("calls").into_iter().take(MAX_ITEMS).filter_map(|it| self.stack(it, "frames")).collect(),
+            calls: self.find(value, "calls").map(|it| self.read_stacks(it)).unwrap_or_default(),
             optimizers: self.number(value, "optimizers"),
             shapes,
             // A row for each index; tensors refer to none of those in place of a root that could not be read.

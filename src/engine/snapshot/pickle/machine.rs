@@ -264,18 +264,12 @@ impl<B: Builder> Machine<'_, B> {
 
     #[inline]
     pub(super) fn get(&mut self, id: u32) -> Result<(), ErrorKind> {
-        let value = self.read_memo(id)?;
+        let value = match self.memo.get_plain(id) {
+            Some(value) => value,
+            None => self.get_slow(id)?,
+        };
         self.push(value);
         Ok(())
-    }
-
-    /// The value in memo slot `id`.
-    #[inline]
-    pub(super) fn read_memo(&mut self, id: u32) -> Result<Value, ErrorKind> {
-        match self.memo.get_plain(id) {
-            Some(value) => Ok(value),
-            None => self.get_slow(id),
-        }
     }
 
     #[cold]

@@ -1,6 +1,7 @@
 //! Text arguments of protocol 0.
 
 use super::error::ErrorKind;
+use crate::base::units::is_active;
 
 /// The bytes up to the next newline; advances `pos` past it.
 pub(super) fn take_line<'a>(bytes: &'a [u8], pos: &mut usize) -> Result<&'a [u8], ErrorKind> {
@@ -23,7 +24,7 @@ pub fn printable(text: &str) -> String {
     let mut chars = text.chars();
     let mut out = String::new();
     for c in chars.by_ref().take(MAX_SHOWN_CHARS) {
-        if c.is_control() || is_bidi_or_separator(c) {
+        if is_active(c) {
             out.extend(c.escape_default());
         } else {
             out.push(c);
@@ -33,11 +34,6 @@ pub fn printable(text: &str) -> String {
         out.push_str("...");
     }
     out
-}
-
-/// Characters that change the direction of text or break lines.
-fn is_bidi_or_separator(c: char) -> bool {
-    matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 /// A decimal number, `inf` or `nan`.
