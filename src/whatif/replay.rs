@@ -245,7 +245,7 @@ fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &Cachin
     let figures = allocator.statistics().figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
     let mut figures: BTreeMap<String, i64> = figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
     // PyTorch reports no limit as -1.
-    let limit = Some(allocator.settings().max_split_size).filter(|limit| *limit != u64::MAX);
+    let limit = Some(allocator.settings.max_split_size).filter(|limit| *limit != u64::MAX);
     figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
     figures
 }

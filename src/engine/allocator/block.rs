@@ -139,11 +139,3 @@ impl IndexMut<BlockId> for Arena {
         &mut self.blocks[id.0 as usize]
     }
 }
-
-/// A reserved range of addresses into which memory is mapped in granules.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ExpandableSegment {
-    pub(super) base: u64,
-    pub(super) size: u64,
-    pub(super) granule_size: u64,
-}

@@ -2,16 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use super::behaviour::Behaviour;
-use super::block::{Arena, BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
+use super::block::{Arena, BlockId, PoolBlock, PoolBlockState};
 use super::initial_ages::InitialAges;
 use super::pool::PoolSet;
 use super::request::{AllocParams, AllocatorEntry, DEFAULT_POOL, PendingFreeId, Request, ServedBy};
 use super::size::{is_small_request, round_size, segment_size};
 use super::stats::AllocatorStatistics;
 use crate::allocator::conf::Settings;
-use crate::allocator::device::DeviceMemory;
-use crate::allocator::releases::Rule;
+use crate::allocator::device::{DeviceMemory, Reservation};
+use crate::allocator::releases::{Behaviour, Rule};
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
@@ -19,19 +18,22 @@ use crate::base::ids::{PoolId, StackId};
 #[derive(Debug, Clone)]
 pub struct CachingAllocator {
     pub(super) behaviour: Behaviour,
-    pub(super) settings: Settings,
+    /// The settings for the next request. Existing blocks keep their sizes if they change, as by
+    /// `torch.cuda.memory._set_allocator_settings`.
+    pub settings: Settings,
     /// `allowed_memory_maximum`: the most bytes that may be reserved.
     pub(super) allowed_memory_maximum: Option<u64>,
     pub(super) blocks: Arena,
     pub(super) pools: PoolSet,
-    pub(super) expandable_segments: Vec<ExpandableSegment>,
+    pub(super) expandable_segments: Vec<Reservation>,
     /// Pending blocks in the order in which they were freed.
     pub(super) pending: BTreeMap<PendingFreeId, BlockId>,
     pub(super) reserved_bytes: u64,
     pub(super) registration_counter: u32,
     pub(super) initial_ages: InitialAges,
     pub(super) statistics: AllocatorStatistics,
-    pub(super) entries: Vec<AllocatorEntry>,
+    /// Trace entries, until the caller drops them.
+    pub entries: Vec<AllocatorEntry>,
     pub(super) service: ServedBy,
     undefined_behaviour: Option<&'static str>,
     pub(super) pending_frees: u64,
@@ -61,30 +63,9 @@ impl CachingAllocator {
         }
     }
 
-    /// Trace entries since the last [`CachingAllocator::clear_entries`].
-    pub fn entries(&self) -> &[AllocatorEntry] {
-        &self.entries
-    }
-
-    /// Drops the trace entries so far; memory and statistics stay as they are.
-    pub fn clear_entries(&mut self) {
-        self.entries.clear();
-    }
-
     /// Statistics since the allocator was created.
     pub fn statistics(&self) -> &AllocatorStatistics {
         &self.statistics
-    }
-
-    /// Replaces the settings, as `torch.cuda.memory._set_allocator_settings` does at run time. Existing blocks keep
-    /// their sizes.
-    pub fn set_settings(&mut self, settings: Settings) {
-        self.settings = settings;
-    }
-
-    /// The settings for the next request.
-    pub fn settings(&self) -> &Settings {
-        &self.settings
     }
 
     /// The rules of the release that it follows.
@@ -132,17 +113,16 @@ impl CachingAllocator {
             free_list: self.pools.free_list(request.pool, request.stream, is_small),
             pool: request.pool,
             is_small,
-            stream: request.stream,
             size,
             alloc_size: segment_size(size, &self.settings),
             is_expandable: self.uses_expandable_segments(request.pool),
             context: request.context,
         };
         self.service = ServedBy::Cached;
-        if let Some(id) = self.get_free_block(&params, params.is_expandable) {
-            return Some(self.alloc_found_block(id, &params, request.size));
-        }
-        let (id, params) = self.alloc_from_device(params, request, device)?;
+        let id = match self.get_free_block(&params) {
+            Some(id) => id,
+            None => self.alloc_from_device(&params, request, device)?,
+        };
         Some(self.alloc_found_block(id, &params, request.size))
     }
 
@@ -150,33 +130,33 @@ impl CachingAllocator {
     #[cold]
     fn alloc_from_device(
         &mut self,
-        params: AllocParams,
+        params: &AllocParams,
         request: &Request<'_>,
         device: &mut dyn DeviceMemory,
-    ) -> Option<(BlockId, AllocParams)> {
+    ) -> Option<BlockId> {
         if self.is_gc_enabled() {
             self.garbage_collect_cached_blocks(params.context, device);
         }
         self.service = ServedBy::Grown;
-        if let Some(id) = self.alloc_block(&params, device) {
-            return Some((id, params));
+        if let Some(id) = self.alloc_block(params, device) {
+            return Some(id);
         }
         if self.service == ServedBy::Rejected {
             return None;
         }
         self.service = ServedBy::GrownAfterRelease;
-        if self.release_available_cached_blocks(&params, device)
-            && let Some(id) = self.alloc_block(&params, device)
+        if self.release_available_cached_blocks(params, device)
+            && let Some(id) = self.alloc_block(params, device)
         {
-            return Some((id, params));
+            return Some(id);
         }
         if !request.is_capturing {
             self.service = ServedBy::GrownAfterRetry;
             let Request { wait_order, freeable, .. } = *request;
             self.release_cached_blocks(None, wait_order, freeable, params.context, device);
             self.statistics.num_alloc_retries += 1;
-            if let Some(id) = self.alloc_block(&params, device) {
-                return Some((id, params));
+            if let Some(id) = self.alloc_block(params, device) {
+                return Some(id);
             }
         }
         self.service = ServedBy::Failed;
@@ -184,9 +164,9 @@ impl CachingAllocator {
             action: Action::Oom,
             addr: device.free_bytes(),
             size: params.size,
-            stream: params.stream,
-            pool: params.pool,
-            context: params.context,
+            stream: request.stream,
+            pool: request.pool,
+            context: request.context,
         });
         self.statistics.num_ooms += 1;
         None
@@ -206,11 +186,6 @@ impl CachingAllocator {
         };
         let action = Action::Snapshot;
         self.entries.push(AllocatorEntry { action, size: active, pool, ..AllocatorEntry::default() });
-    }
-
-    /// Adds an entry that the allocator does not write itself.
-    pub fn push_entry(&mut self, entry: AllocatorEntry) {
-        self.entries.push(entry);
     }
 
     #[inline]
@@ -241,22 +216,20 @@ impl CachingAllocator {
             }
         }
         let is_private = params.pool != DEFAULT_POOL;
-        if params.is_expandable && (!is_private || self.behaviour.has(Rule::ExpandablePrivatePools)) {
-            let id = self.try_allocate_expandable_block(params, device)?;
-            if is_private {
-                self.pools.get_mut(params.pool).cuda_malloc_count += 1;
-            }
-            return Some(id);
-        }
-        let addr = device.allocate(params.alloc_size).ok()?;
+        let id = if params.is_expandable && (!is_private || self.behaviour.has(Rule::ExpandablePrivatePools)) {
+            self.try_allocate_expandable_block(params, device)?
+        } else {
+            let addr = device.allocate(params.alloc_size).ok()?;
+            self.add_segment(addr, params.alloc_size, params.free_list, params.context)
+        };
         if is_private {
             self.pools.get_mut(params.pool).cuda_malloc_count += 1;
         }
-        Some(self.add_segment(addr, params.alloc_size, params.free_list, params.context))
+        Some(id)
     }
 
     /// A new segment, as one block that is in no free list yet.
-    pub(super) fn add_segment(&mut self, addr: u64, size: u64, free_list: u32, context: StackId) -> BlockId {
+    fn add_segment(&mut self, addr: u64, size: u64, free_list: u32, context: StackId) -> BlockId {
         let (pool, is_small) = self.pools.pool_and_size_class(free_list);
         self.reserved_bytes = self.reserved_bytes.saturating_add(size);
         let block = PoolBlock::new(addr, size, free_list, self.next_registration(), PoolBlockState::Free);

@@ -1,11 +1,11 @@
 //! Expandable segments: reserved addresses into which memory is mapped granule by granule.
 
-use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
+use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::{CachingAllocator, fraction_of};
 use super::request::{AllocParams, DEFAULT_POOL};
 use super::size::granule_size;
 use crate::allocator::conf::Reserve;
-use crate::allocator::device::{DeviceMemory, FreeRanges};
+use crate::allocator::device::{DeviceMemory, FreeRanges, Reservation};
 use crate::allocator::releases::Rule;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{StackId, to_u32};
@@ -57,7 +57,7 @@ impl CachingAllocator {
             device.release(base, size);
             return None;
         }
-        let segment = ExpandableSegment { base, size, granule_size: granule };
+        let segment = Reservation { base, size, granule };
         Some(self.add_expandable_segment(segment, params.free_list, registration))
     }
 
@@ -129,7 +129,7 @@ impl CachingAllocator {
     }
 
     /// A new reservation, as one unmapped block.
-    fn add_expandable_segment(&mut self, segment: ExpandableSegment, free_list: u32, registration: u32) -> BlockId {
+    fn add_expandable_segment(&mut self, segment: Reservation, free_list: u32, registration: u32) -> BlockId {
         let number = to_u32(self.expandable_segments.len());
         self.expandable_segments.push(segment);
         let block = PoolBlock::new(segment.base, segment.size, free_list, registration, PoolBlockState::Unmapped);
@@ -175,15 +175,15 @@ impl CachingAllocator {
     fn granule_size(&self, block: &PoolBlock) -> u64 {
         debug_assert!(block.is_expandable(), "only blocks of expandable segments are mapped");
         let segment = block.expandable_segment.and_then(|number| self.expandable_segments.get(number as usize));
-        segment.map_or(1, |segment| segment.granule_size).max(1)
+        segment.map_or(1, |segment| segment.granule).max(1)
     }
 
     /// Addresses (start, end) of the granules that lie wholly in a block.
     pub(super) fn whole_granule_range(&self, id: BlockId) -> Option<(u64, u64)> {
         let block = &self.blocks[id];
         let segment = self.expandable_segments.get(block.expandable_segment? as usize)?;
-        let start = block.addr.checked_sub(segment.base)?.checked_next_multiple_of(segment.granule_size)?;
-        let end = (block.end() - segment.base) / segment.granule_size * segment.granule_size;
+        let start = block.addr.checked_sub(segment.base)?.checked_next_multiple_of(segment.granule)?;
+        let end = (block.end() - segment.base) / segment.granule * segment.granule;
         (start < end).then(|| (segment.base + start, segment.base + end))
     }
 

@@ -1,12 +1,11 @@
 //! Splitting a found block for a request, freeing it, and merging it with its neighbours.
 
-use super::behaviour::TieBreak;
 use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
-use super::pool::ReleasablePart;
 use super::request::{AllocParams, PendingFreeId};
 use super::size::should_split;
+use crate::allocator::releases::TieBreak;
 use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
@@ -245,13 +244,13 @@ impl CachingAllocator {
     pub(super) fn insert_free(&mut self, id: BlockId) {
         let key = self.free_key(id);
         let free_list = self.blocks[id].free_list;
-        self.pools.insert(free_list, key, self.releasable_part(id));
+        self.pools.insert(free_list, key, self.is_releasable(id));
         if self.blocks[id].is_expandable() {
             self.pools.free_lists[free_list as usize].unmapped.add_to_runs(&self.blocks[id]);
         }
         if self.allowed_memory_maximum.is_some() {
-            let (_, is_small) = self.pools.pool_and_size_class(free_list);
-            self.blocks[id].gc_count_base = self.pools.pool_of(free_list).block_pool(is_small).get_free_block_calls;
+            let (pool, is_small) = self.pools.pool_and_size_class(free_list);
+            self.blocks[id].gc_count_base = self.pools.block_pool_mut(pool, is_small).get_free_block_calls;
         }
     }
 
@@ -262,20 +261,11 @@ impl CachingAllocator {
         if block.state == PoolBlockState::Unmapped {
             self.pools.free_lists[block.free_list as usize].unmapped.remove(block);
         } else {
-            self.pools.remove(block.free_list, &key, self.releasable_part(id));
+            self.pools.remove(block.free_list, &key, self.is_releasable(id));
         }
         let block = &self.blocks[id];
         if block.is_expandable() {
             self.pools.free_lists[block.free_list as usize].unmapped.cut_from_runs(block);
-        }
-    }
-
-    #[inline]
-    fn releasable_part(&self, id: BlockId) -> ReleasablePart {
-        let block = &self.blocks[id];
-        ReleasablePart {
-            is_unsplit: !block.is_split(),
-            has_granule: block.is_expandable() && self.whole_granule_range(id).is_some(),
         }
     }
 }

@@ -1,12 +1,13 @@
 //! Starting from the memory that an allocator held when a recording began.
 
-use super::behaviour::TieBreak;
-use super::block::{BlockId, ExpandableSegment, PoolBlock, PoolBlockState};
+use super::block::{BlockId, PoolBlock, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::initial_ages::{InitialAges, SegmentAge};
 use super::request::{DEFAULT_POOL, PendingFreeId};
 use super::size::granule_size;
 use super::view::{BlockView, DeviceRange};
+use crate::allocator::device::Reservation;
+use crate::allocator::releases::TieBreak;
 use crate::allocator::trace_action::BlockState;
 use crate::base::ids::{StackId, to_u32};
 
@@ -118,8 +119,8 @@ impl CachingAllocator {
         let is_small = segment_layout.first.range.is_small;
         let mut registration = self.next_registration();
         let expandable_segment = segment_layout.first.reservation.map(|(base, size)| {
-            let granule_size = granule_size(is_small, &self.settings);
-            self.expandable_segments.push(ExpandableSegment { base, size, granule_size });
+            let granule = granule_size(is_small, &self.settings);
+            self.expandable_segments.push(Reservation { base, size, granule });
             to_u32(self.expandable_segments.len() - 1)
         });
         let mut prev = BlockId::NONE;

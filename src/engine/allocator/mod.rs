@@ -7,7 +7,6 @@
 //!
 //! The model does not know snapshots, time or reports. A stack is an opaque number.
 
-mod behaviour;
 mod block;
 mod caching;
 pub mod conf;
@@ -33,11 +32,11 @@ mod view;
 #[cfg(test)]
 mod tests;
 
-pub use behaviour::{Behaviour, TieBreak};
 pub use block::BlockId;
 pub use caching::CachingAllocator;
 #[doc(hidden)]
 pub use initial_memory::{InitialMemory, InitialSegment};
+pub use releases::{Behaviour, TieBreak};
 pub use request::{AllocatorEntry, PendingFreeId, Request, ServedBy};
 pub use size::{
     SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size, segment_size,

@@ -2,41 +2,26 @@
 
 use std::collections::BTreeMap;
 
-use rustc_hash::FxHashMap;
-
 use super::block::{BlockId, PoolBlock, PoolBlockState};
-
 use super::free_set::{FreeKey, FreeSet};
 use crate::allocator::device::{FreeRange, FreeRanges};
 use crate::base::ids::{PoolId, to_u32};
-use crate::base::intern::SeededMap;
 
 /// The free blocks of one [`BlockPool`] and one stream. A block returns to the free list it came from.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FreeList {
     pub(super) pool: PoolId,
-    /// Row of its pool in [`PoolSet::rows`].
-    pool_row: u32,
     pub(super) is_small: bool,
     pub(super) stream: u64,
     /// PyTorch keeps one set per `BlockPool`, sorted by (stream, size, ..). A search stays within one stream, so
     /// a set per stream gives the same order.
     pub(super) free: FreeSet,
-    pub(super) releasable: Releasable,
+    /// The free blocks that could be released: whole segments, and blocks of expandable segments with at least one whole
+    /// granule. A release does not search all free blocks, since after many failed requests most of them are parts of
+    /// segments in use. Whether a free block is one of these cannot change: its neighbours are in use, or of another
+    /// segment.
+    pub(super) releasable: FreeSet,
     pub(super) unmapped: Unmapped,
-    /// Whether it is listed in [`BlockPool::filled`].
-    is_filled: bool,
-}
-
-/// The free blocks that could be released, so that a release does not search all free blocks: after many failed
-/// requests most of them are parts of segments in use. Whether a free block is one of these cannot change: its neighbours
-/// are in use, or of another segment.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Releasable {
-    /// Blocks that are whole segments, or whole expandable segments.
-    pub(super) unsplit: FreeSet,
-    /// Blocks of expandable segments with at least one whole granule.
-    pub(super) granules: FreeSet,
 }
 
 /// Unmapped blocks of expandable segments.
@@ -96,29 +81,22 @@ impl Unmapped {
     }
 }
 
-/// The parts of a free block that could be released.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ReleasablePart {
-    pub(super) is_unsplit: bool,
-    pub(super) has_granule: bool,
-}
-
 /// `BlockPool`: the blocks of a pool for requests of up to 1 MiB, or those for larger ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct BlockPool {
     /// Free lists by stream.
     pub(super) free_lists: BTreeMap<u64, u32>,
-    /// Free lists that got a releasable block since the pool was last released. The others hold nothing releasable, so a program
+    /// Those that got a releasable block since the pool was last released. The others hold nothing releasable, so a program
     /// with many streams and many failures does not search all of them each time.
-    filled: Vec<u32>,
+    pub(super) filled: BTreeMap<u64, u32>,
     /// `get_free_blocks_call_count`; counted only while garbage collection is on.
     pub(super) get_free_block_calls: u64,
 }
 
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pool {
-    small: BlockPool,
-    large: BlockPool,
+    /// `[large, small]`.
+    block_pools: [BlockPool; 2],
     /// `cudaMalloc_count`: device allocations of a private pool. PyTorch miscounts it with expandable segments.
     pub(super) cuda_malloc_count: i64,
     /// Its segments come from an allocator that the program supplied.
@@ -127,25 +105,13 @@ pub(super) struct Pool {
     pub(super) no_split: bool,
 }
 
-impl Pool {
-    pub(super) fn block_pool(&self, is_small: bool) -> &BlockPool {
-        if is_small { &self.small } else { &self.large }
-    }
-
-    pub(super) fn block_pool_mut(&mut self, is_small: bool) -> &mut BlockPool {
-        if is_small { &mut self.small } else { &mut self.large }
-    }
-}
-
 /// All pools of a device.
 #[derive(Debug, Clone, Default)]
 pub(super) struct PoolSet {
-    rows: Vec<Pool>,
-    by_id: FxHashMap<PoolId, u32>,
+    /// By id.
+    pools: Vec<Pool>,
     pub(super) free_lists: Vec<FreeList>,
-    /// The free lists of (pool, stream): `[large, small]`.
-    by_pool_and_stream: SeededMap<(PoolId, u64), [u32; 2]>,
-    /// The last lookup. Most requests repeat it.
+    /// The last lookup: pool, stream, and their free lists `[large, small]`. Most requests repeat it.
     last_lookup: Option<(PoolId, u64, [u32; 2])>,
 }
 
@@ -160,28 +126,16 @@ impl PoolSet {
     }
 
     fn find_or_add_free_lists(&mut self, pool: PoolId, stream: u64) -> [u32; 2] {
-        let existing = self.by_pool_and_stream.get(&(pool, stream)).copied();
-        let free_lists = existing.unwrap_or_else(|| {
-            let pool_row = self.row_of(pool);
-            let free_lists = [false, true].map(|is_small| {
-                let free_list = to_u32(self.free_lists.len());
-                self.free_lists.push(FreeList { pool, pool_row, is_small, stream, ..FreeList::default() });
-                self.rows[pool_row as usize].block_pool_mut(is_small).free_lists.insert(stream, free_list);
-                free_list
-            });
-            self.by_pool_and_stream.insert((pool, stream), free_lists);
-            free_lists
+        let free_lists = [false, true].map(|is_small| {
+            let next = to_u32(self.free_lists.len());
+            let free_list = *self.block_pool_mut(pool, is_small).free_lists.entry(stream).or_insert(next);
+            if free_list == next {
+                self.free_lists.push(FreeList { pool, is_small, stream, ..FreeList::default() });
+            }
+            free_list
         });
         self.last_lookup = Some((pool, stream, free_lists));
         free_lists
-    }
-
-    /// The row of `pool`; adds it if it is new.
-    fn row_of(&mut self, pool: PoolId) -> u32 {
-        *self.by_id.entry(pool).or_insert_with(|| {
-            self.rows.push(Pool::default());
-            to_u32(self.rows.len() - 1)
-        })
     }
 
     #[inline]
@@ -190,76 +144,59 @@ impl PoolSet {
         (free_list.pool, free_list.is_small)
     }
 
+    /// The pool of a free list.
     #[inline]
     pub(super) fn pool_of(&self, free_list: u32) -> &Pool {
-        &self.rows[self.free_lists[free_list as usize].pool_row as usize]
+        &self.pools[self.free_lists[free_list as usize].pool.index()]
     }
 
     /// Counts a call of `get_free_block`: blocks of this pool grow older.
     pub(super) fn count_search(&mut self, free_list: u32) {
-        let free_list = &self.free_lists[free_list as usize];
-        self.rows[free_list.pool_row as usize].block_pool_mut(free_list.is_small).get_free_block_calls += 1;
+        let (pool, is_small) = self.pool_and_size_class(free_list);
+        self.block_pool_mut(pool, is_small).get_free_block_calls += 1;
     }
 
+    /// `None` for a pool that never held memory.
     pub(super) fn get(&self, pool: PoolId) -> Option<&Pool> {
-        self.by_id.get(&pool).map(|row| &self.rows[*row as usize])
+        self.pools.get(pool.index())
     }
 
+    /// Adds the pool if it is new.
     pub(super) fn get_mut(&mut self, pool: PoolId) -> &mut Pool {
-        let row = self.row_of(pool);
-        &mut self.rows[row as usize]
+        let index = pool.index();
+        if index >= self.pools.len() {
+            self.pools.resize_with(index + 1, Pool::default);
+        }
+        &mut self.pools[index]
     }
 
-    /// Adds a free block. `part` could be released.
+    pub(super) fn block_pool(&self, pool: PoolId, is_small: bool) -> Option<&BlockPool> {
+        self.get(pool).map(|pool| &pool.block_pools[usize::from(is_small)])
+    }
+
+    pub(super) fn block_pool_mut(&mut self, pool: PoolId, is_small: bool) -> &mut BlockPool {
+        &mut self.get_mut(pool).block_pools[usize::from(is_small)]
+    }
+
+    /// Adds a free block.
     #[inline]
-    pub(super) fn insert(&mut self, number: u32, key: FreeKey, part: ReleasablePart) {
+    pub(super) fn insert(&mut self, number: u32, key: FreeKey, is_releasable: bool) {
         let free_list = &mut self.free_lists[number as usize];
         free_list.free.insert(key);
-        if part.is_unsplit {
-            free_list.releasable.unsplit.insert(key);
-        }
-        if part.has_granule {
-            free_list.releasable.granules.insert(key);
-        }
-        if (part.is_unsplit || part.has_granule) && !free_list.is_filled {
-            free_list.is_filled = true;
-            let (pool_row, is_small) = (free_list.pool_row as usize, free_list.is_small);
-            self.rows[pool_row].block_pool_mut(is_small).filled.push(number);
+        if is_releasable {
+            free_list.releasable.insert(key);
+            let (pool, stream, is_small) = (free_list.pool, free_list.stream, free_list.is_small);
+            self.block_pool_mut(pool, is_small).filled.insert(stream, number);
         }
     }
 
-    /// Removes a free block; `part` is that of its insertion.
+    /// Removes a free block; `is_releasable` is that of its insertion.
     #[inline]
-    pub(super) fn remove(&mut self, number: u32, key: &FreeKey, part: ReleasablePart) {
+    pub(super) fn remove(&mut self, number: u32, key: &FreeKey, is_releasable: bool) {
         let free_list = &mut self.free_lists[number as usize];
         free_list.free.remove(key);
-        if part.is_unsplit {
-            free_list.releasable.unsplit.remove(key);
+        if is_releasable {
+            free_list.releasable.remove(key);
         }
-        if part.has_granule {
-            free_list.releasable.granules.remove(key);
-        }
-    }
-
-    /// Takes the free lists in [`BlockPool::filled`], sorted by stream.
-    pub(super) fn take_filled(&mut self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        // A pool that was never used is not listed and holds nothing.
-        let Some(pool_row) = self.by_id.get(&pool).copied() else { return Vec::new() };
-        let block_pool = self.rows[pool_row as usize].block_pool_mut(is_small);
-        let mut filled = std::mem::take(&mut block_pool.filled);
-        filled.sort_unstable_by_key(|number| self.free_lists[*number as usize].stream);
-        for number in &filled {
-            self.free_lists[*number as usize].is_filled = false;
-        }
-        filled
-    }
-
-    pub(super) fn filled(&self, pool: PoolId, is_small: bool) -> &[u32] {
-        self.get(pool).map_or(&[], |pool| &pool.block_pool(is_small).filled)
-    }
-
-    /// The free lists of one block pool, sorted by stream.
-    pub(super) fn free_lists_of(&self, pool: PoolId, is_small: bool) -> Vec<u32> {
-        self.get(pool).map_or_else(Vec::new, |p| p.block_pool(is_small).free_lists.values().copied().collect())
     }
 }

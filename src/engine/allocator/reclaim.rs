@@ -19,13 +19,13 @@ impl CachingAllocator {
             return;
         }
         let target = self.reserved_bytes - threshold;
-        let get_free_block_calls =
-            self.pools.get(DEFAULT_POOL).map_or(0, |pool| pool.block_pool(false).get_free_block_calls);
         // Unsplit expandable blocks count in the average age, though they are not released.
         let (mut segments, mut total_age) = (Vec::new(), 0u64);
-        for free_list in self.pools.free_lists_of(DEFAULT_POOL, false) {
-            for key in self.pools.free_lists[free_list as usize].releasable.unsplit.iter() {
-                let age = get_free_block_calls.saturating_sub(self.blocks[key.id].gc_count_base);
+        let Some(block_pool) = self.pools.block_pool(DEFAULT_POOL, false) else { return };
+        for free_list in block_pool.free_lists.values() {
+            let releasable = self.pools.free_lists[*free_list as usize].releasable.iter();
+            for key in releasable.filter(|key| !self.blocks[key.id].is_split()) {
+                let age = block_pool.get_free_block_calls.saturating_sub(self.blocks[key.id].gc_count_base);
                 total_age += age;
                 segments.push((key.id, age));
             }
@@ -88,8 +88,8 @@ impl CachingAllocator {
             return true;
         }
         let (mut released, mut smaller) = (0u64, Vec::new());
-        let unsplit = free_list.releasable.unsplit.range_before_rev(from).take_while(|key| key.size >= limit);
-        for key in unsplit.filter(|key| is_whole(key)) {
+        let releasable = free_list.releasable.range_before_rev(from).take_while(|key| key.size >= limit);
+        for key in releasable.filter(|key| is_whole(key)) {
             if released >= min_bytes {
                 break;
             }
@@ -147,14 +147,10 @@ impl CachingAllocator {
 
     /// Releases the free segments of one block pool, then the whole granules of its free expandable blocks.
     fn release_blocks(&mut self, pool: PoolId, is_small: bool, context: StackId, device: &mut dyn DeviceMemory) {
-        let mut expandable = Vec::new();
-        let mut whole_segments = Vec::new();
-        for free_list in self.pools.take_filled(pool, is_small) {
-            let releasable = &self.pools.free_lists[free_list as usize].releasable;
-            let unsplit = releasable.unsplit.iter().map(|key| key.id);
-            whole_segments.extend(unsplit.filter(|id| !self.blocks[*id].is_expandable()));
-            expandable.extend(releasable.granules.iter().map(|key| key.id));
-        }
+        let filled = std::mem::take(&mut self.pools.block_pool_mut(pool, is_small).filled);
+        let releasable = filled.values().flat_map(|number| self.pools.free_lists[*number as usize].releasable.iter());
+        let (expandable, whole_segments): (Vec<BlockId>, Vec<BlockId>) =
+            releasable.map(|key| key.id).partition(|id| self.blocks[*id].is_expandable());
         for id in whole_segments {
             self.release_block(id, context, device);
         }
@@ -168,11 +164,9 @@ impl CachingAllocator {
     pub fn has_releasable_memory(&self, freeable: &[PoolId]) -> bool {
         std::iter::once(&DEFAULT_POOL).chain(freeable).any(|pool| {
             [true, false].into_iter().any(|is_small| {
-                self.pools.filled(*pool, is_small).iter().any(|free_list| {
-                    let releasable = &self.pools.free_lists[*free_list as usize].releasable;
-                    let mut unsplit = releasable.unsplit.iter();
-                    !releasable.granules.is_empty() || unsplit.any(|key| self.is_releasable(key.id))
-                })
+                let filled = self.pools.block_pool(*pool, is_small).map(|block_pool| block_pool.filled.values());
+                let mut filled = filled.into_iter().flatten();
+                filled.any(|number| !self.pools.free_lists[*number as usize].releasable.is_empty())
             })
         })
     }

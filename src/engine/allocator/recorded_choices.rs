@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use rustc_hash::FxHashSet;
 
-use super::behaviour::TieBreak;
 use super::block::{BlockId, PoolBlockState};
 use super::caching::CachingAllocator;
 use super::free_set::FreeKey;
 use super::request::Request;
+use crate::allocator::releases::TieBreak;
 
 impl CachingAllocator {
     /// The relative age of initial segments is unknown until the recorded allocator chose between two of them. Makes

@@ -1,7 +1,8 @@
 //! The supported releases of PyTorch 2, and the rules and keys that each introduced.
 //!
 //! Everything that depends on the release is looked up in this table: the allocator's rules, the grammar of the
-//! settings, the keys of a snapshot. The table of options ([`super::conf`]) has the release of each. A new release is a new row; until then it is unsupported.
+//! settings, the keys of a snapshot. The table of options ([`super::conf`]) has the release of each. A new release is a
+//! new row; until then it is unsupported.
 //!
 //! Each row was verified with recordings of fifteen releases, 2.1.2 to 2.15.0.
 
@@ -55,60 +56,44 @@ pub enum Rule {
 struct Release {
     minor: u32,
     rules: &'static [Rule],
-    /// Keys of a snapshot and of its settings that identify this release or a later one.
+    /// Keys of a snapshot, of its settings and of `memory_stats()`.
     keys: &'static [&'static str],
-    /// Statistics of `memory_stats()`.
-    statistics: &'static [&'static str],
 }
 
-const fn release(minor: u32) -> Release {
-    Release { minor, rules: &[], keys: &[], statistics: &[] }
+const fn release(minor: u32, rules: &'static [Rule], keys: &'static [&'static str]) -> Release {
+    Release { minor, rules, keys }
 }
 
 /// Oldest first, without gaps. Row 0 stands for releases older than the supported ones.
 const RELEASES: [Release; 16] = [
-    // pytorch/pytorch#86241
-    Release { keys: &["device_traces"], ..release(0) },
-    Release { keys: &["is_expandable"], ..release(1) },
-    Release {
-        keys: &["time_us"], // pytorch/pytorch#112266
-        ..release(2)
-    },
-    Release {
-        rules: &[Rule::StacksOfSegmentFrees],
-        keys: &["allocator_settings"],
-        statistics: &["num_device_alloc", "num_device_free", "num_sync_all_streams"],
-        ..release(3)
-    },
-    Release { rules: &[Rule::ZeroDivisions], ..release(4) },
-    Release {
-        rules: &[Rule::ExpandablePrivatePools, Rule::UnmapCountsForPool],
-        keys: &["external_annotations"],
-        ..release(5)
-    },
-    release(6),
-    release(7),
-    Release { rules: &[Rule::ReclaimSkipsExpandable], keys: &["compile_context"], ..release(8) },
-    Release { keys: &["graph_capture_record_stream_reuse"], ..release(9) },
-    Release {
-        rules: &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128],
-        keys: &["user_metadata"],
-        ..release(10)
-    },
-    Release { rules: &[Rule::ResetsNonSplitRounding], ..release(11) },
-    Release {
-        rules: &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom],
-        keys: &["pool_id"],
-        statistics: &["num_oom_rejections"],
-        ..release(12)
-    },
-    Release {
-        rules: &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
-        keys: &["max_round_threshold"],
-        ..release(13)
-    },
-    Release { keys: &["host_traces", "internal_metadata"], ..release(14) },
-    release(15),
+    release(0, &[], &["device_traces"]), // pytorch/pytorch#86241
+    release(1, &[], &["is_expandable"]),
+    release(2, &[], &["time_us"]), // pytorch/pytorch#112266
+    release(
+        3,
+        &[Rule::StacksOfSegmentFrees],
+        &["allocator_settings", "num_device_alloc", "num_device_free", "num_sync_all_streams"],
+    ),
+    release(4, &[Rule::ZeroDivisions], &[]),
+    release(5, &[Rule::ExpandablePrivatePools, Rule::UnmapCountsForPool], &["external_annotations"]),
+    release(6, &[], &[]),
+    release(7, &[], &[]),
+    release(8, &[Rule::ReclaimSkipsExpandable], &["compile_context"]),
+    release(9, &[], &["graph_capture_record_stream_reuse"]),
+    release(
+        10,
+        &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128],
+        &["user_metadata"],
+    ),
+    release(11, &[Rule::ResetsNonSplitRounding], &[]),
+    release(12, &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom], &["pool_id", "num_oom_rejections"]),
+    release(
+        13,
+        &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
+        &["max_round_threshold"],
+    ),
+    release(14, &[], &["host_traces", "internal_metadata"]),
+    release(15, &[], &[]),
 ];
 
 /// The oldest supported minor release.
@@ -116,29 +101,53 @@ pub const OLDEST: u32 = 1;
 /// The newest supported minor release.
 pub const NEWEST: u32 = RELEASES[RELEASES.len() - 1].minor;
 
+/// Which of several free blocks of the same size serves a request (pytorch/pytorch#167662).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TieBreak {
+    /// The one with the lowest address.
+    LowestAddress,
+    /// The one that was created first, as a segment or by a split.
+    OldestBlock,
+    /// The one in the oldest segment, and in it the one with the lowest address.
+    OldestSegment,
+}
+
+/// The rules of one release: a bit for each. Equal for releases with the same rules, so one replay answers for all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Behaviour(u32);
+
+impl Behaviour {
+    /// The rules of PyTorch 2.`minor`: 9 for 2.9.1.
+    pub fn for_release(minor: u32) -> Self {
+        let rules = RELEASES.iter().take_while(|release| release.minor <= minor).flat_map(|release| release.rules);
+        Self(rules.fold(0, |bits, rule| bits | 1 << *rule as u32))
+    }
+
+    /// Whether the release follows `rule`.
+    #[inline]
+    pub fn has(self, rule: Rule) -> bool {
+        self.0 >> rule as u32 & 1 == 1
+    }
+
+    /// The choice among free blocks of the same size.
+    #[inline]
+    pub fn tie_break(self) -> TieBreak {
+        match (self.has(Rule::OldestSegment), self.has(Rule::OldestBlock)) {
+            (true, _) => TieBreak::OldestSegment,
+            (false, true) => TieBreak::OldestBlock,
+            (false, false) => TieBreak::LowestAddress,
+        }
+    }
+}
+
 /// Whether release 2.`minor` follows `rule`.
 pub fn has_rule(minor: u32, rule: Rule) -> bool {
-    rules(minor) >> rule as u32 & 1 == 1
+    Behaviour::for_release(minor).has(rule)
 }
 
-/// A bit for each [`Rule`] that release 2.`minor` follows.
-pub(super) fn rules(minor: u32) -> u32 {
-    let rules = RELEASES.iter().take_while(|release| release.minor <= minor).flat_map(|release| release.rules);
-    rules.fold(0, |bits, rule| bits | 1 << *rule as u32)
-}
-
-/// The release that first wrote `key`.
+/// The release that first wrote `key`; `None` if all releases do.
 pub fn key_since(key: &str) -> Option<u32> {
-    first_release_with(|release| release.keys.contains(&key))
-}
-
-/// The release that introduced statistic `name`; `None` if all releases have it.
-pub fn statistic_since(name: &str) -> Option<u32> {
-    first_release_with(|release| release.statistics.contains(&name))
-}
-
-fn first_release_with(brought: impl Fn(&Release) -> bool) -> Option<u32> {
-    RELEASES.iter().find(|release| brought(release)).map(|release| release.minor)
+    RELEASES.iter().find(|release| release.keys.contains(&key)).map(|release| release.minor)
 }
 
 /// Parses `2.9`, `2.9.1` or `2.9.1+cu128` to the minor release.
@@ -171,6 +180,5 @@ mod tests {
         let named = |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
         once(RELEASES.iter().flat_map(|r| r.rules).map(|rule| format!("{rule:?}")).collect());
         once(RELEASES.iter().flat_map(|r| named(r.keys)).collect());
-        once(RELEASES.iter().flat_map(|r| named(r.statistics)).collect());
     }
 }

@@ -61,7 +61,6 @@ pub(super) struct AllocParams {
     pub(super) free_list: u32,
     pub(super) pool: PoolId,
     pub(super) is_small: bool,
-    pub(super) stream: u64,
     /// Rounded bytes.
     pub(super) size: u64,
     /// Bytes of a new segment for it.

@@ -23,11 +23,11 @@ impl CachingAllocator {
 
     /// Removes the best free block from its pool. Like PyTorch, tries only one candidate: if the size rules reject
     /// it, a later block that they would accept is not considered.
-    pub(super) fn get_free_block(&mut self, params: &AllocParams, uses_expandable: bool) -> Option<BlockId> {
+    pub(super) fn get_free_block(&mut self, params: &AllocParams) -> Option<BlockId> {
         if self.is_gc_enabled() {
             self.pools.count_search(params.free_list);
         }
-        let found = self.find_candidate(params.free_list, params.size, uses_expandable)?;
+        let found = self.find_candidate(params.free_list, params.size, params.is_expandable)?;
         self.remove_from_free_list(found.id);
         Some(found.id)
     }
@@ -88,13 +88,10 @@ impl CachingAllocator {
     /// block starts at `addr`.
     pub fn restore(&mut self, request: &Request<'_>, addr: u64) -> Option<BlockId> {
         let id = [true, false].into_iter().find_map(|is_small| {
-            let homes = self.pools.free_lists_of(request.pool, is_small);
-            homes.into_iter().find_map(|free_list| {
-                let free_list = &self.pools.free_lists[free_list as usize];
-                let mut large_enough = free_list.free.range_from(FreeKey::at_least(request.size));
-                let found = large_enough.find(|key| key.addr == addr);
-                found.filter(|_| free_list.stream == request.stream).map(|key| key.id)
-            })
+            let free_list = *self.pools.block_pool(request.pool, is_small)?.free_lists.get(&request.stream)?;
+            let free = &self.pools.free_lists[free_list as usize].free;
+            let mut large_enough = free.range_from(FreeKey::at_least(request.size));
+            large_enough.find(|key| key.addr == addr).map(|key| key.id)
         })?;
         let block = self.blocks[id];
         let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
@@ -102,7 +99,6 @@ impl CachingAllocator {
             free_list: block.free_list,
             pool,
             is_small,
-            stream: request.stream,
             size: request.size,
             alloc_size: 0,
             is_expandable: block.is_expandable(),

@@ -183,11 +183,11 @@ impl Machine {
             Step::Snapshot { pool } => self.allocator.snapshot(PoolId(pool)),
             Step::Free { .. } => {}
         }
-        let entries = self.allocator.entries().to_vec();
+        let entries = self.allocator.entries.clone();
         self.audit.apply(&entries);
         self.audit.check(&self.allocator, &self.device);
         self.journal.extend(entries);
-        self.allocator.clear_entries();
+        self.allocator.entries.clear();
     }
 
     fn alloc(&mut self, size: u64, stream: u64, pool: PoolId, finished: usize, capturing: bool) {
@@ -209,7 +209,7 @@ impl Machine {
         let expected = self.audit.expected_free_block(&self.allocator, &request);
         let served = self.allocator.malloc(&request, &mut self.device);
         let service = self.allocator.served_by();
-        let last = self.allocator.entries().last().copied();
+        let last = self.allocator.entries.last().copied();
         if let Some(expected) = expected {
             assert_eq!(service == ServedBy::Cached, expected.is_some(), "{size} {expected:?}");
             if let Some(addr) = expected {
@@ -222,7 +222,7 @@ impl Machine {
                 assert_eq!((entry.action, entry.size, entry.stream), (Action::Alloc, size, stream));
                 assert_eq!(entry.pool, pool);
                 let block = &self.allocator.blocks[id];
-                assert!(block.size >= round_size(size, self.allocator.settings()));
+                assert!(block.size >= round_size(size, &self.allocator.settings));
                 assert_eq!((block.addr, block.requested), (entry.addr, size));
                 self.live.push(id);
             }
@@ -231,7 +231,7 @@ impl Machine {
             }
             None => {
                 let entry = last.unwrap();
-                let rounded = round_size(size, self.allocator.settings());
+                let rounded = round_size(size, &self.allocator.settings);
                 assert_eq!((entry.action, entry.size), (Action::Oom, rounded));
                 assert_eq!((service, entry.addr), (ServedBy::Failed, self.device.inner.free_bytes()));
             }

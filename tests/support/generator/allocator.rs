@@ -48,10 +48,10 @@ impl Allocator {
     }
 
     fn record(&mut self, traceback: Traceback, journal: &mut Journal) {
-        for entry in self.model.entries() {
+        for entry in &self.model.entries {
             journal.record(entry.action, entry.addr, entry.size, traceback);
         }
-        self.model.clear_entries();
+        self.model.entries.clear();
     }
 }
 

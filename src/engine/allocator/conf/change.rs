@@ -3,6 +3,7 @@
 use super::dialect::{Dialect, OptionMeaning};
 use super::error::ConfError;
 use super::settings::Settings;
+use crate::allocator::releases::{Rule, has_rule};
 use crate::base::units::quote_shell_word;
 
 /// As a value, it resets the option; alone, all options.
@@ -56,7 +57,7 @@ pub fn shell_assignment(option: &str, recorded: Option<&str>) -> String {
 impl Settings {
     /// PyTorch's defaults in release 2.`minor`.
     pub fn defaults_for_release(minor: u32) -> Self {
-        let one_division_is_exact = !Dialect::for_release(minor).allows_zero_divisions;
+        let one_division_is_exact = !has_rule(minor, Rule::ZeroDivisions);
         Self { one_division_is_exact, ..Self::default() }
     }
 
@@ -65,7 +66,7 @@ impl Settings {
     /// # Errors
     /// If release 2.`minor` does not have the option.
     pub fn with_default(&self, key: &str, minor: u32) -> Result<Self, ConfError> {
-        let (dialect, mut plain) = (Dialect::for_release(minor), Self::defaults_for_release(minor));
+        let (dialect, mut plain) = (Dialect { minor }, Self::defaults_for_release(minor));
         let option = Dialect::find_option(key).filter(|option| dialect.has_option(option));
         let mut settings = self.clone();
         match option.ok_or_else(|| dialect.unrecognized_key(key, "Accelerator"))?.meaning {

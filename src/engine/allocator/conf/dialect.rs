@@ -80,29 +80,15 @@ pub fn option_since(key: &str) -> Option<u32> {
     Dialect::find_option(key).map(|option| option.since)
 }
 
-/// The parser's rules in one release.
-#[derive(Debug)]
+/// The parser's rules in PyTorch 2.`minor`.
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Dialect {
-    minor: u32,
-    /// The parser that all accelerators share. It accepts any token in place of a colon or comma, removes tabs and line
-    /// breaks like spaces, and parses the string twice: first the options that all accelerators share, then the others.
-    /// Numbers of MiB are 64 bits wide, not 32. A size limit may equal the large segment size, which it must exceed
-    /// otherwise. `>` in a list starts above the last listed size, not at it.
-    pub(super) is_shared: bool,
-    /// 0 means "off" in a list of divisions, and one division is plain rounding.
-    pub(super) allows_zero_divisions: bool,
-    /// Parsing resets `max_non_split_rounding` to the large segment size.
-    pub(super) resets_non_split_rounding: bool,
+    pub(super) minor: u32,
 }
 
 impl Dialect {
-    pub(super) fn for_release(minor: u32) -> Self {
-        Self {
-            minor,
-            is_shared: has_rule(minor, Rule::SharedParser),
-            allows_zero_divisions: has_rule(minor, Rule::ZeroDivisions),
-            resets_non_split_rounding: has_rule(minor, Rule::ResetsNonSplitRounding),
-        }
+    pub(super) fn has(self, rule: Rule) -> bool {
+        has_rule(self.minor, rule)
     }
 
     /// Option `key` of any release.
@@ -110,18 +96,18 @@ impl Dialect {
         OPTIONS.iter().find(|option| option.key == key)
     }
 
-    pub(super) fn has_option(&self, option: &KnownOption) -> bool {
+    pub(super) fn has_option(self, option: &KnownOption) -> bool {
         option.since <= self.minor
     }
 
     /// PyTorch's error for a `key` that this release does not have. `parser` is the part that reports it.
-    pub(super) fn unrecognized_key(&self, key: &str, parser: &str) -> ConfError {
+    pub(super) fn unrecognized_key(self, key: &str, parser: &str) -> ConfError {
         let message = format!("Unrecognized key '{key}' in {parser} allocator config.");
         ConfError::new(message).with_help(self.help_for_key(key))
     }
 
     /// A hint for a `key` that this release does not have: its first release, or a similar key.
-    pub(super) fn help_for_key(&self, key: &str) -> Option<String> {
+    pub(super) fn help_for_key(self, key: &str) -> Option<String> {
         if let Some(since) = option_since(key) {
             return Some(format!("this option exists since PyTorch 2.{since}"));
         }
@@ -142,7 +128,7 @@ mod tests {
 
     #[test]
     fn hints_name_the_release_or_a_similar_key() {
-        let dialect = Dialect::for_release(9);
+        let dialect = Dialect { minor: 9 };
         let help = |key| dialect.help_for_key(key).unwrap_or_default();
         assert_eq!(help("max_split_size"), "did you mean max_split_size_mb?");
         assert_eq!(help("expandable_segment"), "did you mean expandable_segments?");

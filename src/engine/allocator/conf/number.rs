@@ -1,11 +1,15 @@
 //! Numbers as the C library parses them: leading blanks and trailing text are ignored.
 
+use thiserror::Error;
+
 /// Why a text is not a number.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub(super) enum NumberError {
     /// It does not start with a number.
+    #[error("is not a number")]
     NotANumber,
     /// It starts with a number that the type cannot hold.
+    #[error("is out of range")]
     OutOfRange,
 }
 

@@ -5,6 +5,7 @@ use super::error::ConfError;
 use super::number::{self, NumberError};
 use super::settings::{Reserve, Settings};
 use super::tokens::{Tokens, unclosed_list};
+use crate::allocator::releases::Rule;
 use crate::base::units::{GIB, MIB};
 
 /// How to treat a key that the release does not have.
@@ -28,26 +29,26 @@ pub struct ParsedConf {
 
 /// Parses `text` as PyTorch 2.`minor` does at run time, with the settings `before` in effect.
 ///
-/// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory have no effect. `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the
-/// environment.
+/// Parsing resets some settings to their defaults and keeps the others. Options of pinned memory have no effect.
+/// `backend:cudaMallocAsync` is accepted, although PyTorch allows it only in the environment.
 pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) -> Result<ParsedConf, ConfError> {
-    let dialect = Dialect::for_release(minor);
+    let dialect = Dialect { minor };
     let mut settings = Settings {
         max_split_size: u64::MAX,
         roundup_power2_divisions: [0; 16],
         garbage_collection_threshold: 0.0,
-        one_division_is_exact: !dialect.allows_zero_divisions,
+        one_division_is_exact: !dialect.has(Rule::ZeroDivisions),
         ..before.clone()
     };
-    let tokens = Tokens::tokenize(text, &dialect);
+    let tokens = Tokens::tokenize(text, dialect);
     if unknown == UnknownKeys::Warn || Dialect::find_option(LARGE_SEGMENT).is_some_and(|o| dialect.has_option(o)) {
-        read_large_segment_size(&tokens, &dialect, &mut settings)?;
+        read_large_segment_size(&tokens, dialect, &mut settings)?;
     }
-    if dialect.resets_non_split_rounding {
+    if dialect.has(Rule::ResetsNonSplitRounding) {
         settings.max_non_split_rounding = settings.large_segment_size;
     }
     let mut reader = Reader { tokens, dialect, unknown, settings, warnings: Vec::new() };
-    if reader.dialect.is_shared {
+    if dialect.has(Rule::SharedParser) {
         reader.read(Some(true))?;
         reader.read(Some(false))?;
     } else {
@@ -59,7 +60,7 @@ pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) ->
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
 /// The large segment size bounds other options, so PyTorch reads it first, wherever its key is.
-fn read_large_segment_size(tokens: &Tokens, dialect: &Dialect, settings: &mut Settings) -> Result<(), ConfError> {
+fn read_large_segment_size(tokens: &Tokens, dialect: Dialect, settings: &mut Settings) -> Result<(), ConfError> {
     let mut at = 0;
     while at < tokens.list.len() {
         if tokens.is_token(at, LARGE_SEGMENT) {
@@ -67,8 +68,7 @@ fn read_large_segment_size(tokens: &Tokens, dialect: &Dialect, settings: &mut Se
             at += 2;
             let mib = dialect.parse_mebibytes(tokens.require(at)?, LARGE_SEGMENT)?;
             if mib <= 10 {
-                let message = format!("CachingAllocator option {LARGE_SEGMENT} must be > 10 MB");
-                return fail(message);
+                return fail(format!("CachingAllocator option {LARGE_SEGMENT} must be > 10 MB"));
             }
             settings.large_segment_size = mib_to_bytes(mib);
         }
@@ -88,13 +88,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, ConfError> {
 /// Converts the error of parsing `token`, the value of `key`. PyTorch's message is only the name of the C++
 /// function, `parser`.
 fn map_number_error<T>(read: Result<T, NumberError>, parser: &str, token: &str, key: &str) -> Result<T, ConfError> {
-    read.map_err(|error| {
-        let fault = match error {
-            NumberError::NotANumber => "is not a number",
-            NumberError::OutOfRange => "is out of range",
-        };
-        ConfError::new(parser).with_help(format!("'{token}' {fault}, for {key}"))
-    })
+    read.map_err(|error| ConfError::new(parser).with_help(format!("'{token}' {error}, for {key}")))
 }
 
 fn parse_fraction(token: &str, key: &str) -> Result<f64, ConfError> {
@@ -103,9 +97,8 @@ fn parse_fraction(token: &str, key: &str) -> Result<f64, ConfError> {
 
 impl Dialect {
     /// A number of MiB, or any other whole number.
-    fn parse_mebibytes(&self, token: &str, key: &str) -> Result<u64, ConfError> {
-        let wide = self.is_shared;
-        let read = if wide { number::parse_unsigned(token) } else { number::parse_int(token) };
+    fn parse_mebibytes(self, token: &str, key: &str) -> Result<u64, ConfError> {
+        let read = if self.has(Rule::SharedParser) { number::parse_unsigned(token) } else { number::parse_int(token) };
         map_number_error(read, "stoull", token, key)
     }
 }
@@ -170,7 +163,11 @@ impl Reader {
                 self.settings.max_non_split_rounding = self.parse_size_with_minimum(&token, name)?;
             }
             OptionMeaning::GarbageCollection => {
-                self.settings.garbage_collection_threshold = Self::parse_threshold(&token, name)?;
+                let threshold = parse_fraction(&token, name)?;
+                if threshold <= 0.0 || threshold >= 1.0 || threshold.is_nan() {
+                    return fail("garbage_collect_threshold is invalid, set it in (0.0, 1.0)");
+                }
+                self.settings.garbage_collection_threshold = threshold;
             }
             OptionMeaning::Divisions => return self.read_divisions(&token, at),
             OptionMeaning::Flag(setting) => *setting(&mut self.settings) = Self::parse_flag(&token, at)?,
@@ -195,21 +192,12 @@ impl Reader {
     fn parse_size_with_minimum(&self, token: &str, name: &str) -> Result<u64, ConfError> {
         let mib = self.dialect.parse_mebibytes(token, name)?;
         let minimum = self.settings.large_segment_size / MIB;
-        let equal = self.dialect.is_shared;
+        let equal = self.dialect.has(Rule::SharedParser);
         if mib > minimum || (equal && mib == minimum) {
             return Ok(mib_to_bytes(mib));
         }
         let sign = if equal { ">=" } else { ">" };
-        let message = format!("CachingAllocator option {name} too small, must be {sign} {minimum}");
-        fail(message)
-    }
-
-    fn parse_threshold(token: &str, name: &str) -> Result<f64, ConfError> {
-        let threshold = parse_fraction(token, name)?;
-        if threshold > 0.0 && threshold < 1.0 {
-            return Ok(threshold);
-        }
-        fail("garbage_collect_threshold is invalid, set it in (0.0, 1.0)")
+        fail(format!("CachingAllocator option {name} too small, must be {sign} {minimum}"))
     }
 
     fn parse_flag(token: &str, at: usize) -> Result<bool, ConfError> {
@@ -257,7 +245,7 @@ impl Reader {
             let divisions = self.parse_divisions_in_list(at)?;
             let buckets = &mut self.settings.roundup_power2_divisions;
             if interval == ">" {
-                let from = last + usize::from(self.dialect.is_shared);
+                let from = last + usize::from(self.dialect.has(Rule::SharedParser));
                 buckets.iter_mut().skip(from).for_each(|bucket| *bucket = divisions);
             } else {
                 let bucket = parse_bucket(&interval)?;
@@ -276,7 +264,7 @@ impl Reader {
 
     fn parse_divisions_in_list(&self, at: usize) -> Result<u64, ConfError> {
         let divisions = self.dialect.parse_mebibytes(self.tokens.require(at)?, "roundup_power2_divisions")?;
-        let zero_is_off = self.dialect.allows_zero_divisions;
+        let zero_is_off = self.dialect.has(Rule::ZeroDivisions);
         if divisions.is_power_of_two() || (divisions == 0 && zero_is_off) {
             return Ok(divisions);
         }

@@ -2,6 +2,7 @@
 
 use super::dialect::Dialect;
 use super::error::ConfError;
+use crate::allocator::releases::Rule;
 
 /// Words and punctuation of a settings string.
 pub(super) struct Tokens {
@@ -12,7 +13,8 @@ pub(super) struct Tokens {
 
 impl Tokens {
     /// Splits `text` at punctuation, which becomes tokens too, and removes blanks.
-    pub(super) fn tokenize(text: &str, dialect: &Dialect) -> Self {
+    pub(super) fn tokenize(text: &str, dialect: Dialect) -> Self {
+        let is_strict = !dialect.has(Rule::SharedParser);
         let mut list = Vec::new();
         let mut word = String::new();
         for c in text.chars() {
@@ -21,14 +23,14 @@ impl Tokens {
                     list.push(std::mem::take(&mut word));
                 }
                 list.push(c.to_string());
-            } else if c != ' ' && !(dialect.is_shared && ('\t'..='\r').contains(&c)) {
+            } else if c != ' ' && (is_strict || !('\t'..='\r').contains(&c)) {
                 word.push(c);
             }
         }
         if !word.is_empty() {
             list.push(word);
         }
-        Self { list, is_strict: !dialect.is_shared }
+        Self { list, is_strict }
     }
 
     pub(super) fn is_token(&self, at: usize, token: &str) -> bool {

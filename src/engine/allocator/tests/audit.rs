@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::allocator::behaviour::TieBreak;
 use crate::allocator::block::{BlockId, PoolBlock, PoolBlockState};
 use crate::allocator::device::{DeviceMemory, FreeRange, OutOfMemory, SimulatedDevice};
+use crate::allocator::releases::TieBreak;
 use crate::allocator::trace_action::Action;
 use crate::allocator::{AllocatorEntry, CachingAllocator, Request, Stat, StatByPool, round_size};
 use crate::base::ids::to_u32;
@@ -348,14 +348,12 @@ fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert_eq!(*key, allocator.free_key(key.id), "a key out of date");
             assert_eq!(allocator.blocks[key.id].free_list as usize, number);
             assert!(free.insert(key.id));
-            let filled = allocator.pools.filled(free_list.pool, free_list.is_small);
-            let is_known = filled.contains(&to_u32(number));
+            let block_pool = allocator.pools.block_pool(free_list.pool, free_list.is_small).unwrap();
+            let is_known = block_pool.filled.get(&free_list.stream) == Some(&to_u32(number));
             assert!(is_known || !allocator.is_releasable(key.id), "would be forgotten");
         }
-        let unsplit = free_list.free.iter().filter(|key| !allocator.blocks[key.id].is_split());
-        assert!(free_list.releasable.unsplit.iter().eq(unsplit), "unsplit blocks");
-        let granules = free_list.free.iter().filter(|key| allocator.whole_granule_range(key.id).is_some());
-        assert!(free_list.releasable.granules.iter().eq(granules), "blocks with whole granules");
+        let releasable = free_list.free.iter().filter(|key| allocator.is_releasable(key.id));
+        assert!(free_list.releasable.iter().eq(releasable), "unsplit blocks, and blocks with whole granules");
         check_runs(allocator, to_u32(number), ids);
         for (addr, id) in free_list.unmapped.iter() {
             assert_eq!(*addr, allocator.blocks[*id].addr, "a key out of date");

@@ -65,10 +65,10 @@ impl Run {
 
     /// The entries since the last call: action, address relative to `base` and size, both in MiB.
     fn take_entries(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
-        let entries = self.allocator.entries();
+        let entries = &self.allocator.entries;
         let at = |e: &AllocatorEntry| if e.action == Action::Oom { e.addr } else { e.addr - base };
         let done = entries.iter().map(|e| (e.action, at(e) / MIB, e.size / MIB)).collect();
-        self.allocator.clear_entries();
+        self.allocator.entries.clear();
         done
     }
 
@@ -87,7 +87,7 @@ fn a_free_block_keeps_its_last_request() {
     let large = run.alloc(4_000_000);
     run.alloc(40);
     run.free(large);
-    let written: Vec<(Action, u64)> = run.allocator.entries().iter().map(|e| (e.action, e.size)).collect();
+    let written: Vec<(Action, u64)> = run.allocator.entries.iter().map(|e| (e.action, e.size)).collect();
     let expected = [
         (SegmentAlloc, 20_971_520),
         (Alloc, 4_000_000),
@@ -321,7 +321,7 @@ fn private_pools_are_expandable_since_2_5() {
     for (minor, first) in [(4, SegmentAlloc), (5, SegmentMap)] {
         let mut run = run(minor, expandable(), 1000 * MIB, None);
         let block = run.alloc_in_pool(20 * MIB - 512, PRIVATE);
-        assert_eq!(run.allocator.entries()[0].action, first, "2.{minor}");
+        assert_eq!(run.allocator.entries[0].action, first, "2.{minor}");
         assert_eq!(run.allocator.blocks[block].size, 20 * MIB - 512, "2.{minor}");
     }
 }
@@ -336,7 +336,7 @@ fn a_request_above_the_fraction_fails_without_a_trace_entry() {
         if minor == 11 {
             assert!(served, "not known yet");
         } else {
-            assert!(!served && run.allocator.entries().is_empty());
+            assert!(!served && run.allocator.entries.is_empty());
             assert_eq!((statistics.num_oom_rejections, statistics.num_ooms), (1, 0));
             assert_eq!(run.allocator.served_by(), ServedBy::Rejected);
         }
@@ -366,7 +366,7 @@ fn mapped_memory_stays_mapped_when_the_device_runs_out() {
     run.take_entries(RESERVATIONS);
     let request = Request { stream: 7, ..bare(20 * MIB) };
     run.allocator.malloc(&request, &mut run.device).expect("memory");
-    run.allocator.clear_entries();
+    run.allocator.entries.clear();
     run.fails(60 * MIB);
     let done = run.take_entries(RESERVATIONS);
     assert_eq!(done[0], (SegmentMap, 20, 20), "{done:?}");

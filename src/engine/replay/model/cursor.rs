@@ -73,11 +73,11 @@ impl Verifier<'_> {
         if let Some(sink) = sink {
             let last = op.entries().end.saturating_sub(1);
             let time = self.trace.time_us(last).unwrap_or(0); // snapshots write a missing time as 0
-            for entry in self.so_far.allocator.entries() {
+            for entry in &self.so_far.allocator.entries {
                 sink(entry, time);
             }
         }
-        self.so_far.allocator.clear_entries();
+        self.so_far.allocator.entries.clear();
         true
     }
 

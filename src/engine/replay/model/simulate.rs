@@ -113,7 +113,7 @@ pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement:
     let mut simulator = Simulator::new(program, hypothesis, device);
     for operation in &program.operations {
         simulator.perform(operation);
-        simulator.simulation.allocator.clear_entries();
+        simulator.simulation.allocator.entries.clear();
         if !simulator.simulation.ooms.is_empty() {
             return None;
         }
@@ -205,14 +205,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn perform_all(&mut self) {
         for operation in &self.program.operations {
             self.perform(operation);
-            self.simulation.allocator.clear_entries();
+            self.simulation.allocator.entries.clear();
         }
     }
 
     /// Passes the entries that the model wrote for `operation` to `sink`, and counts them.
     #[inline]
     fn pass_entries(&mut self, operation: &Operation, sink: &mut Option<&mut EntrySink<'_>>) {
-        let written = self.simulation.allocator.entries();
+        let written = &self.simulation.allocator.entries;
         self.simulation.predicted += written.len();
         if let Some(sink) = sink {
             let time = self.program.time_us(operation);
@@ -220,7 +220,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 sink(entry, time);
             }
         }
-        self.simulation.allocator.clear_entries();
+        self.simulation.allocator.entries.clear();
     }
 
     #[inline]
@@ -228,7 +228,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         while let [next, remaining @ ..] = self.settings_changes
             && next.first_entry <= operation.entry_index as usize
         {
-            self.simulation.allocator.set_settings(next.settings.clone());
+            self.simulation.allocator.settings.clone_from(&next.settings);
             self.settings_changes = remaining;
         }
         match operation.kind {
@@ -251,8 +251,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 };
                 let mut served = self.simulation.allocator.malloc(&request, &mut self.device);
                 if served.is_none() && self.is_elastic {
-                    let rounded = round_size(size, self.simulation.allocator.settings());
-                    let segment = segment_size(rounded, self.simulation.allocator.settings());
+                    let rounded = round_size(size, &self.simulation.allocator.settings);
+                    let segment = segment_size(rounded, &self.simulation.allocator.settings);
                     for _ in 0..MAX_ENLARGEMENTS {
                         let missing = segment.saturating_sub(self.device.free_bytes());
                         self.device.add_capacity(missing.max(SMALL_SEGMENT));
@@ -353,7 +353,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 self.simulation.allocator.free(id, false, context);
             }
             (None, _) => {
-                let rounded = round_size(size, self.simulation.allocator.settings());
+                let rounded = round_size(size, &self.simulation.allocator.settings);
                 self.simulation.ooms.push((index, rounded));
             }
         }

@@ -46,7 +46,7 @@ pub fn try_request(
         None => ServedBy::Failed,
     };
     let (mut served_from, mut released_bytes, mut grown) = (None, 0u64, 0u64);
-    for entry in allocator.entries() {
+    for entry in &allocator.entries {
         match entry.action {
             Action::Alloc => served_from = Some((entry.addr, free_block_bytes.unwrap_or(grown))),
             Action::SegmentFree | Action::SegmentUnmap => {

@@ -63,7 +63,7 @@ impl<'a> Verifier<'a> {
             segment.reservation.into_iter().for_each(|range| recorded_device.add_reservation(range));
         }
         let adopted = allocator.add_initial_memory(&segments, &blocks);
-        allocator.clear_entries();
+        allocator.entries.clear();
         let so_far = Verification {
             starts_empty: initial_state.is_empty(),
             reserved_before: allocator.statistics().reserved_bytes.all.current,
@@ -94,7 +94,7 @@ impl<'a> Verifier<'a> {
     }
 
     pub(super) fn set_settings(&mut self, settings: &Settings) {
-        self.so_far.allocator.set_settings(without_oom_throw(settings));
+        self.so_far.allocator.settings = without_oom_throw(settings);
     }
 
     #[inline]
@@ -169,7 +169,7 @@ impl<'a> Verifier<'a> {
         let before = (self.so_far.allocator.clone(), self.device.clone());
         for interpretation in &interpretations {
             let result = self.apply_interpretation(interpretation, &prelude, last, pool);
-            let written = self.so_far.allocator.entries();
+            let written = &self.so_far.allocator.entries;
             let is_reproduced = written.len() == entries.len()
                 && written
                     .iter()
@@ -212,7 +212,7 @@ impl<'a> Verifier<'a> {
                 }
             }
         }
-        if has_grown && pool != PoolId::default() && self.so_far.allocator.settings().expandable_segments {
+        if has_grown && pool != PoolId::default() && self.so_far.allocator.settings.expandable_segments {
             // With expandable segments, only the allocator of a custom pool takes whole segments.
             self.so_far.allocator.set_custom_allocator(pool);
         }
@@ -291,7 +291,7 @@ impl<'a> Verifier<'a> {
             is_capturing,
             ..request_from_entry(&entry, pool)
         };
-        let rounded = round_size(entry.size, self.so_far.allocator.settings());
+        let rounded = round_size(entry.size, &self.so_far.allocator.settings);
         self.device.set_op(index, pool, entry.stream, is_small_request(rounded));
         if let Some(id) = self.so_far.allocator.malloc(&request, &mut self.device) {
             self.live.insert(entry.addr, id);
@@ -357,14 +357,14 @@ impl<'a> Verifier<'a> {
             self.so_far.allocator.snapshot(pool);
         } else {
             let TraceEntry { action, addr, size, stream, stack: context, .. } = entry;
-            self.so_far.allocator.push_entry(AllocatorEntry { action, addr, size, stream, pool, context });
+            self.so_far.allocator.entries.push(AllocatorEntry { action, addr, size, stream, pool, context });
         }
     }
 
     /// Compares the entries that the model wrote with the recorded `entries`.
     #[inline]
     fn compare(&mut self, entries: Range<usize>) {
-        let written = self.so_far.allocator.entries();
+        let written = &self.so_far.allocator.entries;
         let mut difference = None;
         let mut matched = 0;
         let mut time = self.last_time;

@@ -259,16 +259,12 @@ impl CudaContext {
         call!(self.calls, cuCtxSynchronize())
     }
 
-    fn has_virtual_memory(&self) -> Result<bool, CudaError> {
-        let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
-        let mut has = 0;
-        call!(self.calls, cuDeviceGetAttribute(&raw mut has, which, self.device))?;
-        Ok(has != 0)
-    }
-
     /// Reserves addresses. If none are left, the error is not [`CudaError::is_out_of_memory`].
     pub(super) fn reserve(&self, size: u64) -> Result<u64, CudaError> {
-        if !self.has_virtual_memory()? {
+        let which = CUdevice_attribute::CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED;
+        let mut has_virtual_memory = 0;
+        call!(self.calls, cuDeviceGetAttribute(&raw mut has_virtual_memory, which, self.device))?;
+        if has_virtual_memory == 0 {
             return Err(CudaError::NoVirtualMemory);
         }
         let mut addr = 0;
