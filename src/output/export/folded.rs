@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use itertools::Itertools as _;
+
 use super::recording::{Recording, is_live};
 use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
@@ -37,20 +39,15 @@ impl FoldedWriter {
                 let bytes = by_stack.entry(one.made_by).or_default();
                 *bytes = bytes.saturating_add(one.bytes);
             }
+            let snapshot = self.has_snapshots.then(|| snapshot_frame(recording));
+            let root = snapshot.into_iter().chain([format!("device_{}", device.device.id())]).join(";");
             for (stack, live_bytes) in by_stack {
-                let mut line = if self.has_snapshots { snapshot_frame(recording) + ";" } else { String::new() };
-                line.push_str("device_");
-                line.push_str(&device.device.id().to_string());
-                let frames = stacks.frames_with_callers(stack);
-                if frames.is_empty() {
-                    line.push(';');
-                    line.push_str(NO_STACK);
+                let frames = stacks.frames_with_callers(stack).into_iter().rev();
+                let mut labels = frames.map(|frame| folded_label(&stacks.frame_report(frame))).collect_vec();
+                if labels.is_empty() {
+                    labels.push(NO_STACK.to_owned());
                 }
-                for frame in frames.into_iter().rev() {
-                    line.push(';');
-                    line.push_str(&folded_label(&stacks.frame_report(frame)));
-                }
-                let bytes = self.lines.entry(line).or_default();
+                let bytes = self.lines.entry(format!("{root};{}", labels.join(";"))).or_default();
                 *bytes = bytes.saturating_add(live_bytes);
             }
         }

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 
 use super::protobuf::Message;
 use super::recording::{DeviceRecording, Recording};
-use super::tracks::{Slice, Track};
+use super::tracks::Track;
 use crate::base::units::size;
 
 /// Fields of `Trace` and `TracePacket`.
@@ -74,7 +74,7 @@ impl<W: Write> PerfettoWriter<W> {
         }
         let pid = self.pid(recording);
         let process = self.next_track();
-        self.packet(None, packet::TRACK_DESCRIPTOR, &describe_process(recording, process, pid))?;
+        self.track(&describe_process(recording, process, pid))?;
         for device in &recording.devices {
             self.device(device, process)?;
         }
@@ -109,12 +109,16 @@ impl<W: Write> PerfettoWriter<W> {
         if !device.window.is_empty() {
             device.counters(|track, time_us, bytes| {
                 let counted = start_event(event::COUNTER, id(track)).unsigned(event::COUNTER_VALUE, bytes);
-                self.packet(Some(time_us), packet::TRACK_EVENT, &counted)
+                self.event(time_us, &counted)
             })?;
         }
         for slice in &slices {
-            self.slice_end(event::SLICE_BEGIN, id(slice.track), slice.time_us.start, Some(slice))?;
-            self.slice_end(event::SLICE_END, id(slice.track), slice.time_us.end, None)?;
+            let mut begin = start_event(event::SLICE_BEGIN, id(slice.track)).string(event::NAME, &slice.name);
+            if let Some(bytes) = slice.bytes {
+                begin = begin.message(event::ANNOTATION, &annotation("bytes", bytes));
+            }
+            self.event(slice.time_us.start, &begin)?;
+            self.event(slice.time_us.end, &start_event(event::SLICE_END, id(slice.track)))?;
         }
         device.device.failed_requests().try_for_each(|index| self.failure(id(Track::Failures), device, index))
     }
@@ -138,7 +142,7 @@ impl<W: Write> PerfettoWriter<W> {
         };
         let descriptor = describe(group, process, &format!("cuda:{id}"));
         let descriptor = descriptor.unsigned(field::CHILD_ORDERING, field::ORDER_EXPLICIT);
-        self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor)?;
+        self.track(&descriptor)?;
         let in_bytes = Message::new().unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
         let in_bytes = in_bytes.string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
         let mut numbers = BTreeMap::new();
@@ -148,21 +152,10 @@ impl<W: Write> PerfettoWriter<W> {
             if track >= Track::Allocated {
                 descriptor = descriptor.message(field::COUNTER, &in_bytes);
             }
-            self.packet(None, packet::TRACK_DESCRIPTOR, &descriptor.unsigned(field::RANK, rank))?;
+            self.track(&descriptor.unsigned(field::RANK, rank))?;
             numbers.insert(track, number);
         }
         Ok(numbers)
-    }
-
-    fn slice_end(&mut self, kind: u64, track: u64, time_us: u64, started: Option<&Slice>) -> io::Result<()> {
-        let mut end = start_event(kind, track);
-        if let Some(slice) = started {
-            end = end.string(event::NAME, &slice.name);
-            if let Some(bytes) = slice.bytes {
-                end = end.message(event::ANNOTATION, &annotation("bytes", bytes));
-            }
-        }
-        self.packet(Some(time_us), packet::TRACK_EVENT, &end)
     }
 
     /// The failed request at entry `index`, which has the free memory of the device in place of an address.
@@ -178,15 +171,16 @@ impl<W: Write> PerfettoWriter<W> {
         ];
         let instant = start_event(event::INSTANT, track).string(event::NAME, &name);
         let instant = annotations.iter().fold(instant, |instant, one| instant.message(event::ANNOTATION, one));
-        self.packet(Some(device.time_us(index)), packet::TRACK_EVENT, &instant)
+        self.event(device.time_us(index), &instant)
     }
 
-    fn packet(&mut self, time_us: Option<u64>, field: u32, content: &Message) -> io::Result<()> {
-        let mut packet = start_packet(NEEDS_INCREMENTAL_STATE);
-        if let Some(time_us) = time_us {
-            packet = packet.unsigned(packet::TIMESTAMP, nanoseconds(time_us));
-        }
-        self.write(&packet.message(field, content))
+    fn event(&mut self, time_us: u64, event: &Message) -> io::Result<()> {
+        let packet = start_packet(NEEDS_INCREMENTAL_STATE).unsigned(packet::TIMESTAMP, nanoseconds(time_us));
+        self.write(&packet.message(packet::TRACK_EVENT, event))
+    }
+
+    fn track(&mut self, descriptor: &Message) -> io::Result<()> {
+        self.write(&start_packet(NEEDS_INCREMENTAL_STATE).message(packet::TRACK_DESCRIPTOR, descriptor))
     }
 
     fn write(&mut self, packet: &Message) -> io::Result<()> {

@@ -41,7 +41,7 @@ impl<'s, 'a> Recording<'s, 'a> {
     /// Whether the window has no entry of any trace, although there are traces.
     pub fn is_outside_of_trace(&self) -> bool {
         let mut traced = self.devices.iter().filter(|device| !device.device.device().is_empty()).peekable();
-        traced.peek().is_some() && traced.all(DeviceRecording::is_outside_of_trace)
+        traced.peek().is_some() && traced.all(|device| device.window.is_empty())
     }
 
     /// The path that the snapshot was read from.
@@ -96,11 +96,6 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
             Some(event) => EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX),
             None => to_u32(self.window.start),
         }
-    }
-
-    /// Whether the trace has entries, and the window none of them.
-    fn is_outside_of_trace(&self) -> bool {
-        self.window.is_empty() && !self.device.device().is_empty()
     }
 
     /// Allocated and reserved bytes after `applied` entries.

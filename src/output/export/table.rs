@@ -1,5 +1,6 @@
 //! Tables: columns of a few kinds, and rows of cells.
 
+use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
 use itertools::Itertools as _;
@@ -113,7 +114,6 @@ impl<W: Write> CsvTable<W> {
 
 impl<W: Write> TableSink for CsvTable<W> {
     fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()> {
-        use std::fmt::Write as _;
         let line = &mut self.line;
         line.clear();
         for (index, cell) in cells.into_iter().enumerate() {
@@ -125,14 +125,9 @@ impl<W: Write> TableSink for CsvTable<W> {
                 Cell::Null => Ok(()),
                 Cell::Integer(number) => write!(line, "{number}"),
                 Cell::Flag(flag) => write!(line, "{flag}"),
-                Cell::Text(text) => {
-                    push_text(line, text);
-                    Ok(())
-                }
-                Cell::Frames(frames) => {
-                    push_text(line, &frames_json(frames));
-                    Ok(())
-                }
+                Cell::Text(text) => push_text(line, text),
+                // Frames have strings and numbers only, which can always be written as JSON.
+                Cell::Frames(frames) => push_text(line, &serde_json::to_string(frames).unwrap_or_default()),
             };
         }
         line.push('\n');
@@ -147,27 +142,11 @@ impl<W: Write> TableSink for CsvTable<W> {
 /// A spreadsheet takes text that begins so for a formula: such text gets an apostrophe.
 const FORMULA_STARTS: [char; 6] = ['=', '+', '-', '@', '\t', '\r'];
 
-fn push_text(line: &mut String, text: &str) {
-    let is_quoted = text.contains([',', '"', '\n', '\r']);
-    if is_quoted {
-        line.push('"');
-    }
+fn push_text(line: &mut String, text: &str) -> fmt::Result {
+    let quote = if text.contains([',', '"', '\n', '\r']) { "\"" } else { "" };
     // A lone `-`, the name of standard input, is no formula.
-    if text.starts_with(FORMULA_STARTS) && text != "-" {
-        line.push('\'');
-    }
-    if is_quoted {
-        line.push_str(&text.replace('"', "\"\""));
-        line.push('"');
-    } else {
-        line.push_str(text);
-    }
-}
-
-/// A list of frames as JSON, innermost first.
-fn frames_json(frames: &[FrameReport]) -> String {
-    // Frames have strings and numbers only, which can always be written.
-    serde_json::to_string(frames).unwrap_or_default()
+    let apostrophe = if text.starts_with(FORMULA_STARTS) && text != "-" { "'" } else { "" };
+    write!(line, "{quote}{apostrophe}{}{quote}", text.split('"').format("\"\""))
 }
 
 #[cfg(test)]
@@ -178,7 +157,7 @@ mod tests {
     fn text_from_a_file_stays_text() {
         let cell = |text: &str| {
             let mut line = String::new();
-            push_text(&mut line, text);
+            push_text(&mut line, text).unwrap();
             line
         };
         assert_eq!(cell("train.py"), "train.py");

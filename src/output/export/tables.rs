@@ -16,75 +16,57 @@ use crate::stacks::phases::Phase;
 use crate::study::lifetimes::AllocationLifetime;
 use crate::study::variables::LiveVariables;
 
-/// The columns of a table.
-macro_rules! columns {
-    ($($name:ident: $kind:ident),*) => { &[$(Column { name: stringify!($name), kind: Kind::$kind }),*] };
+/// Tables with their columns.
+macro_rules! tables {
+    ($($table:ident { $($name:ident: $kind:ident),* })*) => { [$(Table {
+        name: stringify!($table),
+        columns: &[$(Column { name: stringify!($name), kind: Kind::$kind }),*],
+    }),*] };
 }
 
 /// The tables. docs/export.md describes the columns.
-pub const TABLES: [Table; 5] = [
-    Table {
-        name: "allocations",
-        columns: columns! {
-            path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
-            bytes: Integer, requested_bytes: Integer, start_event: OptionalInteger,
-            end_event: OptionalInteger, start_us: OptionalInteger, end_us: OptionalInteger,
-            stream: Integer, pool_id: Text, stack_id: Integer, category: Text, confidence: Text,
-            phase: OptionalText, step: OptionalInteger, name: OptionalText, user_metadata: OptionalText,
-            line: Text, at_peak: Flag
-        },
-    },
-    Table {
-        name: "events",
-        columns: columns! {
-            path: Text, rank: OptionalInteger, device: Integer, event: Integer,
-            time_us: OptionalInteger, action: Text, address: OptionalInteger, bytes: Integer,
-            device_free_bytes: OptionalInteger, stream: Integer, pool_id: OptionalText,
-            stack_id: Integer, user_metadata: OptionalText, allocated_bytes: Integer,
-            reserved_bytes: Integer, phase: Text, step: OptionalInteger
-        },
-    },
-    Table {
-        name: "stacks",
-        columns: columns! {
-            path: Text, stack_id: Integer, line: Text, frames: Frames
-        },
-    },
-    Table {
-        name: "segments",
-        columns: columns! {
-            path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
-            bytes: Integer, start_event: OptionalInteger, end_event: OptionalInteger,
-            start_us: OptionalInteger, end_us: OptionalInteger, stream: Integer, pool_id: Text,
-            is_small: Flag, is_expandable: Flag, stack_id: Integer
-        },
-    },
-    Table {
-        name: "run",
-        columns: columns! {
-            path: Text, rank: OptionalInteger, device: Integer, host: OptionalText,
-            pid: OptionalInteger, torch_version: Text, first_event: Integer, events: Integer,
-            start_us: OptionalInteger, end_us: OptionalInteger, capacity_bytes: OptionalInteger,
-            peak_event: OptionalInteger, peak_allocated_bytes: Integer, peak_reserved_bytes: Integer,
-            failures: Integer, failure_event: OptionalInteger, allocated_bytes: Integer,
-            reserved_bytes: Integer
-        },
-    },
-];
+pub const TABLES: [Table; 5] = tables! {
+    allocations {
+        path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
+        bytes: Integer, requested_bytes: Integer, start_event: OptionalInteger,
+        end_event: OptionalInteger, start_us: OptionalInteger, end_us: OptionalInteger,
+        stream: Integer, pool_id: Text, stack_id: Integer, category: Text, confidence: Text,
+        phase: OptionalText, step: OptionalInteger, name: OptionalText, user_metadata: OptionalText,
+        line: Text, at_peak: Flag
+    }
+    events {
+        path: Text, rank: OptionalInteger, device: Integer, event: Integer,
+        time_us: OptionalInteger, action: Text, address: OptionalInteger, bytes: Integer,
+        device_free_bytes: OptionalInteger, stream: Integer, pool_id: OptionalText,
+        stack_id: Integer, user_metadata: OptionalText, allocated_bytes: Integer,
+        reserved_bytes: Integer, phase: Text, step: OptionalInteger
+    }
+    stacks {
+        path: Text, stack_id: Integer, line: Text, frames: Frames
+    }
+    segments {
+        path: Text, rank: OptionalInteger, device: Integer, id: Integer, address: Integer,
+        bytes: Integer, start_event: OptionalInteger, end_event: OptionalInteger,
+        start_us: OptionalInteger, end_us: OptionalInteger, stream: Integer, pool_id: Text,
+        is_small: Flag, is_expandable: Flag, stack_id: Integer
+    }
+    run {
+        path: Text, rank: OptionalInteger, device: Integer, host: OptionalText,
+        pid: OptionalInteger, torch_version: Text, first_event: Integer, events: Integer,
+        start_us: OptionalInteger, end_us: OptionalInteger, capacity_bytes: OptionalInteger,
+        peak_event: OptionalInteger, peak_allocated_bytes: Integer, peak_reserved_bytes: Integer,
+        failures: Integer, failure_event: OptionalInteger, allocated_bytes: Integer,
+        reserved_bytes: Integer
+    }
+};
 
 /// Writes [`TABLES`].
-pub struct TableSet<S> {
-    allocations: S,
-    events: S,
-    stacks: S,
-    segments: S,
-    run: S,
-}
+pub struct TableSet<S>([S; 5]);
 
 impl<S: TableSink + Send> TableSet<S> {
     /// Writes each of [`TABLES`] to the sink at its place.
-    pub fn new([allocations, events, stacks, segments, run]: [S; 5]) -> Self {
-        Self { allocations, events, stacks, segments, run }
+    pub fn new(sinks: [S; 5]) -> Self {
+        Self(sinks)
     }
 
     /// Adds the rows of a snapshot.
@@ -92,16 +74,17 @@ impl<S: TableSink + Send> TableSet<S> {
     /// # Errors
     /// Any error from the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
+        let [to_allocations, to_events, to_stacks, to_segments, to_run] = &mut self.0;
         let stacks = recording.study.stacks();
         let used = || UsedStacks { reader: stacks, lines: FxHashMap::default() };
         let (mut used, mut used_by_events) = (used(), used());
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
-            let allocations = || rows.allocations(&mut self.allocations, &mut used);
-            let (allocations, events) = rayon::join(allocations, || rows.events(&mut self.events, &mut used_by_events));
+            let allocations = || rows.allocations(to_allocations, &mut used);
+            let (allocations, events) = rayon::join(allocations, || rows.events(to_events, &mut used_by_events));
             allocations.and(events)?;
-            rows.segments(&mut self.segments, &mut used)?;
-            rows.run(&mut self.run)?;
+            rows.segments(to_segments, &mut used)?;
+            rows.run(to_run)?;
         }
         used.lines.extend(used_by_events.lines);
         for (stack, line) in used.lines.into_iter().sorted_unstable() {
@@ -109,7 +92,7 @@ impl<S: TableSink + Send> TableSet<S> {
             let frames: Vec<_> = frames.collect();
             let cells =
                 [Cell::Text(recording.path), Cell::from_u64(stack.0.into()), Cell::Text(&line), Cell::Frames(&frames)];
-            self.stacks.row(cells)?;
+            to_stacks.row(cells)?;
         }
         Ok(())
     }
@@ -119,8 +102,7 @@ impl<S: TableSink + Send> TableSet<S> {
     /// # Errors
     /// Any error from the files.
     pub fn finish(&mut self) -> io::Result<()> {
-        let Self { allocations, events, stacks, segments, run } = self;
-        [allocations, events, stacks, segments, run].into_iter().try_for_each(TableSink::finish)
+        self.0.iter_mut().try_for_each(TableSink::finish)
     }
 }
 

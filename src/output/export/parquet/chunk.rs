@@ -22,6 +22,7 @@ const PAGE_DICTIONARY: i32 = 2;
 /// The values of a leaf column that a row group collects.
 #[derive(Debug)]
 pub(super) struct Leaf {
+    value_type: i32,
     pub(super) values: Values,
     /// Whether each slot has a value; empty for columns that always have one.
     pub(super) defined: Vec<bool>,
@@ -105,12 +106,12 @@ impl Leaf {
             TYPE_BYTE_ARRAY => Values::Texts(Dictionary::default()),
             _ => Values::Integers(Vec::new()),
         };
-        Self { values, defined: Vec::new(), repeated: Vec::new() }
+        Self { value_type, values, defined: Vec::new(), repeated: Vec::new() }
     }
 
     /// Encodes the values, and starts anew.
     pub(super) fn take(&mut self) -> io::Result<Chunk> {
-        let leaf = std::mem::replace(self, Self::new(self.value_type()));
+        let leaf = std::mem::replace(self, Self::new(self.value_type));
         match &leaf.values {
             Values::Integers(values) => {
                 let packed = delta_packed(values);
@@ -142,7 +143,7 @@ impl Leaf {
     ) -> io::Result<Chunk> {
         // Columns that always have a value have no levels.
         let slots = if self.defined.is_empty() { values } else { self.defined.len() };
-        let value_type = self.value_type();
+        let Self { value_type, .. } = *self;
         let mut chunk = Chunk { pages: Vec::new(), data_page: 0, uncompressed: 0, slots, value_type, encoding };
         if let Some((entries, dictionary)) = dictionary {
             let header = Struct::new().i32(1, i32_of(entries)).i32(2, ENCODING_PLAIN);
@@ -157,14 +158,6 @@ impl Leaf {
         let header = Struct::new().i32(1, i32_of(slots)).i32(2, encoding);
         chunk.push_page(PAGE_DATA, &body, (5, header.i32(3, ENCODING_RLE).i32(4, ENCODING_RLE)))?;
         Ok(chunk)
-    }
-
-    pub(super) fn value_type(&self) -> i32 {
-        match self.values {
-            Values::Integers(_) => TYPE_INT64,
-            Values::Flags(_) => TYPE_BOOLEAN,
-            Values::Texts(_) => TYPE_BYTE_ARRAY,
-        }
     }
 }
 
@@ -184,6 +177,6 @@ impl Chunk {
 }
 
 /// Row groups are small enough for sizes of 31 bits.
-fn i32_of(count: usize) -> i32 {
+pub(super) fn i32_of(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }

@@ -12,7 +12,9 @@ use std::io::{self, Write};
 
 use rayon::prelude::*;
 
-use self::chunk::{Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values};
+use self::chunk::{
+    Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values, i32_of,
+};
 use self::encodings::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
 use super::table::{Cell, Column, Kind, Table, TableSink};
 
@@ -129,10 +131,7 @@ impl<W: Write> TableSink for ParquetTable<W> {
 
 /// Adds a list of frames to its three leaf columns.
 fn push_frames<'l>(leaves: &mut impl Iterator<Item = &'l mut Leaf>, cell: Cell<'_>) {
-    let frames = match cell {
-        Cell::Frames(frames) => frames,
-        Cell::Null | Cell::Integer(_) | Cell::Text(_) | Cell::Flag(_) => &[],
-    };
+    let frames = if let Cell::Frames(frames) = cell { frames } else { &[] };
     for (leaf, part) in leaves.take(FRAME_LEAVES.len()).zip(0..) {
         if frames.is_empty() {
             leaf.repeated.push(false);
@@ -178,15 +177,14 @@ fn describe_chunk(chunk: &Chunk, path: &[String], offset: u64) -> Element {
 
 /// The schema as a list in which each group is followed by its children.
 fn schema(columns: &[Column]) -> Vec<Element> {
-    let len = |children: usize| i32::try_from(children).unwrap_or(i32::MAX);
     let group = |name: &str, repetition: i32, children: usize| {
-        Struct::new().i32(3, repetition).text(4, name).i32(5, len(children))
+        Struct::new().i32(3, repetition).text(4, name).i32(5, i32_of(children))
     };
     let leaf = |name: &str, value_type: i32, repetition: i32| {
         let leaf = Struct::new().i32(1, value_type).i32(3, repetition).text(4, name);
         if value_type == TYPE_BYTE_ARRAY { leaf.i32(6, CONVERTED_UTF8).end() } else { leaf.end() }
     };
-    let mut schema = vec![Struct::new().text(4, "schema").i32(5, len(columns.len())).end()];
+    let mut schema = vec![Struct::new().text(4, "schema").i32(5, i32_of(columns.len())).end()];
     for column in columns {
         if column.kind == Kind::Frames {
             schema.push(group(column.name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
