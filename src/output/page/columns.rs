@@ -33,16 +33,10 @@ impl Column {
     }
 }
 
-impl Extend<u64> for Column {
-    fn extend<T: IntoIterator<Item = u64>>(&mut self, values: T) {
-        values.into_iter().for_each(|value| self.push(value));
-    }
-}
-
 impl FromIterator<u64> for Column {
     fn from_iter<T: IntoIterator<Item = u64>>(values: T) -> Self {
         let mut column = Self::default();
-        column.extend(values);
+        values.into_iter().for_each(|value| column.push(value));
         column
     }
 }

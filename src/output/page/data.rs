@@ -114,9 +114,9 @@ impl Packing<'_, '_, '_> {
             "pending_at_start": lives.allocations.iter().filter(is_pending).count(),
             "kinds": kinds,
             "segments": lives.segments.len(),
-            "nodes": stacks.nodes(),
-            "frames": stacks.frames(),
-            "lines": stacks.lines(),
+            "nodes": stacks.nodes.all.len(),
+            "frames": stacks.frames.all.len(),
+            "lines": stacks.lines.all.len(),
             "unit": space.unit,
             "granules": granules,
             "columns": columns().map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
@@ -175,7 +175,17 @@ impl Packing<'_, '_, '_> {
             let freed_by_node = one.freed_at.map_or(0, |at| stacks.intern_node(self.stack_at(at)));
             // Without stacks of frees PyTorch records that of the allocation again.
             freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });
-            of_kind.push(kinds.add(kind(one, node, line)).into());
+            let kind = Kind {
+                requested_bytes: one.requested_bytes,
+                node,
+                line,
+                place: one.place,
+                category: one.category as usize,
+                confidence: one.confidence as usize,
+                phase: one.phase.map_or(0, |phase| phase as usize + 1),
+                variable: row_of(one.variable),
+            };
+            of_kind.push(kinds.add(kind).into());
         }
         let place = |kind: &Kind| places[kind.place as usize];
         let of = |read: &dyn Fn(&Kind) -> u64| kinds.all.iter().map(read).collect::<Column>().bytes;
@@ -237,19 +247,6 @@ fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
         times.push_change(device.device().time_us(entry).unwrap_or(start).wrapping_sub(start));
     }
     Some(times.bytes)
-}
-
-fn kind(one: &AllocationLifetime, node: u32, line: u32) -> Kind {
-    Kind {
-        requested_bytes: one.requested_bytes,
-        node,
-        line,
-        place: one.place,
-        category: one.category as usize,
-        confidence: one.confidence as usize,
-        phase: one.phase.map_or(0, |phase| phase as usize + 1),
-        variable: row_of(one.variable),
-    }
 }
 
 /// `kept`: the lines that keep memory after every step; `map`: the map of the device's memory, where the free memory is that

@@ -82,16 +82,9 @@ pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Va
 
 /// The start of each phase, with its index.
 pub(super) fn phase_runs(phases: &Phases, shown: ShownEntries) -> Vec<(EntryCount, usize)> {
-    let mut runs: Vec<(EntryCount, usize)> = Vec::new();
-    for run in phases.runs() {
-        let Some(moment) = shown.to_page(run.start) else { break }; // after the last entry shown
-        // All runs before the first entry shown start at 0: keep the last.
-        if runs.last().is_some_and(|last| last.0 == moment) {
-            runs.pop();
-        }
-        runs.push((moment, run.phase as usize));
-    }
-    runs
+    let runs = phases.runs().iter().map_while(|run| Some((shown.to_page(run.start)?, run.phase as usize)));
+    // All runs before the first entry shown start at 0: keep the last.
+    runs.coalesce(|run, next| if run.0 == next.0 { Ok(next) } else { Err((run, next)) }).collect()
 }
 
 /// The ends of training steps from the first one shown, whose number comes first.

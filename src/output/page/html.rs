@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::picture::picture;
-use super::screen::Screen;
+use super::screen::take_screen;
 use super::{PageData, base64, sparkline, web};
 use crate::analysis::{AnalyzeReport, DeviceReport};
 use crate::base::units::{count, escape_name};
@@ -50,7 +50,8 @@ pub fn write(
     devices.truncate(MAX_DEVICES);
     write_head(&title(report), &sources, &[web::STYLE], version, out)?;
     let mut document = report::analyze(report);
-    let screen = Screen::new(&mut document);
+    let drawn = devices.first().and_then(|(_, device, _)| picture(device));
+    let screen = take_screen(&mut document, &drawn.unwrap_or_default());
     let below = Document { blocks: std::mem::take(&mut document.sections), sections: Vec::new() };
     writeln!(out, "<main id=\"first\">")?;
     if all > MAX_DEVICES {
@@ -61,25 +62,21 @@ pub fn write(
              their snapshots or --device.</p>"
         )?;
     }
-    let drawn = devices.first().and_then(|(snapshot, page)| picture(analysis_of(report, *snapshot, page)?));
-    let drawn = drawn.unwrap_or_default();
-    let Screen { notes, headline, answer, rest } = screen;
-    write!(out, "{notes}{headline}{answer}{drawn}{rest}<div id=\"app\"></div>\n{}", html(&below))?;
-    out.write_all(b"</main>\n")?;
+    write!(out, "{screen}<div id=\"app\"></div>\n{}</main>\n", html(&below))?;
     data_block(out, "analysis", &json(report)?)?;
     if order == PageOrder::Compared {
         data_block(out, "compared", "true")?;
     }
-    let rows = devices.iter().filter_map(|(snapshot, page)| row(report, *snapshot, page));
-    data_block(out, "pages", &serde_json::to_string(&rows.collect::<Vec<Value>>())?)?;
-    for (index, (_, page)) in devices.iter().enumerate() {
+    let rows = devices.iter().map(|(snapshot, device, _)| row(report, *snapshot, device));
+    data_block(out, "pages", &rows.collect::<Value>().to_string())?;
+    for (index, (.., data)) in devices.iter().enumerate() {
         write!(out, "<script type=\"text/plain\" class=\"data\" data-page=\"{index}\">")?;
-        base64::write(&page.blob, out)?;
+        base64::write(&data.0, out)?;
         out.write_all(b"</script>\n")?;
     }
     let failures = (MAX_RESULTS / devices.len().max(1)).max(1);
-    for (index, (snapshot, page)) in devices.iter().enumerate() {
-        for (failure, html) in results(report, *snapshot, page, failures) {
+    for (index, (snapshot, device, _)) in devices.iter().enumerate() {
+        for (failure, html) in results(report, *snapshot, device, failures) {
             let failure = failure.map_or_else(String::new, |failure| failure.to_string());
             writeln!(
                 out,
@@ -90,36 +87,40 @@ pub fn write(
     write!(out, "<template id=\"skeleton\">{}</template>\n<script>{script}</script>\n</body>\n</html>\n", web::SKELETON)
 }
 
-/// All devices: index of the snapshot, data.
-fn in_order<'a>(report: &AnalyzeReport, data: &'a [Vec<PageData>], order: PageOrder) -> Vec<(usize, &'a PageData)> {
+/// All devices: index of the snapshot, analysis, data.
+fn in_order<'a>(
+    report: &'a AnalyzeReport,
+    data: &'a [Vec<PageData>],
+    order: PageOrder,
+) -> Vec<(usize, &'a DeviceReport, &'a PageData)> {
     // Without the table of ranks the order is that of the snapshots.
     let ranks = report.ranks.iter().filter(|_| order == PageOrder::WorstFirst).flat_map(|ranks| &ranks.rows);
     let rank: HashMap<(&str, u64), usize> = ranks.map(|row| (&*row.path, row.device)).zip(0..).collect();
     let snapshots = report.snapshots.iter().zip(data).enumerate();
-    let all = snapshots.flat_map(|(index, (analysis, of))| of.iter().map(move |page| (&*analysis.path, index, page)));
-    let all = all.sorted_by_key(|(path, _, page)| rank.get(&(*path, page.device)).copied().unwrap_or(usize::MAX));
-    all.map(|(_, index, page)| (index, page)).collect()
+    let all = snapshots.flat_map(|(index, (snapshot, data))| {
+        snapshot.devices.iter().zip(data).map(move |(device, data)| (index, device, data))
+    });
+    let place = |index: usize, device: u64| rank.get(&(&*report.snapshots[index].path, device));
+    all.sorted_by_key(|(index, device, _)| place(*index, device.device).copied().unwrap_or(usize::MAX)).collect()
 }
 
 /// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
 /// its use of memory.
-fn results(report: &AnalyzeReport, snapshot: usize, page: &PageData, failures: usize) -> Vec<(Option<usize>, String)> {
-    let Some(device) = analysis_of(report, snapshot, page) else { return Vec::new() };
-    let snapshot = &report.snapshots[snapshot];
+fn results(
+    report: &AnalyzeReport,
+    snapshot: usize,
+    device: &DeviceReport,
+    failures: usize,
+) -> Vec<(Option<usize>, String)> {
     let result = |failure| {
-        let mut document = report::result(snapshot, device, failure, report.top);
-        (failure, Screen::new(&mut document).html())
+        let mut document = report::result(&report.snapshots[snapshot], device, failure, report.top);
+        (failure, take_screen(&mut document, ""))
     };
     // At a moment that the user chose there is one result.
     if device.ooms.is_empty() || device.moment.is_some() {
         return vec![result(None)];
     }
     (device.ooms.len().saturating_sub(failures)..device.ooms.len()).map(|index| result(Some(index))).collect()
-}
-
-/// The analysis of the device of `page`, which is in this snapshot of `report`.
-fn analysis_of<'a>(report: &'a AnalyzeReport, snapshot: usize, page: &PageData) -> Option<&'a DeviceReport> {
-    report.snapshots[snapshot].devices.iter().find(|device| device.device == page.device)
 }
 
 /// Writes the head of a page. Its security policy allows what `sources` allow, and the inline `styles`, the first of which
@@ -172,22 +173,21 @@ fn data_block(out: &mut dyn Write, id: &str, json: &str) -> io::Result<()> {
 }
 
 /// One device in the list that the script reads before it unpacks any data.
-fn row(report: &AnalyzeReport, snapshot: usize, page: &PageData) -> Option<Value> {
-    let device = analysis_of(report, snapshot, page)?;
-    let failed = device.ooms.last();
-    Some(json!({
-        "device": page.device,
-        "entries": page.entries,
-        "first_event": page.first_event,
+fn row(report: &AnalyzeReport, snapshot: usize, device: &DeviceReport) -> Value {
+    let (failed, history) = (device.ooms.last(), device.timeline.as_ref());
+    json!({
+        "device": device.device,
+        "entries": history.map_or(0, |history| history.entries),
+        "first_event": history.map_or(0, |history| history.first_entry),
         "peak_allocated_bytes": device.peak.allocated_bytes,
         "peak_reserved_bytes": device.peak.reserved_bytes,
         "failures": device.oom_count,
-        "course": device.timeline.as_ref().map(sparkline),
+        "course": history.map(sparkline),
         "result": device.conclusion,
         "line": failed.map(|oom| oom.location.label()),
         "requested_bytes": failed.map(|oom| oom.requested_bytes),
         "capacity_bytes": device.capacity_bytes,
         "snapshot": snapshot,
-        "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), page.device),
-    }))
+        "title": format!("{}, GPU {}", file_name(&report.snapshots[snapshot].path), device.device),
+    })
 }

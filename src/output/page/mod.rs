@@ -41,15 +41,9 @@ use crate::study::{DeviceStudy, MemoryHistory, SERIES_ALLOCATED, SERIES_RESERVED
 /// Number of buckets of a device's sparkline in the list of devices.
 const SPARKLINE_BUCKETS: usize = 128;
 
-/// The data of one device.
+/// The data of one device: header and columns, deflated.
 #[derive(Debug)]
-pub struct PageData {
-    device: u64,
-    entries: u64,
-    first_event: u64,
-    /// Deflated header and columns.
-    blob: Vec<u8>,
-}
+pub struct PageData(Vec<u8>);
 
 impl PageData {
     /// Packs the devices of `study`, whose analysis is `report`, as one of `files` snapshots of a page.
@@ -67,13 +61,7 @@ impl PageData {
     /// # Errors
     /// Never: the data is written to memory.
     pub fn from_device(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Self> {
-        let window = device.window();
-        Ok(Self {
-            device: device.id(),
-            entries: window.len() as u64,
-            first_event: window.start as u64,
-            blob: data::pack(device, report, budget)?,
-        })
+        data::pack(device, report, budget).map(Self)
     }
 }
 

@@ -10,50 +10,35 @@ const ANSWER: [&str; 3] = ["why", "do", "copy"];
 const BLOCKERS: &str = "in the way";
 const HOLDERS: &str = "held ";
 
-/// The parts of a first screen, each as HTML.
-pub(super) struct Screen {
-    /// About the page itself: files that were not read. The page's script leaves what precedes the headline.
-    pub(super) notes: String,
-    pub(super) headline: String,
-    /// Empty if there is nothing to explain or to do.
-    pub(super) answer: String,
-    pub(super) rest: String,
-}
-
-impl Screen {
-    /// The first screen of `document`, with short paths and without the advice to make this page.
-    pub(super) fn new(document: &mut Document) -> Self {
-        document.shorten_locations();
-        let (mut notes, mut headline, mut answer) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut rest, mut blockers) = (Vec::new(), Vec::new());
-        for block in std::mem::take(&mut document.blocks) {
-            match block {
-                Block::Headline(..) => headline.push(block),
-                Block::Heading(..) | Block::List(..) => notes.push(block),
-                Block::Fields(fields) => {
-                    let is_answer = |field: &Field| ANSWER.contains(&&*field.name);
-                    let fields = fields.into_iter().filter(|field| !is_own_command(field));
-                    let (answers, others): (Vec<Field>, Vec<Field>) = fields.partition(is_answer);
-                    answer.extend(answers);
-                    rest.extend(Some(others).filter(|others| !others.is_empty()).map(Block::Fields));
-                }
-                // Every failure has holders; few have blocks in the way.
-                _ if starts_with(&block, BLOCKERS) => blockers.push(block),
-                _ => rest.push(block),
+/// The first screen of `document` as HTML, with short paths and without the advice to make this page. The picture is
+/// between the answer and the rest. Notes on the page itself, such as files that were not read, precede the headline: the
+/// page's script leaves them.
+pub(super) fn take_screen(document: &mut Document, picture: &str) -> String {
+    document.shorten_locations();
+    let (mut notes, mut headline, mut answer) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut rest, mut blockers) = (Vec::new(), Vec::new());
+    for block in std::mem::take(&mut document.blocks) {
+        match block {
+            Block::Headline(..) => headline.push(block),
+            Block::Heading(..) | Block::List(..) => notes.push(block),
+            Block::Fields(fields) => {
+                let is_answer = |field: &Field| ANSWER.contains(&&*field.name);
+                let fields = fields.into_iter().filter(|field| !is_own_command(field));
+                let (answers, others): (Vec<Field>, Vec<Field>) = fields.partition(is_answer);
+                answer.extend(answers);
+                rest.extend(Some(others).filter(|others| !others.is_empty()).map(Block::Fields));
             }
+            // Every failure has holders; few have blocks in the way.
+            _ if starts_with(&block, BLOCKERS) => blockers.push(block),
+            _ => rest.push(block),
         }
-        let after_holders = rest.iter().position(|block| starts_with(block, HOLDERS)).map_or(rest.len(), |at| at + 1);
-        rest.splice(after_holders..after_holders, blockers);
-        let render = |blocks| html(&Document { blocks, ..Document::default() });
-        let fields = |fields| format!("<div class=\"answer\">\n{}</div>\n", render(vec![Block::Fields(fields)]));
-        let answer = if answer.is_empty() { String::new() } else { fields(answer) };
-        Self { notes: render(notes), headline: render(headline), answer, rest: render(rest) }
     }
-
-    /// The whole screen.
-    pub(super) fn html(&self) -> String {
-        [&*self.notes, &self.headline, &self.answer, &self.rest].concat()
-    }
+    let after_holders = rest.iter().position(|block| starts_with(block, HOLDERS)).map_or(rest.len(), |at| at + 1);
+    rest.splice(after_holders..after_holders, blockers);
+    let render = |blocks| html(&Document { blocks, ..Document::default() });
+    let fields = |fields| format!("<div class=\"answer\">\n{}</div>\n", render(vec![Block::Fields(fields)]));
+    let answer = if answer.is_empty() { String::new() } else { fields(answer) };
+    [&*render(notes), &render(headline), &answer, picture, &render(rest)].concat()
 }
 
 /// Whether `block` is a table whose first column starts with `name`.
@@ -82,14 +67,13 @@ mod tests {
         }
         document.field("do", "less");
         document.field("next", "oomscope report -o page.html x");
-        let screen = Screen::new(&mut document);
-        let page = screen.html();
+        let page = take_screen(&mut document, "");
         let places: Vec<Option<usize>> =
             ["failed", "capacity", "less", "one", "row of held", "row of in", "row of tried"]
                 .map(|text| page.find(text))
                 .to_vec();
         assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {page}");
         assert!(!page.contains("oomscope report"));
-        assert!(!Screen::new(&mut Document::default()).html().contains("answer"));
+        assert!(!take_screen(&mut Document::default(), "").contains("answer"));
     }
 }

@@ -3,19 +3,19 @@
 use rustc_hash::FxHashMap;
 
 use super::columns::{Column, Columns, Rows};
-use crate::base::ids::{FrameId, StackId};
+use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::Symbols;
-use crate::stacks::frames::{CodeLocation, LineId, Origin, StackReader};
+use crate::stacks::frames::{CodeLocation, LineId, StackReader};
 
 pub(super) struct StackTable<'a, 's> {
     reader: &'a StackReader<'s>,
     /// Parent and frame; the root has neither.
-    nodes: Rows<(u32, Option<u32>)>,
-    frames: Rows<FrameId>,
-    lines: Rows<LineId>,
+    pub(super) nodes: Rows<(u32, Option<u32>)>,
+    pub(super) frames: Rows<FrameId>,
+    pub(super) lines: Rows<LineId>,
     /// Node and line of each interned stack, and whether its block is older than the recording.
     known: FxHashMap<(StackId, bool), (u32, u32)>,
-    /// Node of each stack without a line.
+    /// Node of each interned stack.
     known_nodes: FxHashMap<StackId, u32>,
 }
 
@@ -32,7 +32,7 @@ impl<'a, 's> StackTable<'a, 's> {
         if let Some(known) = self.known.get(&(stack, is_older)) {
             return *known;
         }
-        let node = self.node(stack);
+        let node = self.intern_node(stack);
         let id = self.reader.line_id(stack).for_block(is_older);
         let line = self.lines.add(id);
         // Lines refer to frames of their own, which must be in the table too.
@@ -43,34 +43,12 @@ impl<'a, 's> StackTable<'a, 's> {
         (node, line)
     }
 
-    /// Adds a stack that has no row in tables of lines; returns the node of its innermost frame.
+    /// Adds a stack without a row in the table of lines; returns the node of its innermost frame.
     pub(super) fn intern_node(&mut self, stack: StackId) -> u32 {
-        if let Some(known) = self.known_nodes.get(&stack) {
-            return *known;
-        }
-        let node = self.node(stack);
-        self.known_nodes.insert(stack, node);
-        node
-    }
-
-    fn node(&mut self, stack: StackId) -> u32 {
-        let mut node = 0;
-        for frame in self.reader.frames_with_callers(stack).into_iter().rev() {
-            node = self.nodes.add((node, Some(self.frames.add(frame))));
-        }
-        node
-    }
-
-    pub(super) fn nodes(&self) -> usize {
-        self.nodes.all.len()
-    }
-
-    pub(super) fn frames(&self) -> usize {
-        self.frames.all.len()
-    }
-
-    pub(super) fn lines(&self) -> usize {
-        self.lines.all.len()
+        *self.known_nodes.entry(stack).or_insert_with(|| {
+            let frames = self.reader.frames_with_callers(stack).into_iter().rev();
+            frames.fold(0, |node, frame| self.nodes.add((node, Some(self.frames.add(frame)))))
+        })
     }
 
     /// The rows of the lines at `location`.
@@ -81,7 +59,8 @@ impl<'a, 's> StackTable<'a, 's> {
 
     /// The columns of the table; the strings are a JSON array.
     pub(super) fn columns(&self) -> Columns {
-        let mut strings = Strings::default();
+        let mut strings = Symbols::default();
+        let mut string = |text: &str| strings.intern(text).index() as u64;
         let (mut parents, mut of_node) = (Column::default(), Column::default());
         for (own, (parent, frame)) in (0_u64..).zip(&self.nodes.all) {
             parents.push(own - u64::from(*parent));
@@ -90,16 +69,11 @@ impl<'a, 's> StackTable<'a, 's> {
         let [mut file, mut line, mut name, mut origin] = [(); 4].map(|()| Column::default());
         for id in &self.frames.all {
             let frame = self.reader.frame_report(*id);
-            file.push(strings.add(&frame.file));
+            file.push(string(&frame.file));
             line.push(u64::from(frame.line));
-            name.push(strings.add(&frame.name));
-            origin.push(match self.reader.origin(*id) {
-                Origin::User => 0,
-                Origin::Package => 1,
-                Origin::Torch => 2,
-                Origin::Plumbing => 3,
-                Origin::Native => 4,
-            });
+            name.push(string(&frame.name));
+            // docs/report-data.md has the order of the kinds.
+            origin.push(self.reader.origin(*id) as u64);
         }
         let place = |frame: Option<FrameId>| {
             let row = frame.and_then(|frame| self.frames.find(frame));
@@ -109,8 +83,9 @@ impl<'a, 's> StackTable<'a, 's> {
         for id in &self.lines.all {
             code.push(place(id.frame));
             caller.push(place(id.caller));
-            text.push(strings.add(&self.reader.code_location(*id).label()));
+            text.push(string(&self.reader.code_location(*id).label()));
         }
+        let strings: Vec<&str> = (0..strings.len()).map(|at| strings.get(SymbolId::from_index(at))).collect();
         vec![
             ("nparent", parents.bytes),
             ("nframe", of_node.bytes),
@@ -121,22 +96,8 @@ impl<'a, 's> StackTable<'a, 's> {
             ("lline", code.bytes),
             ("laround", caller.bytes),
             ("ltext", text.bytes),
-            ("strings", strings.json()),
+            // A list of strings has nothing that cannot be written.
+            ("strings", serde_json::to_vec(&strings).unwrap_or_default()),
         ]
-    }
-}
-
-#[derive(Default)]
-struct Strings(Symbols);
-
-impl Strings {
-    fn add(&mut self, text: &str) -> u64 {
-        self.0.intern(text).index() as u64
-    }
-
-    fn json(&self) -> Vec<u8> {
-        let all = (0..self.0.len()).map(|at| self.0.get(crate::base::ids::SymbolId::from_index(at)));
-        // A list of strings has nothing that cannot be written.
-        serde_json::to_vec(&all.collect::<Vec<&str>>()).unwrap_or_default()
     }
 }
