@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 
 use crate::base::units::escape_text;
 use crate::compare::gate::CheckReport;
-use crate::output::report::gate::{device_label, finding_lines, level, warnings_by_code};
+use crate::output::report::gate::{finding_lines, level, warnings_by_code};
 
 /// An annotation for each exceeded limit, then the verdict.
 pub fn github(report: &CheckReport) -> String {
     let mut out = String::new();
     for finding in report.failed_findings() {
-        let title = format!("{}, {}", finding.code.word(), device_label(finding));
+        let path = escape_text(&finding.path);
+        let title = format!("{}, GPU {} of {path}", finding.code.word(), finding.device);
         // The first line that is in the repository.
         let place = finding.lines.iter().find_map(|line| Some(file_and_line(line.source.as_ref()?, line.frame.line)));
         let message = escape_data(&format!("{}{}", escape_text(&finding.message), finding_lines(finding)));

@@ -26,24 +26,21 @@ pub fn json_line(report: &impl Serialize) -> serde_json::Result<String> {
 
 fn serialize_with(report: &impl Serialize, pretty: Option<PrettyFormatter<'static>>) -> serde_json::Result<String> {
     let mut text = Vec::new();
-    report.serialize(&mut Serializer::with_formatter(&mut text, ReportFormatter { pretty }))?;
+    report.serialize(&mut Serializer::with_formatter(&mut text, ReportFormatter(pretty)))?;
     text.push(b'\n');
     String::from_utf8(text).map_err(serde::ser::Error::custom)
 }
 
-/// Indents or not, and escapes active characters. A JSON parser reads the same values.
+/// Indents, or writes one line without its formatter, and escapes active characters. A JSON parser reads the same values.
 ///
 /// One type for both layouts: the compiler generates the code of every report for each type of formatter.
-struct ReportFormatter {
-    /// `None` for one line.
-    pretty: Option<PrettyFormatter<'static>>,
-}
+struct ReportFormatter(Option<PrettyFormatter<'static>>);
 
 /// Methods that the formatter of the layout has.
 macro_rules! of_the_layout {
     ($($name:ident($($argument:ident: $type:ty)?);)*) => {
         $(fn $name<W: ?Sized + Write>(&mut self, out: &mut W $(, $argument: $type)?) -> io::Result<()> {
-            match &mut self.pretty {
+            match &mut self.0 {
                 Some(pretty) => pretty.$name(out $(, $argument)?),
                 None => CompactFormatter.$name(out $(, $argument)?),
             }

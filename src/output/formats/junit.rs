@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::base::units::{escape_command_lines, is_active, starts_with_command};
-use crate::compare::gate::{CheckReport, CheckedJob, Finding, Severity};
+use crate::compare::gate::{CheckReport, Finding, Severity};
 use crate::output::report::gate::finding_lines;
 
 /// One test per limit and device, and one per file that could not be read.
@@ -25,47 +25,38 @@ pub fn junit(report: &CheckReport) -> String {
     let _ = writeln!(out, "<testsuites name=\"oomscope check\" {counts}>");
     let _ = writeln!(out, "  <testsuite name=\"oomscope check\" {counts} skipped=\"0\">");
     for case in cases {
-        self::case(&mut out, case, single_process);
+        let first = &case[0]; // `chunk_by` yields no empty chunks
+        let name = single_process.map_or(&first.path, |job| &job.command);
+        let problems = case.iter().filter(|finding| !finding.passed).map(problem);
+        out += &test(&format!("{name}, device {}", first.device), first.code.word(), problems);
     }
     if let Some(job) = job {
-        let (class, message) = (escape_xml(&job.command), escape_xml(&job.message()));
-        let failure = format!(">\n      <failure type=\"dry-run\" message=\"{message}\"/>\n    </testcase>");
-        let end = if job.passed { "/>" } else { &failure };
-        let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"dry-run\"{end}");
+        let failure = format!("<failure type=\"dry-run\" message=\"{}\"/>", escape_xml(&job.message()));
+        out += &test(&job.command, "dry-run", Some(failure).filter(|_| !job.passed));
     }
     for (path, message) in &not_checked {
-        let (path, message) = (escape_xml(path), escape_xml(message));
-        let _ = writeln!(out, "    <testcase classname=\"{path}\" name=\"readable\">");
-        let _ = writeln!(out, "      <error message=\"{message}\"/>\n    </testcase>");
+        out += &test(path, "readable", [format!("<error message=\"{}\"/>", escape_xml(message))]);
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
     escape_command_lines(out)
 }
 
-/// One test: the findings of one code on one device, of either severity or both.
-fn case(out: &mut String, findings: &[Finding], single_process: Option<&CheckedJob>) {
-    // `chunk_by` yields no empty chunks.
-    let Some(first) = findings.first() else { return };
-    let name = single_process.map_or(&first.path, |job| &job.command);
-    let class = escape_xml(&format!("{name}, device {}", first.device));
-    let failing: Vec<&Finding> = findings.iter().filter(|f| !f.passed).collect();
-    let end = if failing.is_empty() { "/>" } else { ">" };
-    let _ = writeln!(out, "    <testcase classname=\"{class}\" name=\"{}\"{end}", first.code.word());
-    for finding in &failing {
-        let message = escape_xml(&finding.message);
-        let lines = escape_xml(&finding_lines(finding));
-        let _ = match finding.severity {
-            Severity::Fail => {
-                let (code, lines) = (finding.code.word(), lines.trim_start());
-                writeln!(out, "      <failure type=\"{code}\" message=\"{message}\">{lines}</failure>")
-            }
-            Severity::Warn => {
-                writeln!(out, "      <system-out>warning: {message}{lines}</system-out>")
-            }
-        };
-    }
-    if !failing.is_empty() {
-        out.push_str("    </testcase>\n");
+fn test(class: &str, name: &str, problems: impl IntoIterator<Item = String>) -> String {
+    let element = |problem: String| format!("      {problem}\n");
+    let problems: String = problems.into_iter().map(element).collect();
+    let end = if problems.is_empty() { "/>".to_owned() } else { format!(">\n{problems}    </testcase>") };
+    format!("    <testcase classname=\"{}\" name=\"{name}\"{end}\n", escape_xml(class))
+}
+
+/// A limit that does not hold.
+fn problem(finding: &Finding) -> String {
+    let [message, lines] = [&finding.message, &finding_lines(finding)].map(|text| escape_xml(text));
+    match finding.severity {
+        Severity::Fail => {
+            let (code, lines) = (finding.code.word(), lines.trim_start());
+            format!("<failure type=\"{code}\" message=\"{message}\">{lines}</failure>")
+        }
+        Severity::Warn => format!("<system-out>warning: {message}{lines}</system-out>"),
     }
 }
 
@@ -74,14 +65,13 @@ pub(super) fn escape_xml(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, c) in text.char_indices() {
         match c {
-            '#' if starts_with_command(&text[at..]) => out.push_str("&#35;"),
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\n' | '\t' => out.push(c),
             '\0'..='\u{1f}' | '\u{fffe}' | '\u{ffff}' => out.push('\u{fffd}'),
-            c if is_active(c) => {
+            c if is_active(c) || (c == '#' && starts_with_command(&text[at..])) => {
                 let _ = write!(out, "&#{};", u32::from(c));
             }
             _ => out.push(c),

@@ -145,11 +145,6 @@ fn sections(report: &CheckReport) -> Document {
     document
 }
 
-/// `device 0 of snapshot.pickle`
-pub(crate) fn device_label(finding: &Finding) -> String {
-    format!("GPU {} of {}", finding.device, escape_text(&finding.path))
-}
-
 /// `train.py:12 in step`, with the path in the repository if known.
 fn location_label(line: &CodeLine) -> String {
     let file = escape_text(line.file());
