@@ -167,22 +167,20 @@ impl Document {
     /// Shows exact numbers of bytes in place of three digits.
     #[must_use]
     pub fn with_exact_sizes(mut self) -> Self {
-        self.visit_spans(&mut |span, _| {
+        for (span, _) in self.spans_mut() {
             if let Some(exact) = span.exact.take() {
                 span.text = exact;
             }
-        });
+        }
         self
     }
 
-    /// Calls `visit` with every span that may be a source location or an amount, and whether it is in a headline.
-    pub(super) fn visit_spans(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
-        for block in self.blocks.iter_mut().chain(&mut self.sections) {
+    /// Every span that may be a source location or an amount, and whether it is in a headline.
+    pub(super) fn spans_mut(&mut self) -> impl Iterator<Item = (&mut Span, bool)> {
+        self.blocks.iter_mut().chain(&mut self.sections).flat_map(|block| {
             let is_headline = matches!(block, Block::Headline(..));
-            for span in block.texts_mut().into_iter().flat_map(|text| &mut text.spans) {
-                visit(span, is_headline);
-            }
-        }
+            block.texts_mut().into_iter().flat_map(|text| &mut text.spans).map(move |span| (span, is_headline))
+        })
     }
 
     /// A document that begins with `answer`.

@@ -171,13 +171,9 @@ fn is_autolinked(word: &str) -> bool {
     if parts.any(is_issue_or_commit) {
         return true;
     }
-    let before = |mark: &str, accepts: fn(char) -> bool| word.split(mark).skip(1).any(|rest| rest.starts_with(accepts));
     let lower = word.to_ascii_lowercase();
-    before("@", char::is_alphanumeric)
-        || lower.contains("://")
-        || lower.contains("www.")
-        || lower.contains("mailto:")
-        || lower.contains("xmpp:")
+    word.split('@').skip(1).any(|rest| rest.starts_with(char::is_alphanumeric))
+        || ["://", "www.", "mailto:", "xmpp:"].iter().any(|mark| lower.contains(mark))
 }
 
 /// Whether `part` of a word is `GH-1`, or the name of a commit or the start of one, of 7 to 40 digits. Numbers alone are
@@ -194,20 +190,9 @@ fn is_issue_or_commit(part: &str) -> bool {
 }
 
 fn escape_markdown(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            '&' => out.push_str("&amp;"),
-            '<' => out.push_str("&lt;"),
-            '>' => out.push_str("&gt;"),
-            '\\' | '`' | '*' | '_' | '|' | '[' | ']' | '#' | '~' | '$' => {
-                out.push('\\');
-                out.push(c);
-            }
-            _ => out.push(c),
-        }
-    }
-    out
+    let text = text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
+    let marks = ['\\', '`', '*', '_', '|', '[', ']', '#', '~', '$'];
+    marks.iter().fold(text, |text, mark| text.replace(*mark, &format!("\\{mark}")))
 }
 
 /// A code span, quoted by more backquotes than `text` has in a row.

@@ -20,12 +20,11 @@ impl Document {
     /// Shortens the path of each source location: in a package to the path below `site-packages`, else to as many
     /// components as tell it from the other files of the page. Stacks keep complete paths.
     pub fn shorten_locations(&mut self) {
-        let mut paths = BTreeSet::new();
-        self.visit_locations(&mut |span, _| {
-            paths.insert(span.text[..span.path_len].to_owned());
-        });
+        let is_location = |(span, _): &(&mut Span, bool)| span.path_len > 0;
+        let locations = self.spans_mut().filter(is_location);
+        let paths = locations.map(|(span, _)| span.text[..span.path_len].to_owned()).collect();
         let components = shortest_components(&paths);
-        self.visit_locations(&mut |span, is_headline| {
+        for (span, is_headline) in self.spans_mut().filter(is_location) {
             let path = &span.text[..span.path_len];
             let minimum = if is_headline { HEADLINE_COMPONENTS } else { 1 };
             let kept = match below_packages(path) {
@@ -35,16 +34,7 @@ impl Document {
             let cut = span.path_len - kept.len();
             span.path_len -= cut;
             span.text.drain(..cut);
-        });
-    }
-
-    /// Calls `visit` with every source location, and whether it is in a headline.
-    fn visit_locations(&mut self, visit: &mut dyn FnMut(&mut Span, bool)) {
-        self.visit_spans(&mut |span, is_headline| {
-            if span.path_len > 0 {
-                visit(span, is_headline);
-            }
-        });
+        }
     }
 }
 
@@ -82,9 +72,7 @@ mod tests {
         let locations = paths.iter().map(|path| source_location(path, ":3 main"));
         document.fields("at", locations);
         document.shorten_locations();
-        let mut left = Vec::new();
-        document.visit_locations(&mut |span, _| left.push(span.text.trim_end_matches(":3 main").to_owned()));
-        left
+        document.spans_mut().map(|(span, _)| span.text.trim_end_matches(":3 main").to_owned()).collect()
     }
 
     #[test]

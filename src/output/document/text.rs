@@ -1,6 +1,6 @@
 //! Inline text: spans with an emphasis.
 
-use crate::base::units::{exact_size, signed_size, size};
+use crate::base::units::{exact_size, signed_count, signed_size, size};
 
 /// Emphasis.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -78,12 +78,7 @@ pub fn amount(bytes: u64) -> Text {
 
 /// A change in bytes, with its sign.
 pub fn signed_amount(bytes: i64) -> Text {
-    let sign = match bytes.signum() {
-        1 => "+",
-        0 => "",
-        _ => "-",
-    };
-    let exact = Some(format!("{sign}{}", exact_size(bytes.unsigned_abs())));
+    let exact = Some(format!("{} B", signed_count(bytes)));
     Text { spans: vec![Span { text: signed_size(bytes), exact, ..Span::default() }] }
 }
 

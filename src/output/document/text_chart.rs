@@ -103,9 +103,9 @@ impl TextChart<'_> {
         let ticks = ticks(self.chart, self.columns);
         let [corner, part, mark] = self.pens.axis_line;
         let mut line = vec![part; self.columns];
-        for tick in &ticks {
+        for (column, ..) in &ticks {
             // A tick beyond the last column is not drawn.
-            if let Some(part) = line.get_mut(tick.column) {
+            if let Some(part) = line.get_mut(*column) {
                 *part = mark;
             }
         }
@@ -114,9 +114,9 @@ impl TextChart<'_> {
             let labels = lay_out_labels(labels, self.columns, 1);
             labels.into_iter().map(|drawn| named(name, &drawn)).collect::<Vec<_>>()
         };
-        let entries = ticks.iter().map(|tick| (tick.column, tick.entry.clone())).collect();
-        let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?)));
-        let (entries, times) = (row("entry", entries), row("time", times.collect()));
+        let times = ticks.iter().filter_map(|(column, _, time)| Some((*column, time.clone()?))).collect();
+        let entries = ticks.into_iter().map(|(column, entry, _)| (column, entry)).collect();
+        let (entries, times) = (row("entry", entries), row("time", times));
         let line = format!("{:>LABEL_COLUMNS$} {corner}{line}", "");
         [line].into_iter().chain(entries).chain(times).collect()
     }

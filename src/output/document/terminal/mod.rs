@@ -53,7 +53,7 @@ impl Page {
             Block::Paragraph(text) => self.text(text, "", ""),
             Block::Fields(fields) => self.fields(fields),
             Block::List(items) => items.iter().for_each(|item| self.item(item)),
-            Block::Table(table) => self.out.push_str(&table::table(table, self.style)),
+            Block::Table(table) => self.lines(&table::lines(table, self.style)),
             Block::Chart(chart) => self.lines(&draw(chart, self.style.width, self.style.pens())),
             Block::Bar(parts) => self.lines(&bar::lines(parts, self.style)),
             Block::Source(source) => self.source(source),

@@ -17,7 +17,7 @@ pub(super) fn fit(text: &Text, room: usize, style: Style) -> String {
 /// The same, with the emphasis.
 pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
     let width = |text: &Text| style.columns(text);
-    let dots = style.ellipsis();
+    let dots = style.pick("…", "...");
     let mut text = text.clone();
     for index in 0..text.spans.len() {
         if width(&text) <= room {

@@ -40,11 +40,6 @@ impl Style {
         self.pick(UNICODE, ASCII)
     }
 
-    /// The ellipsis for an omitted part.
-    pub(super) fn ellipsis(self) -> &'static str {
-        self.pick("…", "...")
-    }
-
     /// Escapes what a terminal would act on. All text goes through this function.
     pub(super) fn escaped(self, text: &str) -> String {
         let plain = escape_text(text);

@@ -20,56 +20,37 @@ const MIN_TEXT_COLUMNS: usize = 16;
 /// Wider tables are hard to read across.
 const MAX_WIDE_COLUMNS: usize = 100;
 
-/// Renders `table`.
-pub(super) fn table(table: &Table, style: Style) -> String {
+/// The lines of `table`, and its note.
+pub(super) fn lines(table: &Table, style: Style) -> Vec<String> {
     let Some(widths) = widths(table, style) else {
         return match table.narrower() {
-            Some(narrower) => self::table(&narrower, style),
+            Some(narrower) => self::lines(&narrower, style),
             None => stacked(table, style),
         };
     };
     let rows: Vec<Vec<String>> = table.rows.iter().map(|row| cells(row, &widths, style)).collect();
-    let mut out = Lines::new(style);
+    let mut out = Vec::new();
     let mut lines = aligned(table, &rows, &widths).into_iter();
     if let Some(header) = lines.next().filter(|_| table.columns.iter().any(|column| !column.heading.is_empty())) {
         let (first, width) = (first_name(table), widths.first().copied().unwrap_or(0));
         // The cell of the first name is empty.
         let others = if first.is_empty() { header.as_str() } else { header.get(width..).unwrap_or_default() };
         let pad = if first.is_empty() { INDENT } else { (width + INDENT).saturating_sub(display_width(first)) };
-        out.line("", &style.bold(format!("{first}{}{others}", " ".repeat(pad)).trim_end()));
+        out.push(style.bold(format!("{first}{}{others}", " ".repeat(pad)).trim_end()));
     }
     for (row, cells) in table.rows.iter().zip(&rows) {
         let height = cells.iter().map(|cell| cell.lines().count()).max().unwrap_or(1);
         for (index, line) in lines.by_ref().take(height.max(1)).enumerate() {
-            out.line("  ", &painted(row, index, line.trim_end(), style));
+            out.push(format!("  {}", painted(row, index, line.trim_end(), style)));
         }
     }
-    out.note(table);
-    out.text
+    out.extend(note(table, style));
+    out
 }
 
-/// A table's lines.
-struct Lines {
-    text: String,
-    style: Style,
-}
-
-impl Lines {
-    fn new(style: Style) -> Self {
-        Self { text: String::new(), style }
-    }
-
-    fn line(&mut self, indent: &str, text: &str) {
-        self.text.push_str(format!("{indent}{text}").trim_end());
-        self.text.push('\n');
-    }
-
-    fn note(&mut self, table: &Table) {
-        if let Some(note) = &table.note {
-            let note = wrap(&self.style.render(note), self.style.width.saturating_sub(INDENT), "  ");
-            self.line("  ", &note);
-        }
-    }
+fn note(table: &Table, style: Style) -> Option<String> {
+    let note = style.render(table.note.as_ref()?);
+    Some(format!("  {}", wrap(&note, style.width.saturating_sub(INDENT), "  ")))
 }
 
 /// The name of a first column of text: it begins at the margin, to the left of the rows.
@@ -158,8 +139,8 @@ fn glyph(mark: Judgement, style: Style) -> &'static str {
 }
 
 /// Each row as lines: its first text, and below it the other cells with their column names.
-fn stacked(table: &Table, style: Style) -> String {
-    let mut out = Lines::new(style);
+fn stacked(table: &Table, style: Style) -> Vec<String> {
+    let mut out = Vec::new();
     let room = style.width.saturating_sub(INDENT);
     for row in &table.rows {
         let first = row
@@ -177,11 +158,11 @@ fn stacked(table: &Table, style: Style) -> String {
         let below = format!("    {}", wrap(&others, room.saturating_sub(4), "    "));
         let below = Some(below).filter(|_| !others.is_empty());
         for text in first.into_iter().chain(below) {
-            text.lines().for_each(|line| out.line("  ", line));
+            out.extend(text.lines().map(|line| format!("  {line}")));
         }
     }
-    out.note(table);
-    out.text
+    out.extend(note(table, style));
+    out
 }
 
 /// A cell, cut to `room` columns.
