@@ -98,19 +98,14 @@ fn table(table: &Table) -> String {
 }
 
 fn cell(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => inline(text),
-        Cell::Indented(depth, text) => {
-            format!("<span class=\"part{}\">{}</span>", (*depth).min(4), inline(text))
-        }
-        Cell::Marked(mark, text) => {
-            format!("<span class=\"mark {mark}\">{}</span> {}", mark.glyphs()[0], inline(text))
-        }
-        Cell::WithDetails(text, below) => {
-            let below = below.iter().map(|text| format!("<br>{}", inline(text)));
-            [inline(text)].into_iter().chain(below).collect()
-        }
-    }
+    let mark = cell.mark.map(|mark| format!("<span class=\"mark {mark}\">{}</span> ", mark.glyphs()[0]));
+    let text = inline(&cell.text);
+    let text = match cell.depth {
+        Some(depth) => format!("<span class=\"part{}\">{text}</span>", depth.min(4)),
+        None => text,
+    };
+    let details = cell.details.iter().map(|text| format!("<br>{}", inline(text)));
+    mark.into_iter().chain([text]).chain(details).collect()
 }
 
 fn stack(stack: &Stack) -> String {

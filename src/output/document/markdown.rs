@@ -77,17 +77,11 @@ fn table(table: &Table) -> String {
 }
 
 fn cell(cell: &Cell) -> String {
-    match cell {
-        Cell::Text(text) => inline(text, Context::Cell),
-        Cell::Indented(depth, text) => {
-            format!("{}{}", "&emsp;".repeat(usize::from(*depth)), inline(text, Context::Cell))
-        }
-        Cell::Marked(mark, text) => format!("{} {}", mark.glyphs()[0], inline(text, Context::Cell)),
-        Cell::WithDetails(text, below) => {
-            let below = below.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
-            [inline(text, Context::Cell)].into_iter().chain(below).collect()
-        }
-    }
+    let mark = cell.mark.map(|mark| format!("{} ", mark.glyphs()[0]));
+    let indent = "&emsp;".repeat(cell.depth.unwrap_or(0).into());
+    let text = format!("{indent}{}", inline(&cell.text, Context::Cell));
+    let details = cell.details.iter().map(|text| format!("<br>{}", inline(text, Context::Cell)));
+    mark.into_iter().chain([text]).chain(details).collect()
 }
 
 fn stack(stack: &Stack) -> String {
@@ -299,7 +293,7 @@ mod tests {
     fn cells_are_not_ended_by_a_bar() {
         let mut document = Document::default();
         let table = Table::from_rows([()]).text("", |()| "a|b").number("", |()| text::code("c|d\ne"));
-        document.table(table.number("x|y", |()| Cell::WithDetails("f".into(), vec!["g".into()])));
+        document.table(table.number("x|y", |()| Cell::with_details("f", vec!["g".into()])));
         let expected = "|  |  | x\\|y |\n| --- | ---: | ---: |\n| a\\|b | `c\\|d\\ne` | f<br>g |\n";
         assert_eq!(markdown(&document), expected);
     }

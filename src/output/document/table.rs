@@ -33,15 +33,15 @@ pub struct TableOf<R> {
     table: Table,
 }
 
-#[derive(Debug, Clone, PartialEq)]
-pub enum Cell {
-    Text(Text),
-    /// Text indented by this many levels: a part of a row above.
-    Indented(u8, Text),
-    /// Text with further lines below it.
-    WithDetails(Text, Vec<Text>),
-    /// A judgement of the row, and text.
-    Marked(Judgement, Text),
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Cell {
+    /// A judgement of the row, before the text.
+    pub mark: Option<Judgement>,
+    /// Levels by which the text is indented: a part of a row above.
+    pub depth: Option<u8>,
+    pub text: Text,
+    /// Further lines below it.
+    pub details: Vec<Text>,
 }
 
 words! {
@@ -68,17 +68,22 @@ impl Judgement {
 }
 
 impl Cell {
-    fn texts_mut(&mut self) -> Vec<&mut Text> {
-        match self {
-            Self::Text(text) | Self::Indented(_, text) | Self::Marked(_, text) => vec![text],
-            Self::WithDetails(text, below) => std::iter::once(text).chain(below).collect(),
-        }
+    pub fn marked(mark: Judgement, text: impl Into<Text>) -> Self {
+        Self { mark: Some(mark), ..Self::from(text) }
+    }
+
+    pub fn indented(depth: u8, text: impl Into<Text>) -> Self {
+        Self { depth: Some(depth), ..Self::from(text) }
+    }
+
+    pub fn with_details(text: impl Into<Text>, details: Vec<Text>) -> Self {
+        Self { details, ..Self::from(text) }
     }
 }
 
 impl<T: Into<Text>> From<T> for Cell {
     fn from(text: T) -> Self {
-        Self::Text(text.into())
+        Self { text: text.into(), ..Self::default() }
     }
 }
 
@@ -91,8 +96,9 @@ impl Table {
     }
 
     pub(super) fn texts_mut(&mut self) -> Vec<&mut Text> {
-        let cells = self.rows.iter_mut().flatten().flat_map(Cell::texts_mut);
-        self.note.iter_mut().chain(cells).collect()
+        let cells = self.rows.iter_mut().flatten();
+        let texts = cells.flat_map(|cell| std::iter::once(&mut cell.text).chain(&mut cell.details));
+        self.note.iter_mut().chain(texts).collect()
     }
 
     pub(super) fn is_text(&self, column: usize) -> bool {

@@ -53,7 +53,7 @@ pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
 fn holder(held: &Holder) -> Cell {
     let operation = operation_label(held.operation.as_deref(), held.operation_share_ratio);
     let below = location_details(&held.location).into_iter().chain(operation);
-    Cell::WithDetails(location_label(&held.location), below.collect())
+    Cell::with_details(location_label(&held.location), below.collect())
 }
 
 /// The breakdown to show and its name: the one of `--at`, else of the last failure, else of the peak. `None` if nothing
@@ -162,5 +162,5 @@ pub(super) fn allocated(device: &DeviceReport) -> BlockSum {
 fn variable_holder(kept: &KeptByVariable) -> Cell {
     let name = if kept.name.is_some() { code(keeper_name(kept)) } else { keeper_name(kept).into() };
     let allocated = kept.name.is_none().then(|| format!("allocated by {}", kept.allocated_by.label()));
-    Cell::WithDetails(name, keeper_details(kept).into_iter().chain(allocated).map(Text::from).collect())
+    Cell::with_details(name, keeper_details(kept).into_iter().chain(allocated).map(Text::from).collect())
 }

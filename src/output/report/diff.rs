@@ -165,7 +165,7 @@ fn variables(document: &mut Document, device: &DeviceDiff) {
 fn variable(change: &VariableChange) -> ChangedRow {
     let name = if change.name.is_some() { code(change.holder()) } else { change.holder().into() };
     let details = Some(change.details()).filter(|details| !details.is_empty()).map(Text::from);
-    ChangedRow::of_holder(Cell::WithDetails(name, details.into_iter().collect()), &change.held, change.status)
+    ChangedRow::of_holder(Cell::with_details(name, details.into_iter().collect()), &change.held, change.status)
 }
 
 /// `+14%`, or `x25` for large growth; empty if the value was 0 or did not change.
@@ -224,7 +224,7 @@ pub(super) fn changes(heading: &'static str, rows: impl IntoIterator<Item = Chan
 /// Totals, segments, blocks and fragmentation.
 pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<ChangedRow> {
     let row = |depth, name: &str, figure: Figure| {
-        let name = Cell::Indented(depth, name.into());
+        let name = Cell::indented(depth, name);
         let [shown_before, shown_after] =
             [device.before, device.after].map(|side| side.unwrap_or_default().amount(figure).to_string());
         let numbers = device.numbers(figure);

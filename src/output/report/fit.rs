@@ -80,9 +80,9 @@ fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeRep
         let name = Text::from(count(of.size));
         let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == Sureness::Estimate;
         match of.fits {
-            Some(true) if is_guess => Cell::Marked(Judgement::Perhaps, name),
-            Some(true) => Cell::Marked(Judgement::Good, name),
-            Some(false) => Cell::Marked(Judgement::Bad, name),
+            Some(true) if is_guess => Cell::marked(Judgement::Perhaps, name),
+            Some(true) => Cell::marked(Judgement::Good, name),
+            Some(false) => Cell::marked(Judgement::Bad, name),
             None => name.into(),
         }
     };

@@ -71,7 +71,7 @@ fn limit_table(kinds: &[LimitKind<'_>]) -> impl Into<Table> {
     let names = Names::from_paths(kinds.iter().map(|kind| &*kind.worst.path));
     let rows = kinds.iter().flat_map(|kind| {
         let below = Some(below(kind.worst, are_several.then_some(&names))).filter(|below| !below.is_empty());
-        [(Some(kind), marked_name(kind))].into_iter().chain(below.map(|below| (None, Cell::Indented(1, below))))
+        [(Some(kind), marked_name(kind))].into_iter().chain(below.map(|below| (None, Cell::indented(1, below))))
     });
     // The line below a limit has no figures.
     let of_limit = |show: fn(&LimitKind<'_>) -> String| {
@@ -106,7 +106,7 @@ fn marked_name(kind: &LimitKind<'_>) -> Cell {
         (false, Severity::Warn) => (Judgement::Perhaps, "  warns"),
         (false, Severity::Fail) => (Judgement::Bad, ""),
     };
-    Cell::Marked(mark, Text::from(worst.code.word()).and(faint(effect)))
+    Cell::marked(mark, Text::from(worst.code.word()).and(faint(effect)))
 }
 
 /// `app/train.py:12 step  1.11 GiB held at the peak`

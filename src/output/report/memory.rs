@@ -54,7 +54,7 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
 /// Name, bytes and note of each kind of memory.
 fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
-    let row = |depth, name: &str, bytes, note| (Cell::Indented(depth, name.into()), bytes, note);
+    let row = |depth, name: &str, bytes, note| (Cell::indented(depth, name), bytes, note);
     let held = format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
     let mut rows = vec![
         row(0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),

@@ -45,9 +45,9 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
     let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
     let name = |gpu: &&PlanGpu| match report.wanted_size {
         None => Cell::from(gpu.gpu),
-        Some(_) if gpu.cell(PlanChange::AsIs).is_some_and(serves) => Cell::Marked(Judgement::Good, gpu.gpu.into()),
-        Some(_) if gpu.cells.iter().any(serves) => Cell::Marked(Judgement::Perhaps, gpu.gpu.into()),
-        Some(_) => Cell::Marked(Judgement::Bad, gpu.gpu.into()),
+        Some(_) if gpu.cell(PlanChange::AsIs).is_some_and(serves) => Cell::marked(Judgement::Good, gpu.gpu),
+        Some(_) if gpu.cells.iter().any(serves) => Cell::marked(Judgement::Perhaps, gpu.gpu),
+        Some(_) => Cell::marked(Judgement::Bad, gpu.gpu),
     };
     let label = |gpu: &PlanGpu, change: PlanChange| -> Cell {
         match gpu.cell(change) {
@@ -103,7 +103,7 @@ fn runs(document: &mut Document, report: &PlanReport) {
     };
     if !report.runs.is_empty() {
         let table = Table::from_rows(&report.runs)
-            .text("dry run on", |run| Cell::Marked(mark(run), run.gpu.as_str().into()))
+            .text("dry run on", |run| Cell::marked(mark(run), run.gpu.as_str()))
             .text("", |run| if run.expandable_segments { "expandable_segments:True" } else { "" })
             .number(report.name.clone(), |run| count(run.size))
             .number("reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
@@ -152,7 +152,7 @@ pub fn serving_plan(report: &ServingPlanReport) -> Document {
     let mut document = Document::with_headline(strong(report.summary().answer), faint(runs));
     let mark = |row: &ServingPlanRow| if row.is_started() { Judgement::Good } else { Judgement::Bad };
     let table = Table::from_rows(&report.rows)
-        .text("requests of so many tokens at once, on", |row| Cell::Marked(mark(row), row.label().into()));
+        .text("requests of so many tokens at once, on", |row| Cell::marked(mark(row), row.label()));
     let table = with_room(table, |row| row.serving.as_ref());
     let requests = |row: &ServingPlanRow, length: u64| row.serving.as_ref()?.requests_at(length);
     let table = LENGTHS.iter().fold(table, |table, length| {

@@ -82,7 +82,7 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
         }
     };
     Table::from_rows(devices.iter().copied().take(MAX_ROWS))
-        .text("device", |device| Cell::Marked(reproduced(device).0, format!("GPU {}", device.device).into()))
+        .text("device", |device| Cell::marked(reproduced(device).0, format!("GPU {}", device.device)))
         .number("entries", |device| reproduced(device).1)
         .number("peak allocated", |device| amount(device.figures.peak_allocated_bytes))
         .number("peak reserved", |device| amount(device.figures.peak_reserved_bytes))
@@ -96,7 +96,7 @@ fn what_if_table<'r>(devices: &[&'r ReplayedDevice]) -> impl Into<Table> {
     let rows = devices.iter().take(MAX_ROWS).filter_map(row);
     let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
     Table::from_rows(rows)
-        .text("device", |(device, then, _)| Cell::Marked(mark(then), format!("GPU {}", device.device).into()))
+        .text("device", |(device, then, _)| Cell::marked(mark(then), format!("GPU {}", device.device)))
         .text("the job then", |(_, then, _)| describe_outcome(then))
         .number("reserved as recorded", |(.., recorded)| amount(recorded.figures.peak_reserved_bytes))
         .number("what-if", |(device, ..)| amount(device.figures.peak_reserved_bytes))

@@ -67,7 +67,7 @@ fn mark(run: &TrialReport, label: Text) -> Cell {
         TrialOutcome::MayEnd | TrialOutcome::Unknown => Judgement::Perhaps,
         TrialOutcome::Fails | TrialOutcome::FailsLater | TrialOutcome::NotInEffect => Judgement::Bad,
     };
-    Cell::Marked(mark, label)
+    Cell::marked(mark, label)
 }
 
 /// The order of outcomes, the best first.
@@ -113,7 +113,7 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
     };
     let table = Table::from_rows(fitting.into_iter().rev().chain(failing))
-        .text(report.name.clone(), |run| Cell::Marked(result(run).0, count(run.size).into()))
+        .text(report.name.clone(), |run| Cell::marked(result(run).0, count(run.size)))
         .text("", |run| result(run).1)
         .number("peak reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
     document.table(table.wide());

@@ -78,7 +78,7 @@ fn have_equal_outcomes(a: &TriedRow, b: &TriedRow) -> bool {
 fn others_row(first: &TriedRow, others: &[&TriedRow]) -> ShownRow {
     let reserved = others.iter().map(|row| size(row.peak_reserved_bytes)).all_equal_value().unwrap_or_default();
     let what = faint(counted(others.len() as u64, "other setting"));
-    ShownRow { name: Cell::Marked(Judgement::Bad, what), reserved: reserved.into(), ..first.into() }
+    ShownRow { name: Cell::marked(Judgement::Bad, what), reserved: reserved.into(), ..first.into() }
 }
 
 impl From<&TriedRow> for ShownRow {
@@ -95,7 +95,7 @@ impl From<&TriedRow> for ShownRow {
             TriedKind::Program => row.what.as_str().into(),
         };
         Self {
-            name: Cell::Marked(mark, place.into_iter().fold(what, Text::and)),
+            name: Cell::marked(mark, place.into_iter().fold(what, Text::and)),
             outcome: row.describe_then(),
             reserved: row.reached_reserved_bytes().map_or_else(Text::default, |bytes| size(bytes).into()),
             sure: row.sure,

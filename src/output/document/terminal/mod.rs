@@ -244,7 +244,7 @@ mod tests {
         document.fields("", ["more", "and more"]);
         document.heading(alarm("It failed"));
         document.list(["a point"]);
-        let rows = [(Cell::from("all"), "12 B"), (Cell::Indented(1, "part".into()), "7 B")];
+        let rows = [(Cell::from("all"), "12 B"), (Cell::indented(1, "part"), "7 B")];
         document.table(Table::from_rows(rows).text("", |(name, _)| name.clone()).number("bytes", |(_, bytes)| *bytes));
         assert_eq!(
             terminal(&document, PLAIN),
@@ -256,7 +256,7 @@ mod tests {
     #[test]
     fn wide_tables_drop_columns_and_shorten_locations() {
         let place = source_location("/a/very/long/way/to/train.py", ":12 step");
-        let details = Cell::WithDetails(place, vec!["some words on it that are long".into()]);
+        let details = Cell::with_details(place, vec!["some words on it that are long".into()]);
         let table = Table::from_rows([details]).number("count", |_| "1").number("least of all", |_| "2").optional();
         let table = table.text("where", Cell::clone);
         let mut document = Document::default();
@@ -305,7 +305,7 @@ mod tests {
         document.list([text()]);
         document.table(
             Table::from_rows([text()])
-                .text("a", |text| Cell::WithDetails(text.clone(), vec![text.clone()]))
+                .text("a", |text| Cell::with_details(text.clone(), vec![text.clone()]))
                 .note(Some(text())),
         );
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];

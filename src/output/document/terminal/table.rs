@@ -4,6 +4,7 @@
 
 use anstyle::AnsiColor;
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, TableStyle, Width};
+use itertools::Itertools as _;
 
 use super::shorten::{fit, wrap};
 use super::style::Style;
@@ -117,19 +118,17 @@ fn aligned(table: &Table, rows: &[Vec<String>], widths: &[usize]) -> Vec<String>
 
 /// Line `index` of `row` with its emphasis.
 fn painted(row: &[Cell], index: usize, line: &str, style: Style) -> String {
-    let Some(Cell::Marked(mark, _)) = row.first().filter(|_| index == 0) else {
-        let is_faint = match row.first() {
-            Some(Cell::Text(text)) => !text.spans.is_empty() && text.spans.iter().all(|span| span.tone == Tone::Faint),
-            _ => false,
-        };
-        return if is_faint || index > 0 { style.dim(line) } else { line.to_owned() };
+    let Some(mark) = row.first().and_then(|cell| cell.mark).filter(|_| index == 0) else {
+        let is_faint = |text: &Text| !text.spans.is_empty() && text.spans.iter().all(|span| span.tone == Tone::Faint);
+        let is_faint = index > 0 || row.first().is_some_and(|cell| is_faint(&cell.text));
+        return if is_faint { style.dim(line) } else { line.to_owned() };
     };
     let colour = match mark {
         Judgement::Good => AnsiColor::Green,
         Judgement::Perhaps => AnsiColor::Yellow,
         Judgement::Bad => AnsiColor::Red,
     };
-    let glyph = glyph(*mark, style);
+    let glyph = glyph(mark, style);
     line.replacen(glyph, &style.painted(glyph, colour.on_default().bold()), 1)
 }
 
@@ -169,17 +168,14 @@ fn stacked(table: &Table, style: Style) -> Vec<String> {
 fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
     let indented =
         |text, indent: usize| format!("{}{}", " ".repeat(indent), fit(text, room.saturating_sub(indent), style));
-    match cell {
-        Cell::Text(text) => fit(text, room, style),
-        Cell::Indented(depth, text) => indented(text, 2 * usize::from(*depth)),
-        Cell::WithDetails(text, below) => {
-            let below = below.iter().map(|text| indented(text, 2));
-            [fit(text, room, style)].into_iter().chain(below).collect::<Vec<_>>().join("\n")
+    let first = match cell.mark {
+        Some(mark) => {
+            let lines = settings_lines(&cell.text, room.saturating_sub(2), style);
+            format!("{} {}", glyph(mark, style), lines.join("\n    "))
         }
-        Cell::Marked(mark, text) => {
-            format!("{} {}", glyph(*mark, style), settings_lines(text, room.saturating_sub(2), style).join("\n    "))
-        }
-    }
+        None => indented(&cell.text, 2 * usize::from(cell.depth.unwrap_or(0))),
+    };
+    [first].into_iter().chain(cell.details.iter().map(|text| indented(text, 2))).join("\n")
 }
 
 /// Settings of several options on as many lines as they need; other text in one.

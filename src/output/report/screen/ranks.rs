@@ -77,7 +77,7 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
     let others = ranks.groups.iter().skip(limit).map(Vec::len).sum::<usize>() as u64;
     let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
     Table::from_rows(ranks.groups.iter().take(limit).filter_map(group))
-        .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::Marked(mark(row), code(name.as_str())))
+        .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::marked(mark(row), code(name.as_str())))
         .text("result", |(_, row, _)| row.conclusion.map_or(word(row), Verdict::word))
         .text("at", |(.., line)| line.map_or("", |group| &*group.line))
         .text("when", |(_, row, _)| when(row))
