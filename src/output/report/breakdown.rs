@@ -2,7 +2,7 @@
 
 use std::iter::repeat;
 
-use super::phrases::{location_details, moment_label, operation_label};
+use super::phrases::{location_details, operation_label, step_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, percent, ratio};
 use crate::output::document::{Cell, Document, Table, TableOf, Text, amount, code, faint};
@@ -21,7 +21,7 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
     if rows.is_empty() {
         return;
     }
-    let during = moment_label(Some(held)).map_or_else(String::new, |label| format!(" ({label})"));
+    let during = step_label(held.step, held.phase).map_or_else(String::new, |label| format!(" ({label})"));
     document.heading(format!("Where the memory was {moment}{during}"));
     let table = Table::from_rows(rows)
         .text("", |(group, _)| *group)

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 use serde_json::Value;
 
 use super::notes::changes_answer;
-use super::phrases::{location_details, operation_label};
+use super::phrases::{and_others, location_details, operation_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, size};
 use crate::compare::diff::{
     ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PeakChange, SettingChange, Status, VariableChange,
@@ -306,15 +306,13 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
         |change: &SettingChange| format!("{} {} → {}", name(&change.key), value(&change.before), value(&change.after));
     // The settings string repeats the settings that it changes.
     let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
-    let changes: Vec<&SettingChange> =
-        changes.iter().filter(|change| !is_repeated || change.key != "settings_string").collect();
-    changes.into_iter().map(line).collect()
+    changes.iter().filter(|change| !is_repeated || change.key != "settings_string").map(line).collect()
 }
 
 /// The first `shown` of `lines`, and the number of the others.
 pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
-    let others = lines.len().saturating_sub(shown) as u64;
+    let others = and_others(lines.len(), shown, "other");
     lines.truncate(shown);
-    lines.extend((others > 0).then(|| format!("and {}: --full", counted(others, "other"))));
+    lines.extend(others.map(|others| format!("{others}: --full")));
     lines
 }

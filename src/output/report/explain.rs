@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::stack_block;
+use super::phrases::{and_others, stack_block};
 use super::screen::callers;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::group;
@@ -112,9 +112,8 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
         let line = faint(format!("  {file}line {}", count(failure.line)));
         Text::from(what).and(at).and(line)
     };
-    let left = sorted.len().checked_sub(rows).filter(|left| *left > 0);
     let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
-    let note = left.map(|left| faint(format!("and {}: {more}", counted(left as u64, "other message"))));
+    let note = and_others(sorted.len(), rows, "other message").map(|others| faint(format!("{others}: {more}")));
     let table = Table::from_rows(sorted.take(rows))
         .text("other messages", message)
         .text("by", |group| group.source_label())
@@ -187,7 +186,8 @@ impl FailureGroup<'_> {
 
     /// The sources of the messages: `rank 3, node-1`, `ranks 0-6, 9`.
     fn source_label(&self) -> String {
-        let first = source_label(self.first().rank, self.first().source.as_deref());
+        let ExplainedFailure { rank, source, .. } = self.first();
+        let first = rank.map(|rank| format!("rank {rank}")).into_iter().chain(source.clone()).join(", ");
         if self.0.len() == 1 {
             return first;
         }
@@ -207,12 +207,6 @@ impl FailureGroup<'_> {
     fn headline(&self) -> Text {
         self.first().headline(self.devices().as_deref())
     }
-}
-
-/// `rank 3, node-1`
-fn source_label(rank: Option<u32>, source: Option<&str>) -> String {
-    let rank = rank.map(|rank| format!("rank {rank}"));
-    rank.into_iter().chain(source.map(str::to_owned)).join(", ")
 }
 
 /// `0-6, 9`

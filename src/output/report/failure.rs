@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::{entries_after, operation_label, stack_block};
+use super::phrases::{operation_label, stack_block};
 use super::screen::add_blockers;
 use crate::analysis::failure::JudgedRequest;
 use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
@@ -21,7 +21,8 @@ pub(super) fn failed_request(document: &mut Document, device: &DeviceReport) {
     // The last failure is the one that ended the program, if any did.
     let Some((last, before)) = device.ooms.split_last() else { return };
     document.heading(format!("The failed request on GPU {}", device.device));
-    let at = match entries_after(last, device) {
+    let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
+    let at = match entries.saturating_sub(last.event.saturating_add(1)) {
         0 => "the last of the trace".to_owned(),
         after => format!("{} before the end of the trace", counted(after, "entry")),
     };

@@ -4,14 +4,14 @@ use std::ops::Range;
 
 use itertools::Itertools as _;
 
-use super::notes::{add_notes, add_other_notes};
+use super::notes::{add_action, add_notes, add_other_notes};
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{
     Cell, Document, Judgement, Table, TableOf, Text, amount, code, faint, signed_amount, strong,
 };
 use crate::output::wording::{command_line, location_label};
 use crate::whatif::Sureness;
-use crate::whatif::fit::{FitDevice, FitReport, GrowingLine, LawKind, PredictedFailure, SizeReport};
+use crate::whatif::fit::{FitDevice, FitReport, GrowingLine, LawKind, SizeReport};
 
 /// Sizes and lines on the first screen, at most.
 const MAX_SIZES: usize = 12;
@@ -28,9 +28,7 @@ pub fn fit(report: &FitReport) -> Document {
     let note = (left_out > 0).then(|| faint(format!("{}: --full", counted(left_out as u64, "other size"))));
     document.table(peaks(device, device.sizes.get(shown).unwrap_or_default()).note(note));
     growth(&mut document, device, MAX_LINES);
-    let summary = report.summary();
-    document.fields("do", summary.action);
-    document.fields("copy", summary.copy.map(code));
+    add_action(&mut document, &report.summary());
     let next = report.recordings.last().and_then(|last| command_line("whatif --program", &last.path));
     document.fields("next", next.map(code));
     let mut sections = Document::default();
@@ -87,7 +85,8 @@ fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeRep
         }
     };
     let result = |of: &&SizeReport| match &of.failed {
-        Some(failed) => describe_failure(failed),
+        Some(failed) => Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
+            .and(location_label(&failed.location)),
         None if of.is_recorded => faint("recorded"),
         None => Text::default(),
     };
@@ -101,11 +100,6 @@ fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeRep
         .optional()
         .only_if(capacity.is_some())
         .wide()
-}
-
-fn describe_failure(failed: &PredictedFailure) -> Text {
-    Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
-        .and(location_label(&failed.location))
 }
 
 /// The `rows` lines that grow most, at the peak of the largest size that fits.

@@ -2,13 +2,11 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::Names;
+use super::phrases::{Names, and_others};
 use crate::analysis::group;
 use crate::base::units::{count, counted, escape_text, size};
 use crate::compare::gate::{BaselineComparison, CheckReport, CodeLine, FileWarning, Finding, Severity};
-use crate::output::document::{
-    Cell, Document, Item, Judgement, Table, Text, alarm, code, faint, source_location, strong,
-};
+use crate::output::document::{Cell, Document, Judgement, Table, Text, alarm, code, faint, source_location, strong};
 use crate::output::wording::command_line;
 use crate::stacks::frames::FrameReport;
 
@@ -35,8 +33,8 @@ pub fn check(report: &CheckReport) -> Document {
     }
     let not_checked = report.not_checked();
     let files = not_checked.iter().map(|(path, message)| code(&**path).and(format!(": {message}")));
-    let others = not_checked.len().saturating_sub(MAX_FILES) as u64;
-    let others = (others > 0).then(|| format!("and {}: --format json", counted(others, "other")).into());
+    let others = and_others(not_checked.len(), MAX_FILES, "other");
+    let others = others.map(|others| format!("{others}: --format json").into());
     document.fields("not checked", files.take(MAX_FILES).chain(others));
     if !report.passed {
         document.fields("do", report.summary().action);
@@ -118,10 +116,8 @@ fn line_label(line: &CodeLine) -> Text {
 /// The changes since the baseline.
 fn changes(document: &mut Document, baseline: &BaselineComparison) {
     document.subheading(Text::from("changes since ").and(code(&*baseline.path)).and(", ").and(code(&*baseline.entry)));
-    let others = baseline.text.len().saturating_sub(MAX_CHANGES) as u64;
-    let others = (others > 0).then(|| format!("and {}", counted(others, "other")));
-    let shown = baseline.text.iter().take(MAX_CHANGES).cloned().chain(others);
-    document.list(shown.map(|line| Item::from(Text::from(line))));
+    let others = and_others(baseline.text.len(), MAX_CHANGES, "other");
+    document.list(baseline.text.iter().take(MAX_CHANGES).cloned().chain(others));
 }
 
 /// Each limit that does not hold with its lines, and the notes on the files.

@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::phrases::pool_label;
+use super::phrases::{and_others, pool_label};
 use crate::analysis::DeviceReport;
 use crate::base::units::{count, counted, percent, ratio, size, stream};
 use crate::output::document::{Cell, Document, Table, TableOf, amount};
@@ -114,10 +114,8 @@ fn spaces<'m, T>(
 ) -> TableOf<&'m T> {
     let by_size = (0..all.len()).sorted_by_key(|index| std::cmp::Reverse(bytes(&all[*index]).reserved_bytes));
     let shown = by_size.take(MAX_SPACES).sorted_unstable().map(|index| &all[index]);
-    let others = all.len().saturating_sub(MAX_SPACES) as u64;
-    let others = (others > 0).then(|| counted(others, "other"));
-    let note =
-        others.map(|others| format!("and {others}, which reserve no more than these (--format json lists them)"));
+    let others = and_others(all.len(), MAX_SPACES, "other");
+    let note = others.map(|others| format!("{others}, which reserve no more than these (--format json lists them)"));
     Table::from_rows(shown)
         .text(by, |space| name(space))
         .number("reserved", |space| size(bytes(space).reserved_bytes))

@@ -4,8 +4,7 @@ use std::collections::BTreeSet;
 
 use itertools::Itertools as _;
 
-use crate::analysis::failure::JudgedRequest;
-use crate::analysis::{DeviceReport, RankRow, SnapshotReport};
+use crate::analysis::{RankRow, SnapshotReport};
 use crate::base::units::{count, counted, duration, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
@@ -31,19 +30,19 @@ pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Op
     operation.map(|operation| share.into_iter().fold(code(operation), Text::and))
 }
 
-/// The Python frames outside the interpreter's internals, innermost first, and the number of other frames.
-pub(super) fn python_frames(frames: &[FrameReport]) -> (Vec<&FrameReport>, usize) {
-    let python: Vec<&FrameReport> =
-        frames.iter().filter(|f| matches!(f.origin, Origin::User | Origin::Package | Origin::Torch)).collect();
-    let folded = frames.len() - python.len();
-    (python, folded)
+/// The Python frames of a stack, outside the interpreter's internals; `left_out` frames of it are not in the report.
+pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
+    let is_shown = |frame: &&FrameReport| matches!(frame.origin, Origin::User | Origin::Package | Origin::Torch);
+    let shown = frames.iter().filter(is_shown).map(|frame| format!("{} {}", frame.file_line(), frame.name));
+    let shown = shown.collect_vec();
+    let folded = (frames.len() - shown.len()) as u64;
+    Stack { name, frames: shown, folded_frames: folded.saturating_add(left_out) }
 }
 
-/// A stack of [`python_frames`]; `left_out` frames of it are not in the report.
-pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
-    let (python, folded) = python_frames(frames);
-    let frames = python.into_iter().map(|frame| format!("{} {}", frame.file_line(), frame.name)).collect();
-    Stack { name, frames, folded_frames: (folded as u64).saturating_add(left_out) }
+/// `and 3 others`: those of `all` that are not `shown`; `None` if there are none.
+pub(super) fn and_others(all: usize, shown: usize, noun: &str) -> Option<String> {
+    let others = all.saturating_sub(shown) as u64;
+    (others > 0).then(|| format!("and {}", counted(others, noun)))
 }
 
 /// The file in one line: release, size, entries, settings.
@@ -65,12 +64,6 @@ pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {} more", count(more as u64)));
     document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
-}
-
-/// The number of entries after a failed request.
-pub(super) fn entries_after(oom: &JudgedRequest, device: &DeviceReport) -> u64 {
-    let entries = device.timeline.as_ref().map_or(0, |timeline| timeline.trace_entries);
-    entries.saturating_sub(oom.event.saturating_add(1))
 }
 
 /// Describes a range of `events` entries from `first` on, of `all` entries.
@@ -113,11 +106,6 @@ pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
         [all].into_iter().chain(Some(large.map(part).join(", ")).filter(|parts| !parts.is_empty())).join(": ")
     };
     held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
-}
-
-/// `step 24, forward`
-pub(super) fn moment_label(held: Option<&MemoryBreakdown>) -> Option<String> {
-    held.and_then(|held| step_label(held.step, held.phase))
 }
 
 /// `step 24, forward`

@@ -1,7 +1,7 @@
 //! The page of `oomscope timeline`: memory over time and its peaks; below it, charts of all other series, and events.
 
 use super::notes::{add_copy, add_notes, add_other_notes};
-use super::phrases::entry_range;
+use super::phrases::{and_others, entry_range};
 use crate::analysis::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Band, Chart, Document, Failures, Table, alarm, amount, faint, strong};
@@ -66,8 +66,8 @@ fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
         let series = figures.filter_map(|(name, figure)| Some((*name, device.series.size(*figure)?)));
         series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| (device, name, series))
     });
-    let others = devices.len().saturating_sub(MAX_DEVICES) as u64;
-    let note = (others > 0).then(|| faint(format!("and {}: --full", counted(others, "other GPU"))));
+    let others = and_others(devices.len(), MAX_DEVICES, "other GPU");
+    let note = others.map(|others| faint(format!("{others}: --full")));
     Table::from_rows(rows)
         .text("peak", |(device, name, _)| format!("{}{name}", on(device)))
         .number("bytes", |(.., series)| amount(series.highest))

@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use super::plan::with_room;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, counted, quote_shell_word, size};
-use crate::output::document::{Cell, Document, Judgement, Table, Text, code, strong};
+use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, code, strong};
 use crate::output::wording::{format_requests, location_label};
 use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
@@ -14,22 +14,21 @@ use crate::stacks::frames::CodeLocation;
 pub fn trials(report: &TrialsReport) -> Document {
     let summary = report.summary();
     let mut document = Document::with_headline(strong(summary.answer), "");
-    if report.runs.iter().any(|run| run.serving.is_some()) {
-        document.table(engine_table(report));
-        document.fields("copy", summary.copy.map(code));
-        return document;
-    }
-    let table = Table::from_rows(report.runs.iter().sorted_by_key(|run| rank(run.outcome)))
-        .text(format!("tried on {}", report.gpu), |run| mark(run, describe_remedy(run)))
-        .text("the job then", |run| describe_trial(run))
-        .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size));
-    document.table(table.wide());
+    let has_engine = report.runs.iter().any(|run| run.serving.is_some());
+    document.table(if has_engine { engine_table(report) } else { job_table(report) }.wide());
     document.fields("copy", summary.copy.map(code));
     document
 }
 
+fn job_table(report: &TrialsReport) -> TableOf<&TrialReport> {
+    Table::from_rows(report.runs.iter().sorted_by_key(|run| rank(run.outcome)))
+        .text(format!("tried on {}", report.gpu), |run| mark(run, describe_remedy(run)))
+        .text("the job then", |run| describe_trial(run))
+        .number("headroom", |run| run.headroom_bytes.map_or_else(String::new, size))
+}
+
 /// The starts of a serving engine, in their order: each changes one option.
-fn engine_table(report: &TrialsReport) -> impl Into<Table> {
+fn engine_table(report: &TrialsReport) -> TableOf<&TrialReport> {
     let requests = |run: &&TrialReport| {
         let serving = run.serving.as_ref();
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
@@ -37,7 +36,7 @@ fn engine_table(report: &TrialsReport) -> impl Into<Table> {
     };
     let table = Table::from_rows(&report.runs)
         .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)));
-    with_room(table, |run| run.serving.as_ref()).number("requests at once", requests).wide()
+    with_room(table, |run| run.serving.as_ref()).number("requests at once", requests)
 }
 
 /// `does not start`, and with which requests it should; an engine that ended for another reason than memory may start.

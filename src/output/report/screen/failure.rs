@@ -10,7 +10,7 @@ use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::units::{count, size};
 use crate::output::document::{BarKind, BarPart, Document, Source, Text, amount, code, faint};
 use crate::output::report::notes::add_notes;
-use crate::output::report::phrases::{describe_engines, describe_private_pools, moment_label};
+use crate::output::report::phrases::{describe_engines, describe_private_pools, step_label};
 use crate::output::report::tried::tried_table;
 use crate::output::wording::{command_line, describe_cause, failure_headline, frame_label};
 use crate::stacks::frames::{FrameReport, Origin};
@@ -61,7 +61,8 @@ pub(super) fn show_failure(
         let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
         document.table(tried_table(&device.tried, MAX_TRIED, None, before));
     }
-    add_action(document, snapshot, device, oom);
+    add_advice(document, snapshot, device, oom);
+    document.fields("next", command_line("report -o oom.html", &snapshot.path).map(code));
 }
 
 fn context(device: &DeviceReport, oom: &OomReport) -> String {
@@ -70,7 +71,8 @@ fn context(device: &DeviceReport, oom: &OomReport) -> String {
         (failures, 0) => Some(format!("last of {} failures", count(failures))),
         (failures, later) => Some(format!("failure {} of {}", count(failures.saturating_sub(later)), count(failures))),
     };
-    moment_label(oom.held.as_ref()).into_iter().chain(failures).join(" · ")
+    let moment = oom.held.as_ref().and_then(|held| step_label(held.step, held.phase));
+    moment.into_iter().chain(failures).join(" · ")
 }
 
 /// The program's own frames of a stack around its line `first`; those of one file without its name.
@@ -106,7 +108,11 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     };
     let (kind, free_where) = match oom.verdict {
         Verdict::MemoryLimit => (BarKind::Outside, ", beyond the limit of this process".to_owned()),
-        _ => (BarKind::Free, format!(" on the device{}", segment(oom))),
+        Verdict::Capacity if oom.requested_bytes <= free => {
+            let segment = size(oom.segment_bytes);
+            (BarKind::Free, format!(" on the device, where this request needs a segment of {segment}"))
+        }
+        _ => (BarKind::Free, " on the device".to_owned()),
     };
     let reach = oom.reserved_bytes.saturating_sub(asleep).saturating_add(free);
     let outside = device.capacity_bytes.map_or(0, |capacity| capacity.saturating_sub(reach));
@@ -119,23 +125,8 @@ fn add_memory(document: &mut Document, device: &DeviceReport, oom: &OomReport) {
     ]);
 }
 
-/// The size of the segment that `oom` needs, if the free memory of the device seems to suffice.
-fn segment(oom: &OomReport) -> String {
-    if oom.verdict == Verdict::Capacity && oom.requested_bytes <= oom.device_free_bytes {
-        format!(", where this request needs a segment of {}", size(oom.segment_bytes))
-    } else {
-        String::new()
-    }
-}
-
 /// Rows of the table of what was tried.
 const MAX_TRIED: usize = 6;
-
-/// The best advice, its text to copy, and the next command.
-fn add_action(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {
-    add_advice(document, snapshot, device, oom);
-    document.fields("next", command_line("report -o oom.html", &snapshot.path).map(code));
-}
 
 /// The best advice, and its text to copy.
 pub(super) fn add_advice(document: &mut Document, snapshot: &SnapshotReport, device: &DeviceReport, oom: &OomReport) {

@@ -7,7 +7,7 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, RankRow, Ranks, SnapshotReport};
 use crate::base::units::{count, counted, percent, ratio};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
-use crate::output::report::phrases::{row_names, step_label};
+use crate::output::report::phrases::{and_others, row_names, step_label};
 use crate::output::wording::{
     command_line, describe_cause, describe_difference, describe_jobs, describe_state, even_out, failure_headline,
 };
@@ -74,8 +74,8 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
         capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)))
     };
     let when = |row: &RankRow| row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default();
-    let others = ranks.groups.iter().skip(limit).map(Vec::len).sum::<usize>() as u64;
-    let note = (others > 0).then(|| faint(format!("and {}; --top shows more", counted(others, "other"))));
+    let others = and_others(ranks.groups.iter().skip(limit).map(Vec::len).sum(), 0, "other");
+    let note = others.map(|others| faint(format!("{others}; --top shows more")));
     Table::from_rows(ranks.groups.iter().take(limit).filter_map(group))
         .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::marked(mark(row), code(name.as_str())))
         .text("result", |(_, row, _)| row.conclusion.map_or(word(row), Verdict::word))
