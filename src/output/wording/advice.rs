@@ -7,7 +7,7 @@ use super::variables::{describe_keeper, keeper_aside};
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{Advice, IdleCache, NoSettingHelps, OversizedRequest};
+use crate::analysis::{Advice, NoSettingHelps, OversizedRequest};
 use crate::base::units::{count, counted, percent, size, times};
 use crate::explain::{Snippet, StandardAdvice};
 use crate::snapshot::RootKind;
@@ -128,19 +128,6 @@ fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&
         (GrowthKind::Replaced, None, _) => "limit what becomes larger in each step".to_owned(),
     };
     action + ": no setting helps for long"
-}
-
-/// How to use it.
-impl fmt::Display for IdleCache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "if other processes need the device: torch.cuda.empty_cache() releases {} of the {} reserved, which nothing \
-             used in the second half of this recording",
-            size(self.bytes),
-            size(self.reserved_bytes)
-        )
-    }
 }
 
 impl Advice {

@@ -216,8 +216,15 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
             format!("{}: in a replay the peak of reserved memory falls by {} to {replayed}", row.label(), size(gain));
         Some((gain, action, row.location.frame.as_ref().map(FrameReport::file_line)))
     });
-    let idle =
-        device.idle_cache.map(|idle| (idle.bytes, idle.to_string(), Some("torch.cuda.empty_cache()".to_owned())));
+    let idle = device.idle_cache.map(|idle| {
+        let action = format!(
+            "if other processes need the device: torch.cuda.empty_cache() releases {} of the {} reserved, which nothing \
+             used in the second half of this recording",
+            size(idle.bytes),
+            size(idle.reserved_bytes)
+        );
+        (idle.bytes, action, Some("torch.cuda.empty_cache()".to_owned()))
+    });
     let savings = [graphs, expandable, optimizer, idle].into_iter().flatten();
     let best = savings.filter(|(bytes, ..)| device.is_notable(*bytes)).max_by_key(|(bytes, ..)| *bytes);
     let flushes = device.cache_flushes.filter(|flushes| flushes.requests >= MIN_FLUSHES);

@@ -225,22 +225,18 @@ pub(crate) fn describe_budget(serving: &Serving) -> Vec<(String, u64)> {
     let share = Engine::of_name(&serving.engine).map_or("mem_fraction_static", |engine| engine.share_option);
     let [tokens, sequences] = [serving.max_num_batched_tokens, serving.max_num_seqs].map(count);
     let activations = format!("activations: max_num_batched_tokens {tokens}, max_num_seqs {sequences}");
+    // The engine leaves memory for the graphs before it captures them.
+    let taken = serving.graph_bytes.map_or_else(String::new, |bytes| format!("; they took {}", size(bytes)));
     let parts = [
         (format!("weights {}", serving.quantization).trim_end().to_owned(), serving.weight_bytes),
         (activations, serving.activation_bytes),
-        (describe_graphs(serving), serving.graph_budget_bytes),
+        (format!("CUDA graphs, estimated{taken}"), serving.graph_budget_bytes),
         ("other".to_owned(), serving.other_bytes()),
         (format!("KV cache, {}", serving.kv_cache_dtype), serving.kv_cache_bytes),
         (format!("= {share} {}", serving.memory_utilization), serving.budget_bytes),
         ("CUDA graphs, beyond it".to_owned(), serving.graph_bytes_beyond_budget()),
     ];
     parts.into_iter().filter_map(|(name, bytes)| Some((name, bytes?))).collect()
-}
-
-/// Memory of CUDA graphs that the engine leaves before it captures them, and what they then take.
-fn describe_graphs(serving: &Serving) -> String {
-    let taken = serving.graph_bytes.map(|bytes| format!("; they took {}", size(bytes)));
-    format!("CUDA graphs, estimated{}", taken.unwrap_or_default())
 }
 
 /// `load_format=dummy, set here so that nothing is downloaded`; `None` if no option was set.

@@ -114,7 +114,6 @@ pub(super) fn describe_range_by_data([minimum, maximum]: [u64; 2]) -> String {
 
 fn describe_fit(largest: &Largest) -> &'static str {
     match largest.certainty {
-        _ if largest.size.is_none() => "fits",
         Sureness::Confirmed | Sureness::Checked => "fits",
         Sureness::Should => "should fit",
         Sureness::Estimate => "may fit",

@@ -12,7 +12,7 @@ pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
     let found = ranks.difference.as_ref()?;
     let who = ranks.labels(&found.rows);
     let (bytes, usual, line) = (size(found.bytes), size(found.peers_bytes), line(found));
-    let has = |one: &'static str, several: &'static str| if found.rows.len() == 1 { one } else { several };
+    let s = if found.rows.len() == 1 { "s" } else { "" };
     let others = match found.peers {
         1 => "the other rank".to_owned(),
         peers => format!("the median of the {} others", count(peers)),
@@ -25,42 +25,32 @@ pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
         }
         DifferenceKind::ForeignMemory => {
             let owner = ranks.holders(&found.rows);
-            let verb = if found.foreign.len() == 1 { "holds" } else { "hold" };
+            let s = if found.foreign.len() == 1 { "s" } else { "" };
             let row = found.rows.first().and_then(|row| ranks.rows.get(*row));
             let reach = row.and_then(|row| row.capacity_bytes);
             let is_more =
                 row.zip(reach).is_some_and(|(row, all)| row.peak_reserved_bytes.saturating_add(found.bytes) > all);
             let sum = if is_more { "; with its own that is more than the GPU has" } else { "" };
-            format!(
-                "{} {verb} {bytes} on {}, the GPU of {owner}{sum}",
-                ranks.holders(&found.foreign),
-                gpu(ranks, found)
-            )
+            let (others, gpu) = (ranks.holders(&found.foreign), gpu(ranks, found));
+            format!("{others} hold{s} {bytes} on {gpu}, the GPU of {owner}{sum}")
         }
         DifferenceKind::Growth if found.peers_bytes == 0 => {
-            format!("only {who} {} from step to step: {bytes} a step at {line}", has("grows", "grow"))
+            format!("only {who} grow{s} from step to step: {bytes} a step at {line}")
         }
-        DifferenceKind::Growth => {
-            format!("{who} {} by {bytes} a step at {line}; {others}", has("grows", "grow"))
-        }
-        DifferenceKind::Parameters => {
-            format!("{who} {} {bytes} of parameters; {others}", has("holds", "hold"))
-        }
+        DifferenceKind::Growth => format!("{who} grow{s} by {bytes} a step at {line}; {others}"),
+        DifferenceKind::Parameters => format!("{who} hold{s} {bytes} of parameters; {others}"),
         DifferenceKind::OptimizerState => {
-            format!("{who} {} {bytes} of optimizer state for equal parameters; {others}", has("holds", "hold"))
+            format!("{who} hold{s} {bytes} of optimizer state for equal parameters; {others}")
         }
-        DifferenceKind::Input => {
-            format!("{who} {} an input of {bytes} at {line}; {others}", has("gets", "get"))
+        DifferenceKind::Input => format!("{who} get{s} an input of {bytes} at {line}; {others}"),
+        DifferenceKind::Routed => {
+            format!("{who} request{s} {bytes} at {line} in the forward pass, from an input of the same size; {others}")
         }
-        DifferenceKind::Routed => format!(
-            "{who} {} {bytes} at {line} in the forward pass, from an input of the same size; {others}",
-            has("requests", "request")
-        ),
-        DifferenceKind::Alone => format!("in this step only {who} {} {line}", has("runs", "run")),
+        DifferenceKind::Alone => format!("in this step only {who} run{s} {line}"),
         DifferenceKind::Line if found.peers_bytes == 0 => {
-            format!("{who} {} {bytes} from {line}, where no other rank holds any", has("holds", "hold"))
+            format!("{who} hold{s} {bytes} from {line}, where no other rank holds any")
         }
-        DifferenceKind::Line => format!("{who} {} {bytes} from {line}; {others}", has("holds", "hold")),
+        DifferenceKind::Line => format!("{who} hold{s} {bytes} from {line}; {others}"),
     })
 }
 

@@ -181,19 +181,14 @@ impl TrialsReport {
     }
 }
 
-fn describe_failure(location: Option<&CodeLocation>, bytes: Option<u64>) -> String {
-    let line = location.map_or_else(|| "an unknown line".to_owned(), CodeLocation::label);
-    format!("{line} ({} requested)", size(bytes.unwrap_or_default()))
-}
-
 impl SizeRunReport {
     /// `completes with 20 GiB reserved`
     pub fn describe(&self) -> String {
         if self.fits {
-            format!("completes with {} reserved", size(self.reserved_bytes))
-        } else {
-            format!("fails at {}", describe_failure(self.location.as_ref(), self.requested_bytes))
+            return format!("completes with {} reserved", size(self.reserved_bytes));
         }
+        let line = self.location.as_ref().map_or_else(|| "an unknown line".to_owned(), CodeLocation::label);
+        format!("fails at {line} ({} requested)", size(self.requested_bytes.unwrap_or_default()))
     }
 }
 
