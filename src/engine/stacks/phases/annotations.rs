@@ -10,7 +10,7 @@ use crate::snapshot::{Annotation, Device};
 pub(super) struct AnnotatedRanges {
     /// The innermost open range from an entry on, and the phase named by it or by the closest enclosing range that
     /// names one.
-    pub(super) changes: Vec<(u32, Option<SymbolId>, Option<Phase>)>,
+    pub(super) changes: Vec<(u32, Option<(SymbolId, Option<Phase>)>)>,
     /// The first entry in each `Optimizer.step`.
     pub(super) step_starts: Vec<u32>,
     /// The first entry after each outermost `Optimizer.step`, which may be nested.
@@ -106,32 +106,18 @@ impl AnnotatedRanges {
                     ranges.zero_grad_ends.push(index);
                 }
             }
-            let (name, phase) = open.innermost().map_or((None, None), |(n, phase)| (Some(n), phase));
             match ranges.changes.last_mut() {
-                Some(last) if last.0 == index => (last.1, last.2) = (name, phase),
-                _ => ranges.changes.push((index, name, phase)),
+                Some((last, innermost)) if *last == index => *innermost = open.innermost(),
+                _ => ranges.changes.push((index, open.innermost())),
             }
         }
         ranges
     }
 
-    fn change_at(&self, entry: usize) -> Option<&(u32, Option<SymbolId>, Option<Phase>)> {
-        let after = self.changes.partition_point(|(start, ..)| *start as usize <= entry);
-        self.changes.get(after.checked_sub(1)?)
-    }
-
-    pub(super) fn has_optimizer(&self) -> bool {
-        !self.step_ends.is_empty()
-    }
-
-    /// The innermost range that contains `entry`.
-    pub(super) fn range_at(&self, entry: usize) -> Option<SymbolId> {
-        self.change_at(entry).and_then(|(_, name, _)| *name)
-    }
-
-    /// The phase named by the ranges that contain `entry`.
-    pub(super) fn phase_at(&self, entry: usize) -> Option<Phase> {
-        self.change_at(entry).and_then(|(.., phase)| *phase)
+    /// The innermost range that contains `entry`, and the phase named by the ranges that contain it.
+    pub(super) fn innermost_at(&self, entry: usize) -> Option<(SymbolId, Option<Phase>)> {
+        let after = self.changes.partition_point(|(start, _)| *start as usize <= entry);
+        self.changes[after.checked_sub(1)?].1
     }
 }
 

@@ -49,7 +49,7 @@ impl Phases {
             read(block.stack);
         }
         let runs = resolve_hints(&hints);
-        let is_forward = |(_, hint): &&(u32, Hint)| *hint == Hint::Known(Phase::Forward);
+        let is_forward = |(_, hint): &&(u32, Hint)| hint.phase == Some(Phase::Forward);
         let forward_starts = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
         let steps = Steps::from_runs(&runs, &annotations, device.len());
         Self { runs, forward_starts, annotations, steps, traits }
@@ -57,12 +57,13 @@ impl Phases {
 
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
     pub fn phase_at(&self, entry: usize) -> Phase {
-        self.run_at(entry).and_then(|run| self.runs.get(run)).map_or(Phase::Other, |run| run.phase)
+        let begun = self.runs.partition_point(|run| run.start as usize <= entry);
+        begun.checked_sub(1).map_or(Phase::Other, |run| self.runs[run].phase)
     }
 
     /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
     pub fn range_at(&self, entry: usize) -> Option<SymbolId> {
-        self.annotations.range_at(entry)
+        self.annotations.innermost_at(entry).map(|(name, _)| name)
     }
 
     /// The entries at which forward passes start.
@@ -77,12 +78,12 @@ impl Phases {
 
     /// Whether PyTorch annotated optimizer steps.
     pub(crate) fn has_marked_steps(&self) -> bool {
-        self.annotations.has_optimizer()
+        !self.annotations.step_ends.is_empty()
     }
 
     /// Whether the trace shows an optimizer step.
     pub(crate) fn has_optimizer(&self) -> bool {
-        self.annotations.has_optimizer() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
+        self.has_marked_steps() || self.runs.iter().any(|run| run.phase == Phase::Optimizer)
     }
 
     /// Whether the program has a `step` of its own that PyTorch's optimizer code calls.
@@ -105,28 +106,14 @@ impl Phases {
         debug_assert!(self.traits[stack.index()].is_some(), "every stack of this device was read");
         self.traits[stack.index()].unwrap_or_default()
     }
-
-    fn run_at(&self, entry: usize) -> Option<usize> {
-        self.runs.partition_point(|run| run.start as usize <= entry).checked_sub(1)
-    }
 }
 
 /// The phase of an allocation, as far as its own stack and ranges reveal it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hint {
-    Known(Phase),
+struct Hint {
+    phase: Option<Phase>,
     /// User code that names no phase, run by the program itself.
-    UserCode,
-    Unknown,
-}
-
-impl Hint {
-    fn phase(self) -> Option<Phase> {
-        match self {
-            Self::Known(phase) => Some(phase),
-            Self::UserCode | Self::Unknown => None,
-        }
-    }
+    is_user_code: bool,
 }
 
 /// The hints of a device's allocations; one item per change.
@@ -152,18 +139,13 @@ fn phase_hints(
         // A step that allocates nothing still separates later frees from the phase before it.
         while let Some(start) = steps.next_if(|start| *start <= index) {
             if start < index {
-                add_hint(start, Hint::Known(Phase::Optimizer));
+                add_hint(start, Hint { phase: Some(Phase::Optimizer), is_user_code: false });
             }
         }
         let can_be = |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
-        add_hint(
-            index,
-            match traits.phase.or_else(|| annotations.phase_at(index).filter(can_be)) {
-                Some(phase) => Hint::Known(phase),
-                None if traits.caller.is_some() => Hint::UserCode,
-                None => Hint::Unknown,
-            },
-        );
+        let annotated = || annotations.innermost_at(index).and_then(|(_, phase)| phase).filter(can_be);
+        let phase = traits.phase.or_else(annotated);
+        add_hint(index, Hint { phase, is_user_code: phase.is_none() && traits.caller.is_some() });
     }
     hints
 }
@@ -171,26 +153,20 @@ fn phase_hints(
 /// Fills in the phases of allocations without a hint from the phases before and after.
 fn resolve_hints(hints: &[(u32, Hint)]) -> Vec<PhaseRun> {
     let mut runs: Vec<PhaseRun> = Vec::new();
-    let mut before = None;
-    // For each hint, the next known phase.
-    let mut next = None;
-    let mut nexts: Vec<Option<Phase>> = hints
-        .iter()
-        .rev()
-        .map(|(_, hint)| {
-            let after = next;
-            next = hint.phase().or(next);
-            after
-        })
-        .collect();
-    nexts.reverse();
-    for ((start, hint), after) in hints.iter().zip(nexts) {
-        let phase = hint.phase().unwrap_or_else(|| match phase_between(before, after) {
+    let (mut before, mut after) = (None, None);
+    // For each hint, the last first, the next known phase.
+    let mut afters: Vec<Option<Phase>> = Vec::with_capacity(hints.len());
+    for (_, hint) in hints.iter().rev() {
+        afters.push(after);
+        after = hint.phase.or(after);
+    }
+    for ((start, hint), after) in hints.iter().zip(afters.into_iter().rev()) {
+        let phase = hint.phase.unwrap_or_else(|| match phase_between(before, after) {
             // The engine, not the program, calls code of a backward pass.
-            Phase::Backward if *hint == Hint::UserCode => Phase::Other,
+            Phase::Backward if hint.is_user_code => Phase::Other,
             phase => phase,
         });
-        before = hint.phase().or(before);
+        before = hint.phase.or(before);
         if runs.last().is_none_or(|last| last.phase != phase) {
             runs.push(PhaseRun { start: *start, phase });
         }
@@ -230,15 +206,16 @@ mod tests {
     fn merges_equal_neighbours() {
         use Phase::{Backward, Forward, Other};
         let hints = [
-            (0, Hint::Known(Forward)),
-            (4, Hint::UserCode),
-            (5, Hint::Known(Forward)),
-            (9, Hint::Known(Backward)),
-            (12, Hint::Unknown),
-            (14, Hint::Known(Backward)),
-            (15, Hint::UserCode),
-            (18, Hint::Known(Backward)),
-        ];
+            (0, Some(Forward), false),
+            (4, None, true),
+            (5, Some(Forward), false),
+            (9, Some(Backward), false),
+            (12, None, false),
+            (14, Some(Backward), false),
+            (15, None, true),
+            (18, Some(Backward), false),
+        ]
+        .map(|(start, phase, is_user_code)| (start, Hint { phase, is_user_code }));
         let starts: Vec<(u32, Phase)> = resolve_hints(&hints).iter().map(|run| (run.start, run.phase)).collect();
         assert_eq!(starts, [(0, Forward), (9, Backward), (15, Other), (18, Backward)]);
     }

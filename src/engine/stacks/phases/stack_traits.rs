@@ -164,11 +164,8 @@ impl<'a> TraitReader<'a> {
             phase => phase,
         };
         traits.is_phase_weak = strong_phase.is_none();
-        traits.caller = if is_optimizer_closure {
-            Some(Caller::Optimizer)
-        } else {
-            starts_at_thread_entry.then_some(Caller::Program)
-        };
+        let program = starts_at_thread_entry.then_some(Caller::Program);
+        traits.caller = if is_optimizer_closure { Some(Caller::Optimizer) } else { program };
         traits
     }
 }

@@ -54,10 +54,8 @@ impl Steps {
 
     /// The training step of `entry`, counted from 0; `None` before the first step, or if the trace shows no steps.
     pub fn step_at(&self, entry: usize) -> Option<u32> {
-        if self.marker.is_none() || entry < self.first as usize {
-            return None;
-        }
-        Some(to_u32(self.ends.partition_point(|end| *end as usize <= entry)))
+        let has_begun = self.marker.is_some() && entry >= self.first as usize;
+        has_begun.then(|| to_u32(self.ends.partition_point(|end| *end as usize <= entry)))
     }
 
     /// The entries of `step`, including a last step that did not complete.
@@ -83,13 +81,8 @@ impl Steps {
 
 /// For each run of `phase` but a last one that is still open, the first entry after it.
 fn run_ends(runs: &[PhaseRun], phase: Phase) -> Vec<u32> {
-    let ends: Vec<u32> = runs
-        .windows(2)
-        .filter_map(|pair| match pair {
-            [run, next] if run.phase == phase => Some(next.start),
-            _ => None,
-        })
-        .collect();
+    let of_phase = runs.windows(2).filter(|pair| pair[0].phase == phase);
+    let ends: Vec<u32> = of_phase.map(|pair| pair[1].start).collect();
     merge_step_ends(&ends, runs)
 }
 
