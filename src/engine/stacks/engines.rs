@@ -94,15 +94,6 @@ static ENGINES: [Engine; 2] = [
     },
 ];
 
-/// The role of a frame of an engine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum EngineFrame {
-    /// It loads weights, or makes the modules that hold them.
-    BuildsModel,
-    /// It allocates the KV cache.
-    KvCache,
-}
-
 impl Engine {
     /// The engine whose project writes its name so.
     pub fn of_name(name: &str) -> Option<&'static Self> {
@@ -129,16 +120,15 @@ impl Engine {
         ENGINES.iter().any(|engine| [program, package].contains(&Some(engine.command)))
     }
 
-    /// The role of function `name` of `file`, if an engine has it.
-    pub(super) fn frame(file: &str, name: &str) -> Option<EngineFrame> {
-        ENGINES.iter().find_map(|engine| {
-            let is_cache = |(folder, functions): &(&str, &[&str])| {
-                file.contains(folder) && (functions.is_empty() || functions.contains(&name))
-            };
-            let is_in = |folders: &[&str]| folders.iter().any(|folder| file.contains(folder));
-            let builds = is_in(engine.loaders) || is_in(engine.models) && name == "__init__";
-            let is_cache = engine.caches.iter().any(is_cache).then_some(EngineFrame::KvCache);
-            if builds { Some(EngineFrame::BuildsModel) } else { is_cache }
-        })
+    /// Whether function `name` of `file` loads the weights of an engine, or makes the modules that hold them.
+    pub(super) fn builds_model(file: &str, name: &str) -> bool {
+        let is_in = |folders: &[&str]| folders.iter().any(|folder| file.contains(folder));
+        ENGINES.iter().any(|engine| is_in(engine.loaders) || is_in(engine.models) && name == "__init__")
+    }
+
+    /// Whether function `name` of `file` allocates the KV cache of an engine.
+    pub(super) fn allocates_cache(file: &str, name: &str) -> bool {
+        let mut caches = ENGINES.iter().flat_map(|engine| engine.caches).filter(|(folder, _)| file.contains(folder));
+        caches.any(|(_, functions)| functions.is_empty() || functions.contains(&name))
     }
 }

@@ -1,7 +1,7 @@
 //! The phase and the purpose of an allocation, as far as a single frame reveals them.
 
 use super::phase::Phase;
-use crate::stacks::engines::{Engine, EngineFrame};
+use crate::stacks::engines::Engine;
 use crate::stacks::frames::{Origin, forward_slashes};
 
 /// The purpose of memory that known PyTorch code allocates.
@@ -105,7 +105,7 @@ impl FrameRole {
         }
         let inside = match origin {
             Origin::Torch => file.rsplit_once("torch/").map_or(file, |(_, inside)| inside),
-            _ => return engine_role(file, name).unwrap_or_else(|| other_role(file, name)),
+            _ => return other_role(file, name),
         };
         if let Some(sign) = sharding_role(inside, name) {
             return sign;
@@ -193,24 +193,17 @@ fn native_role(name: &str) -> FrameRole {
     }
 }
 
-/// Roles in serving engines and in transformers.
-fn engine_role(file: &str, name: &str) -> Option<FrameRole> {
-    let is_cache = file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization");
-    match Engine::frame(file, name) {
-        Some(EngineFrame::BuildsModel) => Some(FrameRole::Allocates(KnownPurpose::Model)),
-        Some(EngineFrame::KvCache) => Some(FrameRole::Allocates(KnownPurpose::KvCache)),
-        None => is_cache.then_some(FrameRole::Allocates(KnownPurpose::KvCache)),
-    }
-}
-
 /// Whether the frame is the constructor of Megatron-LM's buffers, one for parameters and one for gradients.
 pub(super) fn builds_megatron_buffers((file, name): (&str, &str)) -> bool {
     name == "__init__" && forward_slashes(file).ends_with("/param_and_grad_buffer.py")
 }
 
-/// Roles of frames outside PyTorch, by conventional function names.
+/// Roles of frames outside PyTorch: in serving engines, in transformers, and by conventional function names.
 fn other_role(file: &str, name: &str) -> FrameRole {
+    let is_cache = file.ends_with("/transformers/cache_utils.py") && matches!(name, "update" | "lazy_initialization");
     match name {
+        _ if Engine::builds_model(file, name) => FrameRole::Allocates(KnownPurpose::Model),
+        _ if is_cache || Engine::allocates_cache(file, name) => FrameRole::Allocates(KnownPurpose::KvCache),
         "step" if is_optimizer_file(file) => FrameRole::InPhase(Phase::Optimizer),
         "collate" | "collate_fn" => FrameRole::InPhase(Phase::Data),
         "from_pretrained" | "load_state_dict" => FrameRole::InPhase(Phase::Init),
