@@ -3,6 +3,7 @@
 //! Accepts paths of Linux, macOS and Windows.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,8 +96,8 @@ impl Origin {
 /// Directories of installed code that the frames of a recording show by themselves, whatever their names.
 #[derive(Debug, Default)]
 pub(super) struct InstalledCode {
-    packages: Vec<String>,
-    library: Vec<String>,
+    packages: BTreeSet<String>,
+    library: BTreeSet<String>,
 }
 
 /// The file and function of PyTorch through which each recorded module is called.
@@ -113,16 +114,10 @@ impl InstalledCode {
         for (file, name) in frames {
             let file = forward_slashes(file);
             let below = |(end, function): (&str, &str)| file.strip_suffix(end).filter(|_| name == function);
-            let mut add = |to: fn(&mut Self) -> &mut Vec<String>, directory: &str| {
-                let directory = format!("{directory}/");
-                if !to(&mut found).contains(&directory) {
-                    to(&mut found).push(directory);
-                }
-            };
             if let Some(directory) = below(MODULE_CALL) {
-                add(|found| &mut found.packages, directory);
+                found.packages.insert(format!("{directory}/"));
             } else if let Some(directory) = STARTS.into_iter().find_map(below) {
-                add(|found| &mut found.library, directory);
+                found.library.insert(format!("{directory}/"));
             } else if name == "<module>" {
                 entries.push(file.into_owned());
             }
@@ -141,7 +136,8 @@ impl InstalledCode {
             return origin;
         }
         let file = forward_slashes(file);
-        let is_in = |directories: &[String]| directories.iter().any(|directory| file.starts_with(directory.as_str()));
+        let is_in =
+            |directories: &BTreeSet<String>| directories.iter().any(|directory| file.starts_with(directory.as_str()));
         match () {
             () if is_in(&self.packages) => Origin::Package,
             () if is_in(&self.library) => Origin::Plumbing,

@@ -104,11 +104,10 @@ impl MoveFinder<'_> {
                 names.entry(self.function(*id).name).or_default()[side].push(*id);
             }
         }
-        let mut files: FxHashMap<SymbolId, [bool; 2]> = FxHashMap::default();
-        for function in self.functions {
-            let is_in = files.entry(function.file).or_default();
-            *is_in = [is_in[0] || function.is_in[0], is_in[1] || function.is_in[1]];
-        }
+        let files: [FxHashSet<SymbolId>; 2] = [0, 1].map(|side| {
+            let functions = self.functions.iter().filter(|function| function.is_in[side]);
+            functions.map(|function| function.file).collect()
+        });
         let mut shared: FxHashMap<(SymbolId, SymbolId), Vec<(FunctionId, FunctionId)>> = FxHashMap::default();
         for [before, after] in names.into_values() {
             if before.len().max(after.len()) > MAX_NAMESAKES {
@@ -117,7 +116,7 @@ impl MoveFinder<'_> {
             for b in &before {
                 for a in &after {
                     let (from, to) = (self.function(*b), self.function(*a));
-                    let stays = |file| files.get(&file) == Some(&[true, true]);
+                    let stays = |file| files.iter().all(|files| files.contains(&file));
                     if !(stays(from.file) && stays(to.file)) {
                         shared.entry((from.file, to.file)).or_default().push((*b, *a));
                     }
