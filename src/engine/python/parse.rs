@@ -77,14 +77,11 @@ impl<'a> Parser<'a> {
         if !self.is(word) {
             return self.simple(); // a string, such as a docstring
         }
-        let is_header = |word: &str| {
-            let after = self.tokens.get(self.at + 1);
-            let is_name = after.is_some_and(|after| after.text == "=" || after.text == "." || after.text == ",");
-            !(is_name && matches!(word, "match" | "case"))
-        };
+        let start = self.at;
+        self.at += 1;
+        let is_name = || self.peek().is_some_and(|after| matches!(after.text, "=" | "." | ","));
         match word {
             "def" | "class" => {
-                self.at += 1;
                 let name = self.take_kind(TokenKind::Name)?;
                 if self.is("[") {
                     self.skip_brackets();
@@ -96,17 +93,12 @@ impl<'a> Parser<'a> {
                 Some((if word == "def" { StmtKind::Function } else { StmtKind::Class }, name, parts))
             }
             "for" => {
-                self.at += 1;
                 let target = self.targets()?;
                 self.take("in")?;
                 Some((StmtKind::Loop, word, vec![target, self.expressions()?]))
             }
-            "while" => {
-                self.at += 1;
-                Some((StmtKind::Loop, word, vec![self.expression()?]))
-            }
+            "while" => Some((StmtKind::Loop, word, vec![self.expression()?])),
             "with" => {
-                self.at += 1;
                 let is_open = self.is("(") && self.closes_before_colon();
                 if is_open {
                     self.at += 1;
@@ -129,8 +121,11 @@ impl<'a> Parser<'a> {
                 }
                 Some((StmtKind::With, word, items))
             }
-            "if" | "elif" | "else" | "try" | "except" | "finally" | "match" | "case" if is_header(word) => {
-                self.at += 1;
+            "match" | "case" if is_name() => {
+                self.at = start;
+                self.simple()
+            }
+            "if" | "elif" | "else" | "try" | "except" | "finally" | "match" | "case" => {
                 let _ = self.take("*");
                 let mut parts = if self.is(":") { Vec::new() } else { vec![self.expressions()?] };
                 if self.take("as").is_some() {
@@ -142,18 +137,11 @@ impl<'a> Parser<'a> {
                 Some((StmtKind::Block, word, parts))
             }
             "return" => {
-                self.at += 1;
                 let is_empty = self.is_kind(TokenKind::Newline) || self.is(";") || self.peek().is_none();
                 Some((StmtKind::Return, word, if is_empty { Vec::new() } else { vec![self.expressions()?] }))
             }
-            "global" | "nonlocal" => {
-                self.at += 1;
-                Some((StmtKind::Shared, word, vec![self.expressions()?]))
-            }
-            "del" | "assert" | "raise"
-                if self.tokens.get(self.at + 1).is_some_and(|next| next.kind != TokenKind::Newline) =>
-            {
-                self.at += 1;
+            "global" | "nonlocal" => Some((StmtKind::Shared, word, vec![self.expressions()?])),
+            "del" | "assert" | "raise" if self.peek().is_some_and(|next| next.kind != TokenKind::Newline) => {
                 let mut parts = vec![self.expressions()?];
                 if self.take("from").is_some() {
                     parts.push(self.expression()?);
@@ -164,7 +152,10 @@ impl<'a> Parser<'a> {
                 self.skip_line();
                 Some((StmtKind::Other, word, Vec::new()))
             }
-            _ => self.simple(),
+            _ => {
+                self.at = start;
+                self.simple()
+            }
         }
     }
 

@@ -60,7 +60,11 @@ impl<'a> Lexer<'a> {
         while let Some(next) = self.rest().chars().next() {
             match next {
                 '\n' => {
-                    self.newline();
+                    if self.brackets == 0 {
+                        self.push_unless_repeated(TokenKind::Newline);
+                    }
+                    self.at += 1;
+                    self.line += 1;
                     if self.brackets == 0 {
                         self.indentation();
                     }
@@ -102,25 +106,15 @@ impl<'a> Lexer<'a> {
         }
     }
 
-    fn newline(&mut self) {
-        if self.brackets == 0 {
-            self.push_unless_repeated(TokenKind::Newline);
-        }
-        self.at += 1;
-        self.line += 1;
-    }
-
     /// Emits the indents and dedents of a line. Blank lines have none.
     fn indentation(&mut self) {
-        let column = |text: &str| {
-            text.chars()
-                .fold(0, |column, c| if c == '\t' { (column / TAB_COLUMNS + 1) * TAB_COLUMNS } else { column + 1 })
-        };
         let code = self.rest().trim_start_matches([' ', '\t', '\u{feff}']);
         if code.is_empty() || code.starts_with(['\n', '\r', '#']) {
             return;
         }
-        let column = column(&self.rest()[..self.rest().len() - code.len()]);
+        let indent = &self.rest()[..self.rest().len() - code.len()];
+        let after = |column, c| if c == '\t' { (column / TAB_COLUMNS + 1) * TAB_COLUMNS } else { column + 1 };
+        let column = indent.chars().fold(0, after);
         if column > self.indents.last().copied().unwrap_or(0) && self.indents.len() < MAX_INDENTS {
             self.indents.push(column);
             self.push(TokenKind::Indent, 0);

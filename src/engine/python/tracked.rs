@@ -49,19 +49,16 @@ pub(super) enum Made<'n> {
     Call(&'n str),
 }
 
-fn any_name(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
-    expression.walk().any(|part| part.kind == ExprKind::Name && tracked.names.contains(part.word))
-}
-
 /// Whether the value of `expression` contains the tracked value, or is computed from it.
 pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
+    let is_tracked = |part: &Expr<'_>| part.kind == ExprKind::Name && tracked.names.contains(part.word);
     let any = |parts: &[Expr<'_>]| parts.iter().any(|part| carries(part, tracked));
     let anything = matches!(tracked.made, Some(Made::Anything));
     match expression.kind {
         ExprKind::Constant => false,
         // A closure keeps its variables.
-        ExprKind::Lambda => any_name(expression, tracked),
-        ExprKind::Name => tracked.names.contains(expression.word),
+        ExprKind::Lambda => expression.walk().any(is_tracked),
+        ExprKind::Name => is_tracked(expression),
         ExprKind::Attribute if FACTS.contains(&expression.word) => false,
         ExprKind::Attribute | ExprKind::Subscript => {
             carries(&expression.parts[0], tracked)
