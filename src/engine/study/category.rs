@@ -55,10 +55,6 @@ impl ConfidenceBytes {
         self.0[rank] = self.0[rank].saturating_add(bytes);
     }
 
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.0.iter_mut().zip(other.0).for_each(|(sum, bytes)| *sum = sum.saturating_add(bytes));
-    }
-
     /// The bytes whose confidence is one of the `best` first.
     pub(crate) fn sum_of(&self, best: usize) -> u64 {
         self.0[..best].iter().copied().fold(0, u64::saturating_add)

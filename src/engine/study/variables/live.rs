@@ -48,13 +48,15 @@ impl<'a> LiveVariables<'a> {
         let mut variables: Vec<(Holder, Group<'_>)> = Vec::new();
         let mut of_block: SeededMap<u64, (u32, bool)> = SeededMap::default();
         let mut all = BlockSum::default();
-        let tensors = TensorsByAddress::new(names);
+        let mut tensors: Vec<&NamedTensor> = names.tensors.iter().collect();
+        tensors.sort_by_key(|tensor| tensor.address);
         let roots = merge_roots(names);
-        let running = RunningCall::new(device, stacks);
+        let failed = device.failed_requests().next_back().filter(|entry| entry + 1 == device.len());
+        let failed = failed.map(|entry| device.entry(entry).extended_stack);
         for block in live {
-            let tensor = tensors.largest_in(block);
+            let tensor = largest_in(block, &tensors);
             let holder = match tensor {
-                None => running.holder_of(block, names.is_complete, stacks),
+                None => holder_without_tensor(block, failed, names.is_complete, stacks),
                 Some(NamedTensor { name, root, .. }) => match (name, names.roots[*root].kind) {
                     (None, RootKind::Call) => Holder::Call,
                     (None, RootKind::Unreached) => Holder::Unreached(stacks.python_frame(block.extended_stack)),
@@ -120,24 +122,14 @@ impl<'a> LiveVariables<'a> {
         self.variables.len()
     }
 
-    /// The sum of the blocks that variable `index` keeps.
-    pub(crate) fn sum(&self, index: usize) -> BlockSum {
-        self.variables[index].1.sum
-    }
-
-    /// The bytes that variable `index` keeps only through autograd graphs.
-    pub(super) fn graph_bytes(&self, index: usize) -> u64 {
-        self.variables[index].1.graph_bytes
+    /// The blocks that variable `index` keeps.
+    pub(super) fn group(&self, index: usize) -> &Group<'a> {
+        &self.variables[index].1
     }
 
     /// The folded name of variable `index`; empty if it has none, `None` if Python does not keep the memory.
     pub(super) fn name(&self, index: usize) -> Option<&str> {
         if let (Holder::Python(name, _), _) = &self.variables[index] { Some(name) } else { None }
-    }
-
-    /// The kind of most bytes of variable `index`.
-    pub(super) fn kind(&self, index: usize) -> Option<TensorKind> {
-        self.variables[index].1.kind()
     }
 
     /// The container that has variable `index` among its items, and its name.
@@ -213,11 +205,12 @@ impl<'a> LiveVariables<'a> {
 
 /// Blocks with one name.
 #[derive(Debug, Default)]
-struct Group<'n> {
+pub(super) struct Group<'n> {
     /// The largest storage.
     largest: Option<&'n NamedTensor>,
-    sum: BlockSum,
-    graph_bytes: u64,
+    pub(super) sum: BlockSum,
+    /// Bytes that the variable keeps only through autograd graphs.
+    pub(super) graph_bytes: u64,
     kinds: FxHashMap<TensorKind, u64>,
     stacks: BlockSums<StackId>,
 }
@@ -235,31 +228,21 @@ enum Holder {
     Unreached(Option<FrameId>),
 }
 
-/// The call that failed, to which memory without a tensor of Python may belong.
-struct RunningCall {
-    /// The stack of the failed request, if the snapshot was taken there.
-    stack: Option<StackId>,
-    is_python: bool,
-}
-
-impl RunningCall {
-    fn new(device: Device<'_>, stacks: &StackReader<'_>) -> Self {
-        let failed = device.failed_requests().next_back().filter(|entry| entry + 1 == device.len());
-        let stack = failed.map(|entry| device.entry(entry).extended_stack);
-        Self { stack, is_python: stack.is_some_and(|stack| stacks.python_frame(stack).is_some()) }
-    }
-
-    /// The holder of a block for which the recorder found no tensor of Python. Only if it has looked everywhere does C++
-    /// keep such a block. A thread of the backward pass has no Python frames.
-    fn holder_of(&self, block: &Block, is_complete: bool, stacks: &StackReader<'_>) -> Holder {
-        let frame = stacks.python_frame(block.extended_stack);
-        let is_same = self.stack == Some(block.extended_stack);
-        let is_backward = self.stack.is_some() && !self.is_python && frame.is_none();
-        match () {
-            () if is_same || is_backward => Holder::Call,
-            () if is_complete => Holder::Cpp(frame),
-            () => Holder::Unreached(frame),
-        }
+/// The holder of a block for which the recorder found no tensor of Python: the call of the request that `failed`, if the
+/// snapshot was taken there, or C++, if the recorder has looked everywhere. A thread of the backward pass has no Python
+/// frames.
+fn holder_without_tensor(
+    block: &Block,
+    failed: Option<StackId>,
+    is_complete: bool,
+    stacks: &StackReader<'_>,
+) -> Holder {
+    let frame = stacks.python_frame(block.extended_stack);
+    let is_backward = || frame.is_none() && failed.is_some_and(|stack| stacks.python_frame(stack).is_none());
+    match () {
+        () if failed == Some(block.extended_stack) || is_backward() => Holder::Call,
+        () if is_complete => Holder::Cpp(frame),
+        () => Holder::Unreached(frame),
     }
 }
 
@@ -267,43 +250,28 @@ impl RunningCall {
 fn merge_roots(names: &TensorNames) -> Vec<usize> {
     let mut first: FxHashMap<(RootKind, Author), usize> = FxHashMap::default();
     let is_variable = |kind| matches!(kind, RootKind::Frame | RootKind::Module | RootKind::Exception);
-    let roots = names.roots.iter().enumerate();
-    roots
-        .map(
-            |(row, root)| {
-                if is_variable(root.kind) { row } else { *first.entry((root.kind, root.author)).or_insert(row) }
-            },
-        )
-        .collect()
+    let mut row_of = |row: usize, kind: RootKind, author: Author| {
+        if is_variable(kind) { row } else { *first.entry((kind, author)).or_insert(row) }
+    };
+    names.roots.iter().enumerate().map(|(row, root)| row_of(row, root.kind, root.author)).collect()
 }
 
 /// The storages of one block that are compared. PyTorch puts one tensor's storage in each.
 const MAX_STORAGES_IN_BLOCK: usize = 64;
 
-/// The storages in order of address.
-struct TensorsByAddress<'n>(Vec<&'n NamedTensor>);
-
-impl<'n> TensorsByAddress<'n> {
-    fn new(names: &'n TensorNames) -> Self {
-        let mut tensors: Vec<&NamedTensor> = names.tensors.iter().collect();
-        tensors.sort_by_key(|tensor| tensor.address);
-        Self(tensors)
-    }
-
-    /// The largest storage that starts in `block`; the first one on a tie.
-    fn largest_in(&self, block: &Block) -> Option<&'n NamedTensor> {
-        let end = block.address.saturating_add(block.size);
-        let first = self.0.partition_point(|tensor| tensor.address < block.address);
-        let inside = self.0.get(first..)?.iter().take_while(|tensor| tensor.address < end);
-        let inside = inside.take(MAX_STORAGES_IN_BLOCK);
-        // `max_by_key` would return the last one on a tie.
-        inside.copied().reduce(|largest, tensor| if tensor.bytes > largest.bytes { tensor } else { largest })
-    }
+/// The largest storage that starts in `block`, of `tensors` in order of address; the first one on a tie.
+fn largest_in<'n>(block: &Block, tensors: &[&'n NamedTensor]) -> Option<&'n NamedTensor> {
+    let end = block.address.saturating_add(block.size);
+    let first = tensors.partition_point(|tensor| tensor.address < block.address);
+    let inside = tensors[first..].iter().take_while(|tensor| tensor.address < end);
+    let inside = inside.take(MAX_STORAGES_IN_BLOCK);
+    // `max_by_key` would return the last one on a tie.
+    inside.copied().reduce(|largest, tensor| if tensor.bytes > largest.bytes { tensor } else { largest })
 }
 
 impl<'n> Group<'n> {
     /// The kind with most bytes.
-    fn kind(&self) -> Option<TensorKind> {
+    pub(super) fn kind(&self) -> Option<TensorKind> {
         self.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind))).map(|(kind, _)| *kind)
     }
 

@@ -11,7 +11,6 @@ mod running;
 use serde::Serialize;
 
 pub use self::live::{LiveVariables, fold_indexes};
-use self::running::RunningText;
 use super::category::{Category, Confidence};
 use super::memory::TopRows;
 use crate::base::ids::SymbolId;
@@ -174,14 +173,13 @@ impl KeptReport {
     /// The `top` variables.
     pub fn new(variables: &LiveVariables<'_>, stacks: &StackReader<'_>, text: &ProgramText<'_>, top: usize) -> Self {
         let shown = variables.count().min(top);
-        let rest = (0..shown).fold(variables.all, |rest, index| rest.minus(variables.sum(index)));
+        let rest = (0..shown).fold(variables.all, |rest, index| rest.minus(variables.group(index).sum));
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names, variables.snapshot);
         let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
         let with_grad = |name: &&SymbolId| text.is_called_with_grad(snapshot.text(**name));
         let untrained: Vec<SymbolId> = names.untrained.iter().filter(with_grad).copied().collect();
-        let running = RunningText::new(snapshot, names, text);
         Self {
             complete: names.is_complete,
             top: TopRows { rows, rest },
@@ -192,8 +190,8 @@ impl KeptReport {
             untrained: texts(&untrained),
             idle: texts(&names.idle),
             adapted: texts(&names.adapted),
-            evaluating: if running.may_train() { Vec::new() } else { texts(&names.evaluating) },
-            unread: texts(&running.unread()),
+            evaluating: if variables.may_train(text) { Vec::new() } else { texts(&names.evaluating) },
+            unread: texts(&variables.unread(text)),
             graph_backward: text.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
         }
     }
