@@ -82,7 +82,7 @@ pub(super) fn predict_first_step(
 ) -> Result<usize, WhyUnknown> {
     let failed = requests.count() - 1;
     let Repetition { period, matched } = inner;
-    let is_in_optimizer = |request: RequestId| sites.is_in_optimizer(requests.site(request));
+    let is_in_optimizer = |request: RequestId| sites.has_frame(requests.site(request), |frame| frame.is_optimizer);
     if !(failed + 1 - period..=failed).all(is_in_optimizer) {
         return Err(WhyUnknown::NoLoop);
     }
@@ -119,11 +119,12 @@ pub(super) fn predict_first_step(
 fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Option<Vec<u64>> {
     let requests = turns.requests;
     let failed = requests.count() - 1;
-    let is_call = |request: &RequestId| sites.is_in_module_call(requests.site(*request));
+    let is_call = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_module_call);
     let first_call = (0..failed).find(is_call).unwrap_or(failed);
     let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
     // Inputs are no parameters.
-    let is_model = |request: &RequestId| sites.is_in_torch_or_constructor(requests.site(*request));
+    let is_model =
+        |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor);
     let parameters = (0..first_call).filter(stays).filter(is_model).map(|request| requests.bytes(request));
     let parameters: Vec<u64> = parameters.collect();
     // Only parameters with a gradient have turns.

@@ -171,7 +171,7 @@ fn may_end(iterations: &Iterations, requests: &Requests, sites: &CallSites) -> b
     let is_rising = starts.windows(2).all(|pair| requests.live_before(pair[0]) < requests.live_before(pair[1]));
     let trains = |request: RequestId| {
         let site = requests.site(request);
-        !sites.has_python(site) || sites.is_in_optimizer(site)
+        !sites.has_python(site) || sites.has_frame(site, |frame| frame.is_optimizer)
     };
     !iterations.is_inner
         && iterations.complete() < MIN_RISING

@@ -219,8 +219,9 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// Whether the only complete iteration allocated optimizer state, which happens once, at each offset.
     fn made_once(&self, sites: &CallSites) -> Vec<bool> {
-        let is_state =
-            |request: RequestId| self.writer.is_live(request) && sites.is_in_optimizer(self.requests.site(request));
+        let is_state = |request: RequestId| {
+            self.writer.is_live(request) && sites.has_frame(self.requests.site(request), |frame| frame.is_optimizer)
+        };
         let is_only_one = self.iterations.complete() == 1;
         self.iterations.range(self.history.source).map(|request| is_only_one && is_state(request)).collect()
     }

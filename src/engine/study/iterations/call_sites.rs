@@ -27,18 +27,18 @@ type CallOrigin = (u32, u64, PoolId);
 /// Facts about a frame.
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
-struct SiteFrame {
+pub struct SiteFrame {
     is_python: bool,
     /// Code of [`INNER_FILES`].
     is_inner: bool,
     /// Code of an optimizer of PyTorch.
-    is_optimizer: bool,
+    pub is_optimizer: bool,
     /// `Module._call_impl`.
-    is_module_call: bool,
+    pub is_module_call: bool,
     /// The entry of a Python thread. Stacks without one are called by the engine of a backward pass.
     is_thread_entry: bool,
-    /// Code of PyTorch, or a constructor.
-    makes_parameters: bool,
+    /// Code of PyTorch, or a constructor: it makes parameters.
+    pub is_torch_or_constructor: bool,
 }
 
 /// Numbers the call sites of one snapshot.
@@ -47,8 +47,6 @@ pub struct CallSites {
     by_frame: Vec<SiteFrame>,
     /// The Python frames of each distinct stack, innermost first.
     python_frames: Slices<FrameId>,
-    /// The Python frames of the last new stack.
-    buffer: Vec<FrameId>,
     /// The last call site of each recorded stack, or `u32::MAX`.
     by_stack: Vec<u32>,
     /// By Python frames, stream and pool.
@@ -68,13 +66,12 @@ impl CallSites {
                 is_optimizer: file.contains(OPTIMIZER_FILES),
                 is_module_call: name == MODULE_CALL,
                 is_thread_entry: THREAD_ENTRIES.contains(&name),
-                makes_parameters: name == "__init__" || origin == Origin::Torch,
+                is_torch_or_constructor: name == "__init__" || origin == Origin::Torch,
             }
         };
         Self {
             by_frame: snapshot.stacks.frame_ids().map(frame).collect(),
             python_frames: Slices::default(),
-            buffer: Vec::new(),
             by_stack: vec![u32::MAX; snapshot.stacks.len()],
             by_origin: FxHashMap::default(),
             origins: Vec::new(),
@@ -90,9 +87,8 @@ impl CallSites {
             Some((frames, ..)) => *frames,
             None => {
                 let all = snapshot.stacks.frames(stack).iter();
-                self.buffer.clear();
-                self.buffer.extend(all.filter(|id| self.by_frame[id.index()].is_python));
-                self.python_frames.intern(&self.buffer)
+                let python: Vec<FrameId> = all.filter(|id| self.by_frame[id.index()].is_python).collect();
+                self.python_frames.intern(&python)
             }
         };
         let origin = (frames, stream, pool);
@@ -114,26 +110,16 @@ impl CallSites {
         !self.frames(site).is_empty()
     }
 
-    /// Whether an optimizer of PyTorch makes the requests of `site`.
-    pub fn is_in_optimizer(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.by_frame[id.index()].is_optimizer)
-    }
-
-    /// Whether a module makes the requests of `site` while it is called.
-    pub fn is_in_module_call(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.by_frame[id.index()].is_module_call)
-    }
-
-    /// Whether code of PyTorch or a constructor makes the requests of `site`, as it does for parameters.
-    pub fn is_in_torch_or_constructor(&self, site: u32) -> bool {
-        self.frames(site).iter().any(|id| self.by_frame[id.index()].makes_parameters)
+    /// Whether a frame of `site` is such as `is_wanted`.
+    pub fn has_frame(&self, site: u32, is_wanted: fn(&SiteFrame) -> bool) -> bool {
+        self.frames(site).iter().any(|id| is_wanted(&self.by_frame[id.index()]))
     }
 
     /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
     /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.
-        let has_entry = |site: u32| self.frames(site).iter().any(|id| self.by_frame[id.index()].is_thread_entry);
+        let has_entry = |site: u32| self.has_frame(site, |frame| frame.is_thread_entry);
         let used = sites.iter().max().map_or(0, |last| last + 1);
         let has_entries = (0..used).any(has_entry);
         let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };

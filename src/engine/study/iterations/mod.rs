@@ -16,7 +16,7 @@ mod requests;
 
 use std::ops::Range;
 
-pub use self::call_sites::CallSites;
+pub use self::call_sites::{CallSites, SiteFrame};
 pub use self::growth::{GrowingLine, Growth, GrowthKind, GrowthRate};
 pub use self::inputs::{InputChange, UnusualInput};
 pub use self::period::Repetition;
