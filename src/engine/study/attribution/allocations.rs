@@ -9,7 +9,7 @@ use super::classify::classify;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::snapshot::Action;
-use crate::stacks::phases::{Phases, StackTraits};
+use crate::stacks::phases::StackTraits;
 use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence};
 
@@ -43,25 +43,23 @@ pub fn classify_allocations(
     allocation: &dyn Fn(usize) -> Allocation,
 ) -> Vec<(Category, Confidence)> {
     let lifetimes = BlockLives::from_trace(device, Vec::new());
+    let trace = device.device();
     let mut classifier = AllocationClassifier {
         device,
-        phases: device.phases(),
         lifetimes: &lifetimes,
-        ends: ObservationEnds::new(device),
+        failed: trace.failed_requests().collect(),
+        last_alloc: trace.indexes_with_action(Action::Alloc).next_back(),
         allocation,
         classified: vec![None; count],
     };
-    let entries = device.device().len();
     let peak = device.history().map(|history| history.peak_entry().and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
         let rows = classifier.live_after(entry);
-        let end = classifier.ends.after(entry);
-        classifier.classify_rows(entry, end, &rows);
+        classifier.classify_rows(entry, classifier.observed_until(entry), rows);
     }
-    let mut failed: Vec<usize> = device.device().failed_requests().collect();
-    let stride = failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
-    let mut cuts: Vec<usize> = (1..=MAX_RANGES).map(|n| entries * n / MAX_RANGES).collect();
-    cuts.extend(failed.drain(..).step_by(stride).map(|entry| entry + 1));
+    let stride = classifier.failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
+    let mut cuts: Vec<usize> = (1..=MAX_RANGES).map(|n| trace.len() * n / MAX_RANGES).collect();
+    cuts.extend(classifier.failed.iter().step_by(stride).map(|entry| entry + 1));
     cuts.sort_unstable();
     cuts.dedup();
     let (mut next, mut live) = (0, Vec::new());
@@ -74,46 +72,32 @@ pub fn classify_allocations(
             next += 1;
         }
         // A range has no position: what is over by then is not what a block was for.
-        let observed_until = classifier.ends.after(end.checked_sub(1));
-        classifier.classify_rows(None, observed_until, &live);
+        classifier.classify_rows(None, classifier.observed_until(end.checked_sub(1)), live.clone());
         start = end;
     }
     let unknown = (Category::Other, Confidence::Low);
     classifier.classified.into_iter().map(|found| found.unwrap_or(unknown)).collect()
 }
 
-/// Computes [`LiveSet::observed_until`].
-struct ObservationEnds {
-    failed: Vec<usize>,
-    last_alloc: Option<usize>,
-}
-
-impl ObservationEnds {
-    fn new(device: DeviceStudy<'_, '_>) -> Self {
-        let device = device.device();
-        let last_alloc = device.indexes_with_action(Action::Alloc).next_back();
-        Self { failed: device.failed_requests().collect(), last_alloc }
-    }
-
-    /// For the live blocks after `entry`.
-    fn after(&self, entry: Option<usize>) -> usize {
-        let now = entry.unwrap_or(0); // the start of the trace
-        let last = self.last_alloc.map_or(now, |last| last.max(now));
-        let failed = self.failed.partition_point(|failed| *failed < now);
-        self.failed.get(failed).map_or(last, |failed| last.min(*failed))
-    }
-}
-
 struct AllocationClassifier<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
-    phases: &'a Phases,
     lifetimes: &'a BlockLives<'a>,
-    ends: ObservationEnds,
+    /// The entries of failed requests.
+    failed: Vec<usize>,
+    last_alloc: Option<usize>,
     allocation: &'a dyn Fn(usize) -> Allocation,
     classified: Vec<Option<Classification>>,
 }
 
 impl AllocationClassifier<'_, '_> {
+    /// [`LiveSet::observed_until`] for the live blocks after `entry`.
+    fn observed_until(&self, entry: Option<usize>) -> usize {
+        let now = entry.unwrap_or(0); // the start of the trace
+        let last = self.last_alloc.map_or(now, |last| last.max(now));
+        let failed = self.failed.partition_point(|failed| *failed < now);
+        self.failed.get(failed).map_or(last, |failed| last.min(*failed))
+    }
+
     /// Rows of the allocations that are live after `entry`.
     fn live_after(&self, entry: Option<usize>) -> Vec<usize> {
         let applied = entry.map_or(0, |entry| entry + 1);
@@ -127,7 +111,8 @@ impl AllocationClassifier<'_, '_> {
 
     /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
     /// classifications.
-    fn classify_rows(&mut self, entry: Option<usize>, end: usize, rows: &[usize]) {
+    fn classify_rows(&mut self, entry: Option<usize>, end: usize, mut rows: Vec<usize>) {
+        let phases = self.device.phases();
         let block = |row: usize| {
             let allocation = (self.allocation)(row);
             let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1));
@@ -141,10 +126,9 @@ impl AllocationClassifier<'_, '_> {
                 extended_stack: allocation.extended_stack,
                 allocated_at: allocation.allocated_at.map(|entry| self.lifetimes.point(entry as usize)),
                 freed_at: freed.map(|entry| self.lifetimes.point(entry as usize)),
-                freed_by: freed_by.map_or_else(StackTraits::default, |by| self.phases.stack_traits(by)),
+                freed_by: freed_by.map_or_else(StackTraits::default, |by| phases.stack_traits(by)),
             }
         };
-        let mut rows = rows.to_vec();
         rows.sort_by_key(|row| (self.allocation)(*row).address);
         let live_set = LiveSet {
             entry,
@@ -152,7 +136,7 @@ impl AllocationClassifier<'_, '_> {
             observed_until: Some(self.lifetimes.point(end)),
             blocks: rows.iter().map(|row| block(*row)).collect(),
         };
-        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes, self.phases)) {
+        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes, phases)) {
             self.classified[*row].get_or_insert(classification);
         }
     }

@@ -27,7 +27,7 @@ const MAX_PADDING_FRACTION: u64 = 8;
 
 /// Counts of one phase run.
 #[derive(Default)]
-struct RunCounts {
+pub(super) struct RunCounts {
     /// Number of backward passes that have started.
     backward_passes: u32,
     /// The entry of its last allocation so far.
@@ -35,9 +35,9 @@ struct RunCounts {
     /// Bytes that outlived it, if it is a backward run, and that no backward pass freed.
     left_for_optimizer: u64,
     /// Bytes that outlived it, if it is a backward run.
-    outlived_bytes: u64,
+    pub(super) outlived_bytes: u64,
     /// Bytes with parameter sizes that it allocated, and freed after its last allocation.
-    freed_at_end: u64,
+    pub(super) freed_at_end: u64,
 }
 
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
@@ -443,16 +443,6 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    /// Bytes that the backward run of `point` allocated and that outlived it.
-    pub(super) fn outlived_bytes(&self, point: TracePoint) -> u64 {
-        self.counts_at(point).map_or(0, |run| run.outlived_bytes)
-    }
-
-    /// Bytes with parameter sizes that the run of `point` allocated, and freed after its last allocation.
-    pub(super) fn freed_at_end(&self, point: TracePoint) -> u64 {
-        self.counts_at(point).map_or(0, |run| run.freed_at_end)
-    }
-
     /// Whether `point` is after the last allocation of its run.
     pub(super) fn is_after_last_allocation(&self, point: TracePoint) -> bool {
         self.counts_at(point).is_some_and(|run| run.last_alloc < point.entry)
@@ -475,7 +465,8 @@ impl<'a> BlockLives<'a> {
         self.counts_at(point).map_or(0, |run| run.backward_passes)
     }
 
-    fn counts_at(&self, point: TracePoint) -> Option<&RunCounts> {
+    /// The counts of the run of `point`.
+    pub(super) fn counts_at(&self, point: TracePoint) -> Option<&RunCounts> {
         self.run_counts.get(point.run_index()?)
     }
 

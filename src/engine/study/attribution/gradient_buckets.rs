@@ -14,11 +14,10 @@ pub(super) enum GradientBuckets {
     Copies,
     /// The gradients themselves (`gradient_as_bucket_view`).
     Gradients,
-    /// Either: the recording completes no backward pass.
-    Unknown,
     /// The program has no buckets.
     None,
-    /// They contained the gradients until `zero_grad`, and nothing useful since.
+    /// They contained the gradients until `zero_grad`, and nothing useful since; or the recording completes no backward
+    /// pass, which would show more.
     Empty,
     /// They will contain the gradients at the end of the current backward pass, which sends them all then
     /// (`static_graph`).
@@ -34,19 +33,18 @@ impl GradientBuckets {
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         // Without an entry, the position is the start of the trace.
         let (now, point) = (live_set.entry.unwrap_or(0), live_set.point);
-        let in_backward = lifetimes.phase(point) == Phase::Backward;
+        let counts = lifetimes.counts_at(point).filter(|_| lifetimes.phase(point) == Phase::Backward);
         let has_started = |run: &&PhaseRun| run.start as usize <= now;
         let runs = phases.runs().iter().take_while(has_started);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
         match last {
             _ if bytes == 0 => Self::None,
             _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
-            _ if !lifetimes.completes_backward() => Self::Unknown,
+            _ if !lifetimes.completes_backward() => Self::Empty,
             // A pass without communication (`no_sync`): the next pass accumulates into these gradients.
-            _ if in_backward && lifetimes.outlived_bytes(point) > bytes / 2 => Self::Empty,
-            _ if in_backward
-                && !lifetimes.is_after_last_allocation(point)
-                && lifetimes.freed_at_end(point) > bytes / 10 * 9 =>
+            _ if counts.is_some_and(|pass| pass.outlived_bytes > bytes / 2) => Self::Empty,
+            _ if counts.is_some_and(|pass| pass.freed_at_end > bytes / 10 * 9)
+                && !lifetimes.is_after_last_allocation(point) =>
             {
                 Self::GradientsAtEnd
             }
@@ -96,9 +94,7 @@ impl GradientBuckets {
         match self {
             Self::Copies => (Category::Communication, Confidence::High),
             Self::Gradients => (Category::Gradients, Confidence::Medium),
-            Self::Unknown | Self::Empty | Self::GradientsAtEnd | Self::None => {
-                (Category::Communication, Confidence::Medium)
-            }
+            Self::Empty | Self::GradientsAtEnd | Self::None => (Category::Communication, Confidence::Medium),
         }
     }
 }

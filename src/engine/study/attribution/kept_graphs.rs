@@ -7,7 +7,7 @@ use crate::snapshot::Action;
 use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::iterations::{Growth, GrowthKind};
+use crate::study::iterations::GrowthKind;
 
 /// A graph is kept if at least this part of the bytes that a forward pass saves for the backward pass stays.
 const MIN_KEPT_BYTES_PARTS: u64 = 2;
@@ -41,17 +41,10 @@ struct OwnBlock {
 }
 
 impl KeptGraphs {
-    /// The graphs by which `device` grows.
+    /// The graphs by which `device` grows, from the last iteration after which a whole one followed.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
-        device.growth().and_then(|growth| Self::from_growth(device, growth))
-    }
-
-    /// Looks at the last iteration of `growth` after which a whole one followed.
-    fn from_growth(device: DeviceStudy<'_, '_>, growth: &Growth) -> Option<Self> {
+        let growth = device.growth().filter(|growth| growth.kind == GrowthKind::Kept)?;
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
-        if growth.kind != GrowthKind::Kept {
-            return None;
-        }
         let blocks = own_blocks(device, start..end, until);
         let (pass, _) = kept_pass(&blocks)?;
         let stacks = device.stacks();

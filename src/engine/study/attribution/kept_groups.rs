@@ -212,37 +212,33 @@ pub(super) fn kept_groups(
 /// The frames of a snapshot that show what blocks are for.
 struct Makers<'a> {
     snapshot: &'a Snapshot,
-    by_frame: Vec<Maker>,
-    is_grad_off: Vec<bool>,
+    /// For each frame the maker, and whether it shows that gradients are off.
+    by_frame: Vec<(Maker, bool)>,
 }
 
 impl<'a> Makers<'a> {
     fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
-        let text = |id: FrameId| {
+        let of_frame = |id: FrameId| {
             let (file, name) = snapshot.frame_text(id);
-            (forward_slashes(file), name, stacks.origin(id) != Origin::User)
-        };
-        let maker = |id: FrameId| {
-            let (file, name, is_library) = text(id);
+            let file = forward_slashes(file);
+            if stacks.origin(id) == Origin::User {
+                return (Maker::Other, false);
+            }
             let is_it = |(known, function, _): &&(&str, Option<&str>, Maker)| {
-                is_library && file.ends_with(known) && function.is_none_or(|function| function == name)
+                file.ends_with(known) && function.is_none_or(|function| function == name)
             };
-            MAKERS.iter().find(is_it).map_or(Maker::Other, |(.., maker)| *maker)
+            let maker = MAKERS.iter().find(is_it).map_or(Maker::Other, |(.., maker)| *maker);
+            (maker, GRAD_OFF.iter().any(|(known, function)| file.ends_with(known) && name == *function))
         };
-        let is_grad_off = |id: FrameId| {
-            let (file, name, is_library) = text(id);
-            is_library && GRAD_OFF.iter().any(|(known, function)| file.ends_with(known) && name == *function)
-        };
-        let ids = || snapshot.stacks.frame_ids();
-        Self { snapshot, by_frame: ids().map(maker).collect(), is_grad_off: ids().map(is_grad_off).collect() }
+        Self { snapshot, by_frame: snapshot.stacks.frame_ids().map(of_frame).collect() }
     }
 
     fn of_stack(&self, stack: StackId) -> Maker {
-        let mut makers = self.snapshot.stacks.frames(stack).iter().map(|frame| self.by_frame[frame.index()]);
+        let mut makers = self.snapshot.stacks.frames(stack).iter().map(|frame| self.by_frame[frame.index()].0);
         makers.find(|maker| *maker != Maker::Other).unwrap_or(Maker::Other)
     }
 
     fn is_grad_off(&self, stack: StackId) -> bool {
-        self.snapshot.stacks.frames(stack).iter().any(|frame| self.is_grad_off[frame.index()])
+        self.snapshot.stacks.frames(stack).iter().any(|frame| self.by_frame[frame.index()].1)
     }
 }

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashSet;
 use serde::Serialize;
 
 use super::kept_graphs::KeptGraphs;
@@ -10,6 +10,7 @@ use crate::base::ids::to_u32;
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{GrowingLine, Growth, GrowthKind};
+use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::study::variables::KeptByVariable;
 
 /// A source line whose live memory grows with every iteration.
@@ -98,13 +99,12 @@ impl Leaks {
         let bytes_per_step = growth.bytes_per_step();
         let remaining_bytes = capacity.map(|capacity| capacity.saturating_sub(growth.allocated_bytes));
         let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
-        let kept_graphs = KeptGraphs::from_device(device);
         Self {
             kind: Some(growth.kind),
             bytes_per_step,
             remaining_bytes,
             steps_left,
-            kept_graphs,
+            kept_graphs: KeptGraphs::from_device(device),
             variable: growing_variable(device, &lines).map(Box::new),
             suspects,
             other_suspects,
@@ -151,15 +151,11 @@ fn growing_variable(device: DeviceStudy<'_, '_>, lines: &FxHashSet<LineId>) -> O
     let variables = device.variables().filter(|_| device.window().end == device.device().len())?;
     let blocks = device.device().segments().flat_map(|segment| device.snapshot().blocks_of(segment));
     let grown = blocks.filter(|block| lines.contains(&device.stacks().line_id(block.extended_stack)));
-    let mut sums: FxHashMap<Option<usize>, u64> = FxHashMap::default();
-    for block in grown {
-        let sum = sums.entry(variables.of_block(block.address)).or_default();
-        *sum = sum.saturating_add(block.size);
-    }
-    let all = sums.values().fold(0, |all: u64, sum| all.saturating_add(*sum));
-    let (most, bytes) = sums.into_iter().max_by_key(|(index, bytes)| (*bytes, Reverse(*index)))?;
+    let sums = sorted_by_bytes(sum_by_key(grown.map(|block| (variables.of_block(block.address), block.size))));
+    let all = sums.iter().fold(0, |all: u64, (_, sum)| all.saturating_add(sum.bytes));
+    let (most, sum) = *sums.first()?;
     let variable = variables.row(most?, device.stacks());
-    (variable.name.is_some() && bytes > all / 2).then_some(variable)
+    (variable.name.is_some() && sum.bytes > all / 2).then_some(variable)
 }
 
 fn line_of_entry(device: DeviceStudy<'_, '_>, entry: usize) -> LineId {

@@ -43,6 +43,7 @@ pub(super) struct MadeBy {
     pub(super) chain: Rc<CallChain>,
     /// Increases with each pass of a loop around the request.
     pub(super) pass: u64,
+    bytes: u64,
 }
 
 /// The free of a block that an earlier pass made.
@@ -103,27 +104,25 @@ impl LoopPasses {
         let growing = device.growth().map(|growth| growth.lines.as_slice()).unwrap_or_default();
         let growing: FxHashMap<usize, &GrowingLine> = growing.iter().map(|line| (line.last_entry, line)).collect();
         let mut passes = Self::default();
-        let mut sizes: SeededMap<u64, u64> = SeededMap::default();
         let end = live_set.entry.map_or(0, |entry| entry + 1);
         for (index, entry) in trace.entries().take(end).enumerate() {
             match entry.action {
                 Action::Alloc | Action::Oom => {
-                    let made_by = chains.request(entry.stack);
+                    let made_by = chains.request(entry.stack, entry.size);
                     if let Some(line) = growing.get(&index) {
                         passes.growing.entry(made_by.chain.id).or_default().push(**line);
                     }
                     if entry.action == Action::Alloc {
                         let live = passes.live_bytes.entry(made_by.chain.id).or_default();
                         *live = live.saturating_add(entry.size);
-                        sizes.insert(entry.addr, entry.size);
                         passes.blocks.insert(entry.addr, made_by);
                     } else if index + 1 < end {
                         passes.failed.push((index, made_by));
                     }
                 }
                 Action::FreeRequested | Action::FreeCompleted => {
-                    if let Some((block, bytes)) = passes.blocks.remove(&entry.addr).zip(sizes.remove(&entry.addr)) {
-                        passes.free(&block, bytes, chains.pass(&block.chain));
+                    if let Some(block) = passes.blocks.remove(&entry.addr) {
+                        passes.free(&block, chains.pass(&block.chain));
                     }
                 }
                 _ => {}
@@ -154,20 +153,20 @@ impl LoopPasses {
         frees.clone().next().is_some_and(|first| bytes.saturating_sub(first.level) <= dropped)
     }
 
-    /// Frees a block of `bytes`, in pass `now` of its chain.
-    fn free(&mut self, block: &MadeBy, bytes: u64, now: u64) {
+    /// Frees `block`, in pass `now` of its chain.
+    fn free(&mut self, block: &MadeBy, now: u64) {
         let live = self.live_bytes.entry(block.chain.id).or_default();
         // A value that its successor replaces is no item of a collection.
         if block.pass + 1 < now {
-            self.old_frees.entry(block.chain.id).or_default().push(OldFree { level: *live, bytes });
+            self.old_frees.entry(block.chain.id).or_default().push(OldFree { level: *live, bytes: block.bytes });
         }
-        *live = live.saturating_sub(bytes);
+        *live = live.saturating_sub(block.bytes);
     }
 }
 
 impl Chains<'_> {
-    /// Counts a request of `stack`.
-    fn request(&mut self, stack: StackId) -> MadeBy {
+    /// Counts a request of `stack` for `bytes`.
+    fn request(&mut self, stack: StackId, bytes: u64) -> MadeBy {
         let chain = self.chain(stack);
         // A loop of one line, with another thread or line in between.
         if self.last_chain != chain.id
@@ -184,7 +183,7 @@ impl Chains<'_> {
             node.passes += u64::from(*line < node.last_line);
             node.last_line = *line;
         }
-        MadeBy { pass: self.pass(&chain), chain }
+        MadeBy { pass: self.pass(&chain), chain, bytes }
     }
 
     fn pass(&self, chain: &CallChain) -> u64 {

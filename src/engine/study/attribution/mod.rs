@@ -96,14 +96,13 @@ pub fn attribute_memory(
     let peak = device.sleep().map_or_else(|| history.peak_entry(), |sleep| sleep.peak_event);
     let peak = peak.and_then(|entry| usize::try_from(entry).ok());
     let failure = device.failed_requests().next_back();
-    let mut wanted = vec![peak];
-    wanted.extend(failure.map(Some));
     let position = match position {
-        TracePosition::Snapshot => Some(device.device().len().checked_sub(1)),
-        TracePosition::Start => Some(None),
-        TracePosition::Entry { event } => Some(usize::try_from(event).ok()),
+        TracePosition::Snapshot => device.device().len().checked_sub(1),
+        TracePosition::Start => None,
+        TracePosition::Entry { event } => usize::try_from(event).ok(),
     };
-    wanted.extend(position);
+    let mut wanted = vec![peak, position];
+    wanted.extend(failure.map(Some));
     let mut lifetimes = BlockLives::from_trace(device, wanted);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let phases = device.phases();
@@ -118,7 +117,7 @@ pub fn attribute_memory(
     Attribution {
         at_peak: breakdown(peak),
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
-        at_position: position.and_then(breakdown),
+        at_position: breakdown(position),
         steps: StepsReport { completed: phases.steps.ends().len() as u64, marker: phases.steps.marker() },
         leaks: Leaks::from_device(device, top, capacity),
     }

@@ -8,18 +8,12 @@ use crate::study::category::{Category, Classification, Confidence};
 /// The blocks that have a name at the end of the trace, by address.
 #[derive(Debug, Default)]
 pub(super) struct NamedBlocks {
-    blocks: SeededMap<u64, NamedBlock>,
+    /// The allocation that was live at the end of the trace, and its use.
+    blocks: SeededMap<u64, (Option<TracePoint>, NamedUse)>,
     /// Modules have parameters, so that other tensors are none.
     has_parameters: bool,
     /// The recorder has looked everywhere, and no graph exists.
     has_no_graph: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct NamedBlock {
-    /// The allocation that was live at the end of the trace.
-    allocated_at: Option<TracePoint>,
-    kind: NamedUse,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -40,8 +34,7 @@ impl NamedBlocks {
         let tensors: SeededMap<u64, &NamedTensor> =
             names.tensors.iter().rev().map(|tensor| (tensor.address, tensor)).collect();
         let named = live.filter_map(|(address, allocated_at)| {
-            let kind = use_of(tensors.get(&address)?, names, snapshot)?;
-            Some((address, NamedBlock { allocated_at, kind }))
+            Some((address, (allocated_at, use_of(tensors.get(&address)?, names, snapshot)?)))
         });
         let has = |kind| names.tensors.iter().any(|tensor| tensor.kind == kind);
         Self {
@@ -53,8 +46,8 @@ impl NamedBlocks {
 
     fn named(&self, block: &LiveBlock) -> Option<NamedUse> {
         // Another allocation may have had the same address before.
-        let named = self.blocks.get(&block.address).filter(|named| named.allocated_at == block.allocated_at);
-        named.map(|named| named.kind)
+        let named = self.blocks.get(&block.address).filter(|(allocated_at, _)| *allocated_at == block.allocated_at);
+        named.map(|(_, kind)| *kind)
     }
 
     pub(super) fn is_optimizer_state(&self, block: &LiveBlock) -> bool {

@@ -63,7 +63,7 @@ impl OlderBlocks<'_> {
             return None;
         }
         let is_like_gradient = self.lifetimes.is_gradient_size(block.requested_bytes);
-        if is_like_gradient && passes == 1 && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes) {
+        if passes == 1 && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes) {
             // The pass leaves a gradient of its own, so the end of the program frees this block.
             return None;
         }
@@ -95,23 +95,18 @@ impl OlderBlocks<'_> {
         }
         let total = total_bytes(unmatched.iter());
         let gradients = self.counts.bytes();
-        if unmatched.len() > 1 && total.abs_diff(gradients) <= gradients / MAX_BUCKET_PADDING {
-            // Together as large as all gradients, which are sent in buckets (DDP) or are views of them.
-            let are_separate = self.lifetimes.max_left_for_optimizer() > gradients / 2;
-            let category = if are_separate { Category::Communication } else { Category::Gradients };
-            for (_, blocks) in &unmatched {
-                set_all(classified, blocks, category);
-            }
-            return;
-        }
         let is_most = |is_match: &dyn Fn(u64) -> bool| {
             let matched = total_bytes(unmatched.iter().filter(|(size, _)| is_match(*size)));
             matched > 0 && matched >= total / 10 * 9
         };
-        let category = if is_most(&|size| self.counts.is_twice_a_parameter(size)) {
+        let category = if unmatched.len() > 1 && total.abs_diff(gradients) <= gradients / MAX_BUCKET_PADDING {
+            // Together as large as all gradients, which are sent in buckets (DDP) or are views of them.
+            let are_separate = self.lifetimes.max_left_for_optimizer() > gradients / 2;
+            if are_separate { Category::Communication } else { Category::Gradients }
+        } else if is_most(&|size| size.is_multiple_of(2) && self.counts.of_size(size / 2) > 0) {
             // Master copies and state in full precision, of parameters in half precision.
             Category::OptimizerState
-        } else if is_most(&|size| self.counts.is_half_a_parameter(size)) {
+        } else if is_most(&|size| size.checked_mul(2).is_some_and(|twice| self.counts.of_size(twice) > 0)) {
             Category::Parameters
         } else {
             return self.classify_unmatched(&unmatched, classified);
@@ -241,13 +236,5 @@ impl ParameterCounts {
 
     fn known(&self, size: u64) -> usize {
         self.known.get(&size).map_or(0, |parameters| *parameters as usize)
-    }
-
-    fn is_twice_a_parameter(&self, size: u64) -> bool {
-        size.is_multiple_of(2) && self.of_size(size / 2) > 0
-    }
-
-    fn is_half_a_parameter(&self, size: u64) -> bool {
-        size.checked_mul(2).is_some_and(|twice| self.of_size(twice) > 0)
     }
 }

@@ -1,7 +1,5 @@
 //! Custom categories: a name with patterns for the frames of an allocation, and for what the program calls it.
 
-use std::collections::hash_map::Entry;
-
 use glob::{MatchOptions, Pattern};
 use rustc_hash::FxHashMap;
 
@@ -80,15 +78,8 @@ impl<'a, 'f> RuleMatcher<'a, 'f> {
         let metadata = allocated_at.and_then(|entry| device.device().entry(entry).user_metadata);
         let attached = self.annotated.get(&block.address).into_iter().flat_map(|(_, texts)| texts.iter().copied());
         let texts: Vec<SymbolId> = range.into_iter().chain(metadata).chain(attached).collect();
-        let matches = |texts: &[SymbolId]| rules.iter().position(|rule| rule.matches(device, block.stack, texts));
         let known = self.cache.entry((block.stack, texts));
-        match known {
-            Entry::Occupied(known) => *known.get(),
-            Entry::Vacant(new) => {
-                let rule = matches(&new.key().1);
-                *new.insert(rule)
-            }
-        }
+        *known.or_insert_with_key(|(stack, texts)| rules.iter().position(|rule| rule.matches(device, *stack, texts)))
     }
 }
 
