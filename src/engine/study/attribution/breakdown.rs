@@ -123,7 +123,6 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
         let stacks = self.device.stacks();
         let classified = classify(self.live_set, self.lifetimes, self.phases);
-        let by_stack = self.sums(|block| Some(block.extended_stack));
         let lines = self.holders(&classified, top.max(COMPARED_LINES));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
@@ -139,7 +138,10 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             by_line: memory::first_holders(&lines.rows, self.all, top),
             compared_lines: lines.rows,
             by_variable: self.by_variable(&classified, top),
-            by_stack: memory::top_stacks(stacks, by_stack, self.all, top),
+            by_stack: memory::top_rows(self.sums(|block| Some(block.stack)), self.all, top, |stack, sum| LiveByStack {
+                share: sum.share_of(self.all),
+                frames: stacks.frame_list(stack),
+            }),
             unused_graphs: self.unused_graphs(&classified),
             kept_groups: self.kept_groups(&classified),
         }

@@ -1,5 +1,7 @@
 //! Live blocks by the stack that allocated them, and the holders of memory.
 
+use std::cmp::Reverse;
+
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
@@ -58,22 +60,6 @@ pub struct HeldBlock {
     pub is_older: bool,
 }
 
-/// The `top` stacks by live bytes. `all` is the sum over all of `live`.
-pub fn top_stacks(
-    stacks: &StackReader<'_>,
-    live: BlockSums<StackId>,
-    all: BlockSum,
-    top: usize,
-) -> TopRows<LiveByStack> {
-    let recorded = live.into_iter().map(|(stack, sum)| (stacks.recorded_stack(stack), sum));
-    let live = recorded.fold(BlockSums::default(), |mut sums: BlockSums<StackId>, (stack, sum)| {
-        let total = sums.entry(stack).or_default();
-        *total = total.plus(sum);
-        sums
-    });
-    top_rows(live, all, top, |stack, sum| LiveByStack { share: sum.share_of(all), frames: stacks.frame_list(stack) })
-}
-
 /// The `top` holders by bytes, of `blocks` with their sizes. `all` is the sum over all of them.
 pub fn top_holders(
     stacks: &StackReader<'_>,
@@ -120,17 +106,14 @@ pub fn first_holders(holders: &[Holder], all: BlockSum, top: usize) -> TopRows<H
 
 /// The operation with most bytes, and these bytes; the first one on a tie.
 pub fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
-    let mut rows: SeededMap<String, usize> = SeededMap::default();
-    let mut sums: Vec<(String, u64)> = Vec::new();
-    for (operation, bytes) in operations {
+    let mut sums: SeededMap<String, (u64, Reverse<usize>)> = SeededMap::default();
+    for (at, (operation, bytes)) in operations.enumerate() {
         let Some(operation) = operation else { continue }; // the stack shows none
-        let row = *rows.entry(operation).or_insert_with_key(|operation| {
-            sums.push((operation.clone(), 0));
-            sums.len() - 1
-        });
-        sums[row].1 = sums[row].1.saturating_add(bytes);
+        let (sum, _) = sums.entry(operation).or_insert((0, Reverse(at)));
+        *sum = sum.saturating_add(bytes);
     }
-    sums.into_iter().rev().max_by_key(|(_, bytes)| *bytes)
+    let largest = sums.into_iter().max_by_key(|(_, sum_and_first)| *sum_and_first);
+    largest.map(|(operation, (bytes, _))| (operation, bytes))
 }
 
 /// Sums up the live blocks of `segments`, which are ranges of `all_blocks`, by stack.

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 pub use self::live::{
-    HeldBlock, Holder, LiveByStack, first_holders, largest_operation, sum_live_by_stack, top_holders, top_stacks,
+    HeldBlock, Holder, LiveByStack, first_holders, largest_operation, sum_live_by_stack, top_holders,
 };
 pub use self::sums::{BlockSum, BlockSums, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
