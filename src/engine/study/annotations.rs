@@ -1,7 +1,7 @@
 //! Text that the program attached to live allocations: `torch.cuda.memory._annotate_tensor`, since PyTorch 2.15.
 
 use super::DeviceStudy;
-use super::memory::{BlockSum, NamedShare, TopRows, sorted_by_bytes, sum_by_key};
+use super::memory::{BlockSum, NamedShare, TopRows, sum_by_key, top_rows};
 use crate::base::ids::SymbolId;
 use crate::base::intern::SeededMap;
 use crate::base::units::escape_name;
@@ -48,12 +48,11 @@ pub fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<
     let live = annotated_allocations(device, device.device().len());
     let all = device.live_by_stack().values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     let each = live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size)));
-    let mut rows = sorted_by_bytes(sum_by_key(each));
-    let shown = rows.drain(..rows.len().min(top)).map(|(text, sum)| {
+    let sums = sum_by_key(each);
+    let annotated = sums.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
+    let table = top_rows(sums, annotated, top, |text, sum| {
         let text: String = device.snapshot().text(text).chars().take(MAX_TEXT).collect();
         sum.named(Some(escape_name(&text)), all)
     });
-    let shown: Vec<NamedShare> = shown.collect();
-    let rest = rows.iter().fold(BlockSum::default(), |rest, (_, sum)| rest.plus(*sum));
-    (!shown.is_empty()).then_some(TopRows { rows: shown, rest })
+    (!table.rows.is_empty()).then_some(table)
 }

@@ -330,10 +330,17 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// Peaks replayed from an empty pool; `None` without a trace.
     pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
-        let is_traced = !self.device().is_empty();
-        is_traced.then(|| {
-            self.facts.peaks_from_empty.get_or_init(|| replay_from_empty(self.device(), &self.inferred().hypothesis))
-        })
+        let replay = || {
+            let unbounded = Hypothesis { capacity: None, limit: None, ..self.inferred().hypothesis.clone() };
+            let program = Program::from_trace(self.device(), &unbounded.settings).with_empty_start();
+            let outcome = simulate(&program, &unbounded, None);
+            let statistics = outcome.allocator.statistics();
+            PeaksFromEmpty {
+                peak_allocated_bytes: statistics.allocated_bytes.all.peak,
+                peak_reserved_bytes: statistics.reserved_bytes.all.peak,
+            }
+        };
+        (!self.device().is_empty()).then(|| self.facts.peaks_from_empty.get_or_init(replay))
     }
 }
 
@@ -358,15 +365,4 @@ pub struct PeaksFromEmpty {
     pub peak_allocated_bytes: u64,
     /// Peak reserved bytes.
     pub peak_reserved_bytes: u64,
-}
-
-pub(super) fn replay_from_empty(device: Device<'_>, hypothesis: &Hypothesis) -> PeaksFromEmpty {
-    let program = Program::from_trace(device, &hypothesis.settings).with_empty_start();
-    let unbounded = Hypothesis { capacity: None, limit: None, ..hypothesis.clone() };
-    let outcome = simulate(&program, &unbounded, None);
-    let statistics = outcome.allocator.statistics();
-    PeaksFromEmpty {
-        peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-        peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-    }
 }

@@ -111,7 +111,14 @@ impl DeviceStudy<'_, '_> {
 
     /// The memory at `position`: from the snapshot's segments, or from a literal replay.
     pub fn memory_at(self, position: TracePosition) -> MemoryAt {
-        let layout = self.layout(position);
+        let mut layout = None;
+        if position != TracePosition::Snapshot {
+            self.replay(Tracking::Totals, |step| {
+                if position == TracePosition::after(step.entry.map(|(index, _)| index as u64)) {
+                    layout = Some(Layout::from_tiling(step.tiling, self.id()));
+                }
+            });
+        }
         let (figures, live_by_stack) = match &layout {
             None => (self.memory().clone(), self.live_by_stack().clone()),
             Some(Layout { segments, blocks }) => (
@@ -120,20 +127,6 @@ impl DeviceStudy<'_, '_> {
             ),
         };
         MemoryAt { layout, figures, live_by_stack }
-    }
-
-    /// Segments and blocks at `position`; `None` for [`TracePosition::Snapshot`], where the file has them.
-    fn layout(self, position: TracePosition) -> Option<Layout> {
-        if position == TracePosition::Snapshot {
-            return None;
-        }
-        let mut layout = None;
-        self.replay(Tracking::Totals, |step| {
-            if position == TracePosition::after(step.entry.map(|(index, _)| index as u64)) {
-                layout = Some(Layout::from_tiling(step.tiling, self.id()));
-            }
-        });
-        layout
     }
 }
 

@@ -97,14 +97,12 @@ pub fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: 
 fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String {
     let mut found = Vec::new();
     if outcome.contradictions > 0 {
-        let first = match outcome.first_contradiction {
-            Some(index) => format!(", the first at entry {index}"),
-            None => String::new(),
-        };
+        let first = outcome.first_contradiction.map(|index| format!(", the first at entry {index}"));
         found.push(format!(
-            "{} of {} contradict earlier entries{first}",
+            "{} of {} contradict earlier entries{}",
             outcome.contradictions,
-            counted(device.len() as u64, "entry")
+            counted(device.len() as u64, "entry"),
+            first.unwrap_or_default()
         ));
     }
     if outcome.end_differences > 0 {

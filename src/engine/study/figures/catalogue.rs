@@ -213,13 +213,7 @@ impl Figure {
 
     /// Whether it compares with an earlier run.
     pub fn needs_baseline(self) -> bool {
-        matches!(
-            self,
-            Self::GrowthPeakAllocated
-                | Self::GrowthPeakReserved
-                | Self::GrowthRatioPeakAllocated
-                | Self::GrowthRatioPeakReserved
-        )
+        self.limit().is_some_and(|limit| limit.key.starts_with("max-growth"))
     }
 }
 
