@@ -60,7 +60,7 @@ fn doc_of(attributes: &[Attribute]) -> String {
     doc
 }
 
-/// What `#[derive(..)]` or `#[serde(..)]` lists.
+/// The arguments of `#[derive(..)]` or `#[serde(..)]`.
 fn arguments(attributes: &[Attribute], list: &str) -> Vec<Meta> {
     let lists = attributes.iter().filter(|attribute| attribute.path().is_ident(list));
     lists.flat_map(|list| list.parse_args_with(Punctuated::<Meta, Token![,]>::parse_terminated).unwrap()).collect()
@@ -114,7 +114,7 @@ fn kebab_case(variant: &str) -> String {
     dashed.collect()
 }
 
-/// The words of an enum with their meanings. `words!` gives a word in the place of a discriminant.
+/// The words of an enum with their meanings. `words!` writes a word as a discriminant.
 fn words_schema<'v>(variants: impl IntoIterator<Item = &'v Variant>) -> Value {
     let word = |variant: &Variant| {
         let given = variant.discriminant.as_ref().and_then(|(_, word)| text_of(word));
@@ -246,7 +246,7 @@ impl Types {
         json!({ "type": "object", "required": required, "properties": properties })
     }
 
-    /// The keys of a type, those of flattened fields in the place of these.
+    /// The keys of a type and of what it flattens.
     fn keys(&self, name: &str) -> Vec<Key> {
         let ty = self.declared(name);
         match &ty.data {
@@ -357,7 +357,7 @@ impl Types {
         }
     }
 
-    /// The definition of a generic type, with `inner` in the place of references to its parameter.
+    /// The definition of a generic type, with `inner` for its parameter.
     fn generic(&self, name: &str, inner: &Value) -> Value {
         let parameter = self.declared(name).generics.type_params().next().unwrap();
         let members =
