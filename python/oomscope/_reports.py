@@ -2,12 +2,11 @@
 
 import html
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Tuple, TypeVar, Union, cast
+from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Optional, Tuple, TypeVar, cast
 
 if TYPE_CHECKING:
     import pandas
 
-Json = Union[Dict[str, "Json"], List["Json"], str, int, float, bool, None]
 T = TypeVar("T")
 # A row of a notebook's table, which would otherwise be aligned to the right.
 ROW = '<tr><th style="text-align: left">%s</th><td style="text-align: left">%s</td></tr>'
@@ -85,10 +84,10 @@ class Rows(List[T]):
         return pandas.DataFrame([asdict(cast(Any, row)) for row in self])
 
 
-class Report(Dict[str, Json]):
+class Report(Dict[str, Any]):
     """The JSON of a command (docs/json.md), and its page: `str()` and notebooks show that."""
 
-    def __init__(self, data: Dict[str, Json], page: str, markdown: str) -> None:
+    def __init__(self, data: Dict[str, Any], page: str, markdown: str) -> None:
         super().__init__(data)
         self._page, self._markdown = page, markdown
         #: What the command of `dry_run` printed.
@@ -97,8 +96,7 @@ class Report(Dict[str, Json]):
     @property
     def summary(self) -> Dict[str, Optional[str]]:
         """What failed and why (`answer`), `who` holds most, what to do (`action`) and a setting to `copy`."""
-        found = self.get("summary")
-        return cast(Dict[str, Optional[str]], found) if isinstance(found, dict) else {}
+        return self.get("summary") or {}
 
     @property
     def holders(self) -> "Rows[Holder]":
@@ -106,63 +104,50 @@ class Report(Dict[str, Json]):
         snapshot."""
         rows: Rows[Holder] = Rows()
         for path, device in self._devices():
-            moments = [device.get("at_moment"), *(oom.get("held") for oom in dicts(device.get("ooms"))[-1:])]
-            moments.append(device.get("at_peak"))
-            found = [dicts(part(part(moment, "by_line"), "rows")) for moment in moments if moment]
-            for row in [*found, dicts(device.get("top_lines"))][0]:
-                rows.append(Holder(path, integer(device, "device"), line_of(row), text(row, "category"), *sizes(row)))
+            failures = [oom.get("held") for oom in device.get("ooms", ())[-1:]]
+            moments = [device.get("at_moment"), *failures, device.get("at_peak")]
+            found = [moment["by_line"]["rows"] for moment in moments if moment]
+            rows += (row_of(Holder, path, device, row) for row in [*found, device.get("top_lines", ())][0])
         return rows
 
     @property
     def failures(self) -> "Rows[Failure]":
         """The requests that failed, oldest first."""
-        keys = "event requested_bytes device_free_bytes reserved_bytes allocated_bytes".split()
-        rows: Rows[Failure] = Rows()
-        for path, device in self._devices():
-            for oom in dicts(device.get("ooms")):
-                numbers = [integer(oom, key) for key in keys]
-                line = line_of(oom, "culprit")
-                words = [text(oom, key) or "" for key in ("verdict", "verdict_reason")]
-                rows.append(Failure(path, integer(device, "device"), line, *numbers, *words))
-        return rows
+        return Rows(
+            row_of(Failure, path, device, {**oom, "frame": oom["culprit"], "reason": oom["verdict_reason"]})
+            for path, device in self._devices()
+            for oom in device.get("ooms", ())
+        )
 
     @property
     def tried(self) -> "Rows[Tried]":
         """What was replayed, the best first."""
-        rows: Rows[Tried] = Rows()
-        for path, device in self._devices():
-            for row in dicts(device.get("tried")):
-                mark, kind, what, sure = (text(row, key) or "" for key in ("mark", "kind", "what", "sure"))
-                outcome = text(part(row, "then"), "outcome") or ""
-                unchanged = cast(Optional[int], row.get("unchanged_peak_reserved_bytes"))
-                peak = integer(row, "peak_reserved_bytes")
-                line = line_of(part(row, "location"))
-                number = integer(device, "device")
-                rows.append(Tried(path, number, mark, kind, what, outcome, peak, unchanged, sure, line))
-        return rows
+        return Rows(
+            row_of(Tried, path, device, {**row.get("location", {}), **row, "outcome": row["then"]["outcome"]})
+            for path, device in self._devices()
+            for row in device.get("tried", ())
+        )
 
     @property
     def findings(self) -> "Rows[Finding]":
         """What `check` compared."""
-        keys = "path device code passed limit actual message".split()
-        found = dicts(self.get("findings"))
-        return Rows(Finding(*(cast(Any, row.get(key)) for key in keys)) for row in found)
+        return Rows(Finding(*map(row.get, Finding.__annotations__)) for row in self.get("findings", ()))
 
     @property
     def passed(self) -> Optional[bool]:
         """Whether the limits of `check` hold; None in other reports."""
-        return cast(Optional[bool], self.get("passed"))
+        return self.get("passed")
 
     @property
     def verdict(self) -> Optional[str]:
         """Whether the job of a dry run would fit: `would-fit`, `may-fit` or another word; None in other reports."""
-        return text(self.get("dry_run"), "verdict")
+        return (self.get("dry_run") or {}).get("verdict")
 
-    def _devices(self) -> Iterator[Tuple[str, Dict[str, Json]]]:
+    def _devices(self) -> Iterator[Tuple[str, Dict[str, Any]]]:
         """The devices of all snapshots, each with its path."""
-        for snapshot in dicts(self.get("snapshots")) or [cast(Dict[str, Json], self)]:
-            for device in dicts(snapshot.get("devices")):
-                yield text(snapshot, "path") or "", device
+        for snapshot in self.get("snapshots") or [self]:
+            for device in snapshot.get("devices", ()):
+                yield snapshot.get("path") or "", device
 
     def to_markdown(self) -> str:
         """The page as Markdown, for an issue, a comment or a notebook."""
@@ -184,34 +169,9 @@ class Report(Dict[str, Json]):
     _repr_markdown_ = to_markdown
 
 
-def part(value: Json, key: str) -> Json:
-    return value.get(key) if isinstance(value, dict) else None
-
-
-def dicts(value: Json) -> List[Dict[str, Json]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
-def text(value: Json, key: str) -> Optional[str]:
-    found = part(value, key)
-    return found if isinstance(found, str) else None
-
-
-def integer(value: Json, key: str) -> int:
-    found = part(value, key)
-    return found if isinstance(found, int) else 0
-
-
-def sizes(row: Dict[str, Json]) -> Tuple[int, int, float, Optional[str]]:
-    share = row.get("share_ratio")
-    ratio = float(share) if isinstance(share, (int, float)) else 0.0
-    return integer(row, "bytes"), integer(row, "blocks"), ratio, text(row, "operation")
-
-
-def line_of(row: Json, key: str = "frame") -> Optional[str]:
-    """`train.py:12 step`, of the code location of `row`."""
-    frame = part(row, key)
-    backward = text(row, "backward")
-    if not isinstance(frame, dict):
-        return backward
-    return "%s:%d %s" % (text(frame, "file") or "", integer(frame, "line"), text(frame, "name") or "")
+def row_of(kind: Callable[..., T], path: str, device: Dict[str, Any], row: Dict[str, Any]) -> T:
+    """A row of `kind`, whose fields have the names of the JSON's keys. `line` is that of the `frame`."""
+    frame = row.get("frame")
+    line = "{file}:{line} {name}".format(**frame) if frame else row.get("backward")
+    found = {**row, "path": path, "device": device["device"], "line": line}
+    return kind(**{name: found.get(name) for name in kind.__annotations__})
