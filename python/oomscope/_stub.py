@@ -264,7 +264,7 @@ def split_parameters(parameters):
 
 
 def build(torch_directory, sources, directory):
-    """Compiles the stub for this torch into `directory`. Returns the numbers of implemented and generated functions."""
+    """Compiles the stub for this torch into `directory`."""
     includes = include_directories(torch_directory)
     runtime_include = next(path for path in includes if os.path.exists(os.path.join(path, "driver_types.h")))
     implemented = set()
@@ -273,22 +273,18 @@ def build(torch_directory, sources, directory):
             implemented.update(re.findall(r"EXPORT [\w \*]*?\**(\w+)\(", file.read()))
     known = prototypes(includes)
     needed = needed_symbols(torch_directory) | {name for name, (_, _, is_complete) in known.items() if is_complete}
-    generated = sorted(needed - implemented)
     with open(os.path.join(directory, "generated.c"), "w") as file:
         file.write("#include <stub.c>\n/* accepted, with nothing behind them */\n")
-        file.write("".join(generate(name, known) for name in generated))
+        file.write("".join(generate(name, known) for name in sorted(needed - implemented)))
     if not os.path.exists(os.path.join(runtime_include, "crt", "host_defines.h")):  # newer packages ship it separately
         write_host_defines(os.path.join(directory, "crt"))
-    for name in (LIBRARY, NVML, "libcuda.so"):  # an older build had links there
-        if os.path.lexists(os.path.join(directory, name)):
-            os.unlink(os.path.join(directory, name))
     library = os.path.join(directory, LIBRARY)
     shared = ["-w", "-shared", "-fPIC"]
     compile_c(
         [
             *shared,
             *("-O1", "-fno-builtin", "-I" + sources, "-I" + runtime_include, "-I" + directory),
-            *release_flags(version(torch_directory), includes, runtime_include),
+            *release_flags(includes),
             *("-Wl,-soname," + LIBRARY, os.path.join(directory, "generated.c")),
             *("-o", library, "-ldl", "-lpthread"),
         ]
@@ -299,27 +295,20 @@ def build(torch_directory, sources, directory):
         file.write("extern int nvmlInit_v2(void); void *oomscope_nvml = (void *)nvmlInit_v2;\n")
     output = os.path.join(directory, NVML)
     compile_c([*shared, "-Wl,-soname," + NVML, source, "-o", output, library, "-Wl,-rpath,$ORIGIN"])
-    os.symlink(LIBRARY, os.path.join(directory, "libcuda.so"))  # the name that linkers look for
-    return len(implemented), len(generated)
+    link = os.path.join(directory, "libcuda.so")  # the name that linkers look for
+    if not os.path.islink(link):
+        os.symlink(LIBRARY, link)
 
 
-def release_flags(torch_version, includes, runtime_include):
+def release_flags(includes):
     """Compiler flags with the releases of CUDA, cuDNN and NCCL that the headers belong to."""
-    cuda = re.search(r"\+cu(\d+)", torch_version) or re.search(r"cu(\d+)$", os.path.dirname(runtime_include))
-    cudart = 12010
-    if cuda:
-        digits = cuda.group(1)  # 128 for 12.8, or 13
-        cudart = int(digits) * 1000 if len(digits) < 3 else int(digits[:-1]) * 1000 + int(digits[-1]) * 10
-    flags = ["-DCUDART_V=%d" % cudart]
+    cudart = macro(includes, "cuda_runtime_api.h", "CUDART_VERSION")
+    nccl = macro(includes, "nccl.h", "NCCL_VERSION_CODE")
     major, minor, patch = (
         macro(includes, "cudnn_version*.h", "CUDNN_" + name) for name in ("MAJOR", "MINOR", "PATCHLEVEL")
     )
-    if major is not None:
-        flags.append("-DCUDNN_V=%d" % (major * (1000 if major < 9 else 10000) + minor * 100 + patch))
-    major, minor, patch = (macro(includes, "nccl.h", "NCCL_" + name) for name in ("MAJOR", "MINOR", "PATCH"))
-    if major is not None:
-        flags.append("-DNCCL_V=%d" % (major * 10000 + minor * 100 + patch))
-    return flags
+    cudnn = major and major * (1000 if major < 9 else 10000) + minor * 100 + patch
+    return ["-D%s_V=%d" % flag for flag in (("CUDART", cudart), ("CUDNN", cudnn), ("NCCL", nccl)) if flag[1]]
 
 
 def macro(directories, header, name):
@@ -373,11 +362,8 @@ def main():
     sources = sys.argv[2] if len(sys.argv) > 2 else os.path.join(here, os.pardir, os.pardir, "stub")
     torch_directory = importlib.util.find_spec("torch").submodule_search_locations[0]
     os.makedirs(out, exist_ok=True)
-    implemented, generated = build(torch_directory, os.path.abspath(sources), out)
-    print(
-        "%s  (torch %s, %d implemented, %d accepted and ignored)"
-        % (os.path.join(out, LIBRARY), version(torch_directory), implemented, generated)
-    )
+    build(torch_directory, os.path.abspath(sources), out)
+    print("%s  (torch %s)" % (os.path.join(out, LIBRARY), version(torch_directory)))
 
 
 if __name__ == "__main__":
