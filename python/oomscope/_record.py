@@ -59,8 +59,7 @@ def record(
     else:
         _recorder.start_history(max_entries, stacks)
     recording = Recording(path, options)
-    _recorder.load_names(recording._options)
-    _recorder.load_source()
+    _recorder.load_describers(recording._options)
     if not getattr(_on_oom, "attached", False):
         torch._C._cuda_attach_out_of_memory_observer(_on_oom)
         _on_oom.attached = True  # type: ignore[attr-defined]

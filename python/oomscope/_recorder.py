@@ -117,10 +117,10 @@ def install(directory):
         return
     sys._oomscope_installed = True
     touch_marker(directory, "saw-python")
-    is_dry_run = prepare_dry_run(directory)
+    prepare_dry_run(directory)
     if "torch" not in sys.modules:
         wait_for_torch(directory)
-    elif is_dry_run:
+    elif dry_run():
         log("a dry run must start before torch is imported: run Python without the options -I and -E")
         os._exit(2)
     else:
@@ -143,16 +143,14 @@ def wait_for_torch(directory):
 
 
 def prepare_dry_run(directory):
-    """Prepares the dry run of this process. Returns False if it uses a GPU."""
+    """Prepares the dry run of this process, unless it uses a GPU."""
     control = os.path.join(os.path.abspath(directory), ".recorder")
-    if not os.path.exists(os.path.join(control, "dry-run.json")):
-        return False
-    if control not in sys.path:
-        sys.path.append(control)
-    import _oomscope_dry_run
+    if os.path.exists(os.path.join(control, "dry-run.json")):
+        if control not in sys.path:
+            sys.path.append(control)
+        import _oomscope_dry_run
 
-    sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
-    return True
+        sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
 
 
 def arm(directory):
@@ -164,7 +162,7 @@ def arm(directory):
         return
 
     sys._oomscope_history = History(torch.cuda.memory)
-    watch_sleep()
+    load("sleeping memory will be counted", watch_sleep)
 
     def start():
         attempt("not recording in process %d" % os.getpid(), lambda: Recorder(directory).start())
@@ -229,8 +227,7 @@ class Recorder(object):
         import threading
 
         sys._oomscope_history.start(self.options)
-        load_names(self.options)
-        load_source()
+        load_describers(self.options)
         sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(self.on_oom)
         if dry_run():
             dry_run().on_cuda(self)
@@ -550,18 +547,22 @@ def take_without_inductor(torch):
             del torch._inductor
 
 
-def load_names(options):
-    """The module that names tensors, or None if it is not wanted or cannot be loaded.
+def load_describers(options):
+    """Loads what describes this process in a snapshot: at a failure an import would run the program's import hooks."""
+    for name in ("names", "source") if options.get("names") else ("source",):
+        load("snapshots without `_%s`" % name, import_beside, name)
 
-    It is loaded when recording starts: at a failure an import would run the program's import hooks.
+
+def load(what, function, *args):
+    """Calls a function that imports modules of this package. It does nothing if they are gone with their directory, in
+    which no snapshot can be written either.
     """
     try:
-        return import_beside("names") if options.get("names") else None
+        function(*args)
+    except ImportError:
+        pass
     except Exception as error:
-        if not isinstance(error, ImportError):  # else the directory is gone, and no snapshot can be written there
-            log("variables will have no names: " + describe_error(error))
-        options["names"] = 0
-        return None
+        log("%s: %s" % (what, describe_error(error)))
 
 
 def import_beside(name):
@@ -573,48 +574,32 @@ def import_beside(name):
     return importlib.import_module("_oomscope_" + name)
 
 
-def names(options):
-    """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
-    module = load_names(options)
-    budget = (DRY_RUN_NAMES_S,) if dry_run() else ()  # in a dry run the job waits for nothing
-    return module and attempt("variables have no names", module.describe, *budget)
-
-
 def watch_sleep():
     """Notes when an engine that sleeps unmaps memory: `_sleep`."""
-    try:
-        sleep, imports = import_beside("sleep"), import_beside("imports")
-        for name, watch in sleep.MODULES.items():
-            if name in sys.modules:
-                watch(sys.modules[name])
-            else:
-                imports.after(name, watch)
-    except ImportError:  # as in `load_names`
-        pass
-    except Exception as error:
-        log("sleeping memory will be counted: " + describe_error(error))
+    sleep, imports = import_beside("sleep"), import_beside("imports")
+    for name, watch in sleep.MODULES.items():
+        if name in sys.modules:
+            watch(sys.modules[name])
+        else:
+            imports.after(name, watch)
 
 
-def sleep():
-    """What a sleeping engine unmapped and when: `_sleep.describe`."""
-    module = sys.modules.get((__package__ + "._sleep") if __package__ else "_oomscope_sleep")
-    return module and module.describe()
+def describe_by(name, without, *args):
+    """What `describe` of the module `_NAME` returns, or None if the module is not loaded."""
+    module = sys.modules.get(("%s._%s" % (__package__, name)) if __package__ else "_oomscope_" + name)
+    return module and attempt(without, module.describe, *args)
 
 
-def load_source():
-    """The module that reads the program's text, or None if it is not wanted or cannot be loaded. Loaded early, too."""
-    if os.environ.get("OOMSCOPE_SOURCE") == "0":
-        return None
-    try:
-        return import_beside("source")
-    except ImportError:  # as in `load_names`
-        return None
+def names(options):
+    """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
+    budget = (DRY_RUN_NAMES_S,) if dry_run() else ()  # in a dry run the job waits for nothing
+    return describe_by("names", "variables have no names", *budget) if options.get("names") else None
 
 
 def source(taken):
     """The text of the program: `_source.describe`. None if it is not wanted."""
-    module = attempt("no text of the program", load_source)
-    return module and attempt("no text of the program", module.describe, taken)
+    is_wanted = os.environ.get("OOMSCOPE_SOURCE") != "0"
+    return describe_by("source", "no text of the program", taken) if is_wanted else None
 
 
 def describe_failure(device, requested, total, free, nth):
@@ -658,7 +643,7 @@ def metadata(reason, oom, options):
         "time": int(time.time()),
         "time_us": int(time.time() * 1e6),
         "threads": threads(),
-        "sleep": sleep(),
+        "sleep": describe_by("sleep", "sleeping memory is counted"),
         "dry_run": dry_run().describe() if dry_run() else None,
     }
 
@@ -680,19 +665,23 @@ def threads():
 
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     this = threading.get_ident()
-    found = []
-    for ident, frame in sys._current_frames().items():
-        frames = []
-        while frame is not None and len(frames) < MAX_FRAMES:
-            code = frame.f_code
-            if code.co_filename != __file__:
-                frames.append({"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name})
-            frame = frame.f_back
-        if names.get(ident) == "oomscope" and ident != this:
-            continue
-        found.append({"name": names.get(ident, "?"), "asked": ident == this, "frames": frames})
-    found.sort(key=lambda thread: not thread["asked"])
-    return found
+    found = [
+        {"name": names.get(ident, "?"), "asked": ident == this, "frames": frames_from(frame)}
+        for ident, frame in sys._current_frames().items()
+        if names.get(ident) != "oomscope" or ident == this
+    ]
+    return sorted(found, key=lambda thread: not thread["asked"])
+
+
+def frames_from(frame):
+    """The frames from `frame` outward, without those of this file."""
+    frames = []
+    while frame is not None and len(frames) < MAX_FRAMES:
+        code = frame.f_code
+        if code.co_filename != __file__:
+            frames.append({"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name})
+        frame = frame.f_back
+    return frames
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
