@@ -3,7 +3,6 @@
 `describe(budget_s)` returns a dict of built-in types, which the recorder stores as `oomscope.names` in the snapshot:
 
 - `version`: 1. `complete`: whether the walk has seen everything: the time sufficed, and no backward pass ran elsewhere.
-  `ms`: the time. `omitted`: number of storages without a row.
 - `tensors`: a row of integers for each storage, the largest first: address, bytes, kind (index in `kinds`), name (in
   `texts`), root (in `roots`), operator that saved it (in `texts`), whether only an autograd graph leads from the
   variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1), number of tensors at different places in it.
@@ -108,14 +107,9 @@ class Root:
         self.kind, self.author, self.frame, self.module, self.file = kind, author, frame, module, file
 
     def describe(self):
-        described = {"kind": self.kind, "author": self.author}
-        if self.frame is not None:
-            described["frames"] = [self.frame]
-        if self.module is not None:
-            described["module"] = self.module
-        if type(self.file) is str:
-            described["file"] = self.file
-        return described
+        frames, file = self.frame and [self.frame], self.file if type(self.file) is str else None
+        described = {"kind": self.kind, "author": self.author, "frames": frames, "module": self.module, "file": file}
+        return {key: value for key, value in described.items() if value is not None}
 
 
 class Path:
@@ -154,15 +148,11 @@ class Storage:
         self.places = set()
 
 
-class Clock:
-    """Seconds since it was made."""
-
-    # The default is the real clock even if a test of the program replaces `time.perf_counter`.
-    def __init__(self, now=time.perf_counter):
-        self.now, self.start = now, now()
-
-    def __call__(self):
-        return self.now() - self.start
+# The default is the real clock even if a test of the program replaces `time.perf_counter`.
+def start_clock(now=time.perf_counter):
+    """A function that has the seconds since this call."""
+    start = now()
+    return lambda: now() - start
 
 
 class Walk:
@@ -193,10 +183,8 @@ class Walk:
         self.kinds = {}
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
-        # Of each module, its path and its class.
+        # Of each module, its path, its class and whether it trains.
         self.modules = []
-        # Of each module, its path and whether it trains.
-        self.modes = []
         # The running functions of the user.
         self.calls = []
         # Optimizers, their parameters, and (parameter, bytes, id of the module) of parameters with gradients. A
@@ -212,9 +200,7 @@ class Walk:
         self.objects.forget()
         for items in self.large:
             items.objects = items.label = None
-        queues = self.near, self.queue, self.late, self.deferred, self.frontier
-        for container in (self.kept, self.large, self.kinds, self.modules, self.modes, self.calls, *queues):
-            container.clear()
+        vars(self).clear()
 
     def has_all(self):
         return self.allocated_bytes - self.named_bytes <= NEGLIGIBLE * self.allocated_bytes
@@ -320,22 +306,14 @@ class Walk:
     def visit(self, obj, path):
         kind = self.kind(type(obj))
         try:
-            if kind == "tensor":
-                self.visit_tensor(obj, path)
-            elif self.is_new(obj):
-                if kind == "object":
-                    for label, value in self.in_time(self.objects.children(obj)):
-                        self.push(value, Path(path, label))
-                elif kind == "module":
-                    self.visit_module(obj, path)
-                elif kind == "optimizer":
-                    self.visit_optimizer(obj, path)
-                elif kind == "node":
-                    self.visit_node(obj, path)
-                else:
-                    self.visit_sharded(obj, path)
+            if kind == "tensor" or self.is_new(obj):
+                getattr(self, "visit_" + kind)(obj, path)
         except Exception:  # an object in a state that nobody expects is left out
             pass
+
+    def visit_object(self, obj, path):
+        for label, value in self.in_time(self.objects.children(obj)):
+            self.push(value, Path(path, label))
 
     def is_new(self, obj):
         if id(obj) in self.seen:
@@ -346,7 +324,7 @@ class Walk:
 
     # Objects of PyTorch ----------------------------------------------------------------------------------------------
 
-    def visit_tensor(self, tensor, path, gradient_of=None):
+    def visit_tensor(self, tensor, path):
         has_storage = self.note(tensor, path)
         if not self.is_new(tensor):
             return
@@ -420,9 +398,8 @@ class Walk:
             module, path = waiting.pop()
             path.module = id(module)
             self.module_paths[id(module)] = path
-            self.modules.append((path, type(module)))
             own = self.objects.shapes.instance_dict(module)
-            self.modes.append((path, own.get("training")))
+            self.modules.append((path, type(module), own.get("training")))
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
                 for name, value in self.in_time(self.items_of(own.get(key))):
                     if objects.is_subtype(type(value), self.tensors.base):
@@ -498,7 +475,7 @@ class Walk:
     def push_frames(self, author):
         for frame in self.in_time(frames_of_all_threads()):
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
-                root = Root("frame", author, describe_frame(frame))
+                root = Root("frame", author, objects.describe_frame(frame))
                 for name, value in self.in_time(self.objects.locals.of(frame)):
                     path = Path(None, objects.plain(name), root=root)
                     if name == "self" and objects.is_tracked(value):
@@ -571,7 +548,7 @@ class Walk:
             if type(obj) is types.GeneratorType and id(obj) not in self.seen:
                 frame = obj.gi_frame
                 if frame is not None and objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
-                    root = Root("frame", frame=describe_frame(frame))
+                    root = Root("frame", frame=objects.describe_frame(frame))
                     self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
                 continue
             is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
@@ -581,7 +558,7 @@ class Walk:
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
         if len(made) == 1 and len(making) == 1:
-            self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frame=making[0].frame())))
+            self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frame=making[0].frame)))
 
     def has_memory(self, items):
         """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
@@ -776,11 +753,6 @@ def frames_of_all_threads():
     return found
 
 
-def describe_frame(frame):
-    code = frame.f_code
-    return {"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name}
-
-
 def rate_of(group, key):
     """A learning rate of a group of parameters; 0 if it has none, 1 if it is not a number of Python."""
     rate = group.get(key, 0)
@@ -820,15 +792,13 @@ def describe(budget_s=BUDGET_S):
     walk = None
     try:
         with tensors.without_overrides():
-            clock = Clock()
-            walk = Walk(tensors, clock, budget_s * WALK_SHARE)
+            walk = Walk(tensors, start_clock(), budget_s * WALK_SHARE)
             walk.calls = running_calls(walk)
             visit_all(walk, budget_s)
             walk.until = walk.end = budget_s * TEXT_SHARE
             described = encode(walk)
             described["locals"] = describe_locals(walk)
-            described["calls"] = [{"frames": [call.frame()]} for call in walk.calls]
-            described["ms"] = int(clock() * 1000)
+            described["calls"] = [{"frames": [call.frame]} for call in walk.calls]
             return described
     finally:
         if walk is not None:
@@ -894,7 +864,6 @@ def encode(walk):
     return {
         "version": 1,
         "complete": is_complete and len(rows) == len(storages),
-        "omitted": len(storages) - len(rows),
         "kinds": list(KINDS),
         "texts": texts.values(),
         "shapes": [list(shape) for shape in shapes.values()],
@@ -911,7 +880,7 @@ def encode(walk):
 def describe_modules(walk, texts):
     """The modules whose class has a `forward`, and where that is. `texts` gets their names."""
     forwards, of_class, rows = Table(), {}, []
-    for path, cls in walk.in_time(walk.modules[:MAX_MODULES]):
+    for path, cls, _ in walk.in_time(walk.modules[:MAX_MODULES]):
         if id(cls) not in of_class:
             code = objects.forward_of(cls)
             is_own = code is not None and code.co_name == "forward"
@@ -960,7 +929,7 @@ def modules_without(walk, needed):
 
 def adapted(walk):
     """The names of the outermost modules with adapters whose other parameters are trained, too."""
-    classes = {path.module: objects.type_name(cls) for path, cls in walk.modules}
+    classes = {path.module: objects.type_name(cls) for path, cls, _ in walk.modules}
     parts, adapters, outermost = collections.Counter(), set(), {}
     for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
         around = walk.modules_around(module)
@@ -1006,7 +975,7 @@ def alone(walk):
     times.subtract(
         id(value)
         for call in walk.calls
-        if call.name != "<module>"
+        if call.frame["name"] != "<module>"
         for _, value in call.variables
         if id(value) in places
     )
@@ -1031,7 +1000,7 @@ def has_memory_alone(walk, value):
 
 def evaluating(walk):
     """The names of `evaluating`."""
-    outermost = [(path, mode) for path, mode in walk.modes if path.module not in walk.parents]
+    outermost = [(path, is_training) for path, _, is_training in walk.modules if path.module not in walk.parents]
     return [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED]
 
 
@@ -1059,4 +1028,4 @@ def describe_locals(walk):
             shape = walk.tensors.shape(value) if is_plain else None
             if shape is not None:
                 found.append((objects.plain(name), walk.tensors.dtype(value), list(shape)))
-    return {"frames": [walk.calls[0].frame()], "tensors": found}
+    return {"frames": [walk.calls[0].frame], "tensors": found}

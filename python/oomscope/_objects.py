@@ -97,8 +97,7 @@ def forward_of(cls):
 
 def last_line(code):
     """The last line of a function."""
-    lines = code.co_lines() if hasattr(code, "co_lines") else dis.findlinestarts(code)
-    return max((line[-1] for line in lines if line[-1] is not None), default=code.co_firstlineno)
+    return max((line for _, line in dis.findlinestarts(code) if line is not None), default=code.co_firstlineno)
 
 
 def first(items):
@@ -217,6 +216,12 @@ class Locals:
                 variables.clear()
             del frame
         self.filled = []
+
+
+def describe_frame(frame):
+    """For a snapshot."""
+    code = frame.f_code
+    return {"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name}
 
 
 def variable(frame, name):

@@ -4,11 +4,14 @@
 from the files of the program; nothing is imported or run.
 """
 
+import collections
 import re
 
 try:
+    from . import _objects as objects
     from . import _source
 except ImportError:  # beside the recorder of `oomscope run`
+    import _oomscope_objects as objects
     import _oomscope_source as _source
 
 MAX_CALLS = 8
@@ -18,32 +21,21 @@ LIST = re.compile(r"\s*(?P<target>[A-Za-z_][\w.]*)\s*=(?!=).*(\blist\(|\[.*\bfor
 MADE = "<"
 
 
-class Call:
-    """`name`, `file` and `line` of a running function, the list that this line makes, and the names and values of its
-    variables."""
-
-    __slots__ = ("file", "line", "list_name", "name", "variables")
-
-    def __init__(self, frame):
-        self.file, self.line, self.name = frame.f_code.co_filename, frame.f_lineno or 0, frame.f_code.co_name
-        self.list_name, self.variables = None, []
-
-    def frame(self):
-        return {"filename": self.file, "line": self.line, "name": self.name}
+# The frame of a running function, the list that its line makes, and the names and values of its variables.
+Call = collections.namedtuple("Call", "frame list_name variables")
 
 
 def calls(frame, locals_of, is_users):
     """See the head of this file. `locals_of(frame)` has the variables of a function as (name, value)."""
-    found, files = [], {}
+    found = []
     while frame is not None and len(found) < MAX_CALLS:
         if is_users(frame):
-            call = Call(frame)
-            if call.file not in files:
-                files[call.file] = _source.read(call.file)
-            made = LIST.match("".join(files[call.file][call.line - 1 : call.line]))
-            call.list_name = made["target"] if made and not call.name.startswith(MADE) else None
+            described = objects.describe_frame(frame)
+            line = described["line"]
+            made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
+            list_name = made["target"] if made and not described["name"].startswith(MADE) else None
             is_module = frame.f_locals is frame.f_globals
-            call.variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
-            found.append(call)
+            variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
+            found.append(Call(described, list_name, variables))
         frame = frame.f_back
     return found

@@ -127,7 +127,7 @@ class Watched:
         return self.trace
 
     def describe(self, monkeypatch):
-        monkeypatch.setattr(_names, "Clock", lambda: self)
+        monkeypatch.setattr(_names, "start_clock", lambda: self)
         tracing = sys.gettrace()
         sys.settrace(self.trace)
         try:
@@ -176,7 +176,7 @@ def test_a_graph_is_found_before_the_many_objects_beside_it():
 
 
 def walk_that_stopped_at(name, obj):
-    walk = _names.Walk(_names.tensors_of.Tensors(torch), _names.Clock(), 60)
+    walk = _names.Walk(_names.tensors_of.Tensors(torch), _names.start_clock(), 60)
     walk.push(obj, _names.Path(None, name, root=_names.Root("module")))
     walk.is_complete = False
     walk.leave()

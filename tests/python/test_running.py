@@ -13,6 +13,6 @@ def look():
 def test_the_list_that_a_statement_makes_is_named():
     made = [look() for _ in range(1)]
     calls = [call for call in made[0] if call.list_name]
-    assert [(call.list_name, call.name) for call in calls] == [("made", sys._getframe().f_code.co_name)]
+    assert [(call.list_name, call.frame["name"]) for call in calls] == [("made", sys._getframe().f_code.co_name)]
     other = look()
     assert [call.list_name for call in other if call.list_name] == []
