@@ -128,20 +128,14 @@ def find(places, truths=frozenset(), operators="", files=(), seen=None):
             break
     flow = Flow(places, truths, files, seen)
     flow.is_size = not SIZED_OPERATORS.isdisjoint(operators.split())
-    try:
-        flow.start(0)
-    except RecursionError:
-        flow.found(UNKNOWN, None)
+    flow.run()
     return flow.result, flow.place
 
 
 def reaches(places, lines):
     """Whether a value that was read reaches one of these statements, each a (file, line), or decides if it runs."""
     flow = Flow(places, frozenset(), users_files())
-    try:
-        flow.start(0)
-    except RecursionError:
-        return False
+    flow.run()
     followed = {node for node, *_ in flow.seen}
     for filename, line in lines:
         source = Source.of(filename)
@@ -252,10 +246,14 @@ class Source:
         named = self.functions.get(code.co_name, ())
         return [function for function in named if code.co_firstlineno in first_lines(function)]
 
-    def enclosing(self, node, kinds):
-        while node is not None and not isinstance(node, kinds):
+    def around(self, node):
+        """`node`, and those that contain it, the innermost first."""
+        while node is not None:
+            yield node
             node = self.parents.get(node)
-        return node
+
+    def enclosing(self, node, kinds):
+        return next((one for one in self.around(node) if isinstance(one, kinds)), None)
 
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -341,6 +339,13 @@ class Flow:
         # The other files in which an attribute or a function may be: the user's, and those on the stack.
         running = [code.co_filename for code, _, _ in places if not is_torch(code.co_filename)]
         self.files = list(dict.fromkeys([*running, *files]))
+
+    def run(self):
+        """Follows the value that was read."""
+        try:
+            self.start(0)
+        except RecursionError:
+            self.found(UNKNOWN, None)
 
     def found(self, usage, place):
         order = (REPORT, UNKNOWN, SIZE, BRANCH)
@@ -643,16 +648,9 @@ class Flow:
             isinstance(node, (ast.Global, ast.Nonlocal)) and name in node.names for node in ast.walk(function)
         )
         for load in source.names.get(name, ()):
-            if is_shared or self.is_within(source, load, function):
+            if is_shared or function in source.around(load):
                 inside = source.enclosing(load, FUNCTIONS) is function
                 self.follow(source, load, depth if inside else self.depth_of(source, load))
-
-    def is_within(self, source, node, function):
-        while node is not None:
-            if node is function:
-                return True
-            node = source.parents.get(node)
-        return False
 
     def depth_of(self, source, node):
         """The frame of the read that runs the function of `node`; None if there is none."""
@@ -754,6 +752,10 @@ class Flow:
         return is_known and self.is_harmless_function(target, functions[0])
 
 
+def loaded_modules():
+    return [one for one in list(sys.modules.values()) if type(one) is type(sys)]
+
+
 def is_network(kind):
     """Whether a class is of a model of PyTorch."""
     nn = sys.modules.get("torch.nn")
@@ -764,11 +766,10 @@ def is_network(kind):
 def knows_torch(name):
     """Whether a module of the same package as module `name` has something of PyTorch. True if that is not known."""
     package = name.split(".")[0]
-    modules = [one for one in list(sys.modules.values()) if type(one) is type(sys)]
     return package in ("torch", "__main__") or any(
         (type(value) is type(sys) and value.__name__.split(".")[0] == "torch")
         or (type(getattr(value, "__module__", None)) is str and value.__module__.split(".")[0] == "torch")
-        for one in modules
+        for one in loaded_modules()
         if one.__name__.split(".")[0] == package
         for value in list(vars(one).values())
     )
@@ -779,16 +780,14 @@ def uses_torch(filename):
     """Whether the module of a file knows PyTorch."""
     if filename.startswith("<frozen"):  # a module of Python's own
         return False
-    modules = [one for one in list(sys.modules.values()) if type(one) is type(sys)]
-    return knows_torch(next((one.__name__ for one in modules if vars(one).get("__file__") == filename), "__main__"))
+    names = (one.__name__ for one in loaded_modules() if vars(one).get("__file__") == filename)
+    return knows_torch(next(names, "__main__"))
 
 
 def users_files():
     """The files of the user's modules that are loaded."""
-    paths = [vars(module).get("__file__") for module in list(sys.modules.values()) if type(module) is type(sys)]
-    return sorted(
-        {path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path)}
-    )
+    paths = {vars(module).get("__file__") for module in loaded_modules()}
+    return sorted(path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path))
 
 
 def is_users_module(name, importing):

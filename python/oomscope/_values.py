@@ -182,16 +182,13 @@ class SetValues:
             return int(value).to_bytes(size, "little", signed=True)
         if kind == "bfloat16":
             element = struct.pack("<f", float(value))[2:]
-        elif kind in FORMATS:
-            letter = FORMATS[kind]
+        elif kind not in FORMATS and type(value) is int:
+            element = value.to_bytes(8 if size % 8 == 0 else size % 8, "little", signed=True)
+        else:
+            assumed = "?" if type(value) is bool else "f" if size % 4 == 0 else "e"
+            letter = FORMATS.get(kind, assumed)
             number = float(value) if letter in "fde" else min(int(value), 100) if letter in "bB" else int(value)
             element = struct.pack("<" + letter, number)
-        elif isinstance(value, bool):
-            element = struct.pack("?", value)
-        elif isinstance(value, int):
-            element = int(value).to_bytes(8 if size % 8 == 0 else size % 8, "little", signed=True)
-        else:
-            element = struct.pack("<f", value) if size % 4 == 0 else struct.pack("<e", value)
         return element * (size // len(element)) if size % len(element) == 0 else None
 
 
