@@ -5,6 +5,7 @@ otherwise it is a dry run. `oomscope check` then compares the recording with the
 the test's entry in the baseline.
 """
 
+import functools
 import json
 import os
 import re
@@ -89,10 +90,19 @@ class Marker:
         return verdict in str(self.limits.get("allow_missing", "")).split(",")
 
 
+@functools.lru_cache(maxsize=None)
+def check_flags(*command: str) -> None:
+    """Raises if `oomscope` does not know these flags. The last one makes it end before it does anything."""
+    result = subprocess.run([find_program(), *command], stdin=subprocess.DEVNULL, capture_output=True)
+    if result.returncode:
+        message = result.stderr.decode("utf-8", "replace").strip()
+        error = " ".join(message.split("\n\n")[: 2 if "tip:" in message else 1])
+        raise OomscopeError(" ".join(error.replace("error: ", "", 1).split()))
+
+
 class Plugin:
     def __init__(self, config: Any) -> None:
         self.config = config
-        self.known_flags: Dict[Tuple[str, ...], Optional[str]] = {}
         self.has_gpu: Optional[bool] = None
         # Reports that have one of the properties.
         self.counted: Dict[str, List[str]] = {ADDED: [], UPDATED: [], NOT_RUN: []}
@@ -106,23 +116,11 @@ class Plugin:
                 continue
             try:
                 limits = Marker(marker, self.config)
-                self.check_flags("check", [*limits.check_flags(), "--print-config"])
-                self.check_flags("dry-run", [*limits.dry_run_flags(), "--help"])
+                check_flags("check", *limits.check_flags(), "--print-config")
+                check_flags("dry-run", *limits.dry_run_flags(), "--help")
             except (pytest.UsageError, OomscopeError) as error:
                 raise pytest.UsageError("%s: %s: %s" % (item.nodeid, MARKER, error)) from None
             item.oomscope_limits = limits
-
-    def check_flags(self, command: str, flags: List[str]) -> None:
-        """Raises if `oomscope COMMAND` does not know these flags. The last one makes it end before it does anything."""
-        key = (command, *flags)
-        if key not in self.known_flags:
-            result = subprocess.run([find_program(), *key], stdin=subprocess.DEVNULL, capture_output=True)
-            message = result.stderr.decode("utf-8", "replace").strip()
-            error = message.split("\n\n")[0] if "tip:" not in message else " ".join(message.split("\n\n")[:2])
-            self.known_flags[key] = " ".join(error.replace("error: ", "", 1).split()) if result.returncode else None
-        error_text = self.known_flags[key]
-        if error_text is not None:
-            raise OomscopeError(error_text)
 
     @pytest.hookimpl(trylast=True)
     def pytest_collectreport(self, report: Any) -> None:
