@@ -9,16 +9,18 @@ import shlex
 import socket
 import subprocess
 
+import _oomscope_imports as imports
+
 PYTHON = re.compile(r"python[\d.]*$")
-# The options of Python that take an argument; the program follows `-c` and `-m`.
-PROGRAM, WITH_ARGUMENT = "cm", "WX"
+# A word with options of Python: flags, and one that takes the rest of the word, or the next word, as its argument.
+OPTIONS = re.compile("-(?=[a-zA-Z])([^cmWX]*)([cmWX]?)(.*)", re.DOTALL)
 
 
 def watch(control):
     """Notes the processes that this one starts with `subprocess`, which asyncio uses, too."""
-    original = subprocess.Popen.__init__
 
-    def __init__(self, args, *rest, **keywords):
+    @imports.around(subprocess.Popen, "__init__")
+    def __init__(original, self, args, *rest, **keywords):
         original(self, args, *rest, **keywords)
         try:
             if cannot_be_recorded(args, keywords.get("env"), control):
@@ -26,19 +28,15 @@ def watch(control):
         except (OSError, TypeError, ValueError):  # such as a word that is not text; the program goes on
             pass
 
-    subprocess.Popen.__init__ = __init__
-
 
 def note(process, marker):
     open(marker, "w").close()
-    on_exit = process._handle_exitstatus
 
-    def _handle_exitstatus(*args, **keywords):
-        on_exit(*args, **keywords)
+    @imports.around(process, "_handle_exitstatus")
+    def _handle_exitstatus(original, *args, **keywords):
+        original(*args, **keywords)
         if process.returncode == 0 and os.path.exists(marker):
             os.unlink(marker)
-
-    process._handle_exitstatus = _handle_exitstatus
 
 
 def cannot_be_recorded(args, env, control):
@@ -60,15 +58,14 @@ def ignores_environment(words):
     """Whether the options before the program have -I or -E."""
     words = iter(words)
     for word in words:
-        if not re.match("-[a-zA-Z]", word):
+        options = OPTIONS.match(word)
+        if options is None:
             return False
-        for position, letter in enumerate(word[1:]):
-            if letter in "IE":
-                return True
-            if letter in PROGRAM:
-                return False
-            if letter in WITH_ARGUMENT:
-                if position + 2 == len(word):
-                    next(words, None)
-                break
+        flags, last, argument = options.groups()
+        if "I" in flags or "E" in flags:
+            return True
+        if last in ("c", "m"):  # the program follows
+            return False
+        if last and not argument:
+            next(words, None)
     return False

@@ -12,6 +12,7 @@ The ledger has:
 """
 
 import ast
+import collections
 import ctypes
 import functools
 import glob
@@ -89,7 +90,8 @@ class DryRun:
         self.cache = os.environ.setdefault("OOMSCOPE_CACHE", os.path.join(control, "cache"))
         os.environ.update(VLLM_CACHE_ROOT=self.cache, TORCHINDUCTOR_CACHE_DIR=os.path.join(self.cache, "inductor"))
         self.library = None
-        # By operators and frames: count, bytes, times of the first and the last read, and its frames with instructions.
+        # By operators and frames: count, bytes, time of the first read, its frames with instructions, and the truths of
+        # the condition that it is in.
         self.reads = {}
         # The last one, and the value that it gave.
         self.last_read = None
@@ -99,7 +101,8 @@ class DryRun:
         self.observed = observed.Observed()
         self.skipped_reads = 0
         self.known_reads = 0
-        self.known_at = {}
+        # Reads of known values by instruction, which may wait for another value.
+        self.known_at = collections.Counter()
         # By instruction that asks how much memory there is: the frames with instructions, or None.
         self.memory_queries = {}
         # Large host tensors that were not filled: bytes by address.
@@ -274,7 +277,9 @@ class DryRun:
                 ctypes.memmove(destination, known[0], size)
                 if not known[1]:
                     self.known_reads += 1
-                    self.count_known(innermost, frames)
+                    place = innermost and (innermost.f_code, innermost.f_lasti)
+                    self.known_at[place] += 1
+                    self.stop_if_stuck(self.known_at[place], frames)
                     return
             else:
                 known = None
@@ -287,21 +292,12 @@ class DryRun:
                     return
                 if innermost is not None and (usage.is_surely_zero(innermost) or selects_an_element(innermost)):
                     places = []
-                read = self.reads[key] = [0, size, time.time(), 0.0, places, set()]
+                read = self.reads[key] = [0, size, time.time(), places, set()]
             read[0] += 1
-            read[3] = time.time()
-            read[5].add(innermost and values.condition(innermost))
-            if read[0] >= MIN_READS_TO_STOP and read[0] % 100 == 0:
-                self.stop_if_stuck(frames)
+            read[4].add(innermost and values.condition(innermost))
+            self.stop_if_stuck(read[0], frames)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: a read is not in the ledger: %s\n" % error)
-
-    def count_known(self, innermost, frames):
-        """Counts the reads of known values by one instruction, which may wait for another value."""
-        place = innermost and (innermost.f_code, innermost.f_lasti)
-        count = self.known_at[place] = self.known_at.get(place, 0) + 1
-        if count >= MIN_READS_TO_STOP and count % 100 == 0:
-            self.stop_if_stuck(frames)
 
     def write_value(self, operators, size, destination, frames, innermost):
         """Writes the value of a read, if it is not zero. Returns it as text."""
@@ -337,8 +333,10 @@ class DryRun:
             % (", ".join(unused), known)
         )
 
-    def stop_if_stuck(self, frames):
-        """Ends the program if it keeps reading values at one location and its memory no longer grows."""
+    def stop_if_stuck(self, count, frames):
+        """Ends the program if it has read `count` values at one location and its memory no longer grows."""
+        if count < MIN_READS_TO_STOP or count % 100:
+            return
         now = time.monotonic()
         peak = self.peak_bytes()
         if peak > self.peak[0]:
@@ -369,25 +367,18 @@ class DryRun:
 
         The system then has no pages for them. The values do not matter: on the device all values are zero.
         """
-        tensor_type = torch.Tensor
 
-        def is_host_float(tensor):
-            return (
-                tensor.device.type == "cpu"
-                and tensor.is_floating_point()
-                and type(tensor) in (tensor_type, torch.nn.Parameter)
-            )
+        def is_skipped(tensor):
+            is_host_float = tensor.device.type == "cpu" and tensor.is_floating_point()
+            is_large = is_host_float and tensor.numel() * tensor.element_size() > LARGE_BYTES
+            return is_large and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_contiguous()
 
         def wrap(name, is_fill):
-            original = getattr(tensor_type, name, None)
-            if original is None:
-                return
-
-            def wrapper(tensor, *args, **kwargs):
-                size = tensor.numel() * tensor.element_size() if is_host_float(tensor) else 0
-                if size <= LARGE_BYTES or not tensor.is_contiguous():
+            @imports.around(torch.Tensor, name)
+            def wrapper(original, tensor, *args, **kwargs):
+                if not is_skipped(tensor):
                     return original(tensor, *args, **kwargs)
-                address = tensor.data_ptr()
+                address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
                 is_unfilled = self.unfilled.get(address) == size
                 if not is_fill and not is_unfilled:
                     return original(tensor, *args, **kwargs)
@@ -399,9 +390,6 @@ class DryRun:
                     self.unfilled[address] = size
                     self.unfilled_bytes += size
                 return tensor
-
-            wrapper.__name__ = name
-            setattr(tensor_type, name, wrapper)
 
         for name in FILL_METHODS:
             wrap(name, is_fill=True)
@@ -425,7 +413,7 @@ class DryRun:
     def describe(self):
         """The ledger for the snapshot: only built-in types."""
         reads, files = [], usage.users_files()
-        for (names, frames, origin), (count, size, first, last, places, truths) in self.reads.items():
+        for (names, frames, origin), (count, size, first, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
             used, place = ("set", None) if is_set else usage.find(places, truths, names, files, self.observed)
             reads.append(
@@ -434,7 +422,6 @@ class DryRun:
                     "count": count,
                     "bytes": int(size),
                     "first_us": int(first * 1e6),
-                    "last_us": int(last * 1e6),
                     "frames": describe_frames(frames),
                     "value": next((name for bit, name in VALUE_NAMES if (origin or 0) & bit), "zero"),
                     "usage": used,
@@ -525,13 +512,11 @@ def provide_toolkit(torch_directory):
 
 def validate_no_parameters(distribution):
     """Keeps distributions from reading whether their parameters are valid, which zeros are not."""
-    original = distribution.__init__
 
-    @functools.wraps(original)
-    def __init__(self, *args, validate_args=None, **kwargs):
+    @imports.around(distribution, "__init__")
+    def __init__(original, self, *args, validate_args=None, **kwargs):
         original(self, *args[:2], validate_args=False, **kwargs)
 
-    distribution.__init__ = __init__
     distribution.set_default_validate_args(False)
 
 

@@ -15,6 +15,7 @@ import threading
 import time
 import traceback
 
+import _oomscope_imports as imports
 import _oomscope_usage as usage
 
 # Seconds that other threads get to end after the main one.
@@ -49,7 +50,7 @@ class Ending:
     def on_cuda(self, recorder, program):
         """CUDA starts in this process; `recorder` writes the last snapshot, and `program` is oomscope."""
         self.pid, self.recorder, self.program = os.getpid(), recorder, program
-        sys.excepthook = self.wrap_hook(sys.excepthook)
+        imports.around(sys, "excepthook")(self.on_error)
         for name in SIGNALS:
             number = getattr(signal, name, None)
             try:
@@ -60,16 +61,12 @@ class Ending:
 
     # Threads that go on ----------------------------------------------------------------------------------------------
 
-    def wrap_hook(self, original):
+    def on_error(self, original, *error):
         """An error has ended the main thread: Python now waits for other threads, perhaps for ever."""
-
-        def excepthook(*error):
-            original(*error)
-            register = getattr(threading, "_register_atexit", None)  # before it waits; since Python 3.9
-            if register is not None and os.getpid() == self.pid:
-                register(self.answer_before_waiting)
-
-        return excepthook
+        original(*error)
+        register = getattr(threading, "_register_atexit", None)  # before it waits; since Python 3.9
+        if register is not None and os.getpid() == self.pid:
+            register(self.answer_before_waiting)
 
     def answer_before_waiting(self):
         """Writes the last snapshot and the answer now if other threads do not end by themselves."""

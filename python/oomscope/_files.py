@@ -17,6 +17,8 @@ Only Python's own functions are redirected, and those of torch, safetensors and 
 C. Other programs that the job starts, and other extensions, write where they always do.
 """
 
+import collections.abc
+import contextlib
 import ctypes
 import errno
 import functools
@@ -29,6 +31,8 @@ import stat
 import sys
 import tempfile
 import threading
+
+import _oomscope_imports as imports
 
 # Functions of `os` that read a path, and functions that change what is already there.
 READERS = ("stat", "lstat", "access", "readlink", "chdir", "statvfs", "listxattr", "getxattr", "pathconf")
@@ -356,11 +360,11 @@ class Overlay:
         key = self.key(path)
         if key is None:
             return os.listdir(path)
-        copy, is_visible = self.copy_of(key), self.is_visible(key)
-        if not os.path.isdir(copy) and (not is_visible or not os.path.isdir(key)):
+        copy, is_shown = self.copy_of(key), os.path.isdir(key) and self.is_visible(key)
+        if not is_shown and not os.path.isdir(copy):
             return os.listdir(self.to_read(path))
-        names = dict.fromkeys(os.listdir(key) if is_visible and os.path.isdir(key) else [])
-        names = [name for name in names if not self.removed.covers(os.path.join(key, name))]
+        real = os.listdir(key) if is_shown else []
+        names = [name for name in real if not self.removed.covers(os.path.join(key, name))]
         if os.path.isdir(copy):
             names += [name for name in os.listdir(copy) if name not in set(names)]
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
@@ -370,7 +374,11 @@ class Overlay:
         key = self.key(path)
         if key is None or not (os.path.isdir(self.copy_of(key)) or self.removed.covers(key) or self.removed.paths):
             return os.scandir(self.to_read(path))
-        return Listing([Entry(self, os.path.join(path, name), name) for name in self.list_names(path)])
+        names, entries = self.list_names(path), {}
+        for place in filter(os.path.isdir, (key, self.copy_of(key))):
+            with os.scandir(os.fsencode(place) if isinstance(path, bytes) else place) as found:
+                entries.update((entry.name, entry) for entry in found)
+        return Listing([Entry(entries[name], os.path.join(path, name)) for name in names if name in entries])
 
     # Installation ------------------------------------------------------------------------------------------------
 
@@ -386,7 +394,8 @@ class Overlay:
             self.redirect(os, name, self.to_read, is_reader=True)
         for name in CHANGERS:
             self.redirect(os, name, functools.partial(self.to_write, keep=True))
-        builtins.open = io.open = self.redirected_open(io.open)
+        imports.around(io, "open")(self.open_file)
+        builtins.open = io.open
         self.replace("open", self.open_descriptor)
         self.replace("mkdir", self.make_directory)
         self.replace("unlink", self.remove)
@@ -419,12 +428,9 @@ class Overlay:
 
     def redirect(self, module, name, function, position=0, keyword="path", is_reader=False):
         """Makes `module.name` take `function(path)` instead of the path that it is called with."""
-        original = getattr(module, name, None)
-        if original is None:
-            return
 
-        @functools.wraps(original)
-        def wrapper(*args, **kwargs):
+        @imports.around(module, name)
+        def redirected(original, *args, **kwargs):
             if is_reader and self.is_unused():
                 return original(*args, **kwargs)
             args, folder = list(args), kwargs.get("dir_fd")
@@ -436,25 +442,19 @@ class Overlay:
                 del kwargs["dir_fd"]
             return original(*args, **kwargs)
 
-        copy_support(original, wrapper)
-        setattr(module, name, wrapper)
+        copy_support(module, name)
 
-    def redirected_open(self, original):
-        @functools.wraps(original)
-        def wrapper(file, mode="r", *args, **kwargs):
-            if mode in ("r", "rb") and self.is_unused():
-                return original(file, mode, *args, **kwargs)
-            return original(self.resolve(self.to_open, file, mode), mode, *args, **kwargs)
-
-        return wrapper
+    def open_file(self, original, file, mode="r", *args, **kwargs):
+        if mode not in ("r", "rb") or not self.is_unused():
+            file = self.resolve(self.to_open, file, mode)
+        return original(file, mode, *args, **kwargs)
 
     def replace(self, name, function, paths=1, is_reader=False):
         """Makes `os.name` call `function`, whose first `paths` arguments are paths."""
-        original = getattr(os, name)
         names = ("src", "dst") if paths == 2 else ("path",)
 
-        @functools.wraps(original)
-        def wrapper(*args, **kwargs):
+        @imports.around(os, name)
+        def replaced(original, *args, **kwargs):
             is_real = getattr(self.busy, "now", False) or (is_reader and self.is_unused())
             if is_real or (args and isinstance(args[0], int)):
                 return original(*args, **kwargs)
@@ -469,8 +469,7 @@ class Overlay:
             finally:
                 self.busy.now = False
 
-        copy_support(original, wrapper)
-        setattr(os, name, wrapper)
+        copy_support(os, name)
 
     def after_torch(self, torch):
         """Redirects what opens a path in C++: archives, TorchScript, and `torch.load(.., mmap=True)`."""
@@ -510,55 +509,29 @@ class Overlay:
 
 
 class Entry:
-    """Like `os.DirEntry`, of an entry that may be a copy."""
+    """An `os.DirEntry` of a file that may be a copy, with the path that it has for the program."""
 
-    def __init__(self, overlay, path, name):
-        self.overlay = overlay
-        self.path = path
-        self.name = name
+    def __init__(self, entry, path):
+        self.entry, self.path = entry, path
 
     def __fspath__(self):
         return self.path
 
+    def __getattr__(self, name):
+        return getattr(self.entry, name)
+
     def __repr__(self):
-        return "<DirEntry %r>" % (self.name,)
-
-    def visible(self):
-        return self.overlay.resolve(self.overlay.to_read, self.path)
-
-    def is_symlink(self):
-        return os.path.islink(self.visible())
-
-    def is_dir(self, *, follow_symlinks=True):
-        return os.path.isdir(self.visible()) and (follow_symlinks or not self.is_symlink())
-
-    def is_file(self, *, follow_symlinks=True):
-        return os.path.isfile(self.visible()) and (follow_symlinks or not self.is_symlink())
-
-    def is_junction(self):
-        return False
-
-    def stat(self, *, follow_symlinks=True):
-        return os.stat(self.visible(), follow_symlinks=follow_symlinks)
-
-    def inode(self):
-        return self.stat(follow_symlinks=False).st_ino
+        return repr(self.entry)
 
 
-class Listing:
+class Listing(collections.abc.Iterator, contextlib.AbstractContextManager):
     """Like the iterator of `os.scandir`."""
 
     def __init__(self, entries):
         self.entries = iter(entries)
 
-    def __iter__(self):
-        return self
-
     def __next__(self):
         return next(self.entries)
-
-    def __enter__(self):
-        return self
 
     def __exit__(self, *exception):
         self.close()
@@ -578,10 +551,11 @@ def in_folder(path, folder):
     return os.path.join(os.readlink("/proc/self/fd/%d" % folder), os.fsdecode(path))
 
 
-def copy_support(original, wrapper):
-    """Adds `wrapper` to the sets of `os` that tell what `original` accepts, but for descriptors of directories."""
+def copy_support(module, name):
+    """Adds a replaced function to the sets of `os` with its original, but for that of descriptors of directories."""
+    wrapper = getattr(module, name, None)
     for functions in (os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-        if original in functions:
+        if getattr(wrapper, "__wrapped__", None) in functions:
             functions.add(wrapper)
 
 

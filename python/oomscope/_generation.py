@@ -4,6 +4,7 @@ The functions get a module after its import.
 """
 
 import _oomscope_draws as draws
+import _oomscope_imports as imports
 
 # Of the texts: "max" or "min".
 length = "max"
@@ -20,45 +21,37 @@ def end_by_length(module):
     draw_no_end(module)
     criterion = getattr(module, "MaxLengthCriteria", None)
     loop = getattr(module, "GenerationMixin", None)
-    unfinished = getattr(loop, "_has_unfinished_sequences", None)
-    if criterion is None or unfinished is None:
+    if criterion is None or not hasattr(loop, "_has_unfinished_sequences"):
         return
-    original, is_below_maximum = criterion.__call__, []
-    unfinished_beams = getattr(loop, "_beam_search_has_unfinished_sequences", None)
+    is_below_maximum = []
 
-    def check_length(self, input_ids, *args, **kwargs):
+    @imports.around(criterion, "__call__")
+    def check_length(original, self, input_ids, *args, **kwargs):
         is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
         return original(self, input_ids, *args, **kwargs)
 
-    def has_unfinished(self, *args, **kwargs):
+    @imports.around(loop, "_has_unfinished_sequences")
+    def has_unfinished(original, *args, **kwargs):
         global is_used
         is_used = True
-        result = is_below_maximum[0] and length == "max" if is_below_maximum else unfinished(self, *args, **kwargs)
+        result = is_below_maximum[0] and length == "max" if is_below_maximum else original(*args, **kwargs)
         del is_below_maximum[:]
         return result
 
-    def has_unfinished_beams(*args, **kwargs):
+    @imports.around(loop, "_beam_search_has_unfinished_sequences")
+    def has_unfinished_beams(original, *args, **kwargs):
         is_maximum = length == "max" and is_below_maximum
-        return has_unfinished(None) if is_maximum else unfinished_beams(*args, **kwargs)
-
-    criterion.__call__ = check_length
-    if unfinished_beams is not None:
-        loop._beam_search_has_unfinished_sequences = staticmethod(has_unfinished_beams)
-    loop._has_unfinished_sequences = has_unfinished
+        return has_unfinished(original) if is_maximum else original(*args, **kwargs)
 
 
 def draw_no_end(module):
     """Keeps the tokens that end a text, in transformers, from being drawn."""
-    criterion = getattr(module, "EosTokenCriteria", None)
-    if criterion is None:
-        return
-    original = criterion.__init__
+    if hasattr(module, "EosTokenCriteria"):
 
-    def initialise(self, *args, **kwargs):
-        original(self, *args, **kwargs)
-        draws.ends.update(self.eos_token_id.tolist())
-
-    criterion.__init__ = initialise
+        @imports.around(module.EosTokenCriteria, "__init__")
+        def initialise(original, self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            draws.ends.update(self.eos_token_id.tolist())
 
 
 def sample_tokens(module):
@@ -69,18 +62,17 @@ def sample_tokens(module):
     runner, output = getattr(module, "GPUModelRunner", None), getattr(module, "AsyncOutput", None)
     if not hasattr(runner, "sample") or not hasattr(output, "get_output"):
         return
-    original_sample, original_output = runner.sample, output.get_output
 
-    def sample(self, hidden_states, batch, *args, **kwargs):
-        result = original_sample(self, hidden_states, batch, *args, **kwargs)
+    @imports.around(runner, "sample")
+    def sample(original, self, hidden_states, batch, *args, **kwargs):
+        result = original(self, hidden_states, batch, *args, **kwargs)
         computed = batch.num_computed_prefill_tokens_np + batch.num_scheduled_tokens
         result[1].oomscope_counts = computed >= batch.prefill_len_np
         return result
 
-    def get_output(self):
+    @imports.around(output, "get_output")
+    def get_output(original, self):
         counts = getattr(self.num_sampled_tokens, "oomscope_counts", None)
         if counts is not None and counts.shape == self.num_sampled_tokens_np.shape:
             self.num_sampled_tokens_np[:] = counts
-        return original_output(self)
-
-    runner.sample, output.get_output = sample, get_output
+        return original(self)

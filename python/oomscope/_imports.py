@@ -1,11 +1,33 @@
-"""Calls functions with a module before and after its import."""
+"""Calls functions with a module before and after its import, and replaces functions of modules."""
 
+import functools
 import sys
 
 
 def after(name, then, before=lambda module: None):
     """Calls `before` and `then` with the module `name` around its import, if it is still to come."""
     sys.meta_path.insert(0, AroundImport(name, then, before))
+
+
+def around(owner, name):
+    """Makes the decorated function take the place of `owner.name`, which it gets before the arguments of a call.
+
+    What a release does not have stays absent.
+    """
+
+    def decorate(function):
+        original = getattr(owner, name, None)
+        if original is not None:
+
+            @functools.wraps(original)
+            def wrapper(*args, **kwargs):
+                return function(original, *args, **kwargs)
+
+            is_static = isinstance(vars(owner).get(name), staticmethod)
+            setattr(owner, name, staticmethod(wrapper) if is_static else wrapper)
+        return function
+
+    return decorate
 
 
 class AroundImport:
@@ -27,13 +49,10 @@ class AroundImport:
         return None
 
     def wrap(self, loader):
-        execute = loader.exec_module
-
-        def exec_module(module):
+        @around(loader, "exec_module")
+        def exec_module(execute, module):
             self.before(module)
             execute(module)
             if self in sys.meta_path:
                 sys.meta_path.remove(self)
                 self.then(module)
-
-        loader.exec_module = exec_module

@@ -22,6 +22,7 @@ import sys
 import threading
 
 import _oomscope_draws as draws
+import _oomscope_imports as imports
 import _oomscope_shadow as shadow
 import _oomscope_triton as triton
 
@@ -158,20 +159,15 @@ class Operators:
 
     def after_triton(self, launcher, module):
         """Makes the class `launcher` of a module forget what its kernels may write to."""
-        launcher = getattr(module, launcher, None)
-        run = getattr(launcher, "run", None)
-        if run is None:
-            return
 
-        def run_and_forget(kernel, *args, **kwargs):
+        @imports.around(getattr(module, launcher, None), "run")
+        def run_and_forget(run, kernel, *args, **kwargs):
             self.catch_up()
             result = run(kernel, *args, **kwargs)
             function = kernel if hasattr(kernel, "arg_names") else kernel.fn
             self.seen_writes = self.outside_writes.value
             self.forget(triton.written_arguments(function, args, kwargs))
             return result
-
-        launcher.run = run_and_forget
 
     # Kernels at the key ------------------------------------------------------------------------------------------
 
@@ -468,24 +464,21 @@ def keep_out_of_the_way(torch, key):
         skipped.append(key)
         for operator in operators._higher_order_ops.values():
             operator.fallthrough(key)
-    # Fake tensors call the functions of the meta device, which has no values.
-    core, original = torch._C, torch._C._set_meta_in_tls_dispatch_include
 
-    def set_meta(is_included):
+    # Fake tensors call the functions of the meta device, which has no values.
+    @imports.around(torch._C, "_set_meta_in_tls_dispatch_include")
+    def set_meta(original, is_included):
         original(is_included)
         if is_included:  # PyTorch restores all keys afterwards
-            core._dispatch_tls_set_dispatch_key_included(key, False)
-
-    core._set_meta_in_tls_dispatch_include = set_meta
+            torch._C._dispatch_tls_set_dispatch_key_included(key, False)
 
 
 def follow_threads(core, key):
     """Threads of Python start with the key; those of autograd inherit it. Processes that are forked load data."""
-    begin = threading.Thread._set_ident  # a new thread calls it first
 
-    def set_ident(thread):
+    @imports.around(threading.Thread, "_set_ident")  # a new thread calls it first
+    def set_ident(begin, thread):
         core._dispatch_tls_set_dispatch_key_included(key, True)
         begin(thread)
 
-    threading.Thread._set_ident = set_ident
     os.register_at_fork(after_in_child=lambda: core._dispatch_tls_set_dispatch_key_included(key, False))

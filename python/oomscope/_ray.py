@@ -1,11 +1,12 @@
 """Ray in a dry run: its workers write their snapshots before the driver ends, because Ray then kills them."""
 
 import atexit
-import functools
 import os
 import re
 import sys
 import time
+
+import _oomscope_imports as imports
 
 # Start of the request of a driver that ends.
 JOB_ENDS = "the job ends "
@@ -15,21 +16,17 @@ DRIVER = 0
 
 def ask_before_shutdown(module):
     """Makes the driver ask the workers for their snapshots (`ray._private.worker`)."""
-    original = getattr(module, "shutdown", None)
-    if original is None:
-        return
 
     def ask():
         worker = getattr(module, "global_worker", None)
         if getattr(worker, "connected", False) and getattr(worker, "mode", None) == DRIVER:
             ask_workers()
 
-    @functools.wraps(original)
-    def shutdown(*args, **kwargs):
+    @imports.around(module, "shutdown")
+    def shutdown(original, *args, **kwargs):
         ask()
         return original(*args, **kwargs)
 
-    module.shutdown = shutdown
     atexit.register(ask)  # runs before the same function of Ray, which was registered earlier
 
 

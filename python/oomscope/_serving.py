@@ -6,7 +6,6 @@ snapshot of a process that holds GPU memory.
 """
 
 import contextlib
-import functools
 import importlib.metadata
 import inspect
 import json
@@ -22,6 +21,8 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "voc
 # Tokens of a request, for the number of requests at once.
 LENGTHS = (8192, 32768, 131072)
 GIB = 1 << 30
+# Weights that an engine does not read, if the program sets no other format.
+LOAD_FORMAT = "dummy"
 
 # Numbers and options of the engine by name, as in `oomscope.dry_run.serving` of the snapshot.
 facts = {}
@@ -29,9 +30,16 @@ facts = {}
 said = set()
 
 
-def options():
-    """Options of the engine in place of the program's: those that `--try` and `plan` change."""
-    return sys._oomscope_dry_run.options.get("engine_options", {})
+def set_options(arguments):
+    """Sets the options that `--try` and `plan` change, and the format of weights that needs no download. Returns which
+    of the latter it has set.
+    """
+    for name, value in sys._oomscope_dry_run.options.get("engine_options", {}).items():
+        setattr(arguments, name, value)
+    if getattr(arguments, "load_format", None) != "auto":
+        return []
+    arguments.load_format = LOAD_FORMAT
+    return ["load_format=" + LOAD_FORMAT]
 
 
 def release(package):
@@ -61,28 +69,6 @@ def lacks(engine, what, tested):
         release = getattr(sys.modules.get(engine.lower()), "__version__", "an unknown release")
         text = "oomscope: dry run: %s %s has no %s (tested: %s), so some of its numbers are missing\n"
         sys.stderr.write(text % (engine, release, what, tested))
-
-
-def has(module, name):
-    """Whether `module` has `name`, which may be that of a method: `Worker.determine_available_memory`."""
-    return functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), module) is not None
-
-
-def needs(engine, tested, *names):
-    """A hook that is called with a module that has `names`; otherwise a sentence names the first that it has not."""
-
-    def decorate(hook):
-        @functools.wraps(hook)
-        def attach(module):
-            absent = [name for name in names if not has(module, name)]
-            if absent:
-                lacks(engine, absent[0], tested)
-            else:
-                hook(module)
-
-        return attach
-
-    return decorate
 
 
 @contextlib.contextmanager

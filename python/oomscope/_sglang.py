@@ -4,7 +4,6 @@ The functions get a module after its import. They replace functions of release 0
 """
 
 import contextlib
-import functools
 import os
 import re
 import signal
@@ -12,6 +11,7 @@ import sys
 
 import _oomscope_ending as ending
 import _oomscope_flashinfer as flashinfer
+import _oomscope_imports as imports
 import _oomscope_serving as serving
 
 # Seconds for the processes of an engine to write their snapshots.
@@ -22,21 +22,12 @@ NO_ROOM = re.compile(r"Loaded weights leave no GPU memory|Not enough memory")
 
 def set_options(module):
     """Sets the options that a run without downloads needs (`sglang.srt.server_args`)."""
-    arguments = getattr(module, "ServerArgs", None)
-    resolve = getattr(arguments, "resolve_once", None)
-    if resolve is None:
-        return
 
-    @functools.wraps(resolve)
-    def resolve_once(self, *args, **kwargs):
+    @imports.around(getattr(module, "ServerArgs", None), "resolve_once")
+    def resolve_once(resolve, self, *args, **kwargs):
         if getattr(self, "_resolution_finished", False):  # in another process, or earlier
             return
-        chosen = []
-        for name, value in serving.options().items():
-            setattr(self, name, value)
-        if self.load_format == "auto":
-            self.load_format = "dummy"
-            chosen.append("load_format=dummy")
+        chosen = serving.set_options(self)
         model = self.model_path
         serving.announce_hub(model)
         has_tokenizer = self.tokenizer_path not in (None, model) or not serving.lacks_tokenizer(model)
@@ -45,8 +36,6 @@ def set_options(module):
             chosen.append("skip_tokenizer_init")
         serving.share(engine="SGLang", set_options=chosen)
         return resolve(self, *args, **kwargs)
-
-    arguments.resolve_once = resolve_once
 
 
 def load_idle_modules(module):
@@ -57,20 +46,18 @@ def load_idle_modules(module):
 
 def end_server_when_ready(module):
     """Ends the server when it would accept requests (`sglang.srt.entrypoints.http_server`)."""
-    launch, kill = getattr(module, "launch_server", None), getattr(module, "kill_process_tree", None)
-    if launch is None or kill is None or not hasattr(module, "_setup_and_run_http_server"):
+    if not all(hasattr(module, name) for name in ("launch_server", "kill_process_tree", "_setup_and_run_http_server")):
         return
 
-    @functools.wraps(launch)
-    def launch_server(*args, **kwargs):
+    @imports.around(module, "launch_server")
+    def launch_server(launch, *args, **kwargs):
         os.environ[serving.SERVER_VARIABLE] = "1"
         return launch(*args, **kwargs)
 
+    @imports.around(module, "_setup_and_run_http_server")
     def end(*_, **__):
-        kill(os.getpid(), include_parent=False)
+        module.kill_process_tree(os.getpid(), include_parent=False)
         os._exit(0)  # Python's own exit waits for messages to processes that are gone
-
-    module.launch_server, module._setup_and_run_http_server = launch_server, end
 
 
 # Numbers -------------------------------------------------------------------------------------------------------------
@@ -111,16 +98,16 @@ def read_scheduler(scheduler):
 
 def end_schedulers(module):
     """Makes schedulers say how they end (`sglang.srt.managers.scheduler`): the engine kills them."""
-    run, describe = getattr(module, "run_scheduler_process", None), getattr(module, "get_exception_traceback", None)
-    if run is None or describe is None:
+    if not hasattr(module, "run_scheduler_process") or not hasattr(module, "get_exception_traceback"):
         return
 
-    @functools.wraps(run)
-    def run_scheduler_process(*args, **kwargs):
+    @imports.around(module, "run_scheduler_process")
+    def run_scheduler_process(run, *args, **kwargs):
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         return run(*args, **kwargs)
 
-    def get_exception_traceback():
+    @imports.around(module, "get_exception_traceback")
+    def get_exception_traceback(describe):
         """A scheduler handles its own error, and makes its parent kill it."""
         process, error = sys._oomscope_dry_run.ending, sys.exc_info()[1]
         if NO_ROOM.match(str(error)):
@@ -129,32 +116,24 @@ def end_schedulers(module):
         process.finish()
         return describe()
 
-    scheduler = getattr(module, "Scheduler", None)
-    init_info = getattr(scheduler, "get_init_info", None)
-    if init_info is not None:
-
-        @functools.wraps(init_info)
-        def get_init_info(self):
-            try:
-                read_scheduler(self)
-            except AttributeError as error:  # of another release
-                sys.stderr.write("oomscope: dry run: SGLang's numbers are not known: %s\n" % error)
-            serving.ready()
-            return init_info(self)
-
-        scheduler.get_init_info = get_init_info
-    module.run_scheduler_process = run_scheduler_process
-    module.get_exception_traceback = get_exception_traceback
+    @imports.around(getattr(module, "Scheduler", None), "get_init_info")
+    def get_init_info(init_info, self):
+        try:
+            read_scheduler(self)
+        except AttributeError as error:  # of another release
+            sys.stderr.write("oomscope: dry run: SGLang's numbers are not known: %s\n" % error)
+        serving.ready()
+        return init_info(self)
 
 
 def end_before_kill(module):
     """Ends recorded processes by SIGTERM before SGLang kills them (`sglang.srt.utils.common`)."""
-    kill, psutil = getattr(module, "kill_process_tree", None), getattr(module, "psutil", None)
-    if kill is None or psutil is None:
+    psutil = getattr(module, "psutil", None)
+    if psutil is None:
         return
 
-    @functools.wraps(kill)
-    def kill_process_tree(parent_pid, include_parent=True, *args, **kwargs):
+    @imports.around(module, "kill_process_tree")
+    def kill_process_tree(kill, parent_pid, include_parent=True, *args, **kwargs):
         this = os.getpid()
         if parent_pid in (None, this):
             # SGLang takes a process that ends for one that crashed: a watchdog then sends SIGQUIT, to end all at once.
@@ -165,8 +144,6 @@ def end_before_kill(module):
         if include_parent and parent_pid == this:  # a scheduler has failed
             os._exit(1)
         return kill(parent_pid, include_parent, *args, **kwargs)
-
-    module.kill_process_tree = kill_process_tree
 
 
 def end_recorded(psutil, processes):

@@ -6,6 +6,11 @@ vLLM has an allocator for it, in releases 0.8 to 0.33, and SGLang the package to
 import functools
 import time
 
+try:
+    from . import _imports as imports
+except ImportError:  # beside the recorder of `oomscope run`
+    import _oomscope_imports as imports
+
 # Later changes are not kept.
 MAX_CHANGES = 10000
 # After each call that put memory to sleep or woke it: the call, time and device, and the bytes asleep by tag.
@@ -29,15 +34,8 @@ def watch_saver(module):
 
 
 def watch(module, owner, names, mark, memory):
-    owner = getattr(module, owner, None)
-    for name in names:
-        original = getattr(owner, name, None)
-        if original is not None:
-            setattr(owner, name, noting(name, original, mark, memory))
-
-
-def noting(name, original, mark, memory):
-    def call(self, *args, **kwargs):
+    def call(original, self, *args, **kwargs):
+        name = original.__name__
         try:
             return original(self, *args, **kwargs)
         finally:
@@ -49,7 +47,8 @@ def noting(name, original, mark, memory):
             except Exception:  # another release
                 pass
 
-    return call
+    for name in names:
+        imports.around(getattr(module, owner, None), name)(call)
 
 
 def mark_older_release(allocator, name, tags=None, **_):

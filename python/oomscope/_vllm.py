@@ -12,14 +12,12 @@ import re
 import sys
 from types import SimpleNamespace
 
+import _oomscope_imports as imports
 import _oomscope_ranks as ranks
 import _oomscope_serving as serving
 
 # Releases whose layout is tested.
 TESTED = "0.8 to 0.33"
-needs = functools.partial(serving.needs, "vLLM", TESTED)
-# Options that a run without downloads needs, if the program does not set them.
-LOAD_FORMAT = "dummy"
 # A line of the log: "GPU KV cache size: 369,000 tokens".
 KV_TOKENS = re.compile(r"KV cache size: ([\d,]+) tokens")
 # Errors of an engine that does not start for lack of memory, by the start of their text, and their numbers.
@@ -31,26 +29,28 @@ POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
 reading = functools.partial(serving.reading, "vLLM", TESTED)
 
 
+def around(module, name):
+    """`imports.around` for a function or a method (`Worker.method`); a sentence says if this release has none."""
+    owner, _, function = name.rpartition(".")
+    owner = getattr(module, owner, None) if owner else module
+    if not hasattr(owner, function):
+        serving.lacks("vLLM", name, TESTED)
+    return imports.around(owner, function)
+
+
 # Options -------------------------------------------------------------------------------------------------------------
 
 
-@needs("EngineArgs.create_engine_config")
 def set_options(module):
     """Sets the options that a run without downloads needs (`vllm.engine.arg_utils`)."""
-    arguments = module.EngineArgs
-    create = arguments.create_engine_config
 
-    def create_engine_config(self, *args, **kwargs):
-        chosen = []
-        for name, value in serving.options().items():
-            setattr(self, name, value)
+    @around(module, "EngineArgs.create_engine_config")
+    def create_engine_config(create, self, *args, **kwargs):
+        chosen = serving.set_options(self)
         provide_devices(self.tensor_parallel_size * self.pipeline_parallel_size)
-        if getattr(self, "load_format", None) == "auto":
-            self.load_format = LOAD_FORMAT
-            chosen.append("load_format=" + LOAD_FORMAT)
         model = getattr(self, "model", "")
         serving.announce_hub(model)
-        if getattr(self, "load_format", None) == LOAD_FORMAT:
+        if getattr(self, "load_format", None) == serving.LOAD_FORMAT:
             self.model = serving.with_processor(model)
         if getattr(self, "model", "") != model:
             chosen.append("a processor by the model's class")
@@ -62,8 +62,6 @@ def set_options(module):
         with reading():
             serving.share(**describe_config(config))
         return config
-
-    arguments.create_engine_config = create_engine_config
 
 
 def has_compiled():
@@ -100,13 +98,11 @@ def describe_config(config):
 # Numbers -------------------------------------------------------------------------------------------------------------
 
 
-@needs("Worker.determine_available_memory", "Worker.compile_or_warm_up_model")
 def read_worker(module):
     """Notes what a worker measures (`vllm.v1.worker.gpu_worker`)."""
-    worker = module.Worker
-    profile, warm_up = worker.determine_available_memory, worker.compile_or_warm_up_model
 
-    def determine_available_memory(self, *args, **kwargs):
+    @around(module, "Worker.determine_available_memory")
+    def determine_available_memory(profile, self, *args, **kwargs):
         with reading():
             note_start(self)
         available = profile(self, *args, **kwargs)
@@ -114,23 +110,18 @@ def read_worker(module):
             note_profile(self, available)
         return available
 
-    def compile_or_warm_up_model(self, *args, **kwargs):
-        capture = getattr(self.model_runner, "capture_model", None)
-        if capture is not None:
+    @around(module, "Worker.compile_or_warm_up_model")
+    def compile_or_warm_up_model(warm_up, self, *args, **kwargs):
+        @imports.around(self.model_runner, "capture_model")
+        def capture_model(capture, *args, **kwargs):
+            captured = capture(*args, **kwargs)
+            note(graph_bytes=captured)
+            return captured
 
-            def capture_model(*args, **kwargs):
-                captured = capture(*args, **kwargs)
-                note(graph_bytes=captured)
-                return captured
-
-            self.model_runner.capture_model = capture_model
         result = warm_up(self, *args, **kwargs)
         serving.facts["compiled"] = bool(serving.read_shared().get("compiled")) and has_compiled()
         serving.ready()
         return result
-
-    worker.determine_available_memory = determine_available_memory
-    worker.compile_or_warm_up_model = compile_or_warm_up_model
 
 
 def note(**numbers):
@@ -176,22 +167,19 @@ def read_log(module):
     logging.setLogRecordFactory(make_record)
 
 
-@needs("EngineCore._initialize_kv_caches")
 def read_core(module):
     """Notes how many requests the KV cache holds, or why the engine does not start (`vllm.v1.engine.core`)."""
-    core = module.EngineCore
-    original = core._initialize_kv_caches
 
-    def initialize_kv_caches(self, config, *args, **kwargs):
+    @around(module, "EngineCore._initialize_kv_caches")
+    def initialize_kv_caches(original, self, config, *args, **kwargs):
         executor = self.model_executor
-        allocate = executor.initialize_from_config
 
-        def initialize_from_config(kv_caches, *args, **kwargs):
+        @imports.around(executor, "initialize_from_config")
+        def initialize_from_config(allocate, kv_caches, *args, **kwargs):
             with reading():
                 serving.share(requests=count_requests(config, kv_caches[0]))
             return allocate(kv_caches, *args, **kwargs)
 
-        executor.initialize_from_config = initialize_from_config
         try:
             return original(self, config, *args, **kwargs)
         except ValueError as error:
@@ -200,8 +188,6 @@ def read_core(module):
             raise
         finally:
             del executor.initialize_from_config
-
-    core._initialize_kv_caches = initialize_kv_caches
 
 
 def count_requests(config, kv_cache):
@@ -232,16 +218,17 @@ def note_failure(text):
 # One worker of many ---------------------------------------------------------------------------------------------------
 
 
-@needs("MultiprocExecutor.get_class")
 def run_one_worker(module):
     """Runs one of the workers of an engine, as one rank of all (`vllm.v1.executor.multiproc_executor`).
 
     All ranks of tensor parallelism hold as much. The others would take a process of this machine each.
     """
+    many = getattr(module, "MultiprocExecutor", None)
+    if not hasattr(many, "get_class"):
+        serving.lacks("vLLM", "MultiprocExecutor.get_class", TESTED)
+        return
     # The engine's own choice for one worker. Its module is not the same in all releases.
-    single = module.MultiprocExecutor.get_class(
-        SimpleNamespace(parallel_config=SimpleNamespace(distributed_executor_backend="uni"))
-    )
+    single = many.get_class(SimpleNamespace(parallel_config=SimpleNamespace(distributed_executor_backend="uni")))
 
     class OneWorker(single):
         def _init_executor(self):
@@ -250,7 +237,7 @@ def run_one_worker(module):
 
         def __setattr__(self, name, value):
             if name == "driver_worker" and hasattr(value, "init_worker"):
-                value.init_worker = with_rank(value.init_worker)
+                imports.around(value, "init_worker")(init_as_rank)
             super().__setattr__(name, value)
 
     # The process that starts the engine sends the class by name.
@@ -258,26 +245,20 @@ def run_one_worker(module):
     module.MultiprocExecutor = OneWorker
 
 
-def with_rank(init_worker):
-    """`init_worker` of a worker that is not the first of its engine."""
-
-    def init_as_rank(all_kwargs):
-        return init_worker([{**kwargs, "rank": worker_rank(), "local_rank": worker_rank()} for kwargs in all_kwargs])
-
-    return init_as_rank
+def init_as_rank(init_worker, all_kwargs):
+    rank = {"rank": worker_rank(), "local_rank": worker_rank()}
+    return init_worker([{**kwargs, **rank} for kwargs in all_kwargs])
 
 
-@needs("MessageQueue.create_from_process_group")
 def skip_queues(module):
     """Creates no queue between workers of which only one runs (`vllm.distributed.device_communicators.shm_broadcast`).
 
     Without one vLLM uses PyTorch's collectives of objects.
     """
-    queue = module.MessageQueue
-    original = queue.create_from_process_group
-    queue.create_from_process_group = staticmethod(
-        lambda *args, **kwargs: None if ranks.is_alone else original(*args, **kwargs)
-    )
+
+    @around(module, "MessageQueue.create_from_process_group")
+    def create_from_process_group(original, *args, **kwargs):
+        return None if ranks.is_alone else original(*args, **kwargs)
 
 
 def worker_rank():
@@ -288,15 +269,14 @@ def worker_rank():
 # Sleep mode ----------------------------------------------------------------------------------------------------------
 
 
-@needs("find_loaded_library", "CudaRTLibrary.cudaMemcpy")
 def use_stub_of_runtime(module):
     """Calls the stub in place of NVIDIA's runtime (`vllm.distributed.device_communicators.cuda_wrapper`).
 
     vLLM finds the runtime by its name; it is loaded beside the stub and has no device. When vLLM sleeps, it copies its
     weights to the host, which here have no values.
     """
-    module.find_loaded_library = lambda _: sys._oomscope_dry_run.library._name
-    module.CudaRTLibrary.cudaMemcpy = lambda *_: None
+    around(module, "find_loaded_library")(lambda *_: sys._oomscope_dry_run.library._name)
+    around(module, "CudaRTLibrary.cudaMemcpy")(lambda *_: None)
 
 
 # Server --------------------------------------------------------------------------------------------------------------
@@ -307,18 +287,14 @@ def end_server_when_ready(module):
 
     What would follow reads files that the engine does not need, such as the vocabulary of gpt-oss.
     """
-    client = getattr(module, "build_async_engine_client", None)
-    if client is None:
-        return
 
+    @imports.around(module, "build_async_engine_client")
     @contextlib.asynccontextmanager
-    async def build_async_engine_client(*args, **kwargs):
+    async def build_async_engine_client(client, *args, **kwargs):
         os.environ[serving.SERVER_VARIABLE] = "1"
         async with client(*args, **kwargs):
             sys.exit(0)
         yield
-
-    module.build_async_engine_client = build_async_engine_client
 
 
 HOOKS = {

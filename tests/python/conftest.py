@@ -7,6 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from oomscope import _imports
+
+# The name by which the files of a dry run import it.
+sys.modules["_oomscope_imports"] = _imports
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 pytest_plugins = ["pytester"]

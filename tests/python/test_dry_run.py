@@ -58,9 +58,11 @@ MODULES = [path.stem[1:] for path in (ROOT / "python" / "oomscope").glob("_[a-z]
 
 
 def run_with(program, directory, **options):
-    """Runs a program that imports files of the package, beside empty ones under the names of a dry run."""
+    """Runs a program that imports files of the package, which are also there under the names of a dry run."""
     for name in MODULES:
-        (directory / ("_oomscope_%s.py" % name)).touch()
+        path = directory / ("_oomscope_%s.py" % name)
+        if not path.exists():
+            path.symlink_to(ROOT / "python" / "oomscope" / ("_%s.py" % name))
     paths = "import sys; sys.path[:0] = %r\n" % [str(ROOT / "python" / "oomscope"), str(directory)]
     result = subprocess.run([sys.executable, "-c", paths + program], capture_output=True, text=True, **options)
     return result.stdout, result.stderr

@@ -14,6 +14,8 @@ from conftest import ROOT
 PREFIX = """
 import os, random, shutil, sys
 sys.path.insert(0, {package!r})
+import _imports
+sys.modules["_oomscope_imports"] = _imports
 import _files
 overlay = _files.Overlay({output!r})
 overlay.scratch = {scratch!r}
