@@ -41,11 +41,11 @@ import types
 
 try:
     from . import _objects as objects
-    from . import _running as running
+    from . import _source
     from . import _tensors as tensors_of
 except ImportError:  # beside the recorder of `oomscope run`
     import _oomscope_objects as objects
-    import _oomscope_running as running
+    import _oomscope_source as _source
     import _oomscope_tensors as tensors_of
 
 # Seconds that may pass, whether or not this process has a processor all the time.
@@ -84,6 +84,10 @@ MAX_CLIMBS, MAX_HOPS, MAX_HOLDERS = 4, 6, 10
 MAX_FRONTIER = 200000
 # Searches among all objects that have time if the rest of the walk takes too long.
 SEARCHES = 12
+# Running functions that are described.
+MAX_CALLS = 8
+# A statement that makes a list: `batches = list(loader)`, `models = [load(path) for path in paths]`.
+LIST = re.compile(r"\s*(?P<target>[A-Za-z_][\w.]*)\s*=(?!=).*(\blist\(|\[.*\bfor\b)")
 # A share of memory without a name that is not worth a further search.
 NEGLIGIBLE = 0.002
 
@@ -1008,13 +1012,33 @@ def running_calls(walk):
     """The running functions of the user: on this thread, or on the one that waits for this backward pass."""
 
     def calls(frame):
-        return running.calls(frame, walk.objects.locals.of, is_users)
+        return calls_from(frame, walk.objects.locals.of, is_users)
 
     def is_users(frame):
         return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
 
     waiting = [frame for frame in sys._current_frames().values() if walk.tensors.waits_for_backward(frame)]
     return calls(sys._getframe()) or (calls(waiting[0]) if len(waiting) == 1 else [])
+
+
+# The frame of a running function, the list that its line makes, and the names and values of its variables.
+Call = collections.namedtuple("Call", "frame list_name variables")
+
+
+def calls_from(frame, locals_of, is_users):
+    """A `Call` for each function of the user from `frame` outwards. `locals_of(frame)` has its variables."""
+    found = []
+    while frame is not None and len(found) < MAX_CALLS:
+        if is_users(frame):
+            described = objects.describe_frame(frame)
+            line = described["line"]
+            made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
+            list_name = made["target"] if made and not described["name"].startswith("<") else None
+            is_module = frame.f_locals is frame.f_globals
+            variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
+            found.append(Call(described, list_name, variables))
+        frame = frame.f_back
+    return found
 
 
 def describe_locals(walk):

@@ -48,7 +48,7 @@ def recorded(tmp_path, child):
         control = tmp_path / "out" / ".recorder"
         control.mkdir(parents=True, exist_ok=True)
         shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
-        for name in ("imports", "names", "objects", "running", "source", "tensors"):
+        for name in ("imports", "names", "objects", "source", "tensors"):
             shutil.copy(str(PACKAGE / ("_%s.py" % name)), str(control / ("_oomscope_%s.py" % name)))
         if options is not None:
             (control / "config").write_text(json.dumps(options))
@@ -266,7 +266,7 @@ def test_old_pythons_can_parse_it():
 
 
 def test_it_uses_only_the_standard_library():
-    beside = ("names", "objects", "running", "source", "tensors")
+    beside = ("names", "objects", "source", "tensors")
     sources = [RECORDER, *(PACKAGE / f"_{name}.py" for name in beside)]
     names = set()
     for node in (node for source in sources for node in ast.walk(ast.parse(source.read_text()))):

@@ -2,12 +2,12 @@
 
 import sys
 
-from oomscope import _objects, _running
+from oomscope import _names, _objects
 
 
 def look():
     """The calls from here outwards, within this file."""
-    return _running.calls(sys._getframe(), _objects.Locals().of, lambda f: f.f_code.co_filename == __file__)
+    return _names.calls_from(sys._getframe(), _objects.Locals().of, lambda f: f.f_code.co_filename == __file__)
 
 
 def test_the_list_that_a_statement_makes_is_named():

@@ -19,7 +19,7 @@ const RECORDER: (&str, &str) = ("sitecustomize.py", include_str!("../../../pytho
 /// The recorder imports these.
 const MODULES: &[(&str, &str)] = files! {
     "_oomscope_", "python/oomscope/_", ".py",
-    "imports" "names" "objects" "running" "sleep" "source" "tensors"
+    "imports" "names" "objects" "sleep" "source" "tensors"
 };
 /// Number of directory names that a run without `-o` tries.
 const MAX_RUNS: u32 = 100_000;
