@@ -163,26 +163,9 @@ def is_harmless_code(code):
 
 
 def is_surely_zero(frame):
-    """Whether the value that `frame` reads is zero on a GPU, too, by the variables of the program."""
-    return has_own_positions(frame) or truncates_nothing(frame)
-
-
-def truncates_nothing(frame):
     """Whether `frame` looks for random numbers beyond limits that none of them reaches."""
     # `p` is the probability of a number within the limits.
     return frame.f_code.co_name == "_no_grad_trunc_normal_" and objects.variable(frame, "p") == 1.0
-
-
-def has_own_positions(frame):
-    """Whether `frame` looks for packed sequences in positions that the model made itself: there are none."""
-    if frame.f_code.co_name != "find_packed_sequence_indices":
-        return False
-    passed = []
-    while frame is not None:
-        if frame.f_code.co_name == "forward" and "transformers/models" in frame.f_code.co_filename:
-            passed.append(objects.variable(frame, "position_ids"))
-        frame = frame.f_back
-    return bool(passed) and passed[-1] is None
 
 
 class Source:
