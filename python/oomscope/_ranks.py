@@ -15,6 +15,8 @@ import sys
 import threading
 from types import SimpleNamespace
 
+import _oomscope_imports as imports
+
 # The identifier of an NCCL group. Rank 0 would put it into the store.
 NCCL_ID = b"\1" * 128
 
@@ -71,15 +73,14 @@ def agree_on_parameters(module):
 
 def announce_groups(distributed, c10d, announce_group):
     """Announces the size of each group before PyTorch splits it from another one: only all ranks together know it."""
-    color_of, split = getattr(c10d, "_process_group_color", None), getattr(c10d, "split_group", None)
-    if color_of is not None:
 
-        def process_group_color(ranks):
-            color = color_of(ranks)
-            announce_group(color, len(ranks))
-            return color
+    @imports.around(c10d, "_process_group_color")
+    def process_group_color(color_of, ranks):
+        color = color_of(ranks)
+        announce_group(color, len(ranks))
+        return color
 
-        c10d._process_group_color = process_group_color
+    split = getattr(c10d, "split_group", None)
     if split is not None:
         signature = inspect.signature(split)
 
@@ -177,30 +178,22 @@ class ObjectExchange:
     def run(self, name, arguments, values):
         """Does the collective `name` with the bound `arguments`; what this rank receives goes into `values`."""
         c10d, group = self.c10d, arguments.get("group") or self.c10d._get_default_group()
-        rank, size = c10d.get_rank(group), c10d.get_world_size(group)
+        store, rank, size = c10d._get_default_store(), c10d.get_rank(group), c10d.get_world_size(group)
         source, target = self.peer(arguments, "src", group), self.peer(arguments, "dst", group)
-        if name in ("send_object_list", "recv_object_list"):
-            sender, receiver = (rank, target) if name[0] == "s" else (source, rank)
-            key = self.key(group, "p2p/%d-%d" % (sender, receiver))
-            if name[0] == "s":
-                self.store().set(key, pickle.dumps(list(values)))
-            else:
-                values[:] = pickle.loads(self.store().get(key))
-            return
-        key = self.key(group, "all")
+        # Of a message between two: sender and receiver.
+        pair = {"send_object_list": (rank, target), "recv_object_list": (source, rank)}.get(name)
+        key = self.key(group, "p2p/%d-%d" % pair if pair else "all")
         if "obj" in arguments:  # all_gather_object and gather_object
-            self.store().set("%s/%d" % (key, rank), pickle.dumps(arguments["obj"]))
+            store.set("%s/%d" % (key, rank), pickle.dumps(arguments["obj"]))
             if values:
-                values[:] = [pickle.loads(self.store().get("%s/%d" % (key, other))) for other in range(size)]
+                values[:] = [pickle.loads(store.get("%s/%d" % (key, other))) for other in range(size)]
             return
-        sent = arguments.get("scatter_object_input_list") if name[0] == "s" else values
-        if rank == source:
-            self.store().set(key, pickle.dumps(list(sent)))
-        received = pickle.loads(self.store().get(key))
-        values[:] = [received[rank]] if name[0] == "s" else received
-
-    def store(self):
-        return self.c10d._get_default_store()
+        is_scatter = name == "scatter_object_list"
+        if rank == (pair[0] if pair else source):
+            store.set(key, pickle.dumps(list(arguments["scatter_object_input_list"] if is_scatter else values)))
+        if name != "send_object_list":
+            received = pickle.loads(store.get(key))
+            values[:] = [received[rank]] if is_scatter else received
 
     def key(self, group, kind):
         """A key that all ranks of the group have for this call."""
