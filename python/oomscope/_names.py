@@ -452,7 +452,7 @@ class Walk:
         rates = [max(rate_of(group, "lr"), rate_of(group, "initial_lr")) for group in groups]
         for group, rate in zip(groups, rates):
             if type(group.get("params")) is list:
-                parameters = [self.tensors.identity(parameter) for parameter in group["params"]]
+                parameters = [self.tensors.identity(parameter) for parameter in self.in_time(group["params"])]
                 self.optimized.update(parameters)
                 if rate == 0 and any(rates):
                     self.idle.update(parameters)
@@ -858,7 +858,7 @@ def encode(walk):
             looked_at.add(id(step))
             if step.size is not None:
                 containers.append((texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1]))
-    is_idle_known = walk.idle and owns_all(walk)
+    is_idle_known = walk.idle and walk.is_complete and owns_all(walk)
     named = {
         "untrained": untrained(walk),
         "idle": modules_without(walk, walk.optimized - walk.idle) if is_idle_known else [],
