@@ -105,15 +105,10 @@ class Root:
     Or no variable leads there: the value of a running `call`, a reference `cycle`, or `unreached` in the time allowed.
     """
 
-    __slots__ = ("author", "file", "frame", "kind", "module")
+    __slots__ = ("author", "described", "kind")
 
-    def __init__(self, kind, author=objects.USER, frame=None, module=None, file=None):
-        self.kind, self.author, self.frame, self.module, self.file = kind, author, frame, module, file
-
-    def describe(self):
-        frames, file = self.frame and [self.frame], self.file if type(self.file) is str else None
-        described = {"kind": self.kind, "author": self.author, "frames": frames, "module": self.module, "file": file}
-        return {key: value for key, value in described.items() if value is not None}
+    def __init__(self, kind, author=objects.USER, **described):
+        self.kind, self.author, self.described = kind, author, {"kind": kind, "author": author, **described}
 
 
 class Path:
@@ -479,7 +474,7 @@ class Walk:
     def push_frames(self, author):
         for frame in self.in_time(frames_of_all_threads()):
             if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
-                root = Root("frame", author, objects.describe_frame(frame))
+                root = Root("frame", author, frames=[objects.describe_frame(frame)])
                 for name, value in self.in_time(self.objects.locals.of(frame)):
                     path = Path(None, objects.plain(name), root=root)
                     if name == "self" and objects.is_tracked(value):
@@ -500,7 +495,9 @@ class Walk:
         for module, variables in modules:
             if type(module) is not str or not self.is_new(variables):
                 continue
-            root = Root("module", module=objects.plain(module), file=variables.get("__file__"))
+            file = variables.get("__file__")
+            of_file = {"file": file} if type(file) is str else {}
+            root = Root("module", module=objects.plain(module), **of_file)
             prefix = "" if module == "__main__" else objects.plain(module) + "."
             for name, value in self.in_time(list(dict.items(variables))):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
@@ -552,7 +549,7 @@ class Walk:
             if type(obj) is types.GeneratorType and id(obj) not in self.seen:
                 frame = obj.gi_frame
                 if frame is not None and objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
-                    root = Root("frame", frame=objects.describe_frame(frame))
+                    root = Root("frame", frames=[objects.describe_frame(frame)])
                     self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
                 continue
             is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
@@ -562,7 +559,7 @@ class Walk:
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
         if len(made) == 1 and len(making) == 1:
-            self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frame=making[0].frame)))
+            self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frames=[making[0].frame])))
 
     def has_memory(self, items):
         """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
@@ -748,11 +745,7 @@ def frames_of_all_threads():
     tops.pop(threading.get_ident(), None)
     found = []
     for frame in (sys._getframe(1), *tops.values()):
-        chain = []
-        while frame is not None:
-            if not frame.f_code.co_filename.startswith(objects.OWN_DIRECTORY):
-                chain.append(frame)
-            frame = frame.f_back
+        chain = [one for one in objects.outward(frame) if not one.f_code.co_filename.startswith(objects.OWN_DIRECTORY)]
         found += reversed(chain)
     return found
 
@@ -795,7 +788,8 @@ def describe(budget_s=BUDGET_S):
     gc.disable()  # a collection would run finalizers of the program
     walk = None
     try:
-        with tensors.without_overrides():
+        # Functions and modes that can take the place of a tensor's own methods are off.
+        with torch._C.DisableTorchFunction(), torch._C._DisableTorchDispatch():
             walk = Walk(tensors, start_clock(), budget_s * WALK_SHARE)
             walk.calls = running_calls(walk)
             visit_all(walk, budget_s)
@@ -859,11 +853,13 @@ def encode(walk):
             if step.size is not None:
                 containers.append((texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1]))
     is_idle_known = walk.idle and walk.is_complete and owns_all(walk)
+    outermost = [(path, is_training) for path, _, is_training in walk.modules if path.module not in walk.parents]
     named = {
         "untrained": untrained(walk),
         "idle": modules_without(walk, walk.optimized - walk.idle) if is_idle_known else [],
         "adapted": adapted(walk),
-        "evaluating": evaluating(walk),
+        # The outermost modules that do not train.
+        "evaluating": [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED],
     }
     return {
         "version": 1,
@@ -871,7 +867,7 @@ def encode(walk):
         "kinds": list(KINDS),
         "texts": texts.values(),
         "shapes": [list(shape) for shape in shapes.values()],
-        "roots": [root.describe() for root in roots.values()],
+        "roots": [root.described for root in roots.values()],
         "containers": containers,
         "optimizers": walk.optimizers,
         **{key: [texts.index(name) for name in names] for key, names in named.items()},
@@ -1002,12 +998,6 @@ def has_memory_alone(walk, value):
     return storage is not None and len(storage.paths) == 1 and storage.kinds == {VARIABLE}
 
 
-def evaluating(walk):
-    """The names of `evaluating`."""
-    outermost = [(path, is_training) for path, _, is_training in walk.modules if path.module not in walk.parents]
-    return [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED]
-
-
 def running_calls(walk):
     """The running functions of the user: on this thread, or on the one that waits for this backward pass."""
 
@@ -1025,19 +1015,17 @@ def running_calls(walk):
 Call = collections.namedtuple("Call", "frame list_name variables")
 
 
-def calls_from(frame, locals_of, is_users):
-    """A `Call` for each function of the user from `frame` outwards. `locals_of(frame)` has its variables."""
+def calls_from(innermost, locals_of, is_users):
+    """A `Call` for each function of the user from a frame outwards. `locals_of(frame)` has its variables."""
     found = []
-    while frame is not None and len(found) < MAX_CALLS:
-        if is_users(frame):
-            described = objects.describe_frame(frame)
-            line = described["line"]
-            made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
-            list_name = made["target"] if made and not described["name"].startswith("<") else None
-            is_module = frame.f_locals is frame.f_globals
-            variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
-            found.append(Call(described, list_name, variables))
-        frame = frame.f_back
+    for frame in itertools.islice(filter(is_users, objects.outward(innermost)), MAX_CALLS):
+        described = objects.describe_frame(frame)
+        line = described["line"]
+        made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
+        list_name = made["target"] if made and not described["name"].startswith("<") else None
+        is_module = frame.f_locals is frame.f_globals
+        variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
+        found.append(Call(described, list_name, variables))
     return found
 
 

@@ -96,7 +96,6 @@ def forward_of(cls):
 
 
 def last_line(code):
-    """The last line of a function."""
     return max((line for _, line in dis.findlinestarts(code) if line is not None), default=code.co_firstlineno)
 
 
@@ -218,8 +217,14 @@ class Locals:
         self.filled = []
 
 
+def outward(frame):
+    """`frame`, and those that it was called from."""
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
 def describe_frame(frame):
-    """For a snapshot."""
     code = frame.f_code
     return {"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name}
 
@@ -256,7 +261,6 @@ def is_users_file(path):
 
 
 def author_of_file(path, torch_directory):
-    """Who wrote the code in the file `path`."""
     if path.startswith(OWN_DIRECTORY):
         return OWN
     if path.startswith((torch_directory, "<eval_with_key")) or "torchinductor" in path:
@@ -402,10 +406,7 @@ class Objects:
         found = []
         cells = members["__closure__"].__get__(obj) or ()
         for name, cell in zip(members["__code__"].__get__(obj).co_freevars, cells):
-            try:
-                found.append((attribute_label(name), cell.cell_contents))
-            except ValueError:  # not assigned yet
-                pass
+            found += [(attribute_label(name), value) for _, value in self.of_cell(cell)]
         found.append((".__defaults__", members["__defaults__"].__get__(obj)))
         found.append((".__kwdefaults__", members["__kwdefaults__"].__get__(obj)))
         found.append(("", members["__dict__"].__get__(obj)))

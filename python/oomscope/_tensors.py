@@ -1,7 +1,7 @@
 """Reads PyTorch's tensors and autograd graphs without running code of the program.
 
-All getters come from PyTorch's own base classes, so a subclass cannot answer in their place. `without_overrides` turns
-off `__torch_function__` and `__torch_dispatch__`. No getter allocates GPU memory: `data_ptr` would for a lazy clone, so
+All getters come from PyTorch's own base classes, so a subclass cannot answer in their place. `_names` turns off
+`__torch_function__` and `__torch_dispatch__`. No getter allocates GPU memory: `data_ptr` would for a lazy clone, so
 the address comes from `_data_address`.
 
 Saved tensors are read as they were packed. Since PyTorch 2.15 a node shows what its pack hook returned. Before, the
@@ -11,7 +11,6 @@ A backward pass frees saved tensors while it runs, in threads without the GIL. `
 thread may do so now.
 """
 
-import contextlib
 import os
 import sys
 import types
@@ -56,13 +55,6 @@ class Tensors:
     def getter(self, name):
         return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
 
-    @contextlib.contextmanager
-    def without_overrides(self):
-        """Turns off the functions and modes that can take the place of a tensor's own methods."""
-        core = self.torch._C
-        with core.DisableTorchFunction(), core._DisableTorchDispatch():
-            yield
-
     def allocated_bytes(self):
         """GPU memory that the allocator has handed out, on all devices."""
         cuda = self.torch.cuda
@@ -101,7 +93,6 @@ class Tensors:
         return storage[0] if storage else id(parameter)
 
     def world_size(self):
-        """The number of processes of the job."""
         distributed = self.torch.distributed
         is_job = distributed.is_available() and distributed.is_initialized()
         return distributed.get_world_size() if is_job else 1
@@ -157,8 +148,7 @@ class Tensors:
 
         threads = sys._current_frames()
         mine = threads.pop(threading.get_ident(), None)
-        while mine is not None and objects.author_of_file(mine.f_code.co_filename, self.directory) == objects.OWN:
-            mine = mine.f_back
+        mine = next((frame for frame in objects.outward(mine) if self.author(frame) != objects.OWN), None)
         waiting = [frame for frame in threads.values() if self.waits_for_backward(frame)]
         if any(self.may_start_backward(frame) for frame in threads.values() if not self.waits_for_backward(frame)):
             return False
@@ -174,12 +164,11 @@ class Tensors:
     def may_start_backward(self, frame):
         if objects.is_standard_library(frame.f_code.co_filename):
             return False
-        authors = set()
-        while frame is not None:
-            if not objects.is_standard_library(frame.f_code.co_filename):
-                authors.add(objects.author_of_file(frame.f_code.co_filename, self.directory))
-            frame = frame.f_back
-        return not authors <= {objects.OWN, objects.PYTORCH}
+        called_by = [one for one in objects.outward(frame) if not objects.is_standard_library(one.f_code.co_filename)]
+        return any(self.author(one) not in (objects.OWN, objects.PYTORCH) for one in called_by)
+
+    def author(self, frame):
+        return objects.author_of_file(frame.f_code.co_filename, self.directory)
 
     def devices_in_use(self):
         cuda = self.torch.cuda

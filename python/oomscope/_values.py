@@ -63,7 +63,9 @@ class Truth:
         if isinstance(node, ast.Call):
             name = usage.last_name(node.func)
             if name in OF_ZEROS:
-                return self.with_other(node, OF_ZEROS[name])
+                # A comparison with a number on the host, such as `x.ge(1)`, is not one of zeros.
+                has_number = any(isinstance(item, ast.Constant) and item.value for item in node.args)
+                return None if has_number else OF_ZEROS[name]
             if name in KEEP_TRUTH:
                 is_function = isinstance(node.func, ast.Name) or usage.last_name(node.func.value) in ("torch", "np")
                 inner = node.args[:1] if is_function else [node.func.value]
@@ -85,11 +87,6 @@ class Truth:
         if isinstance(node, ast.Name):
             return self.of_variable(node)
         return None
-
-    def with_other(self, node, truth):
-        """A comparison with a number on the host, such as `x.ge(1)`, is not one of zeros."""
-        others = [item for item in node.args if isinstance(item, ast.Constant) and item.value]
-        return None if others else truth
 
     def combine(self, values, is_and):
         decisive = not is_and
@@ -166,10 +163,7 @@ class SetValues:
 
     def count_at(self, frame):
         """The number of elements that is set for a mask at the line of `frame` or of its callers, or None."""
-        frames = []
-        while self.values and frame is not None:
-            frames.append((frame.f_code.co_filename, frame.f_lineno, ""))
-            frame = frame.f_back
+        frames = [(one.f_code.co_filename, one.f_lineno, "") for one in objects.outward(frame)] if self.values else []
         text = self.at(frames)
         return None if text in (None, ANOTHER) else int(parse(text))
 
