@@ -43,16 +43,13 @@ class AroundImport:
             find = None if isinstance(finder, AroundImport) else getattr(finder, "find_spec", None)
             spec = find(name, path, target) if find else None
             if spec is not None:
-                if getattr(spec.loader, "exec_module", None) is not None:
-                    self.wrap(spec.loader)
+                around(spec.loader, "exec_module")(self.execute)
                 return spec
         return None
 
-    def wrap(self, loader):
-        @around(loader, "exec_module")
-        def exec_module(execute, module):
-            self.before(module)
-            execute(module)
-            if self in sys.meta_path:
-                sys.meta_path.remove(self)
-                self.then(module)
+    def execute(self, original, module):
+        self.before(module)
+        original(module)
+        if self in sys.meta_path:
+            sys.meta_path.remove(self)
+            self.then(module)

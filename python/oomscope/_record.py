@@ -32,7 +32,7 @@ def _on_oom(device: int, requested: int, total: int, free: int) -> None:
     for recording in _active:
         recording.failed += 1
         if recording.failed == 1:
-            oom = _recorder.describe_failure(device, requested, total, free, 1)
+            oom = _recorder.describe_failure(device, requested, free)
             _recorder.attempt("no snapshot written", recording.write, "oom", oom)  # the program has its own exception
 
 

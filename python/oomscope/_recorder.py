@@ -251,7 +251,7 @@ class Recorder(object):
                 dry_run().ending.on_failure(device, requested)
             if self.should_write():
                 self.failure_snapshots, self.last_failure_snapshot = self.failure_snapshots + 1, time.monotonic()
-                oom = describe_failure(device, requested, total, free, self.failures)
+                oom = describe_failure(device, requested, free)
                 others = self.read_answers()
                 self.ask("%s %d" % (self.name, self.failures))  # torchrun kills them as soon as this one fails
                 self.dump("oom", oom)
@@ -292,7 +292,8 @@ class Recorder(object):
 
     def dump(self, reason, oom=None):
         """Writes a snapshot, and reports it on standard error. Returns its path."""
-        with self.lock, SignalsBlocked():
+        with self.lock:
+            unblock_signals = block_signals()
             self.write_state("done", WRITING)
             try:
                 taken = snapshot(reason, oom, self.options)
@@ -306,15 +307,14 @@ class Recorder(object):
                 log("no snapshot written: " + describe_error(error))
             finally:
                 self.write_state("done", "%s %.6f" % (reason, time.time()))
+                unblock_signals()
 
     # The other ranks ---------------------------------------------------------------------------------------------
 
     def request(self):
-        """The last request for snapshots."""
         return read_text(os.path.join(self.control, "dump"))
 
     def ask(self, request):
-        """Requests a snapshot from the other processes."""
         self.seen_requests.add(request)
         write_atomically(os.path.join(self.control, "dump"), request)
 
@@ -337,7 +337,7 @@ class Recorder(object):
         """Writes a snapshot, unless the request is for a failure elsewhere and there is a recent one."""
         requested_at = time.monotonic()
         with self.lock:
-            if dry_run() and dry_run().is_told_to_end(request):
+            if dry_run() and dry_run().ending.is_told_to_end(request):
                 if not is_idle():
                     self.dump("exit")
                 self.is_finished = True
@@ -462,16 +462,7 @@ class History(object):
     """
 
     def __init__(self, memory):
-        import functools
-
-        original = memory._record_memory_history
-
-        @functools.wraps(original)
-        def _record_memory_history(*args, **kwargs):
-            original(*args, **kwargs)
-            attempt("the program's own memory history", self.on_call, memory, args, kwargs)
-
-        memory._record_memory_history = _record_memory_history
+        import_beside("imports").around(memory, "_record_memory_history")(self.on_call)
         # Of the recorder, once it records: its options, and those among them that a program's call replaces.
         self.options = self.settings = None
         # Those of the program's own history, if there is one.
@@ -486,8 +477,12 @@ class History(object):
         else:
             options.update(self.program)
 
-    def on_call(self, memory, args, kwargs):
-        self.program = settings_of_call(memory, *args, **kwargs)
+    def on_call(self, original, *args, **kwargs):
+        original(*args, **kwargs)
+        attempt("the program's own memory history", self.note_call, args, kwargs)
+
+    def note_call(self, args, kwargs):
+        self.program = settings_of_call(sys.modules["torch"].cuda.memory, *args, **kwargs)
         if self.options is not None:
             self.options.update(self.program or self.settings)
             if self.program is None:
@@ -602,20 +597,13 @@ def source(taken):
     return describe_by("source", "no text of the program", taken) if is_wanted else None
 
 
-def describe_failure(device, requested, total, free, nth):
+def describe_failure(device, requested, free):
     """What the allocator says of a failed request, for the metadata."""
-    return {
-        "device": device,
-        "request_bytes": requested,
-        "device_total_bytes": total,
-        "device_free_bytes": free,
-        "nth": nth,
-    }
+    return {"device": device, "request_bytes": requested, "device_free_bytes": free}
 
 
 def metadata(reason, oom, options):
     """What a reader cannot know from the snapshot. Only built-in types, so that unpickling needs no imports."""
-    import platform
     import socket
 
     import torch
@@ -625,7 +613,6 @@ def metadata(reason, oom, options):
         "reason": reason,
         "oom": oom,
         "rank": rank(),
-        "local_rank": os.environ.get("LOCAL_RANK"),
         "world_size": os.environ.get("WORLD_SIZE"),
         "restarts": os.environ.get("TORCHELASTIC_RESTART_COUNT"),
         "run_id": os.environ.get("TORCHELASTIC_RUN_ID") or os.environ.get("SLURM_JOB_ID"),
@@ -634,13 +621,10 @@ def metadata(reason, oom, options):
         "pid": os.getpid(),
         "argv": [str(arg) for arg in getattr(sys, "argv", [])],
         "torch": str(torch.__version__),
-        "cuda": str(torch.version.cuda),
-        "python": platform.python_version(),
         "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF"),
         "devices": devices(),
         "max_entries": options["max_entries"],
         "stacks": options["stacks"],
-        "time": int(time.time()),
         "time_us": int(time.time() * 1e6),
         "threads": threads(),
         "sleep": describe_by("sleep", "sleeping memory is counted"),
@@ -696,7 +680,7 @@ def file_stem():
     """First part of the names of this process's snapshots."""
     import socket
 
-    name = (dry_run() and dry_run().actor()) or socket.gethostname()
+    name = (dry_run() and dry_run().ending.actor()) or socket.gethostname()
     return "rank%s" % rank() if rank() is not None else "%s-pid%d" % (name, os.getpid())
 
 
@@ -739,24 +723,16 @@ def write_to(taken, path, part):
             os.unlink(part)
 
 
-class SignalsBlocked(object):
-    """Delays SIGTERM and SIGINT on this thread until the file is complete."""
+def block_signals():
+    """Delays SIGTERM and SIGINT on this thread until the returned function is called."""
+    import signal
 
-    def __enter__(self):
-        import signal
-
-        self.mask = getattr(signal, "pthread_sigmask", None)  # not on Windows
-        self.before = self.mask and self.mask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
-
-    def __exit__(self, *_):
-        import signal
-
-        if self.mask:
-            self.mask(signal.SIG_SETMASK, self.before)
+    mask = getattr(signal, "pthread_sigmask", None)  # not on Windows
+    before = mask and mask(signal.SIG_BLOCK, [signal.SIGTERM, signal.SIGINT])
+    return lambda: mask and mask(signal.SIG_SETMASK, before)
 
 
 def format_bytes(size):
-    """Bytes with a binary unit."""
     for unit in ("B", "KiB", "MiB", "GiB"):
         if size < 1024 or unit == "GiB":
             return "%d %s" % (size, unit) if unit == "B" else "%.1f %s" % (size, unit)

@@ -23,17 +23,9 @@ allocators = []
 paused = set()
 
 
-def watch_vllm(module):
-    """Notes what sleeps after each call (`vllm.device_allocator.cumem`)."""
-    watch(module, "CuMemAllocator", ("sleep", "wake_up", "discard"), mark_older_release, vllm_memory)
+def watch(owner, names, mark, memory, module):
+    """Notes what sleeps after each call of the methods `names`."""
 
-
-def watch_saver(module):
-    """Notes what sleeps after each call (`torch_memory_saver.entrypoint`)."""
-    watch(module, "TorchMemorySaver", ("pause", "resume"), mark_paused, saver_memory)
-
-
-def watch(module, owner, names, mark, memory):
     def call(original, self, *args, **kwargs):
         name = original.__name__
         try:
@@ -85,7 +77,6 @@ def saver_memory(saver):
 
 
 def state(call):
-    """What sleeps after `call`."""
     asleep, device = {}, 0
     for address, number, size, tag, is_asleep in allocators[0]():
         segments[address], device = (size, tag), number
@@ -103,4 +94,11 @@ def describe():
     return {"changes": [*changes, last], "segments": known}
 
 
-MODULES = {"vllm.device_allocator.cumem": watch_vllm, "torch_memory_saver.entrypoint": watch_saver}
+MODULES = {
+    "vllm.device_allocator.cumem": functools.partial(
+        watch, "CuMemAllocator", ("sleep", "wake_up", "discard"), mark_older_release, vllm_memory
+    ),
+    "torch_memory_saver.entrypoint": functools.partial(
+        watch, "TorchMemorySaver", ("pause", "resume"), mark_paused, saver_memory
+    ),
+}

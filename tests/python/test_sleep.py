@@ -48,7 +48,7 @@ def empty(monkeypatch):
 @pytest.mark.parametrize("data_type", [Data, NewData])
 def test_each_call_is_noted_with_what_sleeps(data_type):
     module = types.SimpleNamespace(CuMemAllocator=allocator_of(data_type))
-    _sleep.watch_vllm(module)
+    _sleep.MODULES["vllm.device_allocator.cumem"](module)
     assert _sleep.describe() is None
     allocator = module.CuMemAllocator()
     allocator.sleep()
@@ -76,7 +76,7 @@ def test_a_failing_call_raises_its_own_error():
             raise RuntimeError("CUDA Error: out of memory")
 
     module = types.SimpleNamespace(CuMemAllocator=CuMemAllocator)
-    _sleep.watch_vllm(module)
+    _sleep.MODULES["vllm.device_allocator.cumem"](module)
     with pytest.raises(RuntimeError, match="out of memory"):
         module.CuMemAllocator().wake_up()
     assert _sleep.changes == []
@@ -101,7 +101,7 @@ def test_memory_of_a_saver_sleeps_by_its_pools(monkeypatch):
     cuda = types.SimpleNamespace(memory_snapshot=lambda: snapshot)
     monkeypatch.setitem(sys.modules, "torch", types.SimpleNamespace(cuda=cuda))
     module = types.SimpleNamespace(TorchMemorySaver=TorchMemorySaver)
-    _sleep.watch_saver(module)
+    _sleep.MODULES["torch_memory_saver.entrypoint"](module)
     saver = module.TorchMemorySaver()
     saver.pause()
     saver.resume(tag="weights")
