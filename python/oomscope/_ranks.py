@@ -49,19 +49,14 @@ def become_only_rank(rank, size):
 
 def skip_shape_comparison(distributed):
     """Ignores that shapes differ: DistributedDataParallel compares this rank's shapes with zeros."""
-    name = "_verify_params_across_processes"
-    compare = getattr(distributed, name, None)
-    if compare is None:
-        return
 
-    def compare_shapes(*args, **kwargs):
+    @imports.around(distributed, "_verify_params_across_processes")
+    def compare_shapes(compare, *args, **kwargs):
         try:
             return compare(*args, **kwargs)
         except RuntimeError as error:
             if "across all ranks" not in str(error) and "inconsistent" not in str(error):
                 raise
-
-    setattr(distributed, name, disguise_as(distributed, compare, compare_shapes))
 
 
 def agree_on_parameters(module):
@@ -80,28 +75,17 @@ def announce_groups(distributed, c10d, announce_group):
         announce_group(color, len(ranks))
         return color
 
-    split = getattr(c10d, "split_group", None)
-    if split is not None:
-        signature = inspect.signature(split)
+    @imports.around(c10d, "split_group")
+    def split_group(split, *args, **kwargs):
+        arguments = inspect.signature(split).bind(*args, **kwargs).arguments
+        groups = arguments.get("split_ranks") or [[]]
+        rank = c10d.get_rank(arguments.get("parent_pg"))
+        announce_group(-1, len(next((ranks for ranks in groups if rank in ranks), groups[0])))
+        return split(*args, **kwargs)
 
-        def split_group(*args, **kwargs):
-            arguments = signature.bind(*args, **kwargs).arguments
-            groups = arguments.get("split_ranks") or [[]]
-            rank = c10d.get_rank(arguments.get("parent_pg"))
-            announce_group(-1, len(next((ranks for ranks in groups if rank in ranks), groups[0])))
-            return split(*args, **kwargs)
-
-        c10d.split_group = distributed.split_group = disguise_as(distributed, split, split_group)
-        mesh = sys.modules.get("torch.distributed.device_mesh")
-        if hasattr(mesh, "split_group"):
-            mesh.split_group = split_group
-
-
-def disguise_as(distributed, original, wrapper):
-    """Returns `wrapper`, which appears in stacks as `original` of `torch.distributed`."""
-    wrapper.__code__ = wrapper.__code__.replace(co_filename=distributed.__file__, co_name=original.__name__)
-    wrapper.__name__, wrapper.__doc__ = original.__name__, original.__doc__
-    return wrapper
+    for module in (distributed, sys.modules.get("torch.distributed.device_mesh")):
+        if hasattr(module, "split_group"):
+            module.split_group = c10d.split_group
 
 
 # Objects --------------------------------------------------------------------------------------------------------------
@@ -121,21 +105,20 @@ def receive_own_objects(distributed, c10d):
     """Wraps collectives of objects. If this rank runs alone, every rank seems to send what this one sends, and objects
     that only another rank sends stay as they were.
     """
-    decode = getattr(c10d, "_tensor_to_object", None)
     device_of = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
-    if decode is None or device_of is None:
+    if device_of is None or not hasattr(c10d, "_tensor_to_object"):
         return
 
-    def decode_host(tensor, *args, **kwargs):
+    @imports.around(c10d, "_tensor_to_object")
+    def decode_host(decode, tensor, *args, **kwargs):
         return None if tensor.device.type == "cuda" else decode(tensor, *args, **kwargs)
 
     exchange = ObjectExchange(c10d)
 
-    def wrap(name, collective):
-        signature = inspect.signature(collective)
-
-        def wrapper(*args, **kwargs):
-            arguments = signature.bind(*args, **kwargs).arguments
+    def wrap(name):
+        @imports.around(c10d, name)
+        def exchange_objects(collective, *args, **kwargs):
+            arguments = inspect.signature(collective).bind(*args, **kwargs).arguments
             group = arguments.get("group")
             if c10d._rank_not_in_group(group):
                 return
@@ -156,13 +139,11 @@ def receive_own_objects(distributed, c10d):
                 elif arguments.get("scatter_object_input_list"):
                     values[0] = arguments["scatter_object_input_list"][c10d.get_rank(group)]
 
-        setattr(c10d, name, disguise_as(distributed, collective, wrapper))
-        setattr(distributed, name, wrapper)
+        setattr(distributed, name, getattr(c10d, name))
 
-    c10d._tensor_to_object = decode_host
     for name in OUTPUT_PARAMETERS:
         if hasattr(c10d, name):
-            wrap(name, getattr(c10d, name))
+            wrap(name)
 
 
 class ObjectExchange:

@@ -38,7 +38,7 @@ HARMLESS_CODE = (
         "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list",
     ),
     # Shapes that every rank has; what the comparison finds is ignored, see _ranks.py.
-    ("torch/distributed/__init__.py", "_verify_params_across_processes"),
+    ("/_oomscope_ranks.py", "compare_shapes"),
     # Without an answer the stages exchange the shapes of a trial pass, which needs no more than a step.
     ("torch/distributed/pipelining/schedules.py", "_initialize_pipeline_distributed_state"),
     # The sum of the losses, which leaves out those that are not finite.
@@ -324,7 +324,6 @@ class Flow:
         self.files = list(dict.fromkeys([*running, *files]))
 
     def run(self):
-        """Follows the value that was read."""
         try:
             self.start(0)
         except RecursionError:
@@ -502,7 +501,6 @@ class Flow:
         return self.follow(source, call, depth)
 
     def follow_callees(self, source, argument, call, depth, callees):
-        """Follows the value into what `call` called."""
         is_kept = not callees  # no call, or one that was not noted
         for kind, callee in callees:
             code = callee if kind == "function" else None
@@ -673,23 +671,19 @@ class Flow:
             for target in getattr(statement, "targets", None) or [statement.target]:
                 self.assign(source, target, depth)
             return True
-        inside, value = [], None
-        if isinstance(statement, ast.If):
-            inside, value = statement.body + statement.orelse, statement.test
-            if self.has_run(source, statement):  # another condition decides about what did not run
-                inside = [inner for inner in inside if self.has_run(source, inner)]
-        elif isinstance(statement, ast.With):
-            inside = statement.body
-        elif isinstance(statement, ast.For):
-            inside = [inner for inner in statement.body if not isinstance(inner, (ast.Break, ast.Continue))]
-            inside, value = inside + statement.orelse, statement.iter
-        elif isinstance(statement, ast.Try):
-            handled = [inner for handler in statement.handlers for inner in handler.body if self.has_run(source, inner)]
-            inside = statement.body + handled + statement.orelse + statement.finalbody
-        elif isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls, or is in
-            value = statement.value
-        else:
+        if isinstance(statement, ast.Return) and depth is None:  # of a function that a branch calls, or is in
+            return statement.value is None or not self.is_risky(source, statement.value)
+        if not isinstance(statement, (ast.If, ast.With, ast.For, ast.Try)):
             return False
+        inside = [inner for inner in ast.iter_child_nodes(statement) if isinstance(inner, ast.stmt)]
+        if isinstance(statement, ast.If) and self.has_run(source, statement):
+            inside = [inner for inner in inside if self.has_run(source, inner)]  # else another condition decides
+        if isinstance(statement, ast.For):
+            own = [inner for inner in statement.body if isinstance(inner, (ast.Break, ast.Continue))]
+            inside = [inner for inner in inside if inner not in own]
+        for handler in getattr(statement, "handlers", ()):
+            inside += [inner for inner in handler.body if self.has_run(source, inner)]
+        value = getattr(statement, "test", None) or getattr(statement, "iter", None)
         are_harmless = all(self.is_harmless(source, inner, depth) for inner in inside)
         return are_harmless and (value is None or not self.is_risky(source, value))
 
@@ -760,7 +754,6 @@ def knows_torch(name):
 
 @functools.lru_cache(maxsize=None)
 def uses_torch(filename):
-    """Whether the module of a file knows PyTorch."""
     if filename.startswith("<frozen"):  # a module of Python's own
         return False
     names = (one.__name__ for one in loaded_modules() if vars(one).get("__file__") == filename)

@@ -80,7 +80,7 @@ def collectives(device, is_alone, rank=1, store=None):
         broadcast_object_list=broadcast_object_list,
         scatter_object_list=scatter_object_list,
     )
-    distributed = types.SimpleNamespace(__file__="torch/distributed/__init__.py")
+    distributed = types.SimpleNamespace()
     _ranks.is_alone = is_alone
     _ranks.receive_own_objects(distributed, c10d)
     return distributed, calls
@@ -101,7 +101,7 @@ def test_a_rank_receives_its_own_objects():
         # On a GPU the collective runs, for its memory. A fake group is never called.
         assert len(calls) == (3 if device == "cuda" else 0)
         assert distributed.all_gather_object(received, 1, "not ours") is None and len(calls) in (0, 3)
-        assert distributed.all_gather_object.__code__.co_name == "all_gather_object"
+        assert distributed.all_gather_object.__name__ == "all_gather_object"
 
 
 def test_ranks_that_run_exchange_their_objects():
