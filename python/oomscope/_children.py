@@ -44,14 +44,12 @@ def cannot_be_recorded(args, env, control):
     words = shlex.split(args) if isinstance(args, str) else [os.fspath(word) for word in args]
     if not words or not PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
         return False
-    if env is not None and os.path.realpath(control) not in map(os.path.realpath, search_path(env)):
-        return True
+    if env is not None:
+        path = os.fsdecode(env.get("PYTHONPATH") or env.get(b"PYTHONPATH") or "")
+        entries = filter(None, path.split(os.pathsep))
+        if os.path.realpath(control) not in map(os.path.realpath, entries):
+            return True
     return ignores_environment([os.fsdecode(word) for word in words[1:]])
-
-
-def search_path(env):
-    path = os.fsdecode(env.get("PYTHONPATH") or env.get(b"PYTHONPATH") or "")
-    return [entry for entry in path.split(os.pathsep) if entry]
 
 
 def ignores_environment(words):

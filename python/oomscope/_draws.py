@@ -8,6 +8,8 @@ Numbers that are not known are taken to be finite, and not to be NaN. Only the t
 text then has the maximum length, which needs the most memory.
 """
 
+import functools
+
 # Elements of the largest tensor that is sorted or compared so.
 MAX_ELEMENTS = 1 << 17
 INFINITE = (float("inf"), float("-inf"))
@@ -93,10 +95,6 @@ def equals(torch, _, tensor, other, of_same=True):
     return compared(torch, tensor, not of_same) if type(other) is float and other in INFINITE else None
 
 
-def differs(torch, _, tensor, other):
-    return equals(torch, _, tensor, other, of_same=False)
-
-
 # By the name of the operator: a function of its arguments that returns its results; None for one that is not drawn.
 DRAWS = {
     "argmax": argmax,
@@ -114,6 +112,6 @@ COMPARISONS = {
     "isnan": is_nan,
     "eq.Tensor": equals,
     "eq.Scalar": equals,
-    "ne.Tensor": differs,
-    "ne.Scalar": differs,
+    "ne.Tensor": functools.partial(equals, of_same=False),
+    "ne.Scalar": functools.partial(equals, of_same=False),
 }

@@ -219,8 +219,6 @@ class Operators:
 
 
 class Operator:
-    """One operator of PyTorch."""
-
     def __init__(self, shared, full, schema):
         self.shared, self.full = shared, full
         self.namespace, _, self.name = full.partition("::")
@@ -310,11 +308,6 @@ def keep(store, tensor, value, origin):
             store.forget(tensor)
 
 
-def wider(value, torch):
-    """A tensor as one of the type that every operator of the host knows."""
-    return value.to(torch.float64) if isinstance(value, torch.Tensor) else value
-
-
 class Call:
     """One call of an operator: its arguments, for the host."""
 
@@ -380,7 +373,8 @@ class Call:
         except NotImplementedError:  # the host lacks it for this type, such as histc for integers
             if operator.written:
                 raise
-            args = [wider(value, shared.torch) for value in self.args]
+            widest = shared.torch.float64  # which every operator of the host knows
+            args = [value.to(widest) if isinstance(value, shared.tensor) else value for value in self.args]
             result = operator.handle.redispatch_boxed(shared.host, *args, **self.kwargs)
         for tensor in self.changed:
             shared.shadow.wrote(tensor, self.origin)

@@ -77,14 +77,12 @@ class Shadow:
                 self.bytes_of(tensor, record.mask).fill_(1)
 
     def set(self, tensor, values, origin):
-        """`tensor` has these values."""
         record = self.record_of(tensor) or self.new_record(tensor)
         if record is not None:
             self.view(tensor, record).copy_(values)
             self.wrote(tensor, origin)
 
     def forget(self, tensor):
-        """The values of `tensor` are not known any more."""
         record = self.record_of(tensor)
         if record is None:
             return
@@ -162,7 +160,6 @@ class Shadow:
         return mask.as_strided(sizes, strides, tensor.storage_offset() * width)
 
     def is_whole(self, tensor, record):
-        """Whether the tensor is all of its storage."""
         return tensor.nbytes == record.size and (tensor.is_contiguous() or is_dense(tensor))
 
 

@@ -36,7 +36,6 @@ STARTED = time.time()
 
 
 def describe(taken):
-    """See the head of this file."""
     files, is_complete, size = {}, True, 0
     for path, is_users in wanted(taken):
         lines = read(path)

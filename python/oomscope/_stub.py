@@ -203,7 +203,7 @@ def generate(name, known):
         body = 'report_missing("%s"); return NOT_SUPPORTED;' % name if HAS_OUTPUT.search(name) else work + "return 0;"
         return "EXPORT long %s(void) { %s }\n" % (name, body)
     signature, body, names = [], [], {}
-    for index, parameter in enumerate(split_parameters(parameters)):
+    for index, parameter in enumerate(part for part in parameters.split(",") if part.strip() not in ("", "void")):
         pointers, words = parameter.count("*"), re.sub(r"[*\[\]=]", " ", parameter).split()
         types = [word for word in words if word not in ("const", "struct", "enum", "unsigned", "CUDARTAPI")]
         if not pointers and len(words) > 1:
@@ -255,16 +255,10 @@ def set_output(name, index, type_name, pointers):
     return []
 
 
-def split_parameters(parameters):
-    parts = [part.strip() for part in parameters.split(",")]
-    return [part for part in parts if part and part != "void"]
-
-
 # Compiling ----------------------------------------------------------------------------------------------------------
 
 
 def build(torch_directory, sources, directory):
-    """Compiles the stub for this torch into `directory`."""
     includes = include_directories(torch_directory)
     runtime_include = next(path for path in includes if os.path.exists(os.path.join(path, "driver_types.h")))
     implemented = set()

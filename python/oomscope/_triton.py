@@ -2,6 +2,8 @@
 
 import ast
 
+import _oomscope_usage as usage
+
 # Modules, and functions of Python, that write only by `store` and `atomic_..`.
 LIBRARIES = frozenset(
     "tl triton language libdevice tldevice math tl_math triton_helpers range min max float int".split()
@@ -14,7 +16,7 @@ def written(tree, names):
     origins = {name: {name} for name in names}
 
     def of(node):
-        if isinstance(node, ast.Call) and last_name(node.func) == "load":
+        if isinstance(node, ast.Call) and usage.last_name(node.func) == "load":
             return set()  # a value, not an address
         if isinstance(node, ast.Name):
             return origins.get(node.id, set())
@@ -33,23 +35,12 @@ def written(tree, names):
                         origins.setdefault(name, set()).update(found)
     result = set()
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name = last_name(call.func)
+        name = usage.last_name(call.func) or ""
         if name == "store" or name.startswith("atomic_"):
             result |= of(call.func).union(*map(of, call.args[:1]), *(of(given.value) for given in call.keywords))
-        elif "inline_asm" in name or root(call.func) not in LIBRARIES | origins.keys():
+        elif "inline_asm" in name or (usage.root_name(call.func) or "tl") not in LIBRARIES | origins.keys():
             result |= of(call)
     return result
-
-
-def last_name(function):
-    return getattr(function, "attr", getattr(function, "id", ""))
-
-
-def root(function):
-    """The module that a function is from, or the variable that it is a method of."""
-    while isinstance(function, (ast.Attribute, ast.Subscript)):
-        function = function.value
-    return getattr(function, "id", "tl")  # a method of an expression
 
 
 def written_arguments(function, args, kwargs):

@@ -65,7 +65,6 @@ def set_options(module):
 
 
 def has_compiled():
-    """Whether there is code that vLLM has compiled."""
     return os.path.isdir(os.path.join(sys._oomscope_dry_run.cache, "torch_compile_cache"))
 
 
