@@ -5,6 +5,7 @@ of tests and options are those of the session. It returns its reports in a file 
 which a dry run does not redirect.
 """
 
+import contextlib
 import glob
 import json
 import os
@@ -150,15 +151,10 @@ class TestProcess:
 
 
 def main(spec: Dict[str, Any]) -> int:
-    def run() -> int:
-        return int(pytest.main(spec["arguments"], plugins=[Child(spec)]))
-
-    if not spec["record"]:
-        return run()
     from ._record import record
 
-    with record(spec["record"]):
-        return run()
+    with record(spec["record"]) if spec["record"] else contextlib.nullcontext():
+        return int(pytest.main(spec["arguments"], plugins=[Child(spec)]))
 
 
 class Child:

@@ -69,25 +69,17 @@ class Marker:
         named = limits.pop("baseline", None)
         if named not in (None, True, False):
             raise pytest.UsageError("baseline=%r: write True or False" % (named,))
-        self.dry_run: Dict[str, Any] = {name: limits.pop(name) for name in DRY_RUN_OPTIONS if name in limits}
-        self.dry_run.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
+        options = {name: limits.pop(name) for name in DRY_RUN_OPTIONS if name in limits}
+        options.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
+        values = options.pop("value", ())
+        values = [values] if isinstance(values, str) else values
+        self.dry_run_flags = [*to_flags(options), *(flag for value in values for flag in ("--value", value))]
         has_growth = any(name in limits for name in GROWTH)
         self.has_baseline: bool = named if named is not None else has_growth or not limits
         if not self.has_baseline and (has_growth or not limits):
             raise pytest.UsageError("baseline=False leaves nothing to check")
         self.limits: Dict[str, Any] = limits
-
-    def check_flags(self) -> List[str]:
-        return to_flags(self.limits)
-
-    def dry_run_flags(self) -> List[str]:
-        values = self.dry_run.get("value", ())
-        values = [values] if isinstance(values, str) else values
-        others = {name: option for name, option in self.dry_run.items() if name != "value"}
-        return [*to_flags(others), *(flag for value in values for flag in ("--value", value))]
-
-    def allows(self, verdict: str) -> bool:
-        return verdict in str(self.limits.get("allow_missing", "")).split(",")
+        self.check_flags = to_flags(limits)
 
 
 @functools.lru_cache(maxsize=None)
@@ -116,8 +108,8 @@ class Plugin:
                 continue
             try:
                 limits = Marker(marker, self.config)
-                check_flags("check", *limits.check_flags(), "--print-config")
-                check_flags("dry-run", *limits.dry_run_flags(), "--help")
+                check_flags("check", *limits.check_flags, "--print-config")
+                check_flags("dry-run", *limits.dry_run_flags, "--help")
             except (pytest.UsageError, OomscopeError) as error:
                 raise pytest.UsageError("%s: %s: %s" % (item.nodeid, MARKER, error)) from None
             item.oomscope_limits = limits
@@ -165,7 +157,7 @@ class Plugin:
         options = ["--output", process.directory]
         prefix = [find_program(), "run", "--at", "exit", *options, "--"]
         if is_dry_run:
-            prefix = [find_program(), "dry-run", "--exit-code", "verdict", *limits.dry_run_flags(), *options, "--"]
+            prefix = [find_program(), "dry-run", "--exit-code", "verdict", *limits.dry_run_flags, *options, "--"]
         # A dry run follows a value that the test reads through its source, which rewritten assertions do not match.
         arguments = ["--assert=plain"] if is_dry_run else []
         process.run([] if is_recorded else prefix, arguments, in_process=is_recorded)
@@ -266,13 +258,14 @@ class Judge:
             result = json.loads(output_of(["analyze", "--format", "json", "--", self.process.directory]))["dry_run"]
             # A test that provokes a failure says how many there may be.
             is_expected = result["verdict"] == "would-not-fit" and "max_ooms" in self.limits.limits
-            if not is_expected and not self.limits.allows(result["verdict"]):
+            allowed = str(self.limits.limits.get("allow_missing", "")).split(",")
+            if not is_expected and result["verdict"] not in allowed:
                 lines.append("%s: %s" % (result["verdict"].replace("-", " "), result["reason"]))
                 if result["verdict"] == "may-fit":
                     lines.append('  value=["FILE:LINE=V"] sets the value; allow_missing="may-fit" accepts both')
-        flags = self.limits.check_flags()
+        flags = self.limits.check_flags
         if self.limits.has_baseline:
-            flags += self.baseline_flags(may_write=not lines)
+            flags = [*flags, *self.baseline_flags(may_write=not lines)]
         report = json.loads(output_of(["check", "--format", "json", *flags, "--", *paths], is_quiet=True))
         failed = [finding for finding in report["findings"] if not finding["passed"]]
         baseline = report.get("baseline") or {}
