@@ -25,17 +25,15 @@ import sys
 import time
 
 import _oomscope_children as children
-import _oomscope_cute as cute
 import _oomscope_ending as ending
 import _oomscope_files as files
-import _oomscope_flashinfer as flashinfer
 import _oomscope_generation as generation
 import _oomscope_imports as imports
+import _oomscope_kernels as kernels
 import _oomscope_objects as objects
 import _oomscope_observed as observed
 import _oomscope_operators as operators
 import _oomscope_ranks as ranks
-import _oomscope_ray as ray
 import _oomscope_serving as serving
 import _oomscope_sglang as sglang
 import _oomscope_stub as stub
@@ -79,8 +77,6 @@ READ_CALLBACK = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_uint64, ctypes.
 
 
 class DryRun:
-    """The dry run of this process."""
-
     def __init__(self, control):
         with open(os.path.join(control, "dry-run.json")) as file:
             self.options = json.load(file)
@@ -120,7 +116,7 @@ class DryRun:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
             self.stderr = None
-        imports.after("ray._private.worker", ray.ask_before_shutdown)
+        imports.after("ray._private.worker", ending.ask_before_shutdown)
         for module, hook in sglang.HOOKS.items():  # one of them imports torch
             imports.after(module, hook)
         self.overlay = None
@@ -188,8 +184,8 @@ class DryRun:
         generation.length = self.options["generate"]
         imports.after("transformers.generation.utils", generation.end_by_length)
         imports.after("vllm.v1.worker.gpu.model_runner", generation.sample_tokens)
-        imports.after("flashinfer.jit.core", flashinfer.load_idle_modules)
-        imports.after("cutlass.cutlass_dsl.tvm_ffi_provider", cute.launch_nothing)
+        imports.after("flashinfer.jit.core", kernels.load_idle_modules)
+        imports.after("cutlass.cutlass_dsl.tvm_ffi_provider", kernels.launch_nothing)
         imports.after("deepspeed.runtime.zero.utils", ranks.agree_on_parameters)
         for module, hook in vllm.HOOKS.items():
             imports.after(module, hook)
@@ -240,16 +236,6 @@ class DryRun:
         memory = sys.modules["torch"].cuda.memory
         memory._record_memory_history = lambda *_, **__: None
         self.ending.on_cuda(recorder, self.options["program"])
-
-    def is_told_to_end(self, request):
-        """Whether `request` is of the driver of Ray, which kills this process next: it has come to its end."""
-        is_told = request.startswith(ray.JOB_ENDS)
-        if is_told and self.ending.end["kind"] == "running":
-            self.ending.end = {"kind": "finished"}
-        return is_told
-
-    def actor(self):
-        return ray.actor()
 
     def on_snapshot_at_exit(self, path, state):
         """The snapshot `path` says how this process ends. If it ends otherwise, the stub writes that to `state`."""
@@ -391,10 +377,8 @@ class DryRun:
                     self.unfilled_bytes += size
                 return tensor
 
-        for name in FILL_METHODS:
-            wrap(name, is_fill=True)
-        for name in CHANGE_METHODS:
-            wrap(name, is_fill=False)
+        for name in FILL_METHODS + CHANGE_METHODS:
+            wrap(name, name in FILL_METHODS)
 
     def peak_bytes(self):
         """Peak memory of the device that used most."""

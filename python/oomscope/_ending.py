@@ -4,8 +4,10 @@
 process that ends without Python's own exit (`os._exit`, SIGTERM) first writes its snapshot here.
 """
 
+import atexit
 import builtins
 import glob
+import itertools
 import os
 import re
 import signal
@@ -16,6 +18,7 @@ import time
 import traceback
 
 import _oomscope_imports as imports
+import _oomscope_objects as objects
 import _oomscope_usage as usage
 
 # Seconds that other threads get to end after the main one.
@@ -41,11 +44,10 @@ class Ending:
         self.recorder = None
         self.program = None
         self.pid = os.getpid()
-        sys.exit = self.wrap_exit(sys.exit)
+        imports.around(sys, "exit")(self.on_exit)
         if hasattr(builtins, "exit"):  # absent under -S
-            quitter = type(builtins.exit)
-            quitter.__call__ = self.wrap_exit(quitter.__call__)
-        os._exit = self.wrap_immediate_exit(os._exit)
+            imports.around(type(builtins.exit), "__call__")(self.on_exit)
+        imports.around(os, "_exit")(self.on_immediate_exit)
 
     def on_cuda(self, recorder, program):
         """CUDA starts in this process; `recorder` writes the last snapshot, and `program` is oomscope."""
@@ -84,22 +86,16 @@ class Ending:
 
     # Ways to end ---------------------------------------------------------------------------------------------------
 
-    def wrap_exit(self, original):
-        def exit(*arguments):
-            code = exit_code(arguments[-1] if arguments and not callable(arguments[-1]) else None)
-            self.end = self.exit_with(code, sys._getframe(1))
-            return original(*arguments)
+    def on_exit(self, original, *arguments):
+        code = exit_code(arguments[-1] if arguments and not callable(arguments[-1]) else None)
+        self.end = self.exit_with(code, sys._getframe(2))
+        return original(*arguments)
 
-        return exit
-
-    def wrap_immediate_exit(self, original):
-        def _exit(status):
-            if os.getpid() == self.pid and self.end["kind"] != "stopped":
-                self.end = self.exit_with(status, sys._getframe(1))
-                self.finish()
-            original(status)
-
-        return _exit
+    def on_immediate_exit(self, original, status):
+        if os.getpid() == self.pid and self.end["kind"] != "stopped":
+            self.end = self.exit_with(status, sys._getframe(2))
+            self.finish()
+        original(status)
 
     def exit_with(self, code, frame):
         """An exit with `code`; within an `except` block, the error that led to it if the code is not 0."""
@@ -136,6 +132,20 @@ class Ending:
         """The program came to its end, and gave no error."""
         return self.end["kind"] == "finished" or (self.end["kind"] == "exit" and not self.end["code"])
 
+    def is_told_to_end(self, request):
+        """Whether `request` is of the driver of Ray, which kills this process next: it has come to its end."""
+        is_told = request.startswith(JOB_ENDS)
+        if is_told and self.end["kind"] == "running":
+            self.end = {"kind": "finished"}
+        return is_told
+
+    def actor(self):
+        """The name of the class of this process's actor, or None."""
+        module = sys.modules.get("ray._private.worker")
+        actors = getattr(getattr(module, "global_worker", None), "actors", None) or {}
+        name = next((type(instance).__name__ for instance in list(actors.values())), "")
+        return re.sub(r"[^A-Za-z0-9_]", "", name)[:40] or None
+
     # Failed requests -----------------------------------------------------------------------------------------------
 
     def on_failure(self, device, requested):
@@ -169,11 +179,8 @@ def exit_code(value):
 
 def places_of(frame):
     """The frames from `frame` outward, as `_usage` takes them."""
-    places = []
-    while frame is not None and len(places) < MAX_FRAMES:
-        places.append((frame.f_code, frame.f_lasti, frame.f_lineno or 0))
-        frame = frame.f_back
-    return places
+    frames = itertools.islice(objects.outward(frame), MAX_FRAMES)
+    return [(frame.f_code, frame.f_lasti, frame.f_lineno or 0) for frame in frames]
 
 
 def describe_places(places):
@@ -214,3 +221,33 @@ def device_numbers(error):
             elif type(value) is int and 1 < value <= MAX_DEVICES and COUNT_OF_DEVICES.search(name):
                 numbers.append(value - 1)
     return numbers
+
+
+# Ray, which kills its workers when the driver ends: they write their snapshots before ------------------------------
+
+# Start of the request of a driver that ends.
+JOB_ENDS = "the job ends "
+# Mode of a worker of Ray that runs the user's program.
+DRIVER = 0
+
+
+def ask_before_shutdown(module):
+    """Makes the driver ask the workers for their snapshots (`ray._private.worker`)."""
+
+    def ask():
+        worker = getattr(module, "global_worker", None)
+        if not getattr(worker, "connected", False) or getattr(worker, "mode", None) != DRIVER:
+            return
+        recorder = getattr(sys, "_oomscope_recorder", None)
+        recorder = recorder or sys.modules["sitecustomize"].Recorder(os.environ["OOMSCOPE_DIR"])
+        before = recorder.read_answers()
+        if before:
+            recorder.ask("%s%d %d" % (JOB_ENDS, os.getpid(), time.time_ns()))
+            recorder.wait_for(before)
+
+    @imports.around(module, "shutdown")
+    def shutdown(original, *args, **kwargs):
+        ask()
+        return original(*args, **kwargs)
+
+    atexit.register(ask)  # runs before the same function of Ray, which was registered earlier

@@ -10,8 +10,8 @@ import signal
 import sys
 
 import _oomscope_ending as ending
-import _oomscope_flashinfer as flashinfer
 import _oomscope_imports as imports
+import _oomscope_kernels as kernels
 import _oomscope_serving as serving
 
 # Seconds for the processes of an engine to write their snapshots.
@@ -41,7 +41,7 @@ def set_options(module):
 def load_idle_modules(module):
     """Replaces the compiler (`sglang.kernels.jit.utils.compile.loader`). Python allocates the results of kernels."""
     if hasattr(module, "load_jit"):
-        module.load_jit = lambda *_, **__: flashinfer.IdleModule()
+        module.load_jit = lambda *_, **__: kernels.IdleModule()
 
 
 def end_server_when_ready(module):

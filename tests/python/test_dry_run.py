@@ -161,7 +161,7 @@ def module_with(**members):
 @pytest.fixture
 def sglang(monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    for name in ("objects", "usage", "ending", "flashinfer", "serving"):
+    for name in ("objects", "usage", "ending", "kernels", "serving"):
         monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
     process = module_with(end={"kind": "finished"}, finished=[])
     process.finish = lambda: process.finished.append(process.end["kind"])
@@ -245,7 +245,7 @@ def test_sglang_needs_no_weights_and_no_tokenizer_that_are_not_there(sglang, tmp
 
 def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    import _cute
+    import _kernels
 
     class TVMFFIJitCompiledFunction:
         def __call__(self, *args):
@@ -254,7 +254,7 @@ def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkey
     forgotten = []
     operators = module_with(catch_up=lambda: None, forget=forgotten.extend)
     monkeypatch.setattr(sys, "_oomscope_dry_run", module_with(operators=operators), raising=False)
-    _cute.launch_nothing(module_with(TVMFFIJitCompiledFunction=TVMFFIJitCompiledFunction))
+    _kernels.launch_nothing(module_with(TVMFFIJitCompiledFunction=TVMFFIJitCompiledFunction))
     assert TVMFFIJitCompiledFunction()("x", "out") is None
     assert forgotten == ["x", "out"]
 

@@ -4,8 +4,8 @@ use crate::cli::run::files;
 
 pub(super) const PYTHON: &[(&str, &str)] = files! {
     "_oomscope_", "python/oomscope/_", ".py",
-    "dry_run" "cute" "draws" "children" "ending" "files" "flashinfer" "generation" "observed" "operators" "ranks" "ray"
-    "serving" "sglang" "shadow" "stub" "triton" "usage" "values" "vllm"
+    "dry_run" "draws" "children" "ending" "files" "kernels" "generation" "observed" "operators" "ranks" "serving" "sglang"
+    "shadow" "stub" "triton" "usage" "values" "vllm"
 };
 
 pub(super) const C: &[(&str, &str)] = files! {
