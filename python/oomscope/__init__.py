@@ -15,7 +15,6 @@ In a notebook, `%load_ext oomscope` adds `%%oomscope_dry_run h100`, a dry run of
 The program `oomscope` is installed with this package and does the work in a process of its own.
 """
 
-from ._notebook import load_ipython_extension
 from ._program import (
     OomscopeError,
     Page,
@@ -25,6 +24,7 @@ from ._program import (
     dry_run,
     explain,
     find_program,
+    load_ipython_extension,
     report,
     run,
     view,

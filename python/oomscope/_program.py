@@ -3,6 +3,7 @@
 import html
 import json
 import os
+import pathlib
 import shlex
 import shutil
 import subprocess
@@ -58,22 +59,14 @@ def to_flags(options: Dict[str, Any]) -> List[str]:
     return arguments
 
 
-# The names of a page in the two formats that a report keeps.
-PAGES = {"human": "page.txt", "markdown": "page.md"}
-
-
 def report_of(command: str, paths: Sequence[Path], options: Dict[str, Any]) -> Report:
     """Runs a command once, and returns its JSON with its page."""
     files = [os.fspath(path) for path in paths]
     with tempfile.TemporaryDirectory(prefix="oomscope-") as directory:
-        pages = {kind: os.path.join(directory, name) for kind, name in PAGES.items()}
-        also = ["--also=%s=%s" % page for page in pages.items()]
+        text, markdown = pathlib.Path(directory, "page.txt"), pathlib.Path(directory, "page.md")
+        also = ["--also=human=%s" % text, "--also=markdown=%s" % markdown]
         output = output_of([command, "--format", "json", *also, *to_flags(options), "--", *files])
-        texts = {}
-        for kind, page in pages.items():
-            with open(page, encoding="utf-8") as file:
-                texts[kind] = file.read()
-    return Report(json.loads(output), texts["human"], texts["markdown"])
+        return Report(json.loads(output), text.read_text(encoding="utf-8"), markdown.read_text(encoding="utf-8"))
 
 
 def analyze(*paths: Path, **options: Any) -> Report:
@@ -115,8 +108,7 @@ class Page(str):
 
     def save(self, path: Path) -> None:
         """Writes the page to a file, to open in a browser or to send."""
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(self)
+        pathlib.Path(path).write_text(self, encoding="utf-8")
 
     def _repr_html_(self) -> str:
         style = "width: 100%; height: 85vh; border: 0"
@@ -171,19 +163,14 @@ def dry_run(
     Options are those of `oomscope dry-run`: `memory="40GiB"`, `rank="3/64"`. Without `output`, nothing is kept.
     """
     words = words_of(command)
-    if output is not None:
-        return _dry_run(words, {"gpu": gpu, **options}, os.fspath(output))
     with tempfile.TemporaryDirectory(prefix="oomscope-") as directory:
-        return _dry_run(words, {"gpu": gpu, **options}, os.path.join(directory, "run"))
-
-
-def _dry_run(words: Sequence[str], options: Dict[str, Any], output: str) -> Report:
-    arguments = [find_program(), "dry-run", "--output", output, *to_flags(options), "--", *words]
-    result = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    said = result.stdout.decode("utf-8", "replace")
-    if not has_snapshot(output):
-        raise OomscopeError(said.strip() or "the command left no recording")
-    found = report_of("analyze", [output], {})
+        place = os.path.join(directory, "run") if output is None else os.fspath(output)
+        arguments = [find_program(), "dry-run", "--output", place, *to_flags({"gpu": gpu, **options}), "--", *words]
+        result = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        said = result.stdout.decode("utf-8", "replace")
+        if not has_snapshot(place):
+            raise OomscopeError(said.strip() or "the command left no recording")
+        found = analyze(place)
     found.output = said
     return found
 
@@ -191,3 +178,56 @@ def _dry_run(words: Sequence[str], options: Dict[str, Any], output: str) -> Repo
 def has_snapshot(directory: str) -> bool:
     """Whether a run wrote a snapshot to `directory`."""
     return os.path.isdir(directory) and any(name.endswith(".pickle.gz") for name in os.listdir(directory))
+
+
+# Notebooks: `%load_ext oomscope` -------------------------------------------------------------------------------------
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """IPython calls this for `%load_ext oomscope`."""
+    shell.register_magic_function(oomscope_dry_run, "cell", "oomscope_dry_run")
+
+
+class PrintedReport(Report):
+    """A report whose page the cell has printed: as the cell's result, it shows nothing."""
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(report, str(report), report.to_markdown())
+
+    def _ipython_display_(self) -> None:
+        pass
+
+
+def oomscope_dry_run(line: str, cell: str) -> Optional[Report]:
+    """`%%oomscope_dry_run h100 [OPTIONS]` runs the cell in a new Python process, without a GPU.
+
+    It has none of the notebook's variables: import and define in the cell all that it needs. The options are those
+    of `oomscope dry-run`.
+    """
+    options = shlex.split(line)
+    if options and not options[0].startswith("-"):
+        options.insert(0, "--gpu")
+    directory = tempfile.mkdtemp(prefix="oomscope-")
+    program = os.path.join(directory, "cell.py")
+    pathlib.Path(program).write_text(cell, encoding="utf-8")
+    output = os.path.join(directory, "run")
+    command = [find_program(), "dry-run", "--output", output, *options, "--", sys.executable, program]
+    # The cell imports what a cell of the notebook would.
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, "PYTHONPATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
+    assert process.stdout is not None
+    try:
+        for text in process.stdout:
+            sys.stdout.write(text.decode("utf-8", "replace"))
+    except BaseException:  # an interrupt of the kernel
+        process.terminate()
+        raise
+    finally:
+        process.wait()
+    return PrintedReport(analyze(output)) if has_snapshot(output) else None

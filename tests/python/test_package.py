@@ -161,9 +161,9 @@ def test_a_dry_run_without_a_recording_raises_what_it_said(tmp_path, monkeypatch
 
 def test_a_cell_shows_its_page_once():
     """The cell has printed the page: its result shows nothing, and is the report."""
-    from oomscope import _notebook
+    from oomscope import _program
 
-    shown = _notebook.PrintedReport(oomscope.analyze(SNAPSHOT))
+    shown = _program.PrintedReport(oomscope.analyze(SNAPSHOT))
     assert shown._ipython_display_() is None and "capacity" in str(shown) and shown.failures
 
 
