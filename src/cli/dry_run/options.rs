@@ -12,7 +12,7 @@ use super::stub;
 use crate::allocator::device::GpuModel;
 use crate::base::units::MIB;
 use crate::cli::args::{gpu_or, parse_capacity};
-use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, parse_count, parse_seconds};
+use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, parse_count, parse_seconds};
 
 /// Changes to a program from outside of it.
 #[derive(Debug, Default)]
@@ -140,8 +140,8 @@ impl DryRunOptions {
     ) -> anyhow::Result<RunDirectory> {
         let options = RecorderOptions {
             max_entries: self.max_entries,
-            stacks: StackKind::Python,
-            at: SnapshotWhen::Exit,
+            stacks: "python".to_owned(),
+            at: "exit".to_owned(),
             keep: 3,
             names: true,
         };

@@ -5,8 +5,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
-use clap::{ArgAction, Args, ValueEnum};
-use serde::Serialize;
+use clap::{ArgAction, Args};
+use serde_json::json;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
@@ -25,19 +25,19 @@ const MODULES: &[(&str, &str)] = files! {
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Args)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(in crate::cli) max_entries: u64,
 
     /// Record Python stacks, or C++ stacks as well
-    #[arg(long, default_value = "python")]
-    pub(in crate::cli) stacks: StackKind,
+    #[arg(long, default_value = "python", value_parser = ["python", "all"])]
+    pub(in crate::cli) stacks: String,
 
     /// When to write snapshots: at a failed request, or also at the end of processes without one
-    #[arg(long, value_name = "WHEN", default_value = "oom")]
-    pub(in crate::cli) at: SnapshotWhen,
+    #[arg(long, value_name = "WHEN", default_value = "oom", value_parser = ["oom", "exit"])]
+    pub(in crate::cli) at: String,
 
     /// Maximum number of failures to keep for each process
     ///
@@ -60,20 +60,6 @@ pub(in crate::cli) struct RunKind<'p> {
     pub(in crate::cli) environment: &'p [(&'static str, String)],
     /// Runs that use one directory at the same time are tasks of one job.
     pub(in crate::cli) is_shared: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum StackKind {
-    Python,
-    All,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(in crate::cli) enum SnapshotWhen {
-    Oom,
-    Exit,
 }
 
 #[derive(Debug)]
@@ -153,7 +139,9 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let config = serde_json::to_string(options)?;
+        let RecorderOptions { max_entries, stacks, at, keep, names } = options;
+        let config =
+            json!({ "max_entries": max_entries, "stacks": stacks, "at": at, "keep": keep, "names": names }).to_string();
         for (name, text) in [RECORDER, ("config", &config)].iter().chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;

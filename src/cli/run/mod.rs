@@ -23,9 +23,7 @@ use std::time::Duration;
 use clap::Args;
 
 pub(super) use self::child::{CommandOutput, Recorded, record};
-pub(super) use self::directory::{
-    RecorderOptions, RunDirectory, RunKind, SnapshotWhen, StackKind, create_numbered, parse_count,
-};
+pub(super) use self::directory::{RecorderOptions, RunDirectory, RunKind, create_numbered, parse_count};
 pub(super) use self::exit_code::complete as complete_snapshot;
 pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};

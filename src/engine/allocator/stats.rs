@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
-use serde_json::{Value, json};
-
 use super::request::DEFAULT_POOL;
 use crate::allocator::releases::{Rule, has_rule, key_since};
 use crate::base::ids::PoolId;
 
 /// One statistic over time.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
     /// Value now.
     pub current: u64,
@@ -47,7 +44,7 @@ impl Stat {
 }
 
 /// A statistic for all pools together, and for small and large pools separately.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct StatByPool {
     /// All pools.
     pub all: Stat,
@@ -81,7 +78,7 @@ impl StatByPool {
 }
 
 /// The statistics of one device, by PyTorch's names.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[allow(missing_docs, reason = "the names are those of torch.cuda.memory_stats(), documented there")]
 pub struct AllocatorStatistics {
     pub allocation: StatByPool,
@@ -102,7 +99,6 @@ pub struct AllocatorStatistics {
     pub num_device_free: u64,
     pub num_oom_rejections: u64,
     /// Every private pool that ever held memory.
-    #[serde(skip)]
     pub reserved_bytes_by_private_pools: BTreeMap<PoolId, StatByPool>,
 }
 
@@ -126,25 +122,48 @@ impl AllocatorStatistics {
     /// `active_bytes.all.peak`. `pool_name` gives the two numbers of a pool's id. `max_split_size` is missing: it is
     /// a setting.
     pub fn figures(&self, minor: u32, pool_name: impl Fn(PoolId) -> [u64; 2]) -> BTreeMap<String, u64> {
-        let mut statistics = json!(self);
+        let mut figures = BTreeMap::new();
+        let mut stat = |name: &str, stat: &Stat| {
+            for (kind, value) in
+                [("allocated", stat.allocated), ("current", stat.current), ("freed", stat.freed), ("peak", stat.peak)]
+            {
+                figures.insert(format!("{name}.{kind}"), value);
+            }
+        };
+        let mut by_pool = |name: &str, by_pool: &StatByPool| {
+            stat(&format!("{name}.all"), &by_pool.all);
+            stat(&format!("{name}.large_pool"), &by_pool.large_pool);
+            stat(&format!("{name}.small_pool"), &by_pool.small_pool);
+        };
+        by_pool("active", &self.active);
+        by_pool("active_bytes", &self.active_bytes);
+        by_pool("allocated_bytes", &self.allocated_bytes);
+        by_pool("allocation", &self.allocation);
+        by_pool("inactive_split", &self.inactive_split);
+        by_pool("inactive_split_bytes", &self.inactive_split_bytes);
+        by_pool("requested_bytes", &self.requested_bytes);
+        by_pool("reserved_bytes", &self.reserved_bytes);
+        by_pool("segment", &self.segment);
         if has_rule(minor, Rule::StatisticsByPool) {
             for (pool, reserved) in &self.reserved_bytes_by_private_pools {
                 let [a, b] = pool_name(*pool);
-                statistics["reserved_bytes_by_private_pools"][format!("{a}_{b}")] = json!(reserved);
+                by_pool(&format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved);
             }
         }
-        let mut figures = BTreeMap::new();
-        add_figures(&mut figures, "", &statistics);
-        figures.retain(|name, _| key_since(name).is_none_or(|since| since <= minor));
+        stat("oversize_allocations", &self.oversize_allocations);
+        stat("oversize_segments", &self.oversize_segments);
+        for (name, value) in [
+            ("num_alloc_retries", self.num_alloc_retries),
+            ("num_device_alloc", self.num_device_alloc),
+            ("num_device_free", self.num_device_free),
+            ("num_oom_rejections", self.num_oom_rejections),
+            ("num_ooms", self.num_ooms),
+            ("num_sync_all_streams", self.num_sync_all_streams),
+        ] {
+            if key_since(name).is_none_or(|since| since <= minor) {
+                figures.insert(name.to_owned(), value);
+            }
+        }
         figures
-    }
-}
-
-/// Adds each number in `tree` by the keys on the way to it, with dots between them.
-fn add_figures(figures: &mut BTreeMap<String, u64>, path: &str, tree: &Value) {
-    for (key, value) in tree.as_object().into_iter().flatten() {
-        let name = format!("{path}{key}");
-        add_figures(figures, &format!("{name}."), value);
-        figures.extend(value.as_u64().map(|number| (name, number)));
     }
 }
