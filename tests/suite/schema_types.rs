@@ -73,8 +73,10 @@ fn serde_of(attributes: &[Attribute], argument: &str) -> Option<String> {
     Some(meta.require_name_value().ok().and_then(|pair| text_of(&pair.value)).unwrap_or_default())
 }
 
+/// What is read from a file is also written to one, if by hand.
 fn derives_serialize(attributes: &[Attribute]) -> bool {
-    arguments(attributes, "derive").iter().any(|meta| name_of(meta.path()) == "Serialize")
+    let derived = arguments(attributes, "derive");
+    derived.iter().any(|meta| ["Serialize", "Deserialize"].contains(&&*name_of(meta.path())))
 }
 
 /// The types between the angle brackets of the last name.

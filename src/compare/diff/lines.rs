@@ -35,7 +35,7 @@ pub struct LineChange {
 /// A [`crate::stacks::frames::LineId`] with the keys of frames that both snapshots share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct LineKeys {
-    /// Of its frame, caller, autograd node and forward pass.
+    /// Those of the frame, its caller, the autograd node and the forward pass.
     places: [Option<FrameKey>; 4],
     is_backward: bool,
     has_stack: bool,

@@ -57,8 +57,8 @@ impl Phases {
 
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
     pub fn phase_at(&self, entry: usize) -> Phase {
-        let begun = self.runs.partition_point(|run| run.start as usize <= entry);
-        begun.checked_sub(1).map_or(Phase::Other, |run| self.runs[run].phase)
+        let started = self.runs.partition_point(|run| run.start as usize <= entry);
+        started.checked_sub(1).map_or(Phase::Other, |run| self.runs[run].phase)
     }
 
     /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
