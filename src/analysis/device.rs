@@ -4,7 +4,7 @@ use serde::{Serialize, Serializer};
 
 use super::advice::{Advice, explaining_growth};
 use super::expandable_gain::ExpandableGain;
-use super::idle_cache::{CacheFlushes, IdleCache};
+use super::idle_cache::{IdleCache, cache_flushes};
 use super::local_tensors::LocalTensors;
 use super::step_requests::StepRequests;
 use crate::allocator::verdict::Verdict;
@@ -17,7 +17,7 @@ use crate::replay::literal::Tracking;
 use crate::stacks::phases::Phase;
 use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport};
-use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, TopRows};
+use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SizedCount, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
 use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, Scope, TracePosition, warn_about_trace};
@@ -104,9 +104,9 @@ pub struct DeviceReport {
     /// The requests of the step of the last failure, or else of the peak; empty without a trace.
     #[serde(skip)]
     pub(super) step_requests: StepRequests,
-    /// Requests for which the allocator released cached memory; absent if there was none.
+    /// Requests for which the allocator released cached memory, and the bytes released; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_flushes: Option<CacheFlushes>,
+    pub cache_flushes: Option<SizedCount>,
     /// The change to the optimizer's step that would reserve notably less, if its temporaries are at the peak and no request
     /// failed.
     #[serde(skip)]
@@ -202,7 +202,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
             Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
         }
     };
-    let (attribution, cache_flushes) = threads::join(attribute, || CacheFlushes::from_history(device, history?));
+    let (attribution, cache_flushes) = threads::join(attribute, || cache_flushes(device, history?));
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
     let entry = at_failure.as_ref().and_then(|held| held.event).or_else(|| at_peak.as_ref()?.event);
     let step_requests = entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();

@@ -49,7 +49,7 @@ pub use dry_verdict::{
     DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry, SharedDevice,
 };
 pub use expandable_gain::ExpandableGain;
-pub use idle_cache::{CacheFlushes, IdleCache};
+pub use idle_cache::IdleCache;
 pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineShare, lines_after, lines_beside_free};
 pub(crate) use local_tensors::request_bytes;

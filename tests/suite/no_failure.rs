@@ -69,7 +69,7 @@ fn requests_that_flush_the_cache_are_counted_and_named() {
         }
         let (device, action) = analyzed(entries, vec![kept(), held(address(flushes), bytes(flushes))], &[]);
         let released: u64 = (0..flushes).map(bytes).sum();
-        let wanted = json!({ "requests": flushes, "released_bytes": released });
+        let wanted = json!({ "count": flushes, "bytes": released });
         assert_eq!(device.get("cache_flushes"), (flushes > 0).then_some(&wanted));
         assert_eq!(action.contains("39 requests waited"), is_said, "{action}");
     }

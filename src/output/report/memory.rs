@@ -45,8 +45,8 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let text = format!("{bound}{allocated} allocated {allocated_at}, {bound}{reserved} reserved {reserved_at}");
     document.field("peak", text);
     let flushes = device.cache_flushes.map(|flushes| {
-        let requests = counted(flushes.requests, "request");
-        format!("{} of the cache, for {requests} that found no room", size(flushes.released_bytes))
+        let requests = counted(flushes.count, "request");
+        format!("{} of the cache, for {requests} that found no room", size(flushes.bytes))
     });
     document.fields("released", flushes);
 }

@@ -10,13 +10,13 @@ use super::variables::describe_variable;
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RequestReport};
-use crate::analysis::{AnalyzeReport, CacheFlushes, DeviceReport, DryRunReason, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{count, counted, duration, escape_name, percent, ratio, size};
 use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
 use crate::output::document::{Text, alarm, amount, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{Category, MemoryBreakdown};
-use crate::study::memory::Holder;
+use crate::study::memory::{Holder, SizedCount};
 
 impl AnalyzeReport {
     /// The result for the job: of the worst device, or of all ranks together.
@@ -227,7 +227,7 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
     });
     let savings = [graphs, expandable, optimizer, idle].into_iter().flatten();
     let best = savings.filter(|(bytes, ..)| device.is_notable(*bytes)).max_by_key(|(bytes, ..)| *bytes);
-    let flushes = device.cache_flushes.filter(|flushes| flushes.requests >= MIN_FLUSHES);
+    let flushes = device.cache_flushes.filter(|flushes| flushes.count >= MIN_FLUSHES);
     let best = best.map(|(_, action, copy)| (action, copy));
     best.or_else(|| flushes.map(|flushes| (describe_flushes(flushes), None)))
 }
@@ -251,12 +251,12 @@ fn advise_on_record(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<
 /// Fewer requests that wait for the GPU hardly show.
 const MIN_FLUSHES: u64 = 8;
 
-fn describe_flushes(flushes: CacheFlushes) -> String {
+fn describe_flushes(flushes: SizedCount) -> String {
     format!(
         "lower the peak, or give the job a larger device: {} requests waited until the allocator had released cached \
          memory, {} in all, which stops the GPU each time",
-        count(flushes.requests),
-        size(flushes.released_bytes)
+        count(flushes.count),
+        size(flushes.bytes)
     )
 }
 
