@@ -154,7 +154,7 @@ impl Trials<'_> {
             OutsideRemedy::StepByParameter => change.steps_by_parameter = true,
             OutsideRemedy::LaterStart => change.environment.extend(compiled_code(self.directory)),
             OutsideRemedy::EngineOptions(options) => {
-                change = Intervention::with_engine_options(options.iter().cloned())
+                change = Intervention::with_engine_options(options.iter().cloned());
             }
         }
         (change, settings)

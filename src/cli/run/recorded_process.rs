@@ -47,7 +47,8 @@ impl RecordedProcess {
         let control = directory.join(CONTROL_DIR);
         let name = |path: PathBuf| Some(path.file_name()?.to_str()?.strip_prefix("recorded-")?.to_owned());
         // `.part` files are not complete yet.
-        let names = paths_in(&control).filter_map(name).filter(|name| !name.ends_with(".part"));
+        let complete = paths_in(&control).filter(|path| path.extension().is_none_or(|ending| ending != "part"));
+        let names = complete.filter_map(name);
         // A process that has not dumped yet has no such file.
         let answer = |name: &str| read_text_file(&control.join(format!("done-{name}"))).unwrap_or_default();
         names.sorted().map(|name| Self { answer: answer(&name), name }).collect()

@@ -170,14 +170,25 @@ impl ReductionShape {
         })
     }
 
-    /// The buffers of the reduction of a tensor of `input_bytes` to one of `output_bytes`, `Some(None)` if it takes a
-    /// single stage; `None` if these are not its bytes.
+    /// The buffers of the reduction of a tensor of `input_bytes` to one of `output_bytes`; `None` if it takes a single
+    /// stage, or these are not its bytes.
     pub(super) fn scratch(
         self,
         [input_bytes, output_bytes]: [u64; 2],
         conditions: LaunchConditions,
-    ) -> Option<Option<Scratch>> {
-        Some(scratch(&self.dimensions(input_bytes, output_bytes)?, self.kernel, conditions))
+    ) -> Option<Scratch> {
+        scratch(&self.dimensions(input_bytes, output_bytes)?, self.kernel, conditions)
+    }
+
+    /// Whether such a reduction exists and has these buffers.
+    pub(super) fn has_scratch(
+        self,
+        [input_bytes, output_bytes]: [u64; 2],
+        conditions: LaunchConditions,
+        recorded: Option<Scratch>,
+    ) -> bool {
+        let dimensions = self.dimensions(input_bytes, output_bytes);
+        dimensions.is_some_and(|dimensions| scratch(&dimensions, self.kernel, conditions) == recorded)
     }
 
     /// The dimensions of the loop; `None` if a tensor of these bytes has no such shape.

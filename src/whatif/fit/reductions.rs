@@ -24,7 +24,7 @@ impl Reduction {
         bytes: impl Fn(usize) -> u64,
         conditions: Option<LaunchConditions>,
     ) -> Option<Scratch> {
-        self.shape.scratch([self.input, self.output].map(bytes), conditions?)?
+        self.shape.scratch([self.input, self.output].map(bytes), conditions?)
     }
 }
 
@@ -73,7 +73,7 @@ impl Sides<'_, '_, '_, '_> {
         let mut both = self.in_all(input).zip(self.in_all(output));
         both.all(|(input, output)| match (input, output) {
             (Some(input), Some(output)) => {
-                shape.scratch([input.bytes, output.bytes], self.conditions) == Some(output.scratch)
+                shape.has_scratch([input.bytes, output.bytes], self.conditions, output.scratch)
             }
             (_, output) => output.is_none(),
         })
@@ -117,7 +117,7 @@ fn find_scratch(recording: &SizedRecording<'_, '_>, gpu: &GpuModel) -> Vec<(usiz
         let scratch = scratch_after(requests, output)?;
         let is_explained = live_inputs(requests, output).any(|input| {
             let bytes = [input, output].map(|index| requests[index].bytes);
-            ReductionShape::all().any(|shape| shape.scratch(bytes, conditions) == Some(Some(scratch)))
+            ReductionShape::all().any(|shape| shape.scratch(bytes, conditions) == Some(scratch))
         });
         is_explained.then_some((output, scratch))
     });

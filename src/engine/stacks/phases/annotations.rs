@@ -5,12 +5,14 @@ use crate::base::ids::{SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Annotation, Device};
 
+/// The name of an open range, and the phase named by it or by the closest enclosing range that names one.
+type OpenRange = (SymbolId, Option<Phase>);
+
 /// Annotated ranges of one device, matched to trace entries by time.
 #[derive(Debug, Default)]
 pub(super) struct AnnotatedRanges {
-    /// The innermost open range from an entry on, and the phase named by it or by the closest enclosing range that
-    /// names one.
-    pub(super) changes: Vec<(u32, Option<(SymbolId, Option<Phase>)>)>,
+    /// The innermost open range from an entry on.
+    pub(super) changes: Vec<(u32, Option<OpenRange>)>,
     /// The first entry in each `Optimizer.step`.
     pub(super) step_starts: Vec<u32>,
     /// The first entry after each outermost `Optimizer.step`, which may be nested.
@@ -23,7 +25,7 @@ pub(super) struct AnnotatedRanges {
 #[derive(Default)]
 struct OpenRanges {
     /// Outermost first, with the phase each names; `None` if it closed before a range inside it.
-    ranges: Vec<Option<(SymbolId, Option<Phase>)>>,
+    ranges: Vec<Option<OpenRange>>,
     /// Indexes into `ranges`, by name.
     by_name: SeededMap<SymbolId, Vec<usize>>,
     /// Number of open `Optimizer.step` ranges.
@@ -48,7 +50,7 @@ impl OpenRanges {
         self.steps -= usize::from(is_step);
     }
 
-    fn innermost(&self) -> Option<(SymbolId, Option<Phase>)> {
+    fn innermost(&self) -> Option<OpenRange> {
         self.ranges.last().copied().flatten()
     }
 }
@@ -115,7 +117,7 @@ impl AnnotatedRanges {
     }
 
     /// The innermost range that contains `entry`, and the phase named by the ranges that contain it.
-    pub(super) fn innermost_at(&self, entry: usize) -> Option<(SymbolId, Option<Phase>)> {
+    pub(super) fn innermost_at(&self, entry: usize) -> Option<OpenRange> {
         let after = self.changes.partition_point(|(start, _)| *start as usize <= entry);
         self.changes[after.checked_sub(1)?].1
     }
