@@ -96,7 +96,6 @@ class DryRun:
         self.set_values = values.SetValues(self.options.get("values", ()))
         self.observed = observed.Observed()
         self.skipped_reads = 0
-        self.known_reads = 0
         # Reads of known values by instruction, which may wait for another value.
         self.known_at = collections.Counter()
         # By instruction that asks how much memory there is: the frames with instructions, or None.
@@ -124,7 +123,8 @@ class DryRun:
             self.overlay = files.Overlay(os.path.dirname(control))
             self.overlay.install()
             imports.after("safetensors", self.overlay.after_safetensors)
-            imports.after("wandb", self.overlay.after_wandb)
+            # wandb writes to a temporary directory if this one does not exist.
+            imports.after("wandb", lambda _: os.makedirs(self.overlay.root, exist_ok=True))
             imports.after("sqlite3", self.overlay.after_sqlite)
             imports.after("huggingface_hub.hf_api", files.keep_off_hub)
 
@@ -262,7 +262,6 @@ class DryRun:
             if known is not None and (is_mask or self.set_values.at(frames) in (None, values.ANOTHER)):
                 ctypes.memmove(destination, known[0], size)
                 if not known[1]:
-                    self.known_reads += 1
                     place = innermost and (innermost.f_code, innermost.f_lasti)
                     self.known_at[place] += 1
                     self.stop_if_stuck(self.known_at[place], frames)
@@ -381,7 +380,6 @@ class DryRun:
             wrap(name, name in FILL_METHODS)
 
     def peak_bytes(self):
-        """Peak memory of the device that used most."""
         return max(self.library.stub_peak_bytes(device) for device in range(ending.MAX_DEVICES))
 
     def absent_device(self):
@@ -412,7 +410,6 @@ class DryRun:
                     "decided_at": describe_frames([place]) if place else None,
                 }
             )
-        reads.sort(key=lambda read: read["first_us"])
         counts = self.library.stub_unknown_sizes()
         missing = itertools.takewhile(bool, map(self.library.stub_missing, itertools.count()))
         count = ctypes.c_uint64()
@@ -425,7 +422,7 @@ class DryRun:
             "reads": reads,
             "other_branches": OTHER_BRANCHES,
             "reads_untold": self.skipped_reads,
-            "reads_known": self.known_reads,
+            "reads_known": sum(self.known_at.values()),
             "unsized": {name: int(counts[at]) for at, name in enumerate(UNKNOWN_SIZES)},
             "workspaces": workspaces,
             "missing": [name.decode("ascii", "replace") for name in missing],

@@ -237,12 +237,9 @@ class Overlay:
                 self.copy(key, copy)
         return copy
 
-    # Operations --------------------------------------------------------------------------------------------------
+    # Functions of `os` --------------------------------------------------------------------------------------------
 
-    def to_open(self, path, mode):
-        return self.to_open_flags(path, functools.reduce(operator.or_, (FLAGS.get(letter, 0) for letter in mode), 0))
-
-    def to_open_flags(self, path, flags):
+    def to_open(self, path, flags):
         visible = self.to_read(path)
         if not flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND):
             return visible
@@ -251,23 +248,23 @@ class Overlay:
             return visible  # where it fails
         return self.to_write(path, keep=not flags & os.O_TRUNC)
 
-    def open_descriptor(self, path, flags, mode=0o777):
-        return os.open(self.to_open_flags(path, flags), flags, mode)
+    def open(self, path, flags, mode=0o777):
+        return os.open(self.to_open(path, flags), flags, mode)
 
-    def make_directory(self, path, *args, **kwargs):
+    def mkdir(self, path, *args, **kwargs):
         visible = self.to_read(path)
         os.mkdir(visible if os.path.lexists(visible) else self.to_write(path, keep=False), *args, **kwargs)
 
-    def remove(self, path):
+    def unlink(self, path):
         if is_directory(self.to_read(path)):
             raise error(errno.EISDIR, path)
         self.remove_by(os.unlink, path)
 
-    def remove_directory(self, path):
+    def rmdir(self, path):
         visible = self.to_read(path)
         if os.path.lexists(visible) and not is_directory(visible):
             raise error(errno.ENOTDIR, path)
-        if os.path.isdir(visible) and self.list_names(path):
+        if os.path.isdir(visible) and self.listdir(path):
             raise error(errno.ENOTEMPTY, path)
         self.remove_by(os.rmdir, path)
 
@@ -317,7 +314,7 @@ class Overlay:
         if os.path.lexists(there):
             if is_directory(visible) != is_directory(there):
                 raise error(errno.EISDIR if is_directory(there) else errno.ENOTDIR, source)
-            if is_directory(there) and self.list_names(target):
+            if is_directory(there) and self.listdir(target):
                 raise error(errno.ENOTEMPTY, source)
         return True
 
@@ -354,7 +351,7 @@ class Overlay:
         is_copied = os.path.lexists(os.path.join(os.path.dirname(visible), source))
         os.symlink(real if os.path.lexists(real) and not is_copied else source, visible)
 
-    def list_names(self, path=None):
+    def listdir(self, path=None):
         """The names in a directory: of the copies, and of what is still visible outside."""
         path = "." if path is None else path
         key = self.key(path)
@@ -369,12 +366,12 @@ class Overlay:
             names += [name for name in os.listdir(copy) if name not in set(names)]
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
-    def scan(self, path=None):
+    def scandir(self, path=None):
         path = "." if path is None else path
         key = self.key(path)
         if key is None or not (os.path.isdir(self.copy_of(key)) or self.removed.covers(key) or self.removed.paths):
             return os.scandir(self.to_read(path))
-        names, entries = self.list_names(path), {}
+        names, entries = self.listdir(path), {}
         for place in filter(os.path.isdir, (key, self.copy_of(key))):
             with os.scandir(os.fsencode(place) if isinstance(path, bytes) else place) as found:
                 entries.update((entry.name, entry) for entry in found)
@@ -396,17 +393,10 @@ class Overlay:
             self.redirect(os, name, functools.partial(self.to_write, keep=True))
         imports.around(io, "open")(self.open_file)
         builtins.open = io.open
-        self.replace("open", self.open_descriptor)
-        self.replace("mkdir", self.make_directory)
-        self.replace("unlink", self.remove)
-        self.replace("remove", self.remove)
-        self.replace("rmdir", self.remove_directory)
-        self.replace("rename", self.rename, paths=2)
-        self.replace("replace", self.rename, paths=2)
-        self.replace("link", self.link, paths=2)
-        self.replace("symlink", self.symlink, paths=2)
-        self.replace("listdir", self.list_names, is_reader=True)
-        self.replace("scandir", self.scan, is_reader=True)
+        for name in ("open", "mkdir", "unlink", "rmdir", "rename", "link", "symlink", "listdir", "scandir"):
+            self.replace(name, getattr(self, name))
+        self.replace("remove", self.unlink)
+        self.replace("replace", self.rename)
         # Removal through descriptors of directories would pass by these functions.
         shutil._use_fd_functions = False
         # Up to Python 3.10, pathlib has its own references to the functions of `os`.
@@ -433,25 +423,24 @@ class Overlay:
         def redirected(original, *args, **kwargs):
             if is_reader and self.is_unused():
                 return original(*args, **kwargs)
-            args, folder = list(args), kwargs.get("dir_fd")
-            if keyword in kwargs:
-                kwargs[keyword] = self.resolve(function, in_folder(kwargs[keyword], folder))
-            elif position < len(args):
-                args[position] = self.resolve(function, in_folder(args[position], folder))
-            if folder is not None:
-                del kwargs["dir_fd"]
+            args, folder = list(args), kwargs.pop("dir_fd", None)
+            given, at = (kwargs, keyword) if keyword in kwargs else (args, position)
+            if given is kwargs or position < len(args):
+                given[at] = self.resolve(function, in_folder(given[at], folder))
             return original(*args, **kwargs)
 
         copy_support(module, name)
 
     def open_file(self, original, file, mode="r", *args, **kwargs):
         if mode not in ("r", "rb") or not self.is_unused():
-            file = self.resolve(self.to_open, file, mode)
+            flags = functools.reduce(operator.or_, (FLAGS.get(letter, 0) for letter in mode), 0)
+            file = self.resolve(self.to_open, file, flags)
         return original(file, mode, *args, **kwargs)
 
-    def replace(self, name, function, paths=1, is_reader=False):
-        """Makes `os.name` call `function`, whose first `paths` arguments are paths."""
-        names = ("src", "dst") if paths == 2 else ("path",)
+    def replace(self, name, function):
+        """Makes `os.name` call `function`, whose first argument is a path, or two of which are."""
+        names = ("src", "dst") if function in (self.rename, self.link, self.symlink) else ("path",)
+        is_reader = function in (self.listdir, self.scandir)
 
         @imports.around(os, name)
         def replaced(original, *args, **kwargs):
@@ -460,8 +449,8 @@ class Overlay:
                 return original(*args, **kwargs)
             args = [*args, *(kwargs.pop(name) for name in names[len(args) :] if name in kwargs)]
             folders = [kwargs.pop("src_dir_fd", None), kwargs.pop("dst_dir_fd", None)]
-            folders[paths - 1] = kwargs.pop("dir_fd", folders[paths - 1])
-            for at, folder in enumerate(folders[: min(paths, len(args))]):
+            folders[len(names) - 1] = kwargs.pop("dir_fd", folders[len(names) - 1])
+            for at, folder in enumerate(folders[: min(len(names), len(args))]):
                 args[at] = in_folder(args[at] if args[at] is None else os.fspath(args[at]), folder)
             self.busy.now = True
             try:
@@ -490,10 +479,6 @@ class Overlay:
 
         Redirected.__name__ = Redirected.__qualname__ = name
         setattr(module, name, Redirected)
-
-    def after_wandb(self, _module):
-        # wandb writes to a temporary directory if this one does not exist.
-        os.makedirs(self.root, exist_ok=True)
 
     def after_safetensors(self, module):
         self.redirect(module, "serialize_file", functools.partial(self.to_write, keep=False), 1, "filename")
@@ -572,24 +557,18 @@ def keep_off_hub(module):
     """Makes the methods of huggingface_hub that change something on the Hub do nothing."""
     from concurrent.futures import Future
 
-    def wrap(name):
-        @functools.wraps(getattr(module.HfApi, name))
-        def method(self, *args, **kwargs):
-            sys.stderr.write("oomscope: dry run: nothing is sent to the Hugging Face Hub (%s)\n" % name)
-            if not kwargs.get("run_as_future"):
-                return None
-            future = Future()
-            future.set_result(None)
-            return future
+    def send_nothing(original, *args, **kwargs):
+        sys.stderr.write("oomscope: dry run: nothing is sent to the Hugging Face Hub (%s)\n" % original.__name__)
+        if not kwargs.get("run_as_future"):
+            return None
+        future = Future()
+        future.set_result(None)
+        return future
 
-        return method
-
-    def create_repo(self, repo_id, *args, **kwargs):
+    def create_repo(_original, _api, repo_id, *args, **kwargs):
         return module.RepoUrl("https://huggingface.co/" + repo_id)
 
-    replaced = {name: wrap(name) for name in HUB_WRITES if hasattr(module.HfApi, name)}
-    replaced["create_repo"] = create_repo
-    for name, method in replaced.items():
-        setattr(module.HfApi, name, method)
+    for name in (*HUB_WRITES, "create_repo"):
+        imports.around(module.HfApi, name)(create_repo if name == "create_repo" else send_nothing)
         if hasattr(module, name):
-            setattr(module, name, method.__get__(module.api))
+            setattr(module, name, getattr(module.api, name))
