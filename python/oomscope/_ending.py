@@ -87,7 +87,8 @@ class Ending:
     # Ways to end ---------------------------------------------------------------------------------------------------
 
     def on_exit(self, original, *arguments):
-        code = exit_code(arguments[-1] if arguments and not callable(arguments[-1]) else None)
+        value = arguments[-1] if arguments and not callable(arguments[-1]) else None
+        code = int(value or 0) & 255 if value is None or isinstance(value, int) else 1
         self.end = self.exit_with(code, sys._getframe(2))
         return original(*arguments)
 
@@ -168,13 +169,6 @@ class Ending:
             if usage.reaches(places, [(frame["filename"], frame["line"]) for frame in end["frames"]]):
                 end["read"] = {"operator": operators, "frames": describe_places(places), "value": value}
         return {"end": end, "failures": self.failures, "failure_count": self.failure_count}
-
-
-def exit_code(value):
-    """The exit code for the argument of sys.exit()."""
-    if value is None or isinstance(value, int):
-        return int(value or 0) & 255
-    return 1
 
 
 def places_of(frame):

@@ -50,7 +50,6 @@ RANK_VARIABLES = ("RANK", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
 
 
 def log(text):
-    """Writes one line to standard error."""
     try:
         sys.stderr.write("oomscope: %s\n" % " ".join(str(text).split()))
         sys.stderr.flush()
@@ -201,8 +200,6 @@ def read_options(directory):
 
 
 class Recorder(object):
-    """Records the memory history of this process."""
-
     def __init__(self, directory):
         import socket
         import threading
@@ -519,7 +516,9 @@ def snapshot(reason, oom, options):
     """PyTorch's snapshot, with metadata under the key `oomscope`, which other viewers ignore."""
     import torch
 
-    named = names(options)  # before the snapshot, which adds a million objects to this process
+    # Before the snapshot, which adds a million objects to this process. In a dry run the job waits for nothing.
+    budget = (DRY_RUN_NAMES_S,) if dry_run() else ()
+    named = describe_by("names", "variables have no names", *budget) if options.get("names") else None
     taken = take_without_inductor(torch)
     taken["oomscope"] = dict(metadata(reason, oom, options), names=named)
     taken["oomscope"]["program"] = source(taken)
@@ -583,12 +582,6 @@ def describe_by(name, without, *args):
     """What `describe` of the module `_NAME` returns, or None if the module is not loaded."""
     module = sys.modules.get(("%s._%s" % (__package__, name)) if __package__ else "_oomscope_" + name)
     return module and attempt(without, module.describe, *args)
-
-
-def names(options):
-    """The variables that keep GPU memory alive: `_names.describe`. None if they are not wanted."""
-    budget = (DRY_RUN_NAMES_S,) if dry_run() else ()  # in a dry run the job waits for nothing
-    return describe_by("names", "variables have no names", *budget) if options.get("names") else None
 
 
 def source(taken):
@@ -659,13 +652,11 @@ def threads():
 
 def frames_from(frame):
     """The frames from `frame` outward, without those of this file."""
-    frames = []
-    while frame is not None and len(frames) < MAX_FRAMES:
-        code = frame.f_code
-        if code.co_filename != __file__:
-            frames.append({"filename": code.co_filename, "line": frame.f_lineno or 0, "name": code.co_name})
-        frame = frame.f_back
-    return frames
+    import itertools
+
+    objects = import_beside("objects")
+    others = (one for one in objects.outward(frame) if one.f_code.co_filename != __file__)
+    return [objects.describe_frame(one) for one in itertools.islice(others, MAX_FRAMES)]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------
