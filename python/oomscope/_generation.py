@@ -18,7 +18,13 @@ def end_by_length(module):
     `generate` asks the device whether every sequence has ended, which depends on tokens that the model chooses. The
     host knows the maximum length, where a real run needs the most memory.
     """
-    draw_no_end(module)
+    if hasattr(module, "EosTokenCriteria"):
+
+        @imports.around(module.EosTokenCriteria, "__init__")
+        def keep_ends_from_being_drawn(original, self, *args, **kwargs):
+            original(self, *args, **kwargs)
+            draws.ends.update(self.eos_token_id.tolist())
+
     criterion = getattr(module, "MaxLengthCriteria", None)
     loop = getattr(module, "GenerationMixin", None)
     if criterion is None or not hasattr(loop, "_has_unfinished_sequences"):
@@ -42,16 +48,6 @@ def end_by_length(module):
     def has_unfinished_beams(original, *args, **kwargs):
         is_maximum = length == "max" and is_below_maximum
         return has_unfinished(original) if is_maximum else original(*args, **kwargs)
-
-
-def draw_no_end(module):
-    """Keeps the tokens that end a text, in transformers, from being drawn."""
-    if hasattr(module, "EosTokenCriteria"):
-
-        @imports.around(module.EosTokenCriteria, "__init__")
-        def initialise(original, self, *args, **kwargs):
-            original(self, *args, **kwargs)
-            draws.ends.update(self.eos_token_id.tolist())
 
 
 def sample_tokens(module):

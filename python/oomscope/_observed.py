@@ -69,11 +69,9 @@ class Observed:
         caller = sys._getframe(1).f_back
         if caller is not None and not code.co_filename.startswith("<"):
             calling = caller.f_code
-            _, instructions = self.instructions.setdefault(id(calling), (calling, None))
-            if instructions is None:
-                instructions = calling.co_code
-                self.instructions[id(calling)] = calling, instructions
-            if instructions[caller.f_lasti] == STAR_CALL:
+            if id(calling) not in self.instructions:
+                self.instructions[id(calling)] = calling, calling.co_code
+            if self.instructions[id(calling)][1][caller.f_lasti] == STAR_CALL:
                 self.note(calling, caller.f_lasti, ("function", code))
         return sys.monitoring.DISABLE if start[1] >= MAX_REPORTS else None
 

@@ -402,13 +402,9 @@ def install(torch, library, set_values):
     """Computes small tensors from now on, in all threads of Python. Returns None if this torch has no way for it."""
     core = torch._C
     functions = torch_functions(torch)
-    needed = ("_data_address", "_dispatch_tls_set_dispatch_key_included")
-    if functions is None or not all(hasattr(core, name) for name in needed):
+    if functions is None or not hasattr(core, "_data_address"):
         return None
-    try:
-        key = core._dispatch_key_parse(KEY)
-    except RuntimeError:
-        return None
+    key = core._dispatch_key_parse(KEY)
     keys = (ctypes.c_uint16 * 3)(int(key), int(core.DispatchKey.Python), 0)
     if not library.stub_prepare_operators(functions, keys):
         return None

@@ -176,7 +176,6 @@ def dry_run(
 
 
 def has_snapshot(directory: str) -> bool:
-    """Whether a run wrote a snapshot to `directory`."""
     return os.path.isdir(directory) and any(name.endswith(".pickle.gz") for name in os.listdir(directory))
 
 

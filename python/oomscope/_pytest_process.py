@@ -54,11 +54,6 @@ def has_gpu() -> bool:
     return subprocess.run([sys.executable, "-c", PROBE], stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
 
-def is_child(config: Any) -> bool:
-    """Whether this session is the process of one test."""
-    return any(isinstance(plugin, Child) for plugin in config.pluginmanager.get_plugins())
-
-
 class TestProcess:
     """The process of one test. `run` starts it and waits for its end."""
 

@@ -62,8 +62,7 @@ def skip_shape_comparison(distributed):
 def agree_on_parameters(module):
     """Lets DeepSpeed's ranks agree on the parameters of a step: each compares its own with zeros from rank 0."""
     for name in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
-        if hasattr(module, name):
-            setattr(module, name, lambda *_, **__: None)
+        imports.around(module, name)(lambda *_, **__: None)
 
 
 def announce_groups(distributed, c10d, announce_group):
@@ -105,9 +104,7 @@ def receive_own_objects(distributed, c10d):
     """Wraps collectives of objects. If this rank runs alone, every rank seems to send what this one sends, and objects
     that only another rank sends stay as they were.
     """
-    device_of = getattr(c10d, "_get_object_coll_device", None) or getattr(c10d, "_get_pg_default_device", None)
-    if device_of is None or not hasattr(c10d, "_tensor_to_object"):
-        return
+    device_of = getattr(c10d, "_get_object_coll_device", None) or c10d._get_pg_default_device
 
     @imports.around(c10d, "_tensor_to_object")
     def decode_host(decode, tensor, *args, **kwargs):

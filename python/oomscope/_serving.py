@@ -58,7 +58,6 @@ def announce_hub(model):
 
 
 def lacks_tokenizer(model):
-    """Whether `model` is a directory without the files of a tokenizer."""
     return os.path.isdir(model) and not any(os.path.exists(os.path.join(model, name)) for name in TOKENIZERS)
 
 

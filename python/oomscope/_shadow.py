@@ -124,7 +124,9 @@ class Shadow:
         if not address or not 0 < size <= self.limit:
             return None
         if len(self.records) >= self.crowded:
-            self.remove_freed()
+            for key in [key for key in self.records if self.storages._expired(key)]:
+                self.remove(key)
+            self.crowded = max(1000, 2 * len(self.records))
         while self.records and self.total_bytes + size > MAX_TOTAL_BYTES:
             self.remove(next(iter(self.records)))
         self.remove(storage._cdata)
@@ -138,11 +140,6 @@ class Shadow:
         if record is not None:
             self.total_bytes -= record.size
             self.storages._free_weak_ref(key)
-
-    def remove_freed(self):
-        for key in [key for key in self.records if self.storages._expired(key)]:
-            self.remove(key)
-        self.crowded = max(1000, 2 * len(self.records))
 
     # Views -------------------------------------------------------------------------------------------------------
 

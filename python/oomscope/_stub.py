@@ -323,10 +323,9 @@ def write_host_defines(directory):
         "__device_builtin__ __device_builtin_texture_type__ __device_builtin_surface_type__ __cudart_builtin__ "
         "CUDARTAPI CUDARTAPI_CDECL CUDART_CB __CUDA_ARCH_HAS_FEATURE__"
     ).split()
+    aligned = ["%s(n) __attribute__((aligned(n)))" % name for name in ("__builtin_align__", "__align__")]
     with open(os.path.join(directory, "host_defines.h"), "w") as file:
-        file.write("".join("#define %s\n" % name for name in empty))
-        for name in ("__builtin_align__", "__align__"):
-            file.write("#define %s(n) __attribute__((aligned(n)))\n" % name)
+        file.write("".join("#define %s\n" % name for name in [*empty, *aligned]))
 
 
 def compiler():

@@ -178,7 +178,7 @@ class Source:
 
     def __init__(self, filename):
         self.filename = filename
-        self.parents, self.names, self.attributes, self.functions, self.found = {}, {}, {}, {}, {}
+        self.parents, self.names, self.attributes, self.functions = {}, {}, {}, {}
         try:
             self.tree = ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -193,14 +193,9 @@ class Source:
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.functions.setdefault(node.name, []).append(node)
 
+    @functools.lru_cache(maxsize=None)  # noqa: B019, a source is kept for ever
     def at(self, code, instruction, line):
         """The expressions that an instruction computes: by its position from Python 3.11 on, else all of its line."""
-        key = code, instruction, line
-        if key not in self.found:
-            self.found[key] = self.search(code, instruction, line)
-        return self.found[key]
-
-    def search(self, code, instruction, line):
         if hasattr(code, "co_positions"):
             position = list(code.co_positions())[instruction // 2]
             kinds = (ast.expr, ast.Assert, ast.If, ast.While)
@@ -761,7 +756,6 @@ def uses_torch(filename):
 
 
 def users_files():
-    """The files of the user's modules that are loaded."""
     paths = {vars(module).get("__file__") for module in loaded_modules()}
     return sorted(path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path))
 

@@ -131,7 +131,7 @@ class Plugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: Any, nextitem: Any) -> Optional[bool]:
         limits = getattr(item, "oomscope_limits", None)
-        is_here = _pytest_process.is_child(self.config)
+        is_here = any(isinstance(one, _pytest_process.Child) for one in self.config.pluginmanager.get_plugins())
         if limits is None or is_here or item.get_closest_marker("skip"):
             return None
         ihook = item.ihook
