@@ -47,12 +47,7 @@ def child(tmp_path):
         if program_options is not None:
             command = [program(), "run", *program_options, "--", *command]
         return subprocess.run(
-            command,
-            cwd=tmp_path,
-            env=environment(**variables),
-            capture_output=True,
-            text=True,
-            timeout=120,
+            command, cwd=tmp_path, env=environment(**variables), capture_output=True, text=True, timeout=120
         )
 
     return run

@@ -189,10 +189,7 @@ def test_perfetto_reads_the_trace(tmp_path):
     trace = tmp_path / "t.pftrace"
     oomscope("export", FAILED, "--format", "perfetto", "-o", trace)
     errors, counters, slices = query(
-        trace,
-        ERRORS,
-        COUNTERS,
-        "select t.name, s.name, s.dur from slice s join track t on s.track_id = t.id",
+        trace, ERRORS, COUNTERS, "select t.name, s.name, s.dur from slice s join track t on s.track_id = t.id"
     )
     assert errors == []
     report = json.loads(oomscope("analyze", "--format", "json", FAILED))["snapshots"][0]["devices"][0]

@@ -7,28 +7,15 @@ import pytest
 
 from conftest import HERE
 
-NAMES = [
-    "OutOfMemoryError",
-    "empty",
-    "uint8",
-    "__version__",
-    "version.cuda",
-    "_C._cuda_init",
-    "_C._cuda_attach_out_of_memory_observer",
-    "cuda._lazy_call",
-    "cuda._lazy_init",
-    "cuda.init",
-    "cuda.is_available",
-    "cuda.is_initialized",
-    "cuda.device_count",
-    "cuda.current_device",
-    "cuda.set_device",
-    "cuda.get_device_properties",
-    "cuda.memory._record_memory_history",
-    "cuda.memory._record_memory_history_impl",
-    "cuda.memory._snapshot",
-    "cuda.memory._dump_snapshot",
-]
+NAMES = """
+OutOfMemoryError empty uint8 __version__
+version.cuda
+_C._cuda_init _C._cuda_attach_out_of_memory_observer
+cuda._lazy_call cuda._lazy_init cuda.init cuda.is_available cuda.is_initialized cuda.device_count
+cuda.current_device cuda.set_device cuda.get_device_properties
+cuda.memory._record_memory_history cuda.memory._record_memory_history_impl cuda.memory._snapshot
+cuda.memory._dump_snapshot
+""".split()
 PRINT_SIGNATURES = """
 import inspect, sys
 %s
@@ -44,11 +31,7 @@ for name in %r:
 
 
 def signatures(setup):
-    result = subprocess.run(
-        [sys.executable, "-c", PRINT_SIGNATURES % (setup, NAMES)],
-        capture_output=True,
-        text=True,
-    )
+    result = subprocess.run([sys.executable, "-c", PRINT_SIGNATURES % (setup, NAMES)], capture_output=True, text=True)
     lines = [line.split(" ") for line in result.stdout.splitlines()]
     return result.returncode, {name: parameters for name, *parameters in lines}, result.stderr
 

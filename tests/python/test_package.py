@@ -68,10 +68,7 @@ def test_an_unreadable_file_raises_the_message_of_the_program(tmp_path):
 
 def test_python_m_oomscope_runs_the_program():
     result = subprocess.run(
-        [sys.executable, "-m", "oomscope", "--version"],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, "-m", "oomscope", "--version"], env=environment(), stdout=subprocess.PIPE, text=True
     )
     assert result.returncode == 0 and result.stdout.startswith("oomscope ")
 

@@ -85,17 +85,8 @@ def run(tmp_path):
     def run(text, *arguments, expect=None, prefix=(), **variables):
         (tmp_path / "test_it.py").write_text(HEAD + text)
         (tmp_path / "pytest.ini").touch()
-        command = [
-            *prefix,
-            sys.executable,
-            "-m",
-            "pytest",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "--oomscope-record",
-            *arguments,
-        ]
+        pytest_command = "-m pytest -q -p no:cacheprovider --oomscope-record".split()
+        command = [*prefix, sys.executable, *pytest_command, *arguments]
         variables = {"CI": "", "PYTEST_ADDOPTS": "", "PYTEST_PLUGINS": "oomscope.pytest_plugin", **variables}
         result = subprocess.run(
             command, cwd=str(tmp_path), env=environment(**variables), text=True, capture_output=True, timeout=300

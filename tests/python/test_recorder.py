@@ -152,6 +152,11 @@ def test_the_recording_goes_on_when_the_program_ends_its_own(recorded):
     assert len(taken["device_traces"][0]) > 7 and taken["oomscope"]["max_entries"] == 1000000
 
 
+def run_with_path(path, code):
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, env=environment(PYTHONPATH=path), stderr=subprocess.PIPE, text=True)
+
+
 def test_the_environments_sitecustomize_runs_and_keeps_its_errors(recorded, tmp_path):
     own = tmp_path / "own"
     own.mkdir()
@@ -164,18 +169,11 @@ def test_the_environments_sitecustomize_runs_and_keeps_its_errors(recorded, tmp_
     result, _ = recorded(code % str(own))
     assert "AttributeError" in result.stderr  # the recorder's directory is not on the path yet
     recorded("pass")
-    result = subprocess.run(
-        [sys.executable, "-c", code % str(own)],
-        env=environment(PYTHONPATH=path),
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    result = run_with_path(path, code % str(own))
     assert "OutOfMemoryError" in result.stderr
     assert list((tmp_path / "out").glob("*oom1.pickle.gz"))
     (own / "sitecustomize.py").write_text("1 / 0\n")
-    result = subprocess.run(
-        [sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE, text=True
-    )
+    result = run_with_path(path, OOM)
     assert "ZeroDivisionError" in result.stderr and "OutOfMemoryError" in result.stderr
     assert len(list((tmp_path / "out").glob("*oom1.pickle.gz"))) == 2
 
@@ -186,9 +184,7 @@ def test_two_recorders_do_not_call_each_other_forever(recorded, tmp_path):
     shutil.copy(str(RECORDER), str(other / "sitecustomize.py"))
     recorded("pass")
     path = os.pathsep.join([str(tmp_path / "out" / ".recorder"), str(other), environment()["PYTHONPATH"]])
-    result = subprocess.run(
-        [sys.executable, "-c", OOM], env=environment(PYTHONPATH=path), stderr=subprocess.PIPE, text=True
-    )
+    result = run_with_path(path, OOM)
     assert "RecursionError" not in result.stderr and "OutOfMemoryError" in result.stderr
     assert len(list(tmp_path.glob("*/*oom1.pickle.gz"))) == 1
 
@@ -265,6 +261,13 @@ def test_old_pythons_can_parse_it():
     ast.parse(RECORDER.read_text(), feature_version=(3, 4))
 
 
+STANDARD = """
+ast atexit collections contextlib dis functools gc gzip heapq importlib inspect itertools json
+linecache operator os pickle platform re signal socket stat sys sysconfig threading time types
+zipimport zlib
+"""
+
+
 def test_it_uses_only_the_standard_library():
     beside = ("names", "objects", "source", "tensors")
     sources = [RECORDER, *(PACKAGE / f"_{name}.py" for name in beside)]
@@ -275,34 +278,4 @@ def test_it_uses_only_the_standard_library():
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.split(".")[0])
     own = {"_oomscope_dry_run", *("_oomscope_" + name for name in beside)}
-    assert names - {"torch", *own} <= {
-        "ast",
-        "atexit",
-        "collections",
-        "contextlib",
-        "dis",
-        "functools",
-        "gc",
-        "gzip",
-        "heapq",
-        "importlib",
-        "inspect",
-        "itertools",
-        "json",
-        "linecache",
-        "operator",
-        "os",
-        "pickle",
-        "platform",
-        "re",
-        "signal",
-        "socket",
-        "stat",
-        "sys",
-        "sysconfig",
-        "threading",
-        "time",
-        "types",
-        "zipimport",
-        "zlib",
-    }
+    assert names - {"torch", *own} <= set(STANDARD.split())
