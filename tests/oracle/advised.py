@@ -2,54 +2,25 @@
 
 usage: run.sh advised.py PROGRAM VERSION OUT.pickle.gz
 
-VERSION is `before`, `after` (the change that should be advised) or the name of another change. `PROGRAMS` has for each
-the device and the advice that its failure should get; `advised.py` without arguments lists them. OUT.json has `fails`.
+VERSION is `before`, `after` (the change that should be advised) or the name of another change. `@program` has the MiB
+of the device on which `before` fails, and what the first lines of the advice should begin with; `advised.py` without
+arguments lists them. OUT.json has `fails`.
 """
 
 import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-PROGRAMS = {}
-
-
-def program(mib, advice):
-    """The version `before` fails on devices of `mib`; `advice` is what its first lines should begin with."""
-
-    def register(function):
-        PROGRAMS[function.__name__] = (function, mib, advice)
-        return function
-
-    return register
+import recording
+from failing import PROGRAMS, Model, data, fails, program
 
 
-class Block(nn.Module):
-    def __init__(self, d):
-        super().__init__()
-        self.norm = nn.LayerNorm(d)
-        self.up = nn.Linear(d, 4 * d)
-        self.down = nn.Linear(4 * d, d)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
-
-
-class Model(nn.Module):
-    def __init__(self, d=512, layers=4, out=None):
-        super().__init__()
-        self.blocks = nn.ModuleList(Block(d) for _ in range(layers))
-        self.head = nn.Linear(d, out or d)
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
-
-
-def data(*shape, **options):
-    return torch.empty(*shape, device="cuda", **options)
+def train_step(model, optimizer, *shape):
+    """A step with data of this shape."""
+    model(data(*shape)).pow(2).mean().backward()
+    optimizer.step()
+    optimizer.zero_grad()
 
 
 # Temporaries of an optimizer that works on all parameters at once
@@ -61,9 +32,7 @@ def foreach_adamw(version):
     model = Model(768, 4).cuda()
     optimizer = torch.optim.AdamW(model.parameters(), foreach=None if version == "before" else False)
     for _ in range(6):
-        model(data(256, 768)).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        train_step(model, optimizer, 256, 768)
 
 
 @program(326, "foreach")
@@ -174,9 +143,7 @@ def logged_beside_training(version):
     optimizer = torch.optim.AdamW(model.parameters())
     logged = []
     for _ in range(80):
-        model(data(1024, 256)).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        train_step(model, optimizer, 1024, 256)
         loss = model(data(200, 256)).pow(2).mean()
         logged.append(loss if version == "before" else loss.detach())
         del loss
@@ -188,9 +155,7 @@ def validation_losses(version):
     model = Model(256, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     for _ in range(4):
-        model(data(1024, 256)).pow(2).mean().backward()
-        optimizer.step()
-        optimizer.zero_grad()
+        train_step(model, optimizer, 1024, 256)
     total = 0
     with torch.set_grad_enabled(version == "before"):
         for _ in range(40):
@@ -296,24 +261,13 @@ def state_too_large(version):
         optimizer.zero_grad()
 
 
-# Devices that hold different amounts
-
-
-def run(name, version, out):
-    import recording
-
-    torch.cuda.init()
-    torch.cuda.memory._record_memory_history(stacks="python")
-    fails = False
-    try:
-        PROGRAMS[name][0](version)
-    except torch.cuda.OutOfMemoryError:
-        fails = True
-    recording.write(out, {"program": name, "version": version, "fails": fails})
+def main(name, version, out):
+    failed = fails(PROGRAMS[name][0], version)
+    recording.write(out, {"program": name, "version": version, "fails": failed})
 
 
 if len(sys.argv) > 1:
-    run(*sys.argv[1:])
+    main(*sys.argv[1:])
 else:
     for name, (_, mib, advice) in PROGRAMS.items():
         print(name, mib, advice, sep="\t")

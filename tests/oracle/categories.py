@@ -59,16 +59,16 @@ class Model(nn.Module):
         return self.head(x)
 
     def middle(self, gradient):
-        if noting():
-            truth.note("in backward")
+        note("in backward")
 
 
 step = 0
 noted = range(0, 0)
 
 
-def noting():
-    return step in noted
+def note(name):
+    if step in noted:
+        truth.note(name)
 
 
 def batch(n=16):
@@ -80,8 +80,7 @@ def batch(n=16):
 def loss_of(model, x):
     out = model(x)
     loss = out.float().square().mean()
-    if noting():
-        truth.note("after forward")
+    note("after forward")
     return loss
 
 
@@ -95,11 +94,9 @@ def train(model, opt, steps, *, at, micro=1, set_to_none=True, cast=None, each=N
             with torch.autocast(DEVICE, cast, enabled=cast is not None):
                 loss = loss_of(model, batch())
             loss.backward()
-        if noting():
-            truth.note("after backward")
+        note("after backward")
         opt.step()
-        if noting():
-            truth.note("after the optimizer's step")
+        note("after the optimizer's step")
         opt.zero_grad(set_to_none=set_to_none)
         if each:
             each(loss)
@@ -135,8 +132,7 @@ def sgd_by_hand():
     truth.models = [model]
     for step in range(4):
         loss_of(model, batch()).backward()
-        if noting():
-            truth.note("after backward")
+        note("after backward")
         with torch.no_grad():
             for p in model.parameters():
                 p.sub_(p.grad, alpha=0.1)
@@ -159,8 +155,7 @@ def in_backward():
         p.register_post_accumulate_grad_hook(update)
     for step in range(4):
         loss_of(model, batch()).backward()
-        if noting():
-            truth.note("after backward")
+        note("after backward")
 
 
 def penalty():
@@ -174,8 +169,7 @@ def penalty():
         x = batch().requires_grad_()
         (slope,) = torch.autograd.grad(model(x).sum(), x, create_graph=True)
         loss = (slope.norm(2, -1) - 1).square().mean()
-        if noting():
-            truth.note("after forward")
+        note("after forward")
         loss.backward()
         opt.step()
         opt.zero_grad()
@@ -332,12 +326,10 @@ def clip():
     for step in range(4):
         loss_of(model, batch()).backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        if noting():
-            truth.note("after clipping")
+        note("after clipping")
         opt.step()
         average.update_parameters(model)
-        if noting():
-            truth.note("after the average")
+        note("after the average")
         opt.zero_grad()
 
 
@@ -361,14 +353,11 @@ def rivals():
             opt.zero_grad()
             made = maker(batch())
             loss = judge(made if opt is opts[0] else made.detach()).mean()
-            if noting():
-                truth.note("after forward")
+            note("after forward")
             loss.backward()
-            if noting():
-                truth.note("after backward")
+            note("after backward")
             opt.step()
-        if noting():
-            truth.note("after both steps")
+        note("after both steps")
 
 
 def closure():
@@ -383,14 +372,12 @@ def closure():
         opt.zero_grad()
         loss = loss_of(model, batch())
         loss.backward()
-        if noting():
-            truth.note("after backward")
+        note("after backward")
         return loss
 
     for step in range(3):
         opt.step(run)
-        if noting():
-            truth.note("after the optimizer's step")
+        note("after the optimizer's step")
 
 
 def engine():
@@ -406,41 +393,13 @@ def engine():
             out = model(batch())
             loss = ((out - 1) ** 2).mean()
             opt.zero_grad()
-            if noting():
-                truth.note("after forward")
+            note("after forward")
             loss.backward()
             return loss
 
         opt.step(run)
-        if noting():
-            truth.note("after the optimizer's step")
+        note("after the optimizer's step")
 
-
-SCENARIOS = [
-    adam,
-    momentum,
-    sgd,
-    sgd_by_hand,
-    in_backward,
-    penalty,
-    decode,
-    accumulate,
-    recompute,
-    recompute_reentrant,
-    half,
-    evaluate,
-    late,
-    leak_graph,
-    leak_cache,
-    leak_third,
-    queue,
-    cut_forward,
-    cut_backward,
-    clip,
-    rivals,
-    closure,
-    engine,
-]
 
 if __name__ == "__main__":
-    run(SCENARIOS, truth)
+    run(globals(), truth)

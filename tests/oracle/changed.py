@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
-from recording import write
+import recording
 
 PROGRAM, CHANGE, OUT = sys.argv[1:]
 torch.backends.cudnn.enabled = False  # its kernels cannot be looked for without a GPU
@@ -328,18 +328,4 @@ def kept():
 
 
 if __name__ == "__main__":
-    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python")
-    error = None
-    try:
-        globals()[PROGRAM]()
-    except torch.cuda.OutOfMemoryError as failed:
-        error = str(failed)
-    stats = torch.cuda.memory_stats()
-    facts = {
-        "program": PROGRAM,
-        "change": CHANGE,
-        "error": error,
-        "peak_allocated": stats["allocated_bytes.all.peak"],
-        "peak_reserved": stats["reserved_bytes.all.peak"],
-    }
-    write(OUT, facts)
+    recording.run(globals()[PROGRAM], OUT, {"program": PROGRAM, "change": CHANGE})

@@ -59,6 +59,10 @@ def short(x):
 def compare(path, facts, report, code, stderr):
     """Findings of one file: a list of (class, text)."""
     out = []
+
+    def add(kind, text):
+        out.append((kind, text))
+
     if report is None:
         return [("unreadable", f"exit {code}: {stderr.strip().splitlines()[-1] if stderr.strip() else 'no output'}")]
     exact = True
@@ -68,35 +72,30 @@ def compare(path, facts, report, code, stderr):
         got = devices.get(d)
         if got is None:
             if recorded or stats.get("num_ooms") or stats.get("reserved_bytes.all.peak"):
-                out.append(("missing", f"device {d}: not in the report ({recorded} entries recorded)"))
+                add("missing", f"device {d}: not in the report ({recorded} entries recorded)")
                 exact = False
             continue
         ev = got.get("events", {})
         if recorded is not None and ev.get("recorded") != recorded:
-            out.append(("entries", f"device {d}: report says {ev.get('recorded')} recorded, there are {recorded}"))
+            add("entries", f"device {d}: report says {ev.get('recorded')} recorded, there are {recorded}")
         if not got.get("exact"):
             exact = False
             f = got.get("first_divergence") or {}
-            out.append(
-                (
-                    "diverged",
-                    f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; "
-                    f"predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}",
-                )
+            add(
+                "diverged",
+                f"device {d} event {f.get('event')} of {recorded}: {f.get('why')}; "
+                f"predicted {short(f.get('predicted'))} recorded {short(f.get('recorded'))}",
             )
         elif ev.get("matched") != ev.get("recorded") or ev.get("predicted") != ev.get("recorded"):
-            out.append(("events", f"device {d}: exact, yet {short(ev)}"))
+            add("events", f"device {d}: exact, yet {short(ev)}")
         elif got.get("first_divergence") is not None:
-            out.append(("events", f"device {d}: exact, yet a first divergence {short(got['first_divergence'])}"))
+            add("events", f"device {d}: exact, yet a first divergence {short(got['first_divergence'])}")
         if not got.get("end_state_exact"):
             exact = False
             if got.get("exact"):
-                out.append(
-                    (
-                        "end-state",
-                        f"device {d}: every entry matched, but not the end state: "
-                        f"{short(got.get('end_state_divergence'))}",
-                    )
+                add(
+                    "end-state",
+                    f"device {d}: every entry matched, but not the end state: {short(got.get('end_state_divergence'))}",
                 )
         if got.get("exact"):
             have = got.get("statistics", {})
@@ -106,26 +105,22 @@ def compare(path, facts, report, code, stderr):
                     and k.startswith("reserved_bytes_by_private_pools.")
                     and not any(v for x, v in stats.items() if x.startswith(k[: k.index(".", 32) + 1]))
                 ):
-                    out.append(
-                        ("untold", f"device {d} {k}: predicted nothing, real 0 (a pool gone before the recording)")
-                    )
+                    add("untold", f"device {d} {k}: predicted nothing, real 0 (a pool gone before the recording)")
                 elif k not in have:
-                    out.append(("key-missing", k))
+                    add("key-missing", k)
                 elif k not in stats:
-                    out.append(("key-extra", k))
+                    add("key-extra", k)
                 elif stats[k] != have[k]:
-                    out.append(
-                        (
-                            "untold" if untold(k, facts) else "statistic",
-                            f"device {d} {k}: predicted {have[k]}, real {stats[k]}",
-                        )
+                    add(
+                        "untold" if untold(k, facts) else "statistic",
+                        f"device {d} {k}: predicted {have[k]}, real {stats[k]}",
                     )
     if (code == 0) != exact or code not in (0, 1):
-        out.append(("exit-code", f"exit {code} while exact is {exact}"))
+        add("exit-code", f"exit {code} while exact is {exact}")
     return out
 
 
-def row(name, counts, width):
+def format_row(name, counts, width):
     cells = [f"{counts[key]:>6}" for key in ("files", "exact", "clean")]
     cells += [f"{counts[key]:>10}" for key in ("events", "matched")]
     return " ".join([f"{name:<{width}}", *cells, f"{counts['seconds']:>8.1f}"])
@@ -163,22 +158,11 @@ def main():
         release = facts["torch"].split("+")[0]
         kind = facts.get("plan", {}).get("kind") or facts.get("workload", "?")
         extra = ["--torch-version", release] if a.release_flag else []
+        program = os.path.abspath(a.oomscope) if os.sep in a.oomscope else a.oomscope
+        command = [program, "replay", "--format", "json", *extra, *a.arg]
         t = time.time()
         try:
-            done = subprocess.run(
-                [
-                    os.path.abspath(a.oomscope) if os.sep in a.oomscope else a.oomscope,
-                    "replay",
-                    "--format",
-                    "json",
-                    *extra,
-                    *a.arg,
-                    str(f),
-                ],
-                capture_output=True,
-                text=True,
-                timeout=a.timeout,
-            )
+            done = subprocess.run([*command, str(f)], capture_output=True, text=True, timeout=a.timeout)
             code, err = done.returncode, done.stderr
             try:
                 report = json.loads(done.stdout)
@@ -208,19 +192,8 @@ def main():
         shown = 0
         for what, text in findings:
             if sink:
-                sink.write(
-                    json.dumps(
-                        {
-                            "file": str(f),
-                            "release": release,
-                            "kind": kind,
-                            "undetermined": lost,
-                            "finding": what,
-                            "text": text,
-                        }
-                    )
-                    + "\n"
-                )
+                about = {"release": release, "kind": kind, "undetermined": lost, "finding": what, "text": text}
+                sink.write(json.dumps({"file": str(f), **about}) + "\n")
             if what in ("key-missing", "key-extra"):
                 keys[what][family(text)] += 1
                 continue
@@ -245,8 +218,8 @@ def main():
         total = collections.Counter()
         for k in sorted(chosen):
             total.update(chosen[k])
-            print(row(k, chosen[k], width))
-        print(row("total", total, width))
+            print(format_row(k, chosen[k], width))
+        print(format_row("total", total, width))
 
     def fold(part, key):
         out = collections.defaultdict(collections.Counter)

@@ -135,17 +135,7 @@ WORDS = {
     "large_segment_size_mb": ["11", "20", "32", "40", "x"],
     "garbage_collection_threshold": ["0.1", "0.8", "0.95", "1e-1", "1", "x"],
     "expandable_segments": ["True", "False", "true", "1"],
-    "roundup_power2_divisions": [
-        "1",
-        "2",
-        "16",
-        "[]",
-        "[256:1,512:2,1024:4,>:8]",
-        "[1:4,64:2,>:1]",
-        "[64:8,256:4,>:0]",
-        "3",
-        "[64:8",
-    ],
+    "roundup_power2_divisions": "1 2 16 [] [256:1,512:2,1024:4,>:8] [1:4,64:2,>:1] [64:8,256:4,>:0] 3 [64:8".split(),
     "backend": ["native", "cuda"],
     "release_lock_on_cudamalloc": ["True", "False", "yes"],
     "graph_capture_record_stream_reuse": ["True", "False"],
@@ -226,13 +216,8 @@ DEFAULTS = {
     "per_process_memory_fraction": 1.0,
     "garbage_collection_threshold": 0.0,
 }
-SHOWN = [
-    "max_split_size",
-    "garbage_collection_threshold",
-    "expandable_segments",
-    "release_lock_on_cudamalloc",
-    "graph_capture_record_stream_reuse",
-]
+SHOWN = """max_split_size garbage_collection_threshold expandable_segments release_lock_on_cudamalloc
+graph_capture_record_stream_reuse""".split()
 
 
 def ask(before, text, minor):

@@ -28,10 +28,14 @@ def labels(*shape):
     return torch.zeros(*shape, dtype=torch.long, device="cuda")
 
 
-def train(model, batch, loss, dtype="f32", steps=2, optimizer=torch.optim.AdamW, autocast=False):
+def squares(y):
+    return y.square().mean()
+
+
+def train(model, batch, loss=squares, dtype="f32", autocast=False):
     model = model.to(DTYPES[dtype]).cuda()
-    optimizer = optimizer(model.parameters(), lr=1e-3)
-    for _ in range(steps):
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    for _ in range(2):
         x = batch()
         with torch.autocast("cuda", torch.bfloat16, enabled=autocast):
             value = loss(model(x))
@@ -47,11 +51,24 @@ def mlp(*widths, act=nn.GELU):
     return nn.Sequential(*layers[:-1])
 
 
+class Net(nn.Module):
+    """Parts, and what they compute: `compute(net, x)`."""
+
+    def __init__(self, compute, **parts):
+        super().__init__()
+        self.compute = compute
+        for name, part in parts.items():
+            setattr(self, name, part)
+
+    def forward(self, x):
+        return self.compute(self, x)
+
+
 # Reductions: sums, means, norms, gradients of biases and of norms' weights -----------------------------------------
 
 
 def bias_f32(n):
-    train(mlp(96, 384, 384, 96), lambda: data(48 * n, 96), lambda y: y.square().mean())
+    train(mlp(96, 384, 384, 96), lambda: data(48 * n, 96))
 
 
 def bias_bf16(n):
@@ -124,31 +141,21 @@ def partition(n):
 
 
 def layer_norms(n):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.up, self.norm, self.down = nn.Linear(192, 192), nn.LayerNorm(192), nn.Linear(192, 192)
+    def block():
+        up, norm, down = nn.Linear(192, 192), nn.LayerNorm(192), nn.Linear(192, 192)
+        return Net(lambda net, x: x + net.down(F.relu(net.norm(net.up(x)))), up=up, norm=norm, down=down)
 
-        def forward(self, x):
-            return x + self.down(F.relu(self.norm(self.up(x))))
-
-    train(nn.Sequential(Net(), Net()), lambda: data(n, 1200, 192), lambda y: y.square().mean())
+    train(nn.Sequential(block(), block()), lambda: data(n, 1200, 192))
 
 
 def rms_norms_bf16(n):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.norm, self.gate, self.down = (
-                nn.RMSNorm(256),
-                nn.Linear(256, 688, bias=False),
-                nn.Linear(688, 256, bias=False),
-            )
+    def block():
+        gate, down = nn.Linear(256, 688, bias=False), nn.Linear(688, 256, bias=False)
+        return Net(
+            lambda net, x: x + net.down(F.silu(net.gate(net.norm(x)))), norm=nn.RMSNorm(256), gate=gate, down=down
+        )
 
-        def forward(self, x):
-            return x + self.down(F.silu(self.gate(self.norm(x))))
-
-    train(nn.Sequential(Net(), Net()), lambda: data(n, 300, 256, dtype="bf16"), lambda y: y.float().mean(), "bf16")
+    train(nn.Sequential(block(), block()), lambda: data(n, 300, 256, dtype="bf16"), lambda y: y.float().mean(), "bf16")
 
 
 def batch_norm_rows(n):
@@ -163,62 +170,37 @@ def group_norm_images(n):
     train(
         nn.Sequential(nn.Conv2d(3, 32, 3, padding=1), nn.GroupNorm(8, 32), nn.SiLU(), nn.Conv2d(32, 3, 1)),
         lambda: data(4, 3, 8 * n, 8 * n),
-        lambda y: y.square().mean(),
     )
 
 
 def layer_scale(n):
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.mix, self.scale = nn.Linear(320, 320, bias=False), nn.Parameter(torch.ones(320))
+    def block():
+        mix, scale = nn.Linear(320, 320, bias=False), nn.Parameter(torch.ones(320))
+        return Net(lambda net, x: x + net.scale * net.mix(x), mix=mix, scale=scale)
 
-        def forward(self, x):
-            return x + self.scale * self.mix(x)
-
-    train(nn.Sequential(Scaled(), Scaled()), lambda: data(n, 64, 320), lambda y: y.square().mean())
+    train(nn.Sequential(block(), block()), lambda: data(n, 64, 320))
 
 
 def positions(n):
     """The gradient of learned positions is a sum over the batch; SIZE is the batch."""
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.where, self.head = nn.Parameter(torch.zeros(256, 64)), nn.Linear(64, 64)
-
-        def forward(self, x):
-            return self.head(x + self.where)
-
-    train(Net(), lambda: data(20 * n, 256, 64), lambda y: y.square().mean())
+    where, head = nn.Parameter(torch.zeros(256, 64)), nn.Linear(64, 64)
+    train(Net(lambda net, x: net.head(x + net.where), where=where, head=head), lambda: data(20 * n, 256, 64))
 
 
 def temperature(n):
     """A scalar that multiplies all scores: its gradient is a sum over everything."""
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.q, self.k, self.heat = nn.Linear(64, 64), nn.Linear(64, 64), nn.Parameter(torch.ones(()))
+    def scores(net, x):
+        return (net.heat * (net.q(x) @ net.k(x).transpose(-1, -2))).softmax(-1)
 
-        def forward(self, x):
-            return (self.heat * (self.q(x) @ self.k(x).transpose(-1, -2))).softmax(-1)
-
-    train(Net(), lambda: data(4, 24 * n, 64), lambda y: y.square().mean())
+    net = Net(scores, q=nn.Linear(64, 64), k=nn.Linear(64, 64), heat=nn.Parameter(torch.ones(())))
+    train(net, lambda: data(4, 24 * n, 64))
 
 
 def pooled_time(n):
     """The mean over time; SIZE is the length."""
-
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.one, self.two = nn.Linear(80, 256), nn.Linear(256, 35)
-
-        def forward(self, x):
-            return self.two(F.gelu(self.one(x)).mean(1))
-
-    train(Net(), lambda: data(6, 50 * n, 80), lambda y: F.cross_entropy(y, labels(6)))
+    net = Net(lambda net, x: net.two(F.gelu(net.one(x)).mean(1)), one=nn.Linear(80, 256), two=nn.Linear(256, 35))
+    train(net, lambda: data(6, 50 * n, 80), lambda y: F.cross_entropy(y, labels(6)))
 
 
 def pooled_image(n):
@@ -295,48 +277,35 @@ def mixture(n):
 
 
 def autoencoder(n):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.encode, self.decode = mlp(784, 400, 40), mlp(20, 400, 784)
+    def compute(net, x):
+        mean, log = net.encode(x).chunk(2, -1)
+        net.kl = (mean.square() + log.exp() - log - 1).sum(-1).mean()
+        return net.decode(mean + torch.randn_like(mean) * (log / 2).exp())
 
-        def forward(self, x):
-            mean, log = self.encode(x).chunk(2, -1)
-            self.kl = (mean.square() + log.exp() - log - 1).sum(-1).mean()
-            return self.decode(mean + torch.randn_like(mean) * (log / 2).exp())
-
-    net = Net()
+    net = Net(compute, encode=mlp(784, 400, 40), decode=mlp(20, 400, 784))
     train(net, lambda: data(45 * n, 784), lambda y: F.mse_loss(y, torch.zeros_like(y)) + net.kl)
 
 
 def masked_words(n):
     """A tied head with a bias of its own, under autocast."""
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.norm, self.mix = nn.Embedding(8000, 192), nn.LayerNorm(192), nn.Linear(192, 192)
-            self.bias = nn.Parameter(torch.zeros(8000))
+    def compute(net, x):
+        return F.linear(net.norm(F.gelu(net.mix(net.embed(x)))), net.embed.weight, net.bias)
 
-        def forward(self, x):
-            return F.linear(self.norm(F.gelu(self.mix(self.embed(x)))), self.embed.weight, self.bias)
-
-    train(Net(), lambda: labels(n, 96), lambda y: F.cross_entropy(y.flatten(0, 1), labels(96 * n)), autocast=True)
+    embed, norm, mix = nn.Embedding(8000, 192), nn.LayerNorm(192), nn.Linear(192, 192)
+    net = Net(compute, embed=embed, norm=norm, mix=mix, bias=nn.Parameter(torch.zeros(8000)))
+    train(net, lambda: labels(n, 96), lambda y: F.cross_entropy(y.flatten(0, 1), labels(96 * n)), autocast=True)
 
 
 def window_bias(n):
     """A bias for each pair of positions in a window, summed over all windows."""
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.qkv, self.bias = nn.Linear(96, 288), nn.Parameter(torch.zeros(3, 49, 49))
+    def attend(net, x):
+        q, k, v = net.qkv(x).unflatten(-1, (3, 3, 32)).permute(2, 0, 3, 1, 4)
+        return ((q @ k.transpose(-1, -2) + net.bias).softmax(-1) @ v).transpose(1, 2).flatten(2)
 
-        def forward(self, x):
-            q, k, v = self.qkv(x).unflatten(-1, (3, 3, 32)).permute(2, 0, 3, 1, 4)
-            return ((q @ k.transpose(-1, -2) + self.bias).softmax(-1) @ v).transpose(1, 2).flatten(2)
-
-    train(Net(), lambda: data(16 * n, 49, 96), lambda y: y.square().mean())
+    net = Net(attend, qkv=nn.Linear(96, 288), bias=nn.Parameter(torch.zeros(3, 49, 49)))
+    train(net, lambda: data(16 * n, 49, 96))
 
 
 def transformer_f16(n):
@@ -356,7 +325,6 @@ def convolutions(n):
             nn.ReLU(),
         ),
         lambda: data(2, 3, 16 * n, 16 * n),
-        lambda y: y.square().mean(),
     )
 
 
@@ -394,9 +362,7 @@ def ranking(n):
 
 
 def words(n):
-    train(
-        nn.Sequential(nn.Embedding(3000, 128), nn.Linear(128, 128)), lambda: labels(n, 150), lambda y: y.square().mean()
-    )
+    train(nn.Sequential(nn.Embedding(3000, 128), nn.Linear(128, 128)), lambda: labels(n, 150))
 
 
 def graph(n):
@@ -425,62 +391,47 @@ class Attend(nn.Module):
 
 def pixels(n):
     """Attention over the pixels of an image: the fourth power of its side."""
-    train(nn.Sequential(nn.Linear(3, 64), Attend()), lambda: data(2, n * n, 3), lambda y: y.square().mean())
+    train(nn.Sequential(nn.Linear(3, 64), Attend()), lambda: data(2, n * n, 3))
 
 
 def patches(n):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.embed, self.token, self.block = (
-                nn.Conv2d(3, 64, 4, stride=4),
-                nn.Parameter(torch.zeros(1, 1, 64)),
-                Attend(),
-            )
+    def compute(net, x):
+        x = net.embed(x).flatten(2).transpose(1, 2)
+        return net.block(torch.cat([net.token.expand(len(x), -1, -1), x], 1))[:, 0]
 
-        def forward(self, x):
-            x = self.embed(x).flatten(2).transpose(1, 2)
-            return self.block(torch.cat([self.token.expand(len(x), -1, -1), x], 1))[:, 0]
-
-    train(Net(), lambda: data(2, 3, 4 * n, 4 * n), lambda y: y.square().mean())
+    token = nn.Parameter(torch.zeros(1, 1, 64))
+    net = Net(compute, embed=nn.Conv2d(3, 64, 4, stride=4), token=token, block=Attend())
+    train(net, lambda: data(2, 3, 4 * n, 4 * n))
 
 
 def volume(n):
-    train(
-        nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.Linear(32, 4)),
-        lambda: data(n, n, n, 4),
-        lambda y: y.square().mean(),
-    )
+    train(nn.Sequential(nn.Linear(4, 32), nn.GELU(), nn.Linear(32, 4)), lambda: data(n, n, n, 4))
 
 
 def triangles(n):
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.a, self.b, self.norm = nn.Linear(16, 32), nn.Linear(16, 32), nn.LayerNorm(32)
+    def compute(net, z):
+        return net.norm(torch.einsum("ikc,jkc->ijc", net.a(z), net.b(z)))
 
-        def forward(self, z):
-            return self.norm(torch.einsum("ikc,jkc->ijc", self.a(z), self.b(z)))
-
-    train(Net(), lambda: data(6 * n, 6 * n, 16), lambda y: y.square().mean())
+    net = Net(compute, a=nn.Linear(16, 32), b=nn.Linear(16, 32), norm=nn.LayerNorm(32))
+    train(net, lambda: data(6 * n, 6 * n, 16))
 
 
 def product(n):
     """A batch that grows with the length."""
-    train(nn.Sequential(nn.Linear(32, 64), Attend()), lambda: data(2 * n, 3 * n + 1, 32), lambda y: y.square().mean())
+    train(nn.Sequential(nn.Linear(32, 64), Attend()), lambda: data(2 * n, 3 * n + 1, 32))
 
 
 def wide(n):
-    train(mlp(16 * n, 64 * n, 16 * n), lambda: data(32, 16 * n), lambda y: y.square().mean())
+    train(mlp(16 * n, 64 * n, 16 * n), lambda: data(32, 16 * n))
 
 
 def layers(n):
     """SIZE is the number of layers."""
-    train(mlp(*[256] * (n + 1)), lambda: data(512, 256), lambda y: y.square().mean())
+    train(mlp(*[256] * (n + 1)), lambda: data(512, 256))
 
 
 def blocks(n):
-    train(nn.Sequential(*(Attend() for _ in range(n))), lambda: data(2, 128, 64), lambda y: y.square().mean())
+    train(nn.Sequential(*(Attend() for _ in range(n))), lambda: data(2, 128, 64))
 
 
 def chunks_kept(n):
@@ -541,7 +492,7 @@ def accumulated(n):
 
 
 def padded_rows(n):
-    train(mlp(64, 256, 64), lambda: data(-(-37 * n // 64) * 64, 64), lambda y: y.square().mean())
+    train(mlp(64, 256, 64), lambda: data(-(-37 * n // 64) * 64, 64))
 
 
 def outer_scores(n):
@@ -563,17 +514,13 @@ def spectrum(n):
 def checkpointed(n):
     """So many layers, each of which is computed again in its backward pass."""
 
-    class Net(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.layers = nn.ModuleList([mlp(128, 512, 128) for _ in range(n)])
+    def compute(net, x):
+        for layer in net.layers:
+            x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
+        return x
 
-        def forward(self, x):
-            for layer in self.layers:
-                x = torch.utils.checkpoint.checkpoint(layer, x, use_reentrant=False)
-            return x
-
-    train(Net(), lambda: data(256, 128, grad=True), lambda y: y.square().mean())
+    net = Net(compute, layers=nn.ModuleList([mlp(128, 512, 128) for _ in range(n)]))
+    train(net, lambda: data(256, 128, grad=True))
 
 
 def clipped_layers(n):
@@ -706,7 +653,7 @@ def nested(n):
 
 def pyramid(n):
     """Layers that are wider and wider."""
-    train(mlp(*[32 * (i + 1) for i in range(n + 1)]), lambda: data(100, 32), lambda y: y.square().mean())
+    train(mlp(*[32 * (i + 1) for i in range(n + 1)]), lambda: data(100, 32))
 
 
 def whole_chunks(n):
@@ -723,7 +670,7 @@ PROGRAMS = {
     if callable(it)
     and getattr(it, "__module__", "") == __name__
     and not isinstance(it, type)
-    and name not in ("data", "labels", "train", "mlp")
+    and name not in ("data", "labels", "squares", "train", "mlp")
 }
 
 

@@ -2,42 +2,21 @@
 
 usage: run.sh goes_on.py PROGRAM OUT.pickle.gz
 
-The device has STUBCUDA_TOTAL_MIB. PROGRAM runs until a request fails or its loop ends; then the snapshot is written,
-and OUT.json has `fails` and `held_at_steps`, what PyTorch says is allocated at the end of each step. `LENGTHS` are
-the same in every run.
+The device has STUBCUDA_TOTAL_MIB; devices with the MiB in `@program` do not serve all requests. PROGRAM runs until a
+request fails or its loop ends; then the snapshot is written, and OUT.json has `fails` and `held_at_steps`, what PyTorch
+says is allocated at the end of each step. `LENGTHS` are the same in every run.
 """
 
 import sys
 
 import torch
 from torch import nn
-from torch.nn import functional as F
 
-MIB = 1 << 20
-PROGRAMS = {}
+import recording
+from failing import PROGRAMS, Block, Model, data, fails, program
+
 HELD_AT_STEPS = []
 LENGTHS = [(37 * i * i + 11 * i) % 97 for i in range(400)]
-
-
-def program(*mib):
-    """Devices of so many MiB do not serve all of its requests."""
-
-    def register(function):
-        PROGRAMS[function.__name__] = (function, mib)
-        return function
-
-    return register
-
-
-class Block(nn.Module):
-    def __init__(self, d):
-        super().__init__()
-        self.norm = nn.LayerNorm(d)
-        self.up = nn.Linear(d, 4 * d)
-        self.down = nn.Linear(4 * d, d)
-
-    def forward(self, x):
-        return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
 class Attention(nn.Module):
@@ -55,25 +34,12 @@ class Attention(nn.Module):
         return x + self.out((weights @ v).transpose(1, 2).reshape(b, t, d))
 
 
-class Model(nn.Module):
-    def __init__(self, d=512, layers=4, attention=False):
-        super().__init__()
-        kinds = [Attention, Block] if attention else [Block]
-        self.blocks = nn.ModuleList(kind(d) for _ in range(layers) for kind in kinds)
-        self.head = nn.Linear(d, d)
-
-    def forward(self, x):
-        for block in self.blocks:
-            x = block(x)
-        return self.head(x)
+def attentive(d, layers):
+    return Model(d, layers, kinds=(Attention, Block))
 
 
 def step_ends():
     HELD_AT_STEPS.append(torch.cuda.memory_allocated())
-
-
-def data(*shape, **options):
-    return torch.empty(*shape, device="cuda", **options)
 
 
 def train_step(model, optimizer, x):
@@ -82,6 +48,12 @@ def train_step(model, optimizer, x):
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
     return loss
+
+
+def train(model, optimizer, steps, batch):
+    for step in range(steps):
+        train_step(model, optimizer, batch(step))
+        step_ends()
 
 
 # Growth that is kept: real leaks
@@ -123,9 +95,7 @@ def gradient_history():
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     seen = []
     model.blocks[1].up.weight.register_hook(lambda grad: seen.append(grad.clone()))
-    for _ in range(150):
-        train_step(model, optimizer, data(2048, 512))
-        step_ends()
+    train(model, optimizer, 150, lambda _: data(2048, 512))
 
 
 @program(640)
@@ -238,7 +208,7 @@ def generation():
 @torch.no_grad()
 def serving():
     """Requests of any length; some results are kept for a while."""
-    model = Model(512, 4, attention=True).cuda().eval()
+    model = attentive(512, 4).cuda().eval()
     recent = []
     for length in LENGTHS[:200]:
         out = model(data(2, 256 + 13 * length, 512))
@@ -268,9 +238,7 @@ def first_adam_step():
     """State is made parameter by parameter."""
     model = Model(768, 4).cuda()
     optimizer = torch.optim.Adam(model.parameters(), foreach=False)
-    for _ in range(5):
-        train_step(model, optimizer, data(512, 768))
-        step_ends()
+    train(model, optimizer, 5, lambda _: data(512, 768))
 
 
 @program(330)
@@ -278,9 +246,7 @@ def first_foreach_step():
     """State is made for all, then temporaries of the size of all."""
     model = Model(768, 4).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for _ in range(5):
-        train_step(model, optimizer, data(512, 768))
-        step_ends()
+    train(model, optimizer, 5, lambda _: data(512, 768))
 
 
 @program(290)
@@ -288,9 +254,7 @@ def first_momentum():
     """SGD makes its momentum in the first step."""
     model = Model(768, 4).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, foreach=False)
-    for _ in range(5):
-        train_step(model, optimizer, data(2048, 768))
-        step_ends()
+    train(model, optimizer, 5, lambda _: data(2048, 768))
 
 
 @program(300)
@@ -298,9 +262,7 @@ def first_backward():
     """The first backward pass does not fit."""
     model = Model(768, 4).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        train_step(model, optimizer, data(2048, 768))
-        step_ends()
+    train(model, optimizer, 5, lambda _: data(2048, 768))
 
 
 @program(420)
@@ -308,9 +270,7 @@ def first_gradients():
     """The gradients of many layers: the first backward pass fails half way."""
     model = Model(512, 24).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(3):
-        train_step(model, optimizer, data(128, 512))
-        step_ends()
+    train(model, optimizer, 3, lambda _: data(128, 512))
 
 
 @program(300)
@@ -318,9 +278,7 @@ def first_forward():
     """Not even the first forward pass fits."""
     model = Model(768, 6).cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    for _ in range(5):
-        train_step(model, optimizer, data(4096, 768))
-        step_ends()
+    train(model, optimizer, 5, lambda _: data(4096, 768))
 
 
 @program(200)
@@ -336,11 +294,9 @@ def building():
 @program(620, 1150)
 def curriculum():
     """Sequences become longer with each step."""
-    model = Model(384, 3, attention=True).cuda()
+    model = attentive(384, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(40):
-        train_step(model, optimizer, data(4, 128 + 32 * step, 384))
-        step_ends()
+    train(model, optimizer, 40, lambda step: data(4, 128 + 32 * step, 384))
 
 
 @program(560)
@@ -348,19 +304,15 @@ def one_long_input():
     """Step 21 has 15 times the rows of those before."""
     model = Model(512, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(30):
-        train_step(model, optimizer, data(15 * 512 if step == 20 else 512, 512))
-        step_ends()
+    train(model, optimizer, 30, lambda step: data(15 * 512 if step == 20 else 512, 512))
 
 
 @program(430, 440)
 def varying_lengths():
     """Lengths at random."""
-    model = Model(384, 3, attention=True).cuda()
+    model = attentive(384, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for length in LENGTHS[:60]:
-        train_step(model, optimizer, data(4, 128 + 6 * length, 384))
-        step_ends()
+    train(model, optimizer, 60, lambda step: data(4, 128 + 6 * LENGTHS[step], 384))
 
 
 @program(400, 430)
@@ -368,15 +320,13 @@ def buckets():
     """Three sizes in turn."""
     model = Model(384, 4).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
-    for step in range(40):
-        train_step(model, optimizer, data((1500, 4200, 2900)[step % 3], 384))
-        step_ends()
+    train(model, optimizer, 40, lambda step: data((1500, 4200, 2900)[step % 3], 384))
 
 
 @program(480)
 def varying_lengths_and_kept():
     """Lengths at random, and a result of fixed size stays."""
-    model = Model(384, 3, attention=True).cuda()
+    model = attentive(384, 3).cuda()
     optimizer = torch.optim.AdamW(model.parameters())
     kept = []
     for length in LENGTHS[:100]:
@@ -488,19 +438,10 @@ def mixed_precision():
         step_ends()
 
 
-def run(name, out):
-    import recording
-
-    function, _ = PROGRAMS[name]
-    torch.cuda.init()
-    torch.cuda.memory._record_memory_history(stacks="python")
-    fails = False
-    try:
-        function()
-    except torch.cuda.OutOfMemoryError:
-        fails = True
-    recording.write(out, {"program": name, "fails": fails, "held_at_steps": HELD_AT_STEPS})
+def main(name, out):
+    failed = fails(PROGRAMS[name][0])
+    recording.write(out, {"program": name, "fails": failed, "held_at_steps": HELD_AT_STEPS})
 
 
 if __name__ == "__main__":
-    run(*sys.argv[1:])
+    main(*sys.argv[1:])

@@ -338,7 +338,5 @@ def write_words():
                 truth.note(f"word {number}")
 
 
-KEPT = [resumed, sam, bytes_in_a_class, kept_outputs, kept_graphs, kronecker, ours_cut, write_words]
-
 if __name__ == "__main__":
-    run(KEPT, truth)
+    run(globals(), truth)

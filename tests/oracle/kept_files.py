@@ -212,25 +212,20 @@ assert len(sqlite3.connect("trials.db").execute("select * from trials").fetchall
 }
 
 
+# Of a project, with results of an earlier, real run.
+FILES = """
+best.pt best.npz model.safetensors log.txt metrics.json predictions.npy checkpoints/last.pt checkpoints/last.ckpt
+checkpoints/step-100/model.pt checkpoints/checkpoint-2/model.safetensors runs/1/events
+"""
+
+
 def make_project(directory):
     """A project with results of an earlier, real run."""
     import sqlite3
 
     for path in ("checkpoints/step-100/model.pt", "checkpoints/checkpoint-2/model.safetensors", "runs/1/events"):
         os.makedirs(os.path.join(directory, os.path.dirname(path)))
-    for path in (
-        "best.pt",
-        "best.npz",
-        "model.safetensors",
-        "log.txt",
-        "metrics.json",
-        "predictions.npy",
-        "checkpoints/last.pt",
-        "checkpoints/last.ckpt",
-        "checkpoints/step-100/model.pt",
-        "checkpoints/checkpoint-2/model.safetensors",
-        "runs/1/events",
-    ):
+    for path in FILES.split():
         with open(os.path.join(directory, path), "w") as file:
             file.write("real\n")
     with open(os.path.join(directory, "metrics.csv"), "w") as file:

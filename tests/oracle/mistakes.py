@@ -53,9 +53,9 @@ def dry_run(args, program, facts, directory):
     return ran.returncode, max(failures, key=lambda path: path.stat().st_mtime, default=None)
 
 
-def advice(args, snapshot):
+def advice(args, snapshot, *options):
     """The first line of advice."""
-    command = [args.oomscope, "analyze", "--format", "json", "--brief", snapshot]
+    command = [args.oomscope, "analyze", "--format", "json", "--brief", *options, snapshot]
     answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     return answer["summary"]["action"] or ""
 

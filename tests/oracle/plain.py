@@ -10,15 +10,13 @@ the program calls it: `self.history` where a name is `trainer.history`. What is 
 """
 
 import argparse
-import json
 import re
-import subprocess
 import tempfile
 from pathlib import Path
 
 import tomllib
 
-from mistakes import PROGRAMS, dry_run, without_names
+from mistakes import PROGRAMS, advice, dry_run, without_names
 
 
 def record(args, name, facts):
@@ -34,12 +32,6 @@ def record(args, name, facts):
                 return None
             without_names(snapshot).rename(kept / "plain.pickle")
     return kept
-
-
-def advice(args, kept, *options):
-    command = [args.oomscope, "analyze", "--format", "json", "--brief", *options, kept / "plain.pickle"]
-    answer = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
-    return answer["summary"]["action"] or ""
 
 
 def names_statement(text, facts):
@@ -71,7 +63,7 @@ def main():
         if kept is None:
             print(name, "no failure", flush=True)
             continue
-        texts = advice(args, kept, "--source", kept), advice(args, kept)
+        texts = [advice(args, kept / "plain.pickle", *options) for options in (("--source", kept), ())]
         judged = [(names_statement(text, mistakes[name]), is_cure(text, mistakes[name])) for text in texts]
         rows.append((name, texts[0], *judged))
         print(name, *judged, texts[0], sep="\t", flush=True)

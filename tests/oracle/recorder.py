@@ -20,6 +20,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from score_categories import Plain
+
 HERE = Path(__file__).resolve().parent
 PAGE_LINES = 15
 CASES = []
@@ -28,13 +30,6 @@ CASES = []
 def case(function):
     CASES.append(function)
     return function
-
-
-class Plain(pickle.Unpickler):
-    """A snapshot is plain types alone."""
-
-    def find_class(self, module, name):
-        raise pickle.UnpicklingError(f"{module}.{name} is no plain type")
 
 
 def read(path):
@@ -58,17 +53,16 @@ class Job:
 
     def start(self, *python, options=(), before=(), **environment):
         run = [str(self.oomscope), "run", "-o", "out", *options, "--", *before, *self.command(*python)]
-        return subprocess.Popen(
-            run,
-            cwd=self.work,
-            env=self.environment(**environment),
-            text=True,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-        )
+        streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        return subprocess.Popen(run, cwd=self.work, env=self.environment(**environment), **streams)
 
     def run(self, *python, **options):
-        process = self.start(*python, **options)
+        return self.finish(self.start(*python, **options))
+
+    def run_code(self, text, **options):
+        return self.run(self.script(text), **options)
+
+    def finish(self, process):
         self.out, self.errors = process.communicate(timeout=600)
         self.code = process.returncode
         return self
@@ -163,17 +157,13 @@ def annotated(job):
     job.run(jobs("annotated.py"), STUBCUDA_TOTAL_MIB=400).expect(1, ["oom1.pickle.gz"])
 
 
+def launch(job, launcher, processes, script, **environment):
+    return job.run("-m", *launcher.split(), script, STUBCUDA_DEVICES=processes, OMP_NUM_THREADS=1, **environment)
+
+
 def torchrun(job, processes, fails):
-    return job.run(
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        processes,
-        jobs("ranks.py"),
-        FAILS=fails,
-        STUBCUDA_DEVICES=processes,
-        OMP_NUM_THREADS=1,
-    )
+    launcher = f"torch.distributed.run --nproc-per-node {processes}"
+    return launch(job, launcher, processes, jobs("ranks.py"), FAILS=fails)
 
 
 @case
@@ -197,8 +187,7 @@ def torchrun_all_fail(job):
 @case
 def spawn(job):
     """torch.multiprocessing.spawn, 2 processes, one fails: the other writes one, too"""
-    job.run(
-        job.script("""
+    job.run_code("""
 import time, torch, torch.multiprocessing as mp
 def work(index, barrier):
     held = [torch.empty(1 << 20, device="cuda")]
@@ -207,15 +196,13 @@ def work(index, barrier):
     time.sleep(60)
 if __name__ == "__main__":
     mp.spawn(work, args=(mp.get_context("spawn").Barrier(2),), nprocs=2)
-""")
-    ).expect(1, ["asked1.pickle.gz", "oom1.pickle.gz"])
+""").expect(1, ["asked1.pickle.gz", "oom1.pickle.gz"])
 
 
 @case
 def fork(job):
     """fork before CUDA and after it: the child before records for itself, the other is left alone"""
-    job.run(
-        job.script("""
+    job.run_code("""
 import os, torch
 def fail():
     try: torch.empty(1 << 45, device="cuda")
@@ -228,23 +215,20 @@ fail()
 late = os.fork()
 if late == 0: os._exit(0)
 assert os.waitpid(late, 0)[1] == 0
-""")
-    ).expect(0, ["oom1.pickle.gz", "oom1.pickle.gz"])
+""").expect(0, ["oom1.pickle.gz", "oom1.pickle.gz"])
 
 
 @case
 def dataloader(job):
     """workers of a DataLoader: nothing of them, one snapshot of the process that fails"""
-    job.run(
-        job.script("""
+    job.run_code("""
 import torch
 from torch.utils.data import DataLoader
 held = []
 for batch in DataLoader(torch.zeros(64, 8), batch_size=4, num_workers=2):
     batch.cuda()
     held.append(torch.empty(256 << 20, device="cuda"))
-""")
-    ).expect(1, ["oom1.pickle.gz"])
+""").expect(1, ["oom1.pickle.gz"])
 
 
 @case
@@ -270,8 +254,7 @@ def isolated(job):
 @case
 def survived(job):
     """1,000 failures that the program survives: two snapshots, one more after 30 s, exit code 0"""
-    job.run(
-        job.script("""
+    job.run_code("""
 import time, torch
 began = time.time()
 for _ in range(1000):
@@ -279,28 +262,28 @@ for _ in range(1000):
     except RuntimeError: pass
 print(time.time() - began)
 """)
-    )
     job.expect(0, ["oom1.pickle.gz", "oom2.pickle.gz", "oom3.pickle.gz"][: 2 + (len(job.files()) == 3)])
     return f"{float(job.out):.1f} s for all"
+
+
+WAITS = "import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"
 
 
 @case
 def terminated(job):
     """SIGTERM to oomscope ends the job: exit code 143, no snapshot"""
-    process = job.start(job.script("import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"))
+    process = job.start(job.script(WAITS))
     job.when_recorded(process)
     process.terminate()
-    (job.out, job.errors), job.code = process.communicate(), process.returncode
-    job.expect(143, [])
+    job.finish(process).expect(143, [])
 
 
 @case
 def killed(job):
     """SIGKILL to the job: exit code 137, with a message"""
-    process = job.start(job.script("import time, torch\ntorch.empty(1, device='cuda')\ntime.sleep(60)"))
+    process = job.start(job.script(WAITS))
     os.kill(job.when_recorded(process), signal.SIGKILL)
-    (job.out, job.errors), job.code = process.communicate(), process.returncode
-    job.expect(137, [])
+    job.finish(process).expect(137, [])
     assert "ended by signal 9" in job.said()[-1], job.said()
 
 
@@ -308,12 +291,8 @@ def killed(job):
 def full_disk(job):
     """no room for the snapshot: one line, no half of a file, the program's own error"""
     (job.work / "out").mkdir()
-    mounted = (
-        subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", job.work / "out"], stderr=subprocess.DEVNULL
-        ).returncode
-        == 0
-    )
+    mount = ["mount", "-t", "tmpfs", "-o", "size=48k", "tmpfs", job.work / "out"]
+    mounted = subprocess.run(mount, stderr=subprocess.DEVNULL).returncode == 0
     try:
         limit = "" if mounted else "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (500, 500))\n"
         fill = "import torch\n" + limit + "x = [torch.empty(512, device='cuda') for _ in range(20000)]\n"
@@ -400,7 +379,7 @@ if os.environ["RANK"] == "1": torch.empty(1 << 45, device="cuda")
 time.sleep(600)
 """
     )
-    job.run("-m", "torch.distributed.run", "--nproc-per-node", 3, script, STUBCUDA_DEVICES=3, OMP_NUM_THREADS=1)
+    launch(job, "torch.distributed.run --nproc-per-node 3", 3, script)
     job.expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz", "rank2-asked1.pickle.gz"])
     assert not any("no snapshot" in line for line in job.said()), job.said()
 
@@ -422,23 +401,10 @@ def accelerate(job):
     """accelerate launch, 2 processes, one fails"""
     if not job.has("accelerate"):
         return "not run: accelerate is not there"
-    job.run(
-        "-m",
-        "accelerate.commands.launch",
-        "--multi_gpu",
-        "--num_processes",
-        "2",
-        "--num_machines",
-        "1",
-        "--mixed_precision",
-        "no",
-        "--dynamo_backend",
-        "no",
-        jobs("ranks.py"),
-        FAILS="1",
-        STUBCUDA_DEVICES=2,
-        OMP_NUM_THREADS=1,
-    ).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+    launcher = "accelerate.commands.launch --multi_gpu --num_processes 2 --num_machines 1 --mixed_precision no"
+    launch(job, launcher + " --dynamo_backend no", 2, jobs("ranks.py"), FAILS="1").expect(
+        1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"]
+    )
 
 
 def trainer(job, package, script):
@@ -465,16 +431,9 @@ def deepspeed(job):
     """DeepSpeed's launcher, 2 processes, one fails"""
     if not job.has("deepspeed"):
         return "not run: deepspeed is not there"
-    job.run(
-        "-m",
-        "deepspeed.launcher.runner",
-        "--num_gpus",
-        "2",
-        jobs("ranks.py"),
-        FAILS="1",
-        STUBCUDA_DEVICES=2,
-        OMP_NUM_THREADS=1,
-    ).expect(1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"])
+    launch(job, "deepspeed.launcher.runner --num_gpus 2", 2, jobs("ranks.py"), FAILS="1").expect(
+        1, ["rank0-asked1.pickle.gz", "rank1-oom1.pickle.gz"]
+    )
 
 
 @case
@@ -482,15 +441,13 @@ def notebook(job):
     """a kernel of Jupyter, started by nbclient: a cell fails, the kernel lives on"""
     if not (job.has("nbclient") and job.has("ipykernel")):
         return "not run: nbclient is not there"
-    job.run(
-        job.script("""
+    job.run_code("""
 import nbformat, nbclient
 cells = ["import torch", "held = [torch.empty(1 << 30, device='cuda') for _ in range(99)]", "print('lives')"]
 book = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
 nbclient.NotebookClient(book, allow_errors=True, timeout=120).execute()
 assert "OutOfMemory" in str(book.cells[1].outputs) and "lives" in str(book.cells[2].outputs)
-""")
-    ).expect(0, ["oom1.pickle.gz"])
+""").expect(0, ["oom1.pickle.gz"])
     assert re.search(r"Cell In\[|ipykernel_|<ipython", "\n".join(job.page())), job.page()
 
 
@@ -532,16 +489,8 @@ def neutral(snapshot, venv):
 
 def keep(arguments):
     """Records the fixtures."""
-    release = (
-        subprocess.run(
-            [arguments.venv / "bin/python", "-c", "import torch; print(torch.__version__)"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        .stdout.split("+")[0]
-        .strip()
-    )
+    version = [arguments.venv / "bin/python", "-c", "import torch; print(torch.__version__.split('+')[0])"]
+    release = subprocess.check_output(version, text=True).strip()
     arguments.fixtures.mkdir(parents=True, exist_ok=True)
     wanted = [name for name in arguments.only.split(",") if name]
     for name, record in (

@@ -52,6 +52,19 @@ def anonymise(snapshot):
     return snapshot
 
 
+def run(program, out, facts):
+    """Records a program, to its failure if a request fails. Writes the error, if any, and the peaks beside `facts`."""
+    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python")
+    error = None
+    try:
+        program()
+    except torch.cuda.OutOfMemoryError as failed:
+        error = str(failed)
+    stats = torch.cuda.memory_stats()
+    peaks = {f"peak_{kind}": stats[f"{kind}_bytes.all.peak"] for kind in ("allocated", "reserved")}
+    write(out, {**facts, "error": error, **peaks})
+
+
 def write(out, facts, **options):
     """Writes OUT (.pickle or .pickle.gz) and OUT's name with .json. Returns the number of entries per device."""
     out = Path(out)

@@ -525,35 +525,5 @@ def late_inference():
             truth.note("after a request")
 
 
-TUNED = [
-    cut_step,
-    late_inference,
-    fsdp1,
-    fsdp1_mixed,
-    fsdp1_grad_op,
-    fsdp2,
-    fsdp2_mixed,
-    fsdp2_mixed_wide,
-    fsdp2_keep,
-    fsdp2_accumulate,
-    tp,
-    tp_fsdp2,
-    ddp,
-    ddp_view,
-    ddp_view_static,
-    ddp_view_micro,
-    ddp_view_small_buckets,
-    ddp_small_buckets,
-    zero1,
-    zero1_view,
-    lion,
-    lion_master,
-    sophia,
-    masters,
-    averages,
-    average_model,
-    ahead,
-]
-
 if __name__ == "__main__":
-    run(TUNED, truth)
+    run(globals(), truth)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from recording import write
+import recording
 from sharded import Model, ids
 
 SIZE = int(os.environ.get("SIZE", "4"))
@@ -112,20 +112,4 @@ PROGRAMS = {
 
 if __name__ == "__main__":
     program, out = sys.argv[1:]
-    torch.cuda.memory._record_memory_history(max_entries=1_000_000, stacks="python")
-    error = None
-    try:
-        PROGRAMS[program]()
-    except torch.cuda.OutOfMemoryError as failed:
-        error = str(failed)
-    stats = torch.cuda.memory_stats()
-    write(
-        out,
-        {
-            "program": program,
-            "size": SIZE,
-            "error": error,
-            "peak_allocated": stats["allocated_bytes.all.peak"],
-            "peak_reserved": stats["reserved_bytes.all.peak"],
-        },
-    )
+    recording.run(PROGRAMS[program], out, {"program": program, "size": SIZE})

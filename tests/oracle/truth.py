@@ -20,6 +20,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 import recording
 
+COLLECTIVES = """all_gather_into_tensor reduce_scatter_tensor all_reduce broadcast all_gather reduce_scatter
+_all_gather_base _reduce_scatter_base""".split()
+
 
 class Saved:
     """A tensor that autograd keeps for the backward pass, for as long as it does."""
@@ -124,27 +127,18 @@ def watch_collectives(truth):
 
         return wrapper
 
-    for name in (
-        "all_gather_into_tensor",
-        "reduce_scatter_tensor",
-        "all_reduce",
-        "broadcast",
-        "all_gather",
-        "reduce_scatter",
-        "_all_gather_base",
-        "_reduce_scatter_base",
-    ):
+    for name in COLLECTIVES:
         setattr(dist, name, watched(getattr(dist, name)))
 
 
 def run(scenarios, truth):
-    """Records the scenario that the command line names, SCENARIO OUT.pickle.gz, unless it returns true (it did)."""
+    """Records the function that the command line names, SCENARIO OUT.pickle.gz, unless it returns true (it did)."""
     scenario, out = sys.argv[1], Path(sys.argv[2])
     error, is_written = None, False
     torch.cuda.memory._record_memory_history(stacks=os.environ.get("STACKS", "python"))
     with torch.autograd.graph.saved_tensors_hooks(Saved, lambda saved: saved.tensor):
         try:
-            is_written = {f.__name__: f for f in scenarios}[scenario]()
+            is_written = scenarios[scenario]()
         except torch.cuda.OutOfMemoryError as failure:
             error = str(failure)
             truth.note("failure")

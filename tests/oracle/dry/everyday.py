@@ -153,9 +153,7 @@ def gpt2_sgd_accumulated():
     model = GPT2LMHeadModel(GPT2Config(n_layer=4, n_embd=256, n_head=4)).cuda()
     loss_of = language(model, 4, 256, 50257)
     return train(
-        model,
-        torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9),
-        lambda: sum(loss_of() for _ in range(2)) / 2,
+        model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9), lambda: sum(loss_of() for _ in range(2)) / 2
     )
 
 

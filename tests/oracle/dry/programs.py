@@ -15,10 +15,11 @@ import torch
 from torch import nn
 
 
-def steps(model, batch, loss, n=3, optimizer=torch.optim.AdamW):
+def steps(model, *batch, loss=lambda out: out.square().mean(), optimizer=torch.optim.AdamW):
+    batch = batch or [torch.randn(8, 256, 512, device="cuda")]
     step = optimizer(model.parameters(), lr=1e-3)
-    for _ in range(n):
-        value = loss(model(*batch()))
+    for _ in range(3):
+        value = loss(model(*batch))
         value.backward()
         step.step()
         step.zero_grad()
@@ -69,7 +70,7 @@ def lora():
         LlamaForCausalLM(config).bfloat16().cuda(), LoraConfig(r=16, target_modules=["q_proj", "v_proj"])
     )
     ids = torch.randint(0, 1000, (4, 512), device="cuda")
-    steps(model, lambda: (ids,), lambda out: out.logits.float().mean())
+    steps(model, ids, loss=lambda out: out.logits.float().mean())
 
 
 def unet():
@@ -79,29 +80,22 @@ def unet():
         sample_size=32, block_out_channels=(128, 256, 512, 512), cross_attention_dim=256
     ).cuda()
     noise, text = torch.randn(4, 4, 32, 32, device="cuda"), torch.randn(4, 77, 256, device="cuda")
-    steps(model, lambda: (noise, 10, text), lambda out: out.sample.square().mean())
+    steps(model, noise, 10, text, loss=lambda out: out.sample.square().mean())
 
 
 def resnet50():
     from torchvision.models import resnet50
 
     images, labels = torch.randn(16, 3, 224, 224, device="cuda"), torch.randint(0, 1000, (16,), device="cuda")
-    steps(
-        resnet50().cuda(),
-        lambda: (images,),
-        lambda out: nn.functional.cross_entropy(out, labels),
-        optimizer=torch.optim.SGD,
-    )
+    loss = partial(nn.functional.cross_entropy, target=labels)
+    steps(resnet50().cuda(), images, loss=loss, optimizer=torch.optim.SGD)
 
 
 class Recurrent(nn.Module):
     def __init__(self):
         super().__init__()
-        self.embed, self.lstm, self.head = (
-            nn.Embedding(10000, 256),
-            nn.LSTM(256, 512, 2, batch_first=True),
-            nn.Linear(512, 10000),
-        )
+        self.embed, self.lstm = nn.Embedding(10000, 256), nn.LSTM(256, 512, 2, batch_first=True)
+        self.head = nn.Linear(512, 10000)
 
     def forward(self, ids):
         return self.head(self.lstm(self.embed(ids))[0])
@@ -109,7 +103,7 @@ class Recurrent(nn.Module):
 
 def lstm():
     ids = torch.randint(0, 10000, (32, 100), device="cuda")
-    steps(Recurrent().cuda(), lambda: (ids,), lambda out: out.square().mean())
+    steps(Recurrent().cuda(), ids)
 
 
 class Experts(nn.Module):
@@ -133,7 +127,7 @@ class Experts(nn.Module):
 
 def moe():
     x = torch.randn(4096, 512, device="cuda")
-    steps(nn.Sequential(Experts(), Experts()).cuda(), lambda: (x,), lambda out: out.square().mean())
+    steps(nn.Sequential(Experts(), Experts()).cuda(), x)
 
 
 def transformer(layers=4):
@@ -146,32 +140,21 @@ def compiled():
             *[nn.Sequential(nn.LayerNorm(512), nn.Linear(512, 2048), nn.GELU(), nn.Linear(2048, 512)) for _ in range(4)]
         ).cuda()
     )
-    x = torch.randn(64, 256, 512, device="cuda")
-    steps(model, lambda: (x,), lambda out: out.square().mean())
+    steps(model, torch.randn(64, 256, 512, device="cuda"))
 
 
-def ddp():
+def ddp(optimizer=torch.optim.AdamW):
     torch.distributed.init_process_group("nccl")
     here = device()
     model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
-    x = torch.randn(8, 256, 512, device=here)
-    steps(model, lambda: (x,), lambda out: out.square().mean())
+    steps(model, optimizer=optimizer)
     torch.distributed.destroy_process_group()
 
 
 def zero():
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    torch.distributed.init_process_group("nccl")
-    here = device()
-    model = nn.parallel.DistributedDataParallel(transformer().to(here), device_ids=[here.index])
-    x = torch.randn(8, 256, 512, device=here)
-
-    def zero(parameters, lr):
-        return ZeroRedundancyOptimizer(parameters, torch.optim.AdamW, lr=lr)
-
-    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=zero)
-    torch.distributed.destroy_process_group()
+    ddp(partial(ZeroRedundancyOptimizer, optimizer_class=torch.optim.AdamW))
 
 
 def fsdp1():
@@ -184,8 +167,7 @@ def fsdp1():
     model = FullyShardedDataParallel(
         transformer(), auto_wrap_policy=policy, device_id=here, sync_module_states=True, use_orig_params=True
     )
-    x = torch.randn(8, 256, 512, device=here)
-    steps(model, lambda: (x,), lambda out: out.square().mean())
+    steps(model)
     torch.distributed.destroy_process_group()
 
 
@@ -207,8 +189,7 @@ def tensor_parallel():
     model = nn.Sequential(*[Feed() for _ in range(4)]).to(here)
     for layer in model:
         parallelize_module(layer, mesh, {"up": ColwiseParallel(), "down": RowwiseParallel()})
-    x = torch.randn(8, 256, 512, device=here)
-    steps(model, lambda: (x,), lambda out: out.square().mean(), optimizer=partial(torch.optim.AdamW, foreach=False))
+    steps(model, optimizer=partial(torch.optim.AdamW, foreach=False))
     torch.distributed.destroy_process_group()
 
 
@@ -252,8 +233,7 @@ def fsdp2():
     for layer in model.layers:
         fully_shard(layer)
     fully_shard(model)
-    x = torch.randn(8, 256, 512, device="cuda")
-    steps(model, lambda: (x,), lambda out: out.square().mean())
+    steps(model)
     torch.distributed.destroy_process_group()
 
 
@@ -302,29 +282,18 @@ def profiled():
     print(len(profile.key_averages()))
 
 
-PROGRAMS = {
-    "gpt2": lambda: trainer("gpt2"),
-    "gpt2-bf16": lambda: trainer("gpt2", bf16=True),
-    "gpt2-fp16": lambda: trainer("gpt2", fp16=True),
-    "llama": lambda: trainer("llama"),
-    "llama-bf16-checkpointed": lambda: trainer("llama", bf16=True, gradient_checkpointing=True),
-    "gpt2-compiled": lambda: trainer("gpt2", torch_compile=True),
-    "lora": lora,
-    "unet": unet,
-    "resnet50": resnet50,
-    "lstm": lstm,
-    "moe": moe,
-    "compiled": compiled,
-    "ddp": ddp,
-    "fsdp2": fsdp2,
-    "lightning": lightning,
-    "generate": generate,
-    "profiled": profiled,
-    "zero": zero,
-    "fsdp1": fsdp1,
-    "tensor-parallel": tensor_parallel,
-    "objects": objects,
+TRAINERS = {
+    "gpt2": {},
+    "gpt2-bf16": {"bf16": True},
+    "gpt2-fp16": {"fp16": True},
+    "llama": {},
+    "llama-bf16-checkpointed": {"bf16": True, "gradient_checkpointing": True},
+    "gpt2-compiled": {"torch_compile": True},
 }
 
 if __name__ == "__main__":
-    PROGRAMS[sys.argv[1]]()
+    name = sys.argv[1]
+    if name in TRAINERS:
+        trainer(name.split("-")[0], **TRAINERS[name])
+    else:
+        globals()[name.replace("-", "_")]()

@@ -32,12 +32,8 @@ def entries(path):
 
 
 def dry_run(oomscope, environment, directory, options, command):
-    done = subprocess.run(
-        [oomscope, "dry-run", "-o", directory, *options, "--", *command],
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    command = [oomscope, "dry-run", "-o", directory, *options, "--", *command]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
     if done.returncode:
         wrong = [line for line in done.stderr.splitlines() if re.match(r"(\[rank\d+\]: )?\w*Error: ", line)]
         raise RuntimeError(f"exit {done.returncode}: {(wrong or done.stderr.splitlines())[0][:150]}")
@@ -56,16 +52,8 @@ def alike(one, other):
 
 def compared(oomscope, python, environment, name, ranks):
     with tempfile.TemporaryDirectory() as directory:
-        launched = [
-            python,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node",
-            str(ranks),
-            str(PROGRAMS),
-            name,
-        ]
+        launcher = f"-m torch.distributed.run --standalone --nproc-per-node {ranks}"
+        launched = [python, *launcher.split(), str(PROGRAMS), name]
         together = dry_run(oomscope, environment, f"{directory}/together", [], launched)
         for rank in range(ranks):
             options = ["--rank", "%d/%d" % (rank, ranks)]
