@@ -41,10 +41,21 @@ def burst(rng, live, count, largest=64, most=60):
             live.append(torch.empty(size, dtype=torch.uint8, device="cuda"))
 
 
-def rounding(rng, live):
-    burst(rng, live, 300)
-    change("roundup_power2_divisions:4")
-    burst(rng, live, 300)
+# Sizes of bursts, and the settings changed between them.
+SCENARIOS = {
+    "rounding": (300, "roundup_power2_divisions:4", 300),
+    "split_limit": (250, "max_split_size_mb:32", 250, "max_split_size_mb:128", 250),
+    # From the settings in the environment, through two options at once, to the defaults.
+    "three": (200, "expandable_segments:True,roundup_power2_divisions:8", 200, "expandable_segments:False", 200),
+    "two_at_once": (
+        *(200, "max_split_size_mb:40,roundup_power2_divisions:2"),
+        *(200, "max_split_size_mb:40,roundup_power2_divisions:16", 200),
+    ),
+    # There is no request under the last settings.
+    "at_the_end": (300, "expandable_segments:True"),
+    # Segments of 64 MiB for requests of up to 10 MiB, since PyTorch 2.11.
+    "growing_segments": (200, "large_segment_size_mb:64", 200),
+}
 
 
 def back_and_forth(rng, live):
@@ -57,42 +68,11 @@ def back_and_forth(rng, live):
         change("expandable_segments:True")
 
 
-def split_limit(rng, live):
-    burst(rng, live, 250)
-    change("max_split_size_mb:32")
-    burst(rng, live, 250)
-    change("max_split_size_mb:128")
-    burst(rng, live, 250)
-
-
-def three(rng, live):
-    """From the settings in the environment, through two options at once, to the defaults."""
-    burst(rng, live, 200)
-    change("expandable_segments:True,roundup_power2_divisions:8")
-    burst(rng, live, 200)
-    change("expandable_segments:False")
-    burst(rng, live, 200)
-
-
-def two_at_once(rng, live):
-    burst(rng, live, 200)
-    change("max_split_size_mb:40,roundup_power2_divisions:2")
-    burst(rng, live, 200)
-    change("max_split_size_mb:40,roundup_power2_divisions:16")
-    burst(rng, live, 200)
-
-
 def collecting(rng, live):
     torch.cuda.set_per_process_memory_fraction(0.5)
     burst(rng, live, 200)
     change("garbage_collection_threshold:0.6")
     burst(rng, live, 300)
-
-
-def at_the_end(rng, live):
-    """There is no request under the last settings."""
-    burst(rng, live, 300)
-    change("expandable_segments:True")
 
 
 def late(rng, live):
@@ -102,13 +82,6 @@ def late(rng, live):
     torch.cuda.memory._record_memory_history(stacks="python")
     burst(rng, live, 200)
     change("max_split_size_mb:64")
-    burst(rng, live, 200)
-
-
-def growing_segments(rng, live):
-    """Segments of 64 MiB for requests of up to 10 MiB, since PyTorch 2.11."""
-    burst(rng, live, 200)
-    change("large_segment_size_mb:64")
     burst(rng, live, 200)
 
 
@@ -129,7 +102,11 @@ def main(name, seed, out):
     torch.cuda.init()
     torch.cuda.memory._record_memory_history(stacks="python")
     live = []
-    globals()[name](random.Random(int(seed)), live)
+    rng = random.Random(int(seed))
+    for step in SCENARIOS.get(name, ()):
+        change(step) if isinstance(step, str) else burst(rng, live, step)
+    if name not in SCENARIOS:
+        globals()[name](rng, live)
     print(recording.write(out, {"scenario": name, "changes": CHANGES}), CHANGES)
 
 
