@@ -23,7 +23,7 @@ from pathlib import Path
 from score_categories import Plain
 
 HERE = Path(__file__).resolve().parent
-PAGE_LINES = 15
+PAGE_LINES = 40  # LINES of tests/suite/pages.rs
 CASES = []
 
 
@@ -97,10 +97,11 @@ class Job:
         return [line for line in self.errors.splitlines() if line.startswith("oomscope: ")]
 
     def page(self):
-        """The page at the end, if there is one."""
-        lines = self.errors.splitlines()
-        first = [i for i, line in enumerate(lines) if re.match(r"\d+ snapshots? in ", line)]
-        return lines[first[-1] :] if first else []
+        """The page at the end, if there is one: from the last error on to where the snapshots are."""
+        page = []
+        for line in self.errors.splitlines():
+            page = [] if re.match(r"oomscope: |[\w.]+Error\b", line) else [*page, line]
+        return page if page and page[-1].startswith("saved ") else []
 
     def expect(self, code, files):
         assert self.code == code, f"exit code {self.code}, not {code}: {self.errors[-2000:]}"
@@ -120,7 +121,7 @@ def jobs(name):
 def single(job):
     """one process that fails: its exit code, one snapshot, a page that names the line"""
     job.run(jobs("fill.py")).expect(1, ["oom1.pickle.gz"])
-    assert "jobs/fill.py:6" in "\n".join(job.page()), job.page()
+    assert "jobs/fill.py:7" in "\n".join(job.page()), job.page()
     return f"page of {len(job.page())} lines"
 
 
