@@ -1,5 +1,7 @@
 //! The last snapshot of each process: one process may leave several, and their names tell them from other ranks.
 
+use std::collections::BTreeMap;
+
 use super::names::{rank_in_path, without_step};
 use super::snapshot::SnapshotReport;
 
@@ -9,16 +11,20 @@ use super::snapshot::SnapshotReport;
 /// names differ only in the training step: a full ring has lost the entries that the fingerprint needs.
 pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport> {
     let mut latest: Vec<&SnapshotReport> = Vec::new();
-    let mut known: Vec<(Names, usize)> = Vec::new();
+    let mut processes = Processes::default();
     for snapshot in snapshots {
         let names = Names::from_snapshot(snapshot);
-        let process = names.find(&known).unwrap_or(latest.len());
-        match latest.get_mut(process) {
-            Some(kept) if order(kept) < order(snapshot) => *kept = snapshot,
-            Some(_) => {}
-            None => latest.push(snapshot),
+        let Some(known) = processes.find(&names) else {
+            processes.add(names, latest.len());
+            latest.push(snapshot);
+            continue;
+        };
+        if let Some(kept) = latest.get_mut(known)
+            && order(kept) < order(snapshot)
+        {
+            *kept = snapshot;
         }
-        known.push((names, process));
+        processes.add(names, known);
     }
     latest
 }
@@ -45,16 +51,33 @@ impl Names {
         let recorded = snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone());
         Self { fingerprint: snapshot.process, rank: recorded.or(in_path), series }
     }
+}
 
-    /// The process of these names among those that are `known` by theirs.
-    fn find(&self, known: &[(Self, usize)]) -> Option<usize> {
-        let is_same_trace = |other: &Self| self.fingerprint.is_some() && other.fingerprint == self.fingerprint;
-        let of_trace = || known.iter().filter(|(other, _)| is_same_trace(other));
-        // A name without a rank contradicts none.
-        let without_rank = || of_trace().filter(|(other, _)| self.rank.is_none() || other.rank.is_none());
-        let of_series = || known.iter().find(|(other, _)| self.series.is_some() && other.series == self.series);
-        let of_rank = of_trace().find(|(other, _)| other.rank == self.rank);
-        let found = of_rank.or_else(|| without_rank().min_by(|(a, _), (b, _)| a.rank.cmp(&b.rank)));
-        Some(found.or_else(of_series)?.1)
+/// The index of each process, by its names.
+#[derive(Default)]
+struct Processes {
+    by_fingerprint: BTreeMap<u64, BTreeMap<Option<String>, usize>>,
+    by_series: BTreeMap<String, usize>,
+}
+
+impl Processes {
+    fn find(&self, names: &Names) -> Option<usize> {
+        let of_series = || self.by_series.get(names.series.as_ref()?).copied();
+        let of_trace = || {
+            let ranks = self.by_fingerprint.get(&names.fingerprint?)?;
+            // A name without a rank contradicts none.
+            let without_rank = || if names.rank.is_some() { ranks.get(&None) } else { ranks.values().next() };
+            ranks.get(&names.rank).or_else(without_rank).copied()
+        };
+        of_trace().or_else(of_series)
+    }
+
+    fn add(&mut self, names: Names, index: usize) {
+        if let Some(fingerprint) = names.fingerprint {
+            self.by_fingerprint.entry(fingerprint).or_default().entry(names.rank).or_insert(index);
+        }
+        if let Some(series) = names.series {
+            self.by_series.entry(series).or_insert(index);
+        }
     }
 }

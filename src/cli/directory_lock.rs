@@ -18,7 +18,7 @@ pub(super) enum FlockOperation {
 
 /// A lock, until it is dropped.
 #[derive(Debug)]
-pub(super) struct DirectoryLock(File);
+pub(super) struct DirectoryLock(#[cfg_attr(not(unix), expect(dead_code, reason = "there are no locks"))] File);
 
 #[cfg(unix)]
 impl DirectoryLock {

@@ -66,7 +66,7 @@ impl FailureFacts {
             unreleased,
             is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
         };
-        Self::new(device, (entry, request), pool_guess, step.tiling, [is_late, false])
+        Self::new(device, (entry, request), pool_guess, step.tiling, is_late, false)
     }
 
     /// A tried `request`, which would be `entry` of the trace, with the memory in `tiling`.
@@ -77,7 +77,7 @@ impl FailureFacts {
         tiling: &Tiling,
     ) -> Self {
         let pool_guess = PoolGuess { pool: request.pool, is_open: false, unreleased: None, is_pending_unknown: false };
-        Self::new(device, (entry, request), pool_guess, tiling, [true, is_served])
+        Self::new(device, (entry, request), pool_guess, tiling, true, is_served)
     }
 
     fn new(
@@ -85,7 +85,8 @@ impl FailureFacts {
         (entry, request): (usize, TraceEntry),
         pool_guess: PoolGuess,
         tiling: &Tiling,
-        [is_late, is_served]: [bool; 2],
+        is_late: bool,
+        is_served: bool,
     ) -> Self {
         let totals = tiling.totals();
         let known = totals.reserved.saturating_add(request.addr);

@@ -2,7 +2,7 @@
 
 use super::bands::draw_bands;
 use super::chart::{Band, Chart};
-use super::ticks::{column_at, lay_out_labels, ticks};
+use super::ticks::{Tick, column_at, lay_out_labels, ticks};
 use super::width::display_width;
 use crate::base::units::{escape_text, size};
 
@@ -103,7 +103,7 @@ impl TextChart<'_> {
         let ticks = ticks(self.chart, self.columns);
         let [corner, part, mark] = self.pens.axis_line;
         let mut line = vec![part; self.columns];
-        for (column, ..) in &ticks {
+        for Tick { column, .. } in &ticks {
             // A tick beyond the last column is not drawn.
             if let Some(part) = line.get_mut(*column) {
                 *part = mark;
@@ -114,8 +114,8 @@ impl TextChart<'_> {
             let labels = lay_out_labels(labels, self.columns, 1);
             labels.into_iter().map(|drawn| named(name, &drawn)).collect::<Vec<_>>()
         };
-        let times = ticks.iter().filter_map(|(column, _, time)| Some((*column, time.clone()?))).collect();
-        let entries = ticks.into_iter().map(|(column, entry, _)| (column, entry)).collect();
+        let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?))).collect();
+        let entries = ticks.into_iter().map(|tick| (tick.column, tick.entry)).collect();
         let (entries, times) = (row("entry", entries), row("time", times));
         let line = format!("{:>LABEL_COLUMNS$} {corner}{line}", "");
         [line].into_iter().chain(entries).chain(times).collect()

@@ -6,9 +6,17 @@ use crate::base::units::{count, duration};
 /// Minimum number of spaces between two labels.
 const MIN_LABEL_GAP: usize = 2;
 
-/// Ticks of `chart` in `columns` columns, at round entry indexes: the column, the entry, and if recorded the time since the
-/// first.
-pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<(usize, String, Option<String>)> {
+/// A tick of the axis.
+pub(super) struct Tick {
+    pub(super) column: usize,
+    /// Its index in the trace.
+    pub(super) entry: String,
+    /// The time since the first entry, if recorded.
+    pub(super) time: Option<String>,
+}
+
+/// Ticks of `chart` in `columns` columns, at round entry indexes.
+pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
     let end = chart.first.saturating_add(chart.entries);
     let times = chart.times_us.iter().map(|us| duration(*us).len()).fold(0, usize::max);
     let widest = count(end).len().max(times) + MIN_LABEL_GAP;
@@ -24,7 +32,7 @@ pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<(usize, String, Option
         let column = column_at(chart, columns, place);
         let bucket = chart.starts.partition_point(|start| *start <= place).checked_sub(1);
         let time = bucket.and_then(|bucket| chart.times_us.get(bucket));
-        (column, count(entry), time.map(|us| duration(*us)))
+        Tick { column, entry: count(entry), time: time.map(|us| duration(*us)) }
     };
     entries.map(tick).collect()
 }
@@ -103,15 +111,11 @@ mod tests {
         for columns in [10, 25, 65, 160] {
             let ticks = ticks(&chart, columns);
             assert!(!ticks.is_empty());
-            let end = |(column, entry, time): &(usize, String, Option<String>)| {
-                column + entry.len().max(time.as_ref().map_or(0, String::len))
-            };
-            assert!(ticks.windows(2).all(|pair| end(&pair[0]) < pair[1].0), "{columns}");
+            let end = |tick: &Tick| tick.column + tick.entry.len().max(tick.time.as_ref().map_or(0, String::len));
+            assert!(ticks.windows(2).all(|pair| end(&pair[0]) < pair[1].column), "{columns}");
         }
-        let at = |entry: &str| {
-            let all = ticks(&chart, 65);
-            all.into_iter().find(|tick| tick.1 == entry).map(|(column, _, time)| (column, time))
-        };
-        assert_eq!(at("8,000"), Some((16, Some("1.00 s".to_owned()))));
+        let all = ticks(&chart, 65);
+        let tick = all.iter().find(|tick| tick.entry == "8,000").unwrap();
+        assert_eq!((tick.column, tick.time.as_deref()), (16, Some("1.00 s")));
     }
 }
