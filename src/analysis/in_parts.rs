@@ -6,11 +6,9 @@ use super::running_calls::{RunningCalls, live_blocks};
 use super::shape_cure::{CallInParts, ShapeCure, Sizes, shape_cure};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::ratio;
-use crate::python::{LoopKind, ProgramText};
-use crate::snapshot::Action;
+use crate::python::LoopKind;
 use crate::stacks::frames::{Origin, forward_slashes};
 use crate::stacks::phases::KnownPurpose;
-use crate::study::DeviceStudy;
 use crate::whatif::program::{CureReplay, ProgramRow, replay_in_parts};
 
 /// A call that has made a smaller share of the memory is not what needs too much.
@@ -22,13 +20,12 @@ const MIN_PARTS: u64 = 8;
 
 /// The innermost call without gradients, outside of modules, of which a part would fit, with its replay.
 pub(super) fn call_in_parts(
-    device: DeviceStudy<'_, '_>,
     oom: &OomReport,
     running: &RunningCalls<'_, '_>,
 ) -> Option<(ShapeCure, Option<ProgramRow>)> {
-    let program = device.text();
+    let (device, program) = (running.device, running.device.text());
     let stack = device.device().entry(running.failed).extended_stack;
-    let frames = StackFrames::new(device, running)?;
+    let frames = StackFrames::new(running)?;
     let is_pass = oom.verdict == Verdict::Capacity && !device.stacks().line_id(stack).is_backward;
     // A model that is made or moved has no parts.
     let purpose = device.phases().stack_traits(device.device().entry(running.failed).stack).purpose;
@@ -39,10 +36,10 @@ pub(super) fn call_in_parts(
     let needed = oom.allocated_bytes.saturating_add(oom.requested_bytes);
     for at in frames.outside_modules..running.lines.len() {
         let line = &running.lines[at];
-        if !frames.is_grad_off(running, program, at) {
+        if !frames.is_grad_off(running, at) {
             return None;
         }
-        let since = start_of_call(device, running, program, at);
+        let since = running.start_of_call(at);
         let live = live_blocks(device.device(), since..running.failed, |_| true);
         let bytes = live.into_iter().fold(oom.requested_bytes, u64::saturating_add);
         let fits = |parts: &u64| ratio(bytes, needed) >= MIN_SHARE && bytes - bytes / parts >= oom.shortfall_bytes;
@@ -52,11 +49,11 @@ pub(super) fn call_in_parts(
             CureReplay::NotServed => None,
         };
         if let Some(row) = PARTS.iter().filter(|parts| fits(parts)).find_map(replay) {
-            let is_allowed = |at: &usize| frames.is_grad_off(running, program, *at);
+            let is_allowed = |at: &usize| frames.is_grad_off(running, *at);
             // A call around it that has made nothing else has the same parts, and more to choose from.
             let outer = (at + 1..running.lines.len()).take_while(|outer| {
                 let is_single = program.innermost_loop(&running.lines[outer - 1]) != Some(LoopKind::OverData);
-                is_allowed(outer) && is_single && start_of_call(device, running, program, *outer) == since
+                is_allowed(outer) && is_single && running.start_of_call(*outer) == since
             });
             let calls = [at].into_iter().chain(outer).collect::<Vec<_>>();
             let value_of = |at: &usize| {
@@ -84,12 +81,11 @@ pub(super) fn call_in_parts(
 
 /// The tensor that the innermost line makes, and that could be smaller, as far as its text and the sizes of blocks show it.
 pub(super) fn large_value_of(
-    device: DeviceStudy<'_, '_>,
     oom: &OomReport,
     running: &RunningCalls<'_, '_>,
     locals: Option<&LocalTensors>,
 ) -> Option<ShapeCure> {
-    let frames = StackFrames::new(device, running)?;
+    let (device, frames) = (running.device, StackFrames::new(running)?);
     if let Some(line) = frames.vmap.and_then(|at| running.lines.get(at)) {
         return Some(ShapeCure::Chunks(device.stacks().statement_report(line.file, line.line, line.function)));
     }
@@ -129,7 +125,8 @@ struct StackFrames {
 
 impl StackFrames {
     /// `None` inside the forward pass of an `autograd.Function`, where gradients are off even in a program that trains.
-    fn new(device: DeviceStudy<'_, '_>, running: &RunningCalls<'_, '_>) -> Option<Self> {
+    fn new(running: &RunningCalls<'_, '_>) -> Option<Self> {
+        let device = running.device;
         let (snapshot, stacks) = (device.snapshot(), device.stacks());
         let mut found =
             Self { outside_modules: 0, grad_off: None, calls_module: false, is_in_torch: false, vmap: None };
@@ -154,22 +151,7 @@ impl StackFrames {
     }
 
     /// Whether PyTorch records no graph in the call at line `at`.
-    fn is_grad_off(&self, running: &RunningCalls<'_, '_>, program: &ProgramText<'_>, at: usize) -> bool {
-        self.grad_off.is_some_and(|off| at <= off) || !program.has_grad(&running.lines[at..])
+    fn is_grad_off(&self, running: &RunningCalls<'_, '_>, at: usize) -> bool {
+        self.grad_off.is_some_and(|off| at <= off) || !running.device.text().has_grad(&running.lines[at..])
     }
-}
-
-/// The entry that begins the running call at line `at`. A loop of one statement runs it several times.
-fn start_of_call(
-    device: DeviceStudy<'_, '_>,
-    running: &RunningCalls<'_, '_>,
-    program: &ProgramText<'_>,
-    at: usize,
-) -> usize {
-    let trace = device.device();
-    let since = running.since[at].1;
-    let mut entries = (since..running.failed).filter(|index| trace.entry(*index).action == Action::Alloc);
-    let Some(first) = entries.next().filter(|_| program.is_repeated(&running.lines[at])) else { return since };
-    let stack = trace.entry(first).extended_stack;
-    entries.rfind(|index| trace.entry(*index).extended_stack == stack).unwrap_or(first)
 }

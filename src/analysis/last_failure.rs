@@ -22,14 +22,14 @@ pub(super) fn explain_last_failure(report: &mut DeviceReport, device: DeviceStud
     let Some((oom, failed)) = report.ooms.last().zip(device.failed_requests().next_back()) else { return };
     let (leaks, kept_by) = (&report.leaks, report.kept_by.as_ref());
     let allocated_bytes = report.memory.allocated_bytes;
-    let running = RunningCalls::new(device, failed, device.text());
-    let by_text = || kept_by_statements(device, oom, leaks, &running);
+    let running = RunningCalls::new(device, failed);
+    let by_text = || kept_by_statements(oom, leaks, &running);
     let by_text = if kept_by.is_none() { by_text() } else { None };
     // Other threads go on while a snapshot is taken.
     let is_at_failure = allocated_bytes.abs_diff(oom.allocated_bytes) <= allocated_bytes / MAX_CHANGED_PARTS;
     let local_tensors = LocalTensors::at_failure(device, oom.requested_bytes);
-    let (in_parts, parts_replayed) = call_in_parts(device, oom, &running).unzip();
-    let large_value = large_value_of(device, oom, &running, local_tensors.as_ref());
+    let (in_parts, parts_replayed) = call_in_parts(oom, &running).unzip();
+    let large_value = large_value_of(oom, &running, local_tensors.as_ref());
     // Where names show no cure, the program needs the memory.
     let by_calls = if kept_by.is_none() { cure_by_calls(device, oom) } else { None };
     let (by_calls, calls_replayed) = by_calls.unzip();

@@ -8,23 +8,21 @@ use crate::base::ids::StackId;
 use crate::python::{Line, ProgramText};
 use crate::snapshot::{Action, Device, TraceEntry};
 use crate::stacks::frames::Origin;
-use crate::stacks::phases::Phases;
 use crate::study::DeviceStudy;
 
 /// The program at the failing request: its frames, and since when each runs.
 pub(super) struct RunningCalls<'s, 'a> {
+    pub(super) device: DeviceStudy<'s, 'a>,
     /// The innermost first.
     pub(super) lines: Vec<Line<'a>>,
     /// The entry of the failed request.
     pub(super) failed: usize,
-    /// They count the forward passes.
-    pub(super) phases: &'s Phases,
     /// By line, the entry since which its call runs, and since which the line runs.
     pub(super) since: Vec<(usize, usize)>,
 }
 
 impl<'s, 'a> RunningCalls<'s, 'a> {
-    pub(super) fn new(device: DeviceStudy<'s, 'a>, failed: usize, program: &ProgramText<'_>) -> Self {
+    pub(super) fn new(device: DeviceStudy<'s, 'a>, failed: usize) -> Self {
         let trace = device.device();
         let lines = lines_of(device, trace.entry(failed).extended_stack);
         let mut since = vec![(0, 0); lines.len()];
@@ -57,19 +55,24 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
                 break;
             }
         }
-        begin_at_last_calls(device, program, failed, &mut since);
-        Self { lines, failed, phases: device.phases(), since }
+        begin_at_last_calls(device, failed, &mut since);
+        Self { device, lines, failed, since }
+    }
+
+    /// The entry that begins the running call at line `at`. A loop of one statement runs it several times.
+    pub(super) fn start_of_call(&self, at: usize) -> usize {
+        let (trace, since) = (self.device.device(), self.since[at].1);
+        let mut entries = (since..self.failed).filter(|index| trace.entry(*index).action == Action::Alloc);
+        let is_repeated = || self.device.text().is_repeated(&self.lines[at]);
+        let Some(first) = entries.next().filter(|_| is_repeated()) else { return since };
+        let stack = trace.entry(first).extended_stack;
+        entries.rfind(|index| trace.entry(*index).extended_stack == stack).unwrap_or(first)
     }
 }
 
 /// Lets each call begin at the last of several without an entry between them: where the first line of the function runs
 /// again. `since` has the innermost line first.
-fn begin_at_last_calls(
-    device: DeviceStudy<'_, '_>,
-    program: &ProgramText<'_>,
-    failed: usize,
-    since: &mut [(usize, usize)],
-) {
+fn begin_at_last_calls(device: DeviceStudy<'_, '_>, failed: usize, since: &mut [(usize, usize)]) {
     let trace = device.device();
     let call = |(start, _): &(usize, usize)| CallInTrace { since: *start, start: *start, ..CallInTrace::default() };
     let mut calls: Vec<CallInTrace> = since.iter().rev().map(call).collect();
@@ -82,7 +85,7 @@ fn begin_at_last_calls(
         let lines =
             lines_by_stack.entry(entry.extended_stack).or_insert_with(|| lines_of(device, entry.extended_stack));
         for (call, line) in calls.iter_mut().zip(lines.iter().rev()) {
-            call.add(index, line, program);
+            call.add(index, line, device.text());
         }
     }
     for ((start, _), call) in since.iter_mut().rev().zip(calls) {

@@ -86,13 +86,9 @@ struct Kept {
     has_package: bool,
 }
 
-/// The statements that keep the memory at `oom`, the last failure of `device`; `None` if the text shows none.
-pub(super) fn kept_by_statements(
-    device: DeviceStudy<'_, '_>,
-    oom: &OomReport,
-    leaks: &Leaks,
-    failing: &RunningCalls<'_, '_>,
-) -> Option<KeptReport> {
+/// The statements that keep the memory at `oom`, the failure in the `failing` calls; `None` if the text shows none.
+pub(super) fn kept_by_statements(oom: &OomReport, leaks: &Leaks, failing: &RunningCalls<'_, '_>) -> Option<KeptReport> {
+    let device = failing.device;
     let program = Some(device.text()).filter(|program| !program.is_empty())?;
     let (mut groups, all) = live_groups(device, failing.failed);
     let stacks = device.stacks();
@@ -261,7 +257,7 @@ impl StackTraits {
 impl RunningCalls<'_, '_> {
     /// The number of forward passes that have begun.
     fn forwards(&self, entry: usize) -> usize {
-        self.phases.forwards_begun(entry)
+        self.device.phases().forwards_begun(entry)
     }
 
     /// The number of forward passes that have begun since the oldest block of `group`, up to the newest.
