@@ -48,15 +48,15 @@ fn relative(name: &str) -> String {
 
 /// What the library says of a moment.
 fn truth(device: DeviceStudy<'_, '_>, moment: TracePosition) -> State {
-    let state = device.memory_at(moment).figures.state();
+    let state = device.memory_at(moment).figures.state;
     State {
-        allocated: state.allocated,
-        pending: state.pending,
+        allocated: state.blocks.active_allocated.bytes,
+        pending: state.blocks.active_pending_free.bytes,
         reserved: state.reserved,
         requested: state.requested,
-        blocks: state.allocated_blocks,
-        pending_blocks: state.pending_blocks,
-        free_blocks: state.free_blocks,
+        blocks: state.blocks.active_allocated.count,
+        pending_blocks: state.blocks.active_pending_free.count,
+        free_blocks: state.blocks.inactive.count,
         segments: state.segments.count,
         largest_free_block: state.largest_free_block,
         releasable: state.releasable,

@@ -7,7 +7,7 @@ use serde::{Serialize, Serializer};
 
 use crate::replay::literal::{Sampler, Tiling};
 use crate::study::entry_of_sample;
-use crate::study::figures::{Amount, Figure, MemoryState};
+use crate::study::figures::{Amount, BlockTotals, Figure, MemoryState, SizedCount};
 
 /// Consecutive ranges of entries. The first bucket also covers the state before its first entry.
 #[derive(Debug, Serialize)]
@@ -146,9 +146,9 @@ impl SeriesRecorder {
 fn sizes_of(state: &MemoryState) -> [u64; SIZE_FIGURES.len()] {
     [
         state.reserved,
-        state.allocated,
+        state.blocks.active_allocated.bytes,
         state.active(),
-        state.pending,
+        state.blocks.active_pending_free.bytes,
         state.releasable,
         state.stranded(),
         state.private_free,
@@ -202,11 +202,14 @@ fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
     debug_assert!(kinds.is_some(), "a timeline's replay keeps them");
     let kinds = kinds.unwrap_or_default();
     let allocated = totals.allocated + being_freed;
+    let of_size = |bytes| SizedCount { bytes, count: 0 }; // no series has the number of blocks
     MemoryState {
         reserved: totals.reserved,
-        allocated,
-        pending: totals.active - allocated,
-        free: totals.reserved - totals.active,
+        blocks: BlockTotals {
+            active_allocated: of_size(allocated),
+            active_pending_free: of_size(totals.active - allocated),
+            inactive: of_size(totals.reserved - totals.active),
+        },
         largest_free_block: kinds.largest,
         releasable: kinds.releasable,
         private_reserved: kinds.private_reserved,

@@ -72,7 +72,7 @@ pub(super) fn device_diff<'s, 'a>(
     });
     let figures = [0, 1].map(|side| {
         let ooms = devices[side]?.failed_requests().count() as u64;
-        Some(Figures::new(memories[side].as_ref()?.memory.state(), recorded.peaks[side], ooms))
+        Some(Figures::new(memories[side].as_ref()?.memory.state, recorded.peaks[side], ooms))
     });
     let moments = memories.each_ref().map(|it| it.as_ref().map(|it| it.moment));
     let memories = memories.map(Option::unwrap_or_default);

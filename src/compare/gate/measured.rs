@@ -67,7 +67,7 @@ type Replayed = Result<[u64; 2], UnknownReason>;
 
 impl FigureSource for GatedDevice<'_, '_> {
     fn state(&self) -> MemoryState {
-        self.device.memory().state()
+        self.device.memory().state
     }
 
     fn peak_reserved(&self) -> Result<u64, UnknownReason> {

@@ -136,7 +136,7 @@ impl AllocationClassifier<'_, '_> {
             observed_until: Some(self.lifetimes.point(end)),
             blocks: rows.iter().map(|row| block(*row)).collect(),
         };
-        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes, phases)) {
+        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes)) {
             self.classified[*row].get_or_insert(classification);
         }
     }

@@ -42,7 +42,7 @@ pub(super) struct RunCounts {
 
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
 pub(super) struct BlockLives<'a> {
-    phases: &'a Phases,
+    pub(super) phases: &'a Phases,
     /// By run.
     run_counts: Vec<RunCounts>,
     /// Number of forward passes that have started: see [`Phases::forwards_begun`].

@@ -13,7 +13,7 @@ use crate::base::details::promised;
 use crate::base::units::escape_name;
 use crate::snapshot::{Action, Pools, Segment};
 use crate::stacks::engines::Engine;
-use crate::stacks::phases::{Phase, Phases};
+use crate::stacks::phases::Phase;
 use crate::study::category::{Category, Classification, Confidence, ConfidenceBytes};
 use crate::study::memory::{
     BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key,
@@ -108,7 +108,6 @@ pub struct ByEngine {
 /// Builds a [`MemoryBreakdown`] from the live blocks of one position.
 pub(super) struct BreakdownBuilder<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
-    phases: &'a Phases,
     lifetimes: &'a BlockLives<'a>,
     live_set: &'a LiveSet,
     all: BlockSum,
@@ -117,17 +116,17 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a BlockLives<'a>, live_set: &'a LiveSet) -> Self {
         let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
-        Self { device, phases: device.phases(), lifetimes, live_set, all }
+        Self { device, lifetimes, live_set, all }
     }
 
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
         let stacks = self.device.stacks();
-        let classified = classify(self.live_set, self.lifetimes, self.phases);
+        let classified = classify(self.live_set, self.lifetimes);
         let lines = self.holders(&classified, top.max(COMPARED_LINES));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
             phase: self.lifetimes.phase(self.live_set.point),
-            step: self.live_set.entry.and_then(|entry| self.phases.steps.step_at(entry)),
+            step: self.live_set.entry.and_then(|entry| self.lifetimes.phases.steps.step_at(entry)),
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
             by_category: self.by_category(&classified, |_| true),
@@ -159,7 +158,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             return None;
         }
         let stacks = self.device.stacks();
-        find_unused_graphs(stacks, self.live_set, classified, (self.lifetimes, self.phases), self.all.bytes)
+        find_unused_graphs(stacks, self.live_set, classified, self.lifetimes, self.all.bytes)
     }
 
     fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {
@@ -172,7 +171,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     fn by_engine(&self, classified: &[Classification]) -> Vec<ByEngine> {
-        let engine_of = |block: &LiveBlock| self.phases.stack_traits(block.stack).engine;
+        let engine_of = |block: &LiveBlock| self.lifetimes.phases.stack_traits(block.stack).engine;
         let sums = self.sums(|block| Some(engine_of(block)));
         if sums.keys().all(Option::is_none) {
             return Vec::new();

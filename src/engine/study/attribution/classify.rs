@@ -12,7 +12,7 @@ use super::older_blocks::classify_older_blocks;
 use super::parameter_copies;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
-use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
+use crate::stacks::phases::{KnownPurpose, Phase, Routine, StackTraits};
 use crate::study::category::Category::{
     self, Activations, Communication, Gradients, Inputs, OptimizerState, Other, Parameters, Temporaries,
 };
@@ -20,16 +20,16 @@ use crate::study::category::Classification;
 use crate::study::category::Confidence::{High, Low, Medium};
 
 /// The category of each block of `live_set`, in order.
-pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &Phases) -> Vec<Classification> {
+pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Classification> {
+    let phases = lifetimes.phases;
     let mut classifier = Classifier {
         lifetimes,
         point: live_set.point,
         observed_until: live_set.observed_until.unwrap_or(live_set.point),
         parameters: SeededSet::default(),
         knows_parameters: false,
-        buckets: GradientBuckets::infer(live_set, lifetimes, phases),
+        buckets: GradientBuckets::infer(live_set, lifetimes),
         never_freed: FxHashMap::default(),
-        phases,
     };
     for block in &live_set.blocks {
         classifier.count_never_freed(block);
@@ -44,7 +44,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &
     }
     let is_known = |(category, _): &Classification| *category == Parameters;
     classifier.knows_parameters = classified.iter().any(is_known);
-    classify_older_blocks(live_set, &mut classified, lifetimes, phases);
+    classify_older_blocks(live_set, &mut classified, lifetimes);
     let parameters = live_set.blocks.iter().zip(&classified).filter(|(_, classified)| is_known(classified));
     classifier.parameters = parameters.map(|(block, _)| block.requested_bytes).collect();
     for ((block, traits), classification) in blocks.zip(&mut classified) {
@@ -57,7 +57,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &
         }
     }
     classifier.buckets.yield_to_gradients(live_set, &mut classified, phases);
-    parameter_copies::classify_copies(live_set, &mut classified, lifetimes, phases);
+    parameter_copies::classify_copies(live_set, &mut classified, lifetimes);
     for (block, classification) in live_set.blocks.iter().zip(&mut classified) {
         // A graph or a model of which code outside the model makes more in each iteration is neither: it is kept data.
         let is_guess = matches!(*classification, (Activations | Parameters, Low));
@@ -97,7 +97,6 @@ pub(super) struct Classifier<'a> {
     buckets: GradientBuckets,
     /// The blocks of each stack that were never freed.
     never_freed: FxHashMap<StackId, NeverFreed>,
-    pub(super) phases: &'a Phases,
 }
 
 /// The blocks of one stack that were never freed.
@@ -185,7 +184,7 @@ impl Classifier<'_> {
                 if freed.run == allocated_at.run
                     && in_backward
                     && self.lifetimes.may_have_ended(freed)
-                    && !self.phases.has_marked_steps() =>
+                    && !self.lifetimes.phases.has_marked_steps() =>
             {
                 Lifetime::Unknown
             }
@@ -255,7 +254,7 @@ impl Classifier<'_> {
             && self.lifetimes.starts_empty
             && is_trained
             && self.lifetimes.backward_passes_at(allocated_at) == 0
-            && self.phases.forwards_begun(allocated_at.entry as usize) == 0
+            && self.lifetimes.phases.forwards_begun(allocated_at.entry as usize) == 0
     }
 
     /// Classifies a block that user code allocated before the first pass and keeps, and that has no gradient.
@@ -318,7 +317,7 @@ impl Classifier<'_> {
         let counts = self.lifetimes.free_counts(block.stack);
         let are_kept = block.freed_at.is_none() && counts.before_backward + counts.after_backward_start == 0;
         are_kept
-            && !self.phases.has_optimizer()
+            && !self.lifetimes.phases.has_optimizer()
             && self.passes_begun(block, allocated_at) > 0
             && self.never_freed(block).is_some_and(|kept| {
                 kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0
@@ -350,7 +349,7 @@ impl Classifier<'_> {
 
     /// Number of forward passes that started after `start`, up to `end`.
     pub(super) fn forwards_begun(&self, start: TracePoint, end: TracePoint) -> u32 {
-        let until = |point: TracePoint| self.phases.forwards_begun(point.entry as usize);
+        let until = |point: TracePoint| self.lifetimes.phases.forwards_begun(point.entry as usize);
         to_u32(until(end).saturating_sub(until(start)))
     }
 
@@ -433,12 +432,12 @@ impl Classifier<'_> {
             return (Other, Low);
         }
         let counts = self.lifetimes.free_counts(block.stack);
-        let step_of = |point: TracePoint| self.phases.steps.step_at(point.entry as usize);
+        let step_of = |point: TracePoint| self.lifetimes.phases.steps.step_at(point.entry as usize);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
             // The optimizer may run the model within its step, which ends the run.
             Lifetime::BeyondRun
-                if self.phases.has_marked_steps()
+                if self.lifetimes.phases.has_marked_steps()
                     && block.freed_at.is_some_and(|freed| step_of(freed) == step_of(allocated_at)) =>
             {
                 (Temporaries, Medium)

@@ -25,7 +25,8 @@ pub(super) enum GradientBuckets {
 }
 
 impl GradientBuckets {
-    pub(super) fn infer(live_set: &LiveSet, lifetimes: &BlockLives<'_>, phases: &Phases) -> Self {
+    pub(super) fn infer(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Self {
+        let phases = lifetimes.phases;
         let buckets = live_set
             .blocks
             .iter()

@@ -135,7 +135,7 @@ pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], t
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
     let lifetimes = BlockLives::from_trace(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
-    let categories = classify::classify(live_set, &lifetimes, device.phases());
+    let categories = classify::classify(live_set, &lifetimes);
     let blocks = live_set.blocks.iter().zip(categories);
     blocks
         .map(|(block, (category, confidence))| CategorizedBlock {

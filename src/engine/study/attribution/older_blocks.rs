@@ -8,7 +8,7 @@ use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::stacks::phases::{Phase, Phases};
+use crate::stacks::phases::Phase;
 use crate::study::category::{Category, Classification, Confidence};
 
 /// Minimum number of tensors of a model whose parameters are frozen, and have no gradients.
@@ -21,15 +21,10 @@ const MAX_BUCKET_PADDING: u64 = 20;
 const MAX_COPIES: usize = 6;
 
 /// Classifies the older blocks among `live_set` that are [`Category::Other`] so far.
-pub(super) fn classify_older_blocks(
-    live_set: &LiveSet,
-    classified: &mut [Classification],
-    lifetimes: &BlockLives<'_>,
-    phases: &Phases,
-) {
+pub(super) fn classify_older_blocks(live_set: &LiveSet, classified: &mut [Classification], lifetimes: &BlockLives<'_>) {
     let is_unknown = |at: &usize| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other;
     let unknown: Vec<usize> = (0..live_set.blocks.len()).filter(is_unknown).collect();
-    let mut older = OlderBlocks { lifetimes, phases, counts: ParameterCounts::new(live_set, classified, lifetimes) };
+    let mut older = OlderBlocks { lifetimes, counts: ParameterCounts::new(live_set, classified, lifetimes) };
     let mut kept: SeededMap<u64, Vec<usize>> = SeededMap::default();
     for at in unknown {
         let block = &live_set.blocks[at];
@@ -46,13 +41,12 @@ type SizeGroup = (u64, Vec<usize>);
 
 struct OlderBlocks<'a> {
     lifetimes: &'a BlockLives<'a>,
-    phases: &'a Phases,
     counts: ParameterCounts,
 }
 
 impl OlderBlocks<'_> {
     fn is_trained(&self) -> bool {
-        self.lifetimes.has_backward() || self.phases.has_optimizer()
+        self.lifetimes.has_backward() || self.lifetimes.phases.has_optimizer()
     }
 
     /// The category of a block that is freed before a second backward pass starts.
@@ -142,7 +136,7 @@ impl OlderBlocks<'_> {
     /// Classifies blocks whose size no gradient has.
     fn classify_unmatched(&self, unmatched: &[SizeGroup], classified: &mut [Classification]) {
         let is_inference =
-            !self.is_trained() && self.counts.states.is_empty() && self.phases.forwards_begun(usize::MAX) > 0;
+            !self.is_trained() && self.counts.states.is_empty() && self.lifetimes.phases.forwards_begun(usize::MAX) > 0;
         // Layers repeat, so most sizes of a model occur several times.
         let repeated = || unmatched.iter().filter(|(_, blocks)| blocks.len() > 1);
         let is_model = repeated().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;

@@ -8,7 +8,7 @@ use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
-use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
+use crate::stacks::phases::{KnownPurpose, Phase, Routine, StackTraits};
 use crate::study::category::Category::{self, Gradients, OptimizerState, Parameters, Temporaries};
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{self, Low, Medium};
@@ -59,12 +59,8 @@ fn one_model(parameters: &SizeCounts, gradients: &SizeCounts) -> SizeCounts {
 }
 
 /// Reclassifies the blocks that form copies of the parameters, unless their own stacks and lifetimes are conclusive.
-pub(super) fn classify_copies(
-    live_set: &LiveSet,
-    classified: &mut [Classification],
-    lifetimes: &BlockLives<'_>,
-    phases: &Phases,
-) {
+pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classification], lifetimes: &BlockLives<'_>) {
+    let phases = lifetimes.phases;
     let mut parameters = SizeCounts::default();
     for (block, (category, confidence)) in live_set.blocks.iter().zip(classified.iter()) {
         if (*category, *confidence) == (Parameters, Confidence::High)
@@ -85,7 +81,6 @@ pub(super) fn classify_copies(
     }
     let program = ProgramTraits {
         lifetimes,
-        phases,
         has_state: classified.contains(&(OptimizerState, Confidence::High)),
         has_custom_optimizer: phases.has_custom_optimizer(),
     };
@@ -151,7 +146,6 @@ fn may_be_copy(
 /// Facts about the program as a whole.
 struct ProgramTraits<'a> {
     lifetimes: &'a BlockLives<'a>,
-    phases: &'a Phases,
     /// A PyTorch optimizer has created its state.
     has_state: bool,
     /// The program has an optimizer of its own.
@@ -160,7 +154,8 @@ struct ProgramTraits<'a> {
 
 impl ProgramTraits<'_> {
     fn is_loaded(&self, block: &LiveBlock) -> bool {
-        block.allocated_at.is_some() && self.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
+        block.allocated_at.is_some()
+            && self.lifetimes.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
     }
 
     /// Whether each of the loaded blocks at `places` of `live_set`, in the order of allocation, belongs to weights rather
@@ -181,8 +176,8 @@ impl ProgramTraits<'_> {
 
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
-        let step = self.phases.steps.step_at(point.entry as usize);
-        let entries = step.and_then(|step| self.phases.steps.entries(step));
+        let step = self.lifetimes.phases.steps.step_at(point.entry as usize);
+        let entries = step.and_then(|step| self.lifetimes.phases.steps.entries(step));
         entries.is_some_and(|step| {
             self.lifetimes.backward_passes_before(step.start) < self.lifetimes.backward_passes_at(point)
         })
@@ -190,7 +185,7 @@ impl ProgramTraits<'_> {
 
     /// The category of a block of a copy that is older than the trace.
     fn classify_older(&self, block: &LiveBlock) -> Classification {
-        let traits = self.phases.stack_traits(block.stack);
+        let traits = self.lifetimes.phases.stack_traits(block.stack);
         let is_state = match traits.routine {
             Some(Routine::OptimizerConstructor | Routine::OptimizerStep) => true,
             Some(Routine::Constructor) => self.has_custom_optimizer,
@@ -221,8 +216,8 @@ impl ProgramTraits<'_> {
         if is_short && self.waits_for_optimizer(allocated_at) {
             return (Gradients, Medium);
         }
-        let routine = self.phases.stack_traits(block.stack).routine;
-        let has_optimizer = self.phases.has_optimizer();
+        let routine = self.lifetimes.phases.stack_traits(block.stack).routine;
+        let has_optimizer = self.lifetimes.phases.has_optimizer();
         if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {

@@ -38,9 +38,10 @@ pub(super) fn find_unused_graphs(
     stacks: &StackReader<'_>,
     live_set: &LiveSet,
     classified: &[Classification],
-    (lifetimes, phases): (&BlockLives<'_>, &Phases),
+    lifetimes: &BlockLives<'_>,
     allocated_bytes: u64,
 ) -> Option<UnusedGraphs> {
+    let phases = lifetimes.phases;
     let observed_until = live_set.observed_until.unwrap_or(live_set.point);
     let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
     // Either no backward pass starts before it is freed, or other forward passes do while it is live.

@@ -96,10 +96,10 @@ catalogue! {
         => state.reserved;
     Allocated "allocated" Bytes
         "Memory in live blocks"
-        => state.allocated;
+        => state.blocks.active_allocated.bytes;
     Pending "pending" Bytes
         "Memory that the program freed but another stream may still use"
-        => state.pending;
+        => state.blocks.active_pending_free.bytes;
     Active "active" Bytes
         "Allocated and pending memory"
         => state.active();
@@ -111,7 +111,7 @@ catalogue! {
         => state.rounding;
     Free "free" Bytes
         "Free memory"
-        => state.free;
+        => state.blocks.inactive.bytes;
     Releasable "releasable" Bytes
         "Free memory that empty_cache() would release to the device"
         => state.releasable;
@@ -153,13 +153,13 @@ catalogue! {
         => state.segments.expandable.bytes;
     AllocatedBlocks "allocated-blocks" Count
         "Live blocks"
-        => state.allocated_blocks;
+        => state.blocks.active_allocated.count;
     PendingBlocks "pending-blocks" Count
         "Blocks that the program freed but another stream may still use"
-        => state.pending_blocks;
+        => state.blocks.active_pending_free.count;
     FreeBlocks "free-blocks" Count
         "Free blocks"
-        => state.free_blocks;
+        => state.blocks.inactive.count;
     PeakReserved "peak-reserved" Bytes
         "Peak reserved memory of the recording"
         limit("max-peak-reserved", "\"72GiB\"")

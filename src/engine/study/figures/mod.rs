@@ -13,4 +13,4 @@ mod state;
 pub use amount::{Amount, Unit};
 pub use catalogue::{Figure, FigureLimit};
 pub use recording::{FigureSource, Reading, UnknownReason};
-pub use state::{MemoryState, SegmentTotals, SizedCount};
+pub use state::{BlockTotals, MemoryState, SegmentTotals, SizedCount};

@@ -9,12 +9,6 @@ use crate::base::units::ratio;
 pub struct MemoryState {
     /// In segments.
     pub reserved: u64,
-    /// In live blocks.
-    pub allocated: u64,
-    /// In freed blocks that another stream may still use.
-    pub pending: u64,
-    /// In free blocks.
-    pub free: u64,
     /// Requested bytes of the allocated and pending blocks.
     pub requested: u64,
     /// By how much those blocks exceed their requests.
@@ -32,12 +26,8 @@ pub struct MemoryState {
     pub private_free: u64,
     /// Number and bytes of segments.
     pub segments: SegmentTotals,
-    /// Number of live blocks.
-    pub allocated_blocks: u64,
-    /// Number of freed blocks that another stream may still use.
-    pub pending_blocks: u64,
-    /// Number of free blocks.
-    pub free_blocks: u64,
+    /// Number and bytes of blocks.
+    pub blocks: BlockTotals,
 }
 
 /// A number of segments or blocks with their total size.
@@ -70,20 +60,31 @@ pub struct SegmentTotals {
     pub expandable: SizedCount,
 }
 
+/// Blocks by state.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct BlockTotals {
+    /// Live blocks.
+    pub active_allocated: SizedCount,
+    /// Freed blocks that another stream may still use.
+    pub active_pending_free: SizedCount,
+    /// Free blocks in the cache.
+    pub inactive: SizedCount,
+}
+
 impl MemoryState {
     /// Allocated or pending.
     pub fn active(&self) -> u64 {
-        self.allocated.saturating_add(self.pending)
+        self.blocks.active_allocated.bytes.saturating_add(self.blocks.active_pending_free.bytes)
     }
 
     /// Free memory that `empty_cache()` would not release: beside live blocks, or in a private pool.
     pub fn stranded(&self) -> u64 {
-        self.free.saturating_sub(self.releasable)
+        self.blocks.inactive.bytes.saturating_sub(self.releasable)
     }
 
     /// 1 - allocated / reserved.
     pub fn gap_ratio(&self) -> f64 {
-        remaining_ratio(self.allocated, self.reserved)
+        remaining_ratio(self.blocks.active_allocated.bytes, self.reserved)
     }
 
     /// `inactive_split` / `reserved`.
@@ -98,7 +99,7 @@ impl MemoryState {
 
     /// 1 - largest free block / free.
     pub fn external_ratio(&self) -> f64 {
-        remaining_ratio(self.largest_free_block, self.free)
+        remaining_ratio(self.largest_free_block, self.blocks.inactive.bytes)
     }
 
     /// `rounding` / `active`.

@@ -18,18 +18,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};
 use crate::study::figures::MemoryState;
-pub use crate::study::figures::{SegmentTotals, SizedCount};
-
-/// Blocks by state.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct BlockTotals {
-    /// Live blocks.
-    pub active_allocated: SizedCount,
-    /// Freed blocks that another stream may still use.
-    pub active_pending_free: SizedCount,
-    /// Free blocks in the cache.
-    pub inactive: SizedCount,
-}
+pub use crate::study::figures::{BlockTotals, SegmentTotals, SizedCount};
 
 /// The memory of a pool or a stream.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -141,6 +130,9 @@ pub struct MemoryReport {
     pub streams: Vec<StreamReport>,
     /// Fragmentation of the free memory.
     pub fragmentation: Fragmentation,
+    /// The totals from which figures are computed.
+    #[serde(skip)]
+    pub state: MemoryState,
 }
 
 /// Sums up `segments`, whose blocks are ranges of `all_blocks`.
@@ -150,12 +142,12 @@ pub fn report_memory<'a>(
     all_pools: &Pools,
     settings: &Settings,
 ) -> MemoryReport {
-    let mut memory = MemoryReport::default();
+    let mut state = MemoryState::default();
     let mut pools: BTreeMap<[u64; 2], PoolReport> = BTreeMap::new();
     let mut streams: BTreeMap<u64, StreamReport> = BTreeMap::new();
     for segment in segments {
         let blocks = segment.blocks_in(all_blocks);
-        memory.add(segment, blocks, settings);
+        add_segment(&mut state, segment, blocks, settings);
         let id = all_pools.get(segment.pool);
         let pool = pools.entry(id).or_insert_with(|| PoolReport { pool_id: id, ..PoolReport::default() });
         pool.bytes.add(segment, blocks);
@@ -168,11 +160,7 @@ pub fn report_memory<'a>(
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive).map(|block| block.size);
         stream.largest_free_block_bytes = free.fold(stream.largest_free_block_bytes, u64::max);
     }
-    memory.pools = pools.into_values().collect();
-    memory.private_pools = PrivatePools::from_pools(&memory.pools);
-    memory.streams = streams.into_values().collect();
-    memory.finish();
-    memory
+    MemoryReport::new(state, pools.into_values().collect(), streams.into_values().collect())
 }
 
 /// Total size of the `blocks` in `state`.
@@ -192,72 +180,66 @@ impl MemoryUse {
 }
 
 impl MemoryReport {
-    fn add(&mut self, segment: &Segment, blocks: &[Block], settings: &Settings) {
-        self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
-        self.segments.count += 1;
-        if segment.is_small {
-            self.segments.small.add(segment.total_size);
-        } else {
-            self.segments.large.add(segment.total_size);
+    fn new(mut state: MemoryState, pools: Vec<PoolReport>, streams: Vec<StreamReport>) -> Self {
+        let private_pools = PrivatePools::from_pools(&pools);
+        let private = private_pools.unwrap_or_default();
+        (state.private_reserved, state.private_free) = (private.reserved_bytes, private.inactive_bytes);
+        Self {
+            reserved_bytes: state.reserved,
+            allocated_bytes: state.blocks.active_allocated.bytes,
+            active_bytes: state.active(),
+            requested_bytes: state.requested,
+            segments: state.segments,
+            blocks: state.blocks,
+            pools,
+            private_pools,
+            streams,
+            fragmentation: Fragmentation {
+                gap_ratio: state.gap_ratio(),
+                inactive_split_bytes: state.inactive_split,
+                inactive_split_ratio: state.inactive_split_ratio(),
+                releasable_bytes: state.releasable,
+                stranded_bytes: state.stranded(),
+                stranded_ratio: state.stranded_ratio(),
+                largest_free_block_bytes: state.largest_free_block,
+                external_ratio: state.external_ratio(),
+                rounding_bytes: state.rounding,
+                rounding_ratio: state.rounding_ratio(),
+            },
+            state,
         }
-        if segment.is_expandable {
-            self.segments.expandable.add(segment.total_size);
-        }
-        let free = &mut self.fragmentation;
-        for block in blocks {
-            match block.state {
-                BlockState::ActiveAllocated => self.blocks.active_allocated.add(block.size),
-                BlockState::ActivePendingFree => self.blocks.active_pending_free.add(block.size),
-                BlockState::Inactive => {
-                    self.blocks.inactive.add(block.size);
-                    free.largest_free_block_bytes = free.largest_free_block_bytes.max(block.size);
-                    if blocks.len() > 1 && !segment.is_expandable {
-                        free.inactive_split_bytes = free.inactive_split_bytes.saturating_add(block.size);
-                    }
-                    let part = releasable_bytes(segment, blocks.len(), block, settings);
-                    free.releasable_bytes = free.releasable_bytes.saturating_add(part);
-                    continue;
+    }
+}
+
+/// Adds `segment` with its `blocks` to the totals.
+fn add_segment(sum: &mut MemoryState, segment: &Segment, blocks: &[Block], settings: &Settings) {
+    sum.reserved = sum.reserved.saturating_add(segment.total_size);
+    sum.segments.count += 1;
+    if segment.is_small {
+        sum.segments.small.add(segment.total_size);
+    } else {
+        sum.segments.large.add(segment.total_size);
+    }
+    if segment.is_expandable {
+        sum.segments.expandable.add(segment.total_size);
+    }
+    for block in blocks {
+        match block.state {
+            BlockState::ActiveAllocated => sum.blocks.active_allocated.add(block.size),
+            BlockState::ActivePendingFree => sum.blocks.active_pending_free.add(block.size),
+            BlockState::Inactive => {
+                sum.blocks.inactive.add(block.size);
+                sum.largest_free_block = sum.largest_free_block.max(block.size);
+                if blocks.len() > 1 && !segment.is_expandable {
+                    sum.inactive_split = sum.inactive_split.saturating_add(block.size);
                 }
+                let part = releasable_bytes(segment, blocks.len(), block, settings);
+                sum.releasable = sum.releasable.saturating_add(part);
+                continue;
             }
-            self.requested_bytes = self.requested_bytes.saturating_add(block.requested_size);
-            free.rounding_bytes = free.rounding_bytes.saturating_add(block.size.saturating_sub(block.requested_size));
         }
-    }
-
-    fn finish(&mut self) {
-        self.allocated_bytes = self.blocks.active_allocated.bytes;
-        let state = self.state();
-        self.active_bytes = state.active();
-        let f = &mut self.fragmentation;
-        f.gap_ratio = state.gap_ratio();
-        f.inactive_split_ratio = state.inactive_split_ratio();
-        f.stranded_bytes = state.stranded();
-        f.stranded_ratio = state.stranded_ratio();
-        f.external_ratio = state.external_ratio();
-        f.rounding_ratio = state.rounding_ratio();
-    }
-
-    /// The totals from which figures are computed.
-    pub fn state(&self) -> MemoryState {
-        let (segments, blocks, free) = (&self.segments, &self.blocks, &self.fragmentation);
-        let private = self.private_pools.unwrap_or_default();
-        MemoryState {
-            reserved: self.reserved_bytes,
-            allocated: self.allocated_bytes,
-            pending: blocks.active_pending_free.bytes,
-            free: blocks.inactive.bytes,
-            requested: self.requested_bytes,
-            rounding: free.rounding_bytes,
-            largest_free_block: free.largest_free_block_bytes,
-            releasable: free.releasable_bytes,
-            inactive_split: free.inactive_split_bytes,
-            private_reserved: private.reserved_bytes,
-            private_free: private.inactive_bytes,
-            segments: *segments,
-            allocated_blocks: blocks.active_allocated.count,
-            pending_blocks: blocks.active_pending_free.count,
-            free_blocks: blocks.inactive.count,
-        }
+        sum.requested = sum.requested.saturating_add(block.requested_size);
+        sum.rounding = sum.rounding.saturating_add(block.size.saturating_sub(block.requested_size));
     }
 }
 
