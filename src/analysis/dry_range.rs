@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use serde::{Serialize, Serializer};
 use serde_json::json;
 
+use crate::allocator::RunFigures;
 use crate::allocator::device::{Placement, SimulatedDevice};
 use crate::replay::model::{Hypothesis, simulate_on};
 use crate::replay::ops::Program;
@@ -97,15 +98,13 @@ fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, RangeInclus
     let simulated = PLACEMENTS.par_iter().map(|placement| {
         let device = SimulatedDevice::new(program.device.id(), capacity).with_placement(*placement);
         let done = simulate_on(program, hypothesis, device, |_, _| true, None);
-        let statistics = done.allocator.statistics();
-        let allocated = statistics.allocated_bytes.all.peak;
-        (allocated, statistics.reserved_bytes.all.peak, !done.ooms.is_empty())
+        (done.figures(), !done.ooms.is_empty())
     });
-    let simulated: Vec<(u64, u64, bool)> = simulated.collect();
-    let reserved = || simulated.iter().map(|(_, reserved, _)| *reserved);
+    let simulated: Vec<(RunFigures, bool)> = simulated.collect();
+    let reserved = || simulated.iter().map(|(figures, _)| figures.peak_reserved_bytes);
     let range = reserved().min().unwrap_or(0)..=reserved().max().unwrap_or(0);
-    let allocated = simulated.iter().map(|(allocated, ..)| *allocated).max().unwrap_or(0);
-    (allocated, range, simulated.iter().filter(|(.., fails)| *fails).count() as u64)
+    let allocated = simulated.iter().map(|(figures, _)| figures.peak_allocated_bytes).max().unwrap_or(0);
+    (allocated, range, simulated.iter().filter(|(_, fails)| *fails).count() as u64)
 }
 
 impl RangeReport {

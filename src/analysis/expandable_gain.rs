@@ -35,7 +35,7 @@ impl ExpandableGain {
         let settings = apply_option(device.snapshot(), recorded, EXPANDABLE_SEGMENTS).ok()?; // the release lacks it
         let overrides = Overrides { settings: Some(settings), ..Overrides::default() };
         let outcome = simulate(device.program(), &hypothesis_with(device, &overrides), None);
-        let peak_reserved_bytes = outcome.allocator.statistics().reserved_bytes.all.peak;
+        let peak_reserved_bytes = outcome.figures().peak_reserved_bytes;
         let gain = device.peak().reserved_bytes.saturating_sub(peak_reserved_bytes);
         let is_worthwhile = ratio(gain, device.peak().reserved_bytes) >= MIN_GAIN_RATIO;
         is_worthwhile.then_some(Self { stranded_bytes, peak_reserved_bytes })

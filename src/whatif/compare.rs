@@ -11,7 +11,7 @@ use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
 use super::overridden_run::OverriddenRun;
 use super::overrides::{Overrides, apply_option, hypothesis_with};
 use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
-use super::run_figures::RunFigures;
+use super::run_figures::recorded_figures;
 use super::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 use super::smallest_capacity::{hypothesis_on, smallest_capacity};
 use super::tried::{TriedKind, TriedMark, TriedOn, TriedRow, sort_tried};
@@ -174,7 +174,7 @@ fn replay_row(
     let run = OverriddenRun::new(device, overrides, None);
     let (then, continued_peak_bytes) = run.fate(device, forecast);
     let OverriddenRun { hypothesis, simulation } = run;
-    let figures = RunFigures::new(simulation.allocator.statistics());
+    let figures = simulation.figures();
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A process limit that the recording shows applies to this row, but not to a device of another size.
     let is_limited = hypothesis.limit != hypothesis_on(device, capacity, overrides).limit;
@@ -197,7 +197,7 @@ fn replay_row(
         return row;
     }
     // The model may not reproduce the recorded run.
-    let figures = RunFigures::recorded(device);
+    let figures = recorded_figures(device);
     let mut failed = device.device().failed_requests();
     WhatIfRow {
         first_oom_event: failed.next(),

@@ -10,10 +10,9 @@ use thiserror::Error;
 use super::overrides::{Overrides, hypothesis_with};
 use super::replay::{entry_report, failed_request};
 use super::reports::{EntryReport, FailedRequest};
-use super::run_figures::RunFigures;
-use crate::allocator::AllocatorEntry;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuInfo, Refusal};
+use crate::allocator::{AllocatorEntry, RunFigures};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
 use crate::replay::model::{Hypothesis, Simulation, simulate_on};
@@ -191,7 +190,7 @@ fn replay_device(
         start: if device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
         events: device.inferred().verification.recorded,
         ooms: simulation.ooms.iter().map(failed_request).collect(),
-        figures: RunFigures::new(simulation.allocator.statistics()),
+        figures: simulation.figures(),
         driver_peak_bytes,
         as_predicted: difference.is_none(),
         first_difference: difference,

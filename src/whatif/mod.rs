@@ -45,7 +45,6 @@ pub(crate) use self::reports::inferred_options;
 pub use self::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, SettingsFrom,
 };
-pub use self::run_figures::RunFigures;
 pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
 pub use self::sureness::Sureness;
 pub use self::tried::{TriedKind, TriedMark, TriedRow};

@@ -148,7 +148,7 @@ pub(super) fn outlives_recording(device: DeviceStudy<'_, '_>, failed: &[(usize, 
 
 /// Bytes of the device that are never reserved in `simulation`; `None` if no capacity is known.
 pub(crate) fn free_at_peak(hypothesis: &Hypothesis, simulation: &Simulation) -> Option<u64> {
-    free_of(hypothesis, simulation.allocator.statistics().reserved_bytes.all.peak)
+    free_of(hypothesis, simulation.figures().peak_reserved_bytes)
 }
 
 /// Bytes of the device of `hypothesis` beyond `reserved`.

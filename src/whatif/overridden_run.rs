@@ -31,8 +31,7 @@ impl OverriddenRun {
     /// job goes on. `forecast` is that of the failed request that ended its recording.
     pub(super) fn fate(&self, device: DeviceStudy<'_, '_>, forecast: Option<&Forecast<'_>>) -> (JobOutcome, u64) {
         let free_bytes = free_at_peak(&self.hypothesis, &self.simulation);
-        let peak_of = |run: &Simulation| run.allocator.statistics().reserved_bytes.all.peak;
-        let peak_reserved = peak_of(&self.simulation);
+        let peak_reserved = self.simulation.figures().peak_reserved_bytes;
         let forecast = forecast.filter(|_| outlives_recording(device, &self.simulation.ooms));
         let Some(forecast) = forecast else {
             let then = JobOutcome::from_replay(device, &self.simulation.ooms, None, free_bytes);
@@ -42,7 +41,7 @@ impl OverriddenRun {
         let continued = simulate_with_headroom(&forecast.program, &self.hypothesis, &entries);
         let later = forecast.outcome(device, &continued);
         let then = JobOutcome::from_replay(device, &continued.ooms, Some(later), free_bytes);
-        let peak_reserved = if then.goes_on() { peak_of(&continued) } else { peak_reserved };
+        let peak_reserved = if then.goes_on() { continued.figures().peak_reserved_bytes } else { peak_reserved };
         (then, peak_reserved)
     }
 }

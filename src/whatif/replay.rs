@@ -14,7 +14,7 @@ use super::reports::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, inferred_options,
     settings_changes,
 };
-use super::run_figures::RunFigures;
+use super::run_figures::{recorded_figures, statistics};
 use super::tried::TriedOn;
 use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
@@ -171,8 +171,8 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let is_traced = !inferred.device.is_empty() && !shows_no_decision;
     let report = device_report(inferred, &inferred.hypothesis, &verification.allocator);
     // The model may reproduce only a part of the recorded run.
-    let figures = RunFigures::recorded(device);
-    let statistics = if verification.is_exact() { report.statistics } else { figures.statistics(ooms.len()) };
+    let figures = recorded_figures(device);
+    let statistics = if verification.is_exact() { report.statistics } else { statistics(figures, ooms.len()) };
     ReplayedDevice {
         statistics,
         figures,
@@ -222,7 +222,7 @@ fn device_report(
         device: inferred.device.id(),
         start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
         statistics: memory_stats(snapshot, hypothesis, allocator),
-        figures: RunFigures::new(allocator.statistics()),
+        figures: allocator.statistics().run_figures(),
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),

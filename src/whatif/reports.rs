@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use super::outcome::JobOutcome;
-use super::run_figures::RunFigures;
 use super::tried::TriedRow;
+use crate::allocator::RunFigures;
 use crate::allocator::conf::Settings;
 use crate::base::warning::Warning;
 use crate::replay::model::Hypothesis;

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use super::outcome::JobOutcome;
 use super::program::ProgramDevice;
-use super::run_figures::RunFigures;
 use super::tried::TriedRow;
+use crate::allocator::RunFigures;
 use crate::base::warning::Warning;
 use crate::study::LostHistory;
 

@@ -269,11 +269,11 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             settings: if change.resets_all { candidate.option.clone() } else { change.set },
             without: (!change.reset.is_empty()).then(|| change.reset.join(",")),
             avoids_oom,
-            peak_reserved_bytes: figures.peak_reserved,
+            peak_reserved_bytes: figures.peak_reserved_bytes,
             // A forecast continues a trace that ends with this request.
             peak_of_trace_bytes: match self.forecast {
-                Some(_) => figures.peak_reserved,
-                None => done.allocator.statistics().reserved_bytes.all.peak,
+                Some(_) => figures.peak_reserved_bytes,
+                None => done.figures().peak_reserved_bytes,
             },
             device_allocs: figures.device_allocs,
             device_frees: figures.device_frees,

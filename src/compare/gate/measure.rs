@@ -25,7 +25,7 @@ pub(super) fn measure(
     process: &str,
     source: &(dyn Fn(&str) -> Option<String> + Sync),
 ) -> Option<MeasuredDevice> {
-    let peaks = device.peaks_from_empty()?;
+    let peaks = device.figures_from_empty()?;
     let peak = device.peak();
     Some(MeasuredDevice {
         process: process.to_owned(),

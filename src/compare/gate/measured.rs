@@ -2,15 +2,16 @@
 
 use super::changes::LineDelta;
 use super::entries::MeasuredDevice;
+use crate::allocator::RunFigures;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineShare, lines_after, lines_beside_free};
 use crate::base::units::{counted, size};
 use crate::base::warning::Code;
 use crate::snapshot::BlockState;
 use crate::stacks::frames::{FrameReport, Origin};
+use crate::study::DeviceStudy;
 use crate::study::attribution::Leaks;
 use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
-use crate::study::{DeviceStudy, PeaksFromEmpty};
 
 /// A device whose figures are computed as limits need them.
 pub(super) struct GatedDevice<'s, 'a> {
@@ -54,8 +55,8 @@ impl GatedDevice<'_, '_> {
     }
 
     /// A peak in a replay from an empty pool: in the baseline, and now.
-    fn replayed(&self, before: fn(&MeasuredDevice) -> u64, now: fn(&PeaksFromEmpty) -> u64) -> Replayed {
-        let from_empty = self.device.peaks_from_empty().ok_or(UnknownReason::NoHistory)?;
+    fn replayed(&self, before: fn(&MeasuredDevice) -> u64, now: fn(&RunFigures) -> u64) -> Replayed {
+        let from_empty = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
         let device = self.device.id();
         let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
         self.check_complete(None)?;

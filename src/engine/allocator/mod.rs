@@ -42,5 +42,5 @@ pub use size::{
     SMALL_SEGMENT, block_size, granule_size, is_small_request, max_growth, round_size, segment_size,
     whole_granule_bytes, whole_granules,
 };
-pub use stats::{AllocatorStatistics, Stat, StatByPool};
+pub use stats::{AllocatorStatistics, RunFigures, Stat, StatByPool};
 pub use view::{BlockView, DeviceRange, SegmentView};

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::Serialize;
+
 use super::request::DEFAULT_POOL;
 use crate::allocator::releases::{Rule, has_rule, key_since};
 use crate::base::ids::PoolId;
@@ -102,7 +104,33 @@ pub struct AllocatorStatistics {
     pub reserved_bytes_by_private_pools: BTreeMap<PoolId, StatByPool>,
 }
 
+/// Peaks and numbers of device calls of a run.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct RunFigures {
+    /// Peak of reserved bytes of the recorded requests.
+    pub peak_reserved_bytes: u64,
+    /// Peak of allocated bytes.
+    pub peak_allocated_bytes: u64,
+    /// Number of device calls that allocate or map memory.
+    pub device_allocs: u64,
+    /// Number of device calls that free or unmap memory.
+    pub device_frees: u64,
+    /// Number of requests that are retried after the allocator has released its cached blocks.
+    pub retries: u64,
+}
+
 impl AllocatorStatistics {
+    /// The figures of the run so far.
+    pub fn run_figures(&self) -> RunFigures {
+        RunFigures {
+            peak_reserved_bytes: self.reserved_bytes.all.peak,
+            peak_allocated_bytes: self.allocated_bytes.all.peak,
+            device_allocs: self.num_device_alloc,
+            device_frees: self.num_device_free,
+            retries: self.num_alloc_retries,
+        }
+    }
+
     pub(super) fn increase_reserved(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
         self.reserved_bytes.increase(is_small, bytes);
         if pool != DEFAULT_POOL {

@@ -7,6 +7,7 @@ use super::block_sizes::BlockSizes;
 use super::history::{HistoryBuilder, MemoryHistory, Peak};
 use super::lost_history::{self, LostHistory};
 use super::{Scope, Study};
+use crate::allocator::RunFigures;
 use crate::allocator::conf::Settings;
 use crate::base::ids::StackId;
 use crate::python::ProgramText;
@@ -33,7 +34,7 @@ pub(super) struct DeviceFacts<'a> {
     program: OnceLock<Program<'a>>,
     inferred_capacity: OnceLock<Option<u64>>,
     inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
-    peaks_from_empty: OnceLock<PeaksFromEmpty>,
+    figures_from_empty: OnceLock<RunFigures>,
     replay_serves_failure: OnceLock<bool>,
     /// Without the bytes that only a replay knows.
     loop_growth: OnceLock<Option<Growth>>,
@@ -328,19 +329,15 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         allocated
     }
 
-    /// Peaks replayed from an empty pool; `None` without a trace.
-    pub fn peaks_from_empty(self) -> Option<&'s PeaksFromEmpty> {
+    /// The figures of a replay from an empty pool on a device of unlimited size; `None` without a trace. Blocks that were
+    /// live when the recording started count; what the pool had cached then does not.
+    pub fn figures_from_empty(self) -> Option<&'s RunFigures> {
         let replay = || {
             let unbounded = Hypothesis { capacity: None, limit: None, ..self.inferred().hypothesis.clone() };
             let program = Program::from_trace(self.device(), &unbounded.settings).with_empty_start();
-            let outcome = simulate(&program, &unbounded, None);
-            let statistics = outcome.allocator.statistics();
-            PeaksFromEmpty {
-                peak_allocated_bytes: statistics.allocated_bytes.all.peak,
-                peak_reserved_bytes: statistics.reserved_bytes.all.peak,
-            }
+            simulate(&program, &unbounded, None).figures()
         };
-        (!self.device().is_empty()).then(|| self.facts.peaks_from_empty.get_or_init(replay))
+        (!self.device().is_empty()).then(|| self.facts.figures_from_empty.get_or_init(replay))
     }
 }
 
@@ -355,14 +352,4 @@ impl DeviceStudy<'_, '_> {
         trace.len() <= MAX_CONTINUED_ENTRIES
             && self.failed_requests().next_back().is_some_and(|last| !(last..trace.len()).any(is_request))
     }
-}
-
-/// Peaks of one device, replayed from an empty pool on a device of unlimited size. Blocks that were live when the
-/// recording started count; what the pool had cached then does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PeaksFromEmpty {
-    /// Peak allocated bytes.
-    pub peak_allocated_bytes: u64,
-    /// Peak reserved bytes.
-    pub peak_reserved_bytes: u64,
 }

@@ -40,7 +40,7 @@ use std::sync::OnceLock;
 
 pub use self::activity::{Activity, EntryRange};
 use self::device::DeviceFacts;
-pub use self::device::{DeviceStudy, MAX_CONTINUED_ENTRIES, PeaksFromEmpty};
+pub use self::device::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
 pub use self::lost_history::LostHistory;
 pub use self::position::{MemoryAt, PositionSelector, TracePosition};

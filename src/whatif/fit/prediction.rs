@@ -80,17 +80,15 @@ pub(in crate::whatif) fn predict(
     // unbounded run keeps.
     let hypothesis_of_peaks = if failed == Some(None) { &hypothesis } else { &unbounded };
     let simulation = simulate(&program, hypothesis_of_peaks, None);
-    let statistics = simulation.allocator.statistics();
-    let peaks = [&statistics.allocated_bytes, &statistics.reserved_bytes].map(|stat| stat.all.peak);
+    let peaks = simulation.figures();
     // A request larger than any device fails even in the unbounded run, so only the live bytes are known.
     let is_served = failed == Some(None) || simulation.ooms.is_empty();
     let live_peak = if is_served { 0 } else { program.peak_bytes(&unbounded.settings) };
-    let [peak_allocated_bytes, peak_reserved_bytes] = peaks.map(|peak| peak.max(live_peak));
     SizeReport {
         size,
         is_recorded,
-        peak_allocated_bytes,
-        peak_reserved_bytes,
+        peak_allocated_bytes: peaks.peak_allocated_bytes.max(live_peak),
+        peak_reserved_bytes: peaks.peak_reserved_bytes.max(live_peak),
         fits: failed.as_ref().map(Option::is_none),
         failed: failed.flatten(),
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange, ProgramRow};
+use crate::allocator::RunFigures;
 use crate::allocator::device::UNBOUNDED;
 use crate::allocator::round_size;
 use crate::base::units::signed_difference;
@@ -14,7 +15,7 @@ use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
 use crate::whatif::smallest_capacity::hypothesis_on;
 use crate::whatif::sureness::Sureness;
-use crate::whatif::{JobOutcome, Overrides, RunFigures, free_of, hypothesis_with};
+use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {
@@ -34,8 +35,7 @@ pub(super) struct ChangeReplayer<'r, 's, 'a> {
 /// Peaks that a program needs, and the requests that fail on the device.
 #[derive(Debug, Clone)]
 struct ReplayOutcome {
-    allocated: u64,
-    reserved: u64,
+    needs: RunFigures,
     /// Entry index and bytes of each failed request; `None` without a capacity.
     failed: Option<Vec<(usize, u64)>>,
     /// The largest further request that would be served on the device when most is allocated; 0 if the replay does not go
@@ -60,7 +60,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             capacity,
             hypothesis,
             last_failed: device.device().failed_requests().last(),
-            baseline: ReplayOutcome { allocated: 0, reserved: 0, failed: None, headroom: 0, free: None },
+            baseline: ReplayOutcome { needs: RunFigures::default(), failed: None, headroom: 0, free: None },
             baseline_from_empty: None,
         };
         replayer.baseline = replayer.replay(recording.program());
@@ -73,7 +73,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// Peak reserved bytes of the unchanged program.
     pub(super) fn peak_reserved(&self) -> u64 {
-        self.baseline.reserved
+        self.baseline.needs.peak_reserved_bytes
     }
 
     /// The row of a changed program if it serves the last failed request.
@@ -120,14 +120,14 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     /// The outcome of `program`, which was replayed `on_device`.
     fn outcome_from(&self, program: &Program<'_>, on_device: Simulation) -> ReplayOutcome {
         let Simulation { ooms: mut failed, headroom, allocator, .. } = on_device;
-        let figures = RunFigures::new(allocator.statistics());
+        let figures = allocator.statistics().run_figures();
         drop(allocator); // as large as the live blocks
         // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
         // in the pool.
         let needed = |program: &Program<'_>| {
             let on_unbounded = hypothesis_on(self.recording.device, UNBOUNDED, &Overrides::default());
             let hypothesis = Hypothesis { limit: None, ..on_unbounded };
-            RunFigures::new(simulate(program, &hypothesis, None).allocator.statistics())
+            simulate(program, &hypothesis, None).figures()
         };
         let has_initial_memory = !program.initial_segments.is_empty();
         let needs = match () {
@@ -141,8 +141,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             failed.insert(0, (0, before));
         }
         ReplayOutcome {
-            allocated: needs.peak_allocated_bytes,
-            reserved: needs.peak_reserved_bytes,
+            needs,
             failed: self.hypothesis.capacity.map(|_| failed),
             headroom: headroom.into_values().min().unwrap_or(0),
             free: free_of(&self.hypothesis, figures.peak_reserved_bytes),
@@ -170,22 +169,21 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let serves_failed =
             last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
         let growth = remaining_growth(self.recording, &row.script);
-        let location = self.location(&row);
-        let rests_on_guess = self.rests_on_guess(&row);
+        let (needs, unchanged) = (outcome.needs, baseline.needs);
         let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();
         ProgramRow {
             then: self.then(&row, outcome, growth),
+            location: self.location(&row),
+            rests_on_guess: self.rests_on_guess(&row),
             change: row.change,
             sure: row.certainty,
             description: row.description,
-            location,
             other_locations: row.other_lines.iter().map(|line| self.recording.code_location(Some(*line))).collect(),
             bytes_at_peak: row.bytes_at_peak,
-            rests_on_guess,
-            peak_allocated_bytes: outcome.allocated,
-            peak_reserved_bytes: outcome.reserved,
-            allocated_gain_bytes: signed_difference(outcome.allocated, baseline.allocated),
-            reserved_gain_bytes: signed_difference(outcome.reserved, baseline.reserved),
+            peak_allocated_bytes: needs.peak_allocated_bytes,
+            peak_reserved_bytes: needs.peak_reserved_bytes,
+            allocated_gain_bytes: signed_difference(needs.peak_allocated_bytes, unchanged.peak_allocated_bytes),
+            reserved_gain_bytes: signed_difference(needs.peak_reserved_bytes, unchanged.peak_reserved_bytes),
             fits: outcome.failed.as_ref().map(Vec::is_empty),
             serves_failed,
             goes_on: goes_beyond_failure && growth.is_none(),

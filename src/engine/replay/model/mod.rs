@@ -27,8 +27,6 @@ pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, KnownSetup, infer};
-pub use simulate::{
-    ModelFigures, Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity,
-};
+pub use simulate::{Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity};
 pub use try_request::{RequestResult, try_request};
 pub use verification::{EntrySink, Verification};

@@ -13,8 +13,8 @@ use crate::allocator::conf::Settings;
 use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::releases::Rule;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, SMALL_SEGMENT, granule_size,
-    round_size, segment_size,
+    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, RunFigures, SMALL_SEGMENT,
+    granule_size, round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
 use crate::replay::literal::SettingsChange;
@@ -34,21 +34,17 @@ pub struct Simulation {
     /// Requests that failed when they were recorded and are served now: recorded entry index and bytes.
     pub avoided: Vec<(usize, u64)>,
     /// The figures right after each request that failed when it was recorded, by entry index.
-    pub at_failures: BTreeMap<usize, ModelFigures>,
+    pub at_failures: BTreeMap<usize, RunFigures>,
     /// See [`simulate_with_headroom`].
     pub headroom: BTreeMap<usize, u64>,
     pub allocator: CachingAllocator,
 }
 
-/// Figures of the model at one entry.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ModelFigures {
-    /// Peak so far, in bytes.
-    pub peak_reserved: u64,
-    /// Number of times the allocator took memory from the device.
-    pub device_allocs: u64,
-    /// Number of times it returned memory.
-    pub device_frees: u64,
+impl Simulation {
+    /// Peaks and numbers of device calls.
+    pub fn figures(&self) -> RunFigures {
+        self.allocator.statistics().run_figures()
+    }
 }
 
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
@@ -118,7 +114,7 @@ pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement:
             return None;
         }
     }
-    Some(simulator.simulation.allocator.statistics().reserved_bytes.all.peak)
+    Some(simulator.simulation.figures().peak_reserved_bytes)
 }
 
 /// A capacity that serves every request: that of a device which grows whenever a request would fail. It is close to the
@@ -338,13 +334,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         (size, context): (u64, StackId),
     ) {
         if slot.is_none() {
-            let statistics = self.simulation.allocator.statistics();
-            let figures = ModelFigures {
-                peak_reserved: statistics.reserved_bytes.all.peak,
-                device_allocs: statistics.num_device_alloc,
-                device_frees: statistics.num_device_free,
-            };
-            self.simulation.at_failures.insert(index, figures);
+            self.simulation.at_failures.insert(index, self.simulation.figures());
         }
         match (served, slot) {
             (Some(id), Some(slot)) => self.slots[slot as usize] = SlotContent::Live(id),
