@@ -90,7 +90,7 @@ impl JobOutcome {
         free_bytes: Option<u64>,
     ) -> Self {
         if let Some((event, bytes)) = first_fatal(device, failed) {
-            let ending = ending_failure(device);
+            let ending = device.ending_failure();
             let is_recorded = |(entry, _): &&(usize, u64)| ending.is_none_or(|last| *entry <= last);
             let is_request = bytes > 0 && matches!(device.device().action(event), Some(Action::Alloc | Action::Oom));
             return Self::RequestFails {
@@ -100,7 +100,7 @@ impl JobOutcome {
             };
         }
         let survived_failures = failed.len() as u64;
-        match (ending_failure(device), later) {
+        match (device.ending_failure(), later) {
             _ if is_failure_unreplayable(device) => Self::NotKnown { why: WhyUnknown::ServedAsRecorded },
             (None, _) => Self::GoesOn { headroom_bytes: free_bytes, sizes_vary: false, survived_failures },
             (Some(_), Some(later)) => later,
@@ -143,7 +143,7 @@ impl JobOutcome {
 /// Whether a replay of the recorded program in which `failed` requests fail gets to the failure that ended the recording,
 /// and serves it, so that the outcome depends on the forecast.
 pub(super) fn outlives_recording(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> bool {
-    ending_failure(device).is_some() && first_fatal(device, failed).is_none()
+    device.ending_failure().is_some() && first_fatal(device, failed).is_none()
 }
 
 /// Bytes of the device that are never reserved in `simulation`; `None` if no capacity is known.
@@ -169,13 +169,6 @@ pub(crate) fn is_failure_unreplayable(device: DeviceStudy<'_, '_>) -> bool {
     })
 }
 
-/// The entry index of the failed request that ended the recording.
-fn ending_failure(device: DeviceStudy<'_, '_>) -> Option<usize> {
-    let last = device.failed_requests().next_back()?;
-    let trace = device.device();
-    (!(last..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc))).then_some(last)
-}
-
 /// The first of the `failed` requests that counts. The program survived all recorded failures but the last, so it survives
 /// them in a replay. Failures of predicted requests are the forecast's.
 fn first_fatal(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> Option<(usize, u64)> {
@@ -183,7 +176,7 @@ fn first_fatal(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> Option<(
     let is_survived =
         |entry: usize| last.is_some_and(|last| entry < last) && device.device().action(entry) == Some(Action::Oom);
     let mut fatal = failed.iter().filter(|(entry, _)| !is_survived(*entry));
-    let Some(ending) = ending_failure(device) else { return fatal.next().copied() };
+    let Some(ending) = device.ending_failure() else { return fatal.next().copied() };
     // The forecast's first entry repeats the failed request.
     let (entry, bytes) = fatal.find(|(entry, _)| *entry <= ending + 1)?;
     Some(((*entry).min(ending), *bytes))

@@ -17,8 +17,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let study = Study::new(&snapshot, Scope::default());
     let device = study.device(0).ok_or("no device 0")?;
     for entry in args {
-        for block in categorized_blocks(device, entry.parse()?) {
-            let (category, confidence) = (block.category.word(), block.confidence.word());
+        for (block, (category, confidence)) in categorized_blocks(device, entry.parse()?) {
             println!("{entry} {} {} {category} {confidence}", block.address, block.bytes);
         }
     }

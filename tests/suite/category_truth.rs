@@ -92,15 +92,14 @@ fn judge(run: &str) -> Vec<Judged> {
     let contradicted = contradicted(&moments, snapshot.device(0));
     for (index, moment) in moments.into_iter().enumerate() {
         let mut truth = moment.truth;
-        for block in categorized_blocks(study.device(0).unwrap(), moment.entry) {
+        for (block, (category, confidence)) in categorized_blocks(study.device(0).unwrap(), moment.entry) {
             let known = truth.remove(&block.address);
             if contradicted.contains(&(index, block.address)) {
                 continue;
             }
             assert!(known.is_none_or(|(_, bytes)| bytes <= block.bytes), "{}: {block:?}", moment.name);
-            let (category, confidence, bytes) = (block.category, block.confidence, block.bytes);
             let truth = known.map(|(category, _)| category);
-            judged.push(Judged { run: run.to_owned(), category, confidence, bytes, truth });
+            judged.push(Judged { run: run.to_owned(), category, confidence, bytes: block.bytes, truth });
         }
         assert!(truth.is_empty(), "{}: not live: {truth:?}", moment.name);
     }

@@ -51,9 +51,9 @@ fn lines_at(
     let stacks = device.stacks();
     let variables = device.variables();
     let mut sums = BTreeMap::new();
-    for block in categorized_blocks(device, entry) {
-        let variable = if block.is_kept { variables.and_then(|known| known.of_block(block.address)) } else { None };
-        let key = (stacks.line_id(block.stack), block.category, variable);
+    for (block, (category, _)) in categorized_blocks(device, entry) {
+        let variable = if block.is_kept() { variables.and_then(|known| known.of_block(block.address)) } else { None };
+        let key = (stacks.line_id(block.extended_stack), category, variable);
         let sum: &mut u64 = sums.entry(key).or_default();
         *sum = sum.saturating_add(block.bytes);
     }

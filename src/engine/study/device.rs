@@ -345,11 +345,15 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
 
 impl DeviceStudy<'_, '_> {
-    /// Whether no allocation follows the last failed request of the window, and the trace is short enough to continue.
-    pub fn ends_with_failure(self) -> bool {
+    /// The last failed request of the window, if no allocation follows it.
+    pub fn ending_failure(self) -> Option<usize> {
         let trace = self.device();
         let is_request = |entry: usize| trace.action(entry) == Some(Action::Alloc);
-        trace.len() <= MAX_CONTINUED_ENTRIES
-            && self.failed_requests().next_back().is_some_and(|last| !(last..trace.len()).any(is_request))
+        self.failed_requests().next_back().filter(|last| !(*last..trace.len()).any(is_request))
+    }
+
+    /// Whether a failed request ended the recording, and the trace is short enough to continue.
+    pub fn ends_with_failure(self) -> bool {
+        self.device().len() <= MAX_CONTINUED_ENTRIES && self.ending_failure().is_some()
     }
 }

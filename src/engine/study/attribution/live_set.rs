@@ -25,13 +25,15 @@ impl TracePoint {
 
 /// A live block.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct LiveBlock {
-    pub(super) address: u64,
-    pub(super) bytes: u64,
+pub struct LiveBlock {
+    /// First address.
+    pub address: u64,
+    /// Rounded bytes.
+    pub bytes: u64,
     pub(super) requested_bytes: u64,
     pub(super) stack: StackId,
-    /// The stack with its caller and forward stack.
-    pub(super) extended_stack: StackId,
+    /// The stack that allocated it, with its caller and forward stack.
+    pub extended_stack: StackId,
     /// `None` if it is older than the recording.
     pub(super) allocated_at: Option<TracePoint>,
     /// `None` if it was live until [`LiveSet::observed_until`].
@@ -41,6 +43,11 @@ pub(super) struct LiveBlock {
 }
 
 impl LiveBlock {
+    /// Whether it stays live to the end of the trace.
+    pub fn is_kept(&self) -> bool {
+        self.freed_at.is_none()
+    }
+
     /// Whether user code dropped the last reference, outside of a backward pass.
     pub(super) fn is_freed_by_program(&self) -> bool {
         is_run_by_program(self.freed_by)

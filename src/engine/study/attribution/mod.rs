@@ -33,9 +33,9 @@ pub use self::breakdown::{ByCategory, ByEngine, MemoryBreakdown};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::kept_groups::{KeptGroup, Maker};
 pub use self::leaks::{LeakSuspect, Leaks};
+pub use self::live_set::LiveBlock;
 pub use self::rules::CategoryRule;
 pub use self::unused_graphs::UnusedGraphs;
-use crate::base::ids::StackId;
 use crate::replay::literal::inferred_capacity;
 use crate::stacks::phases::StepMarker;
 pub use crate::study::category::{Category, Confidence};
@@ -49,23 +49,6 @@ pub struct StepsReport {
     /// The event that ends a step; null if the recording shows no steps.
     #[serde(rename = "told_by")]
     pub marker: Option<StepMarker>,
-}
-
-/// A live block with its category.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CategorizedBlock {
-    /// First address.
-    pub address: u64,
-    /// Rounded bytes.
-    pub bytes: u64,
-    /// The use of the block.
-    pub category: Category,
-    /// How much evidence the trace has for the category.
-    pub confidence: Confidence,
-    /// The stack that allocated it, with its caller and forward stack.
-    pub stack: StackId,
-    /// It stays live to the end of the trace.
-    pub is_kept: bool,
 }
 
 /// The result of attributing a device's memory in one replay.
@@ -131,20 +114,11 @@ pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], t
     Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
 }
 
-/// The live blocks after entry `entry` of `device`'s trace, by address. Empty if the trace has no such entry.
-pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<CategorizedBlock> {
+/// The live blocks after entry `entry` of `device`'s trace, by address, each with its category and how sure that is.
+/// Empty if the trace has no such entry.
+pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<(LiveBlock, (Category, Confidence))> {
     let lifetimes = BlockLives::from_trace(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
     let categories = classify::classify(live_set, &lifetimes);
-    let blocks = live_set.blocks.iter().zip(categories);
-    blocks
-        .map(|(block, (category, confidence))| CategorizedBlock {
-            address: block.address,
-            bytes: block.bytes,
-            category,
-            confidence,
-            stack: block.extended_stack,
-            is_kept: block.freed_at.is_none(),
-        })
-        .collect()
+    live_set.blocks.iter().copied().zip(categories).collect()
 }
