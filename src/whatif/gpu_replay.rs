@@ -33,31 +33,11 @@ pub struct LiveReport {
     /// Problems of the snapshot, and limits of the replay.
     pub warnings: Vec<Warning>,
     /// The GPU on which the trace was replayed.
-    pub gpu: GpuReport,
+    pub gpu: GpuInfo,
     /// Whether all memory was written once after it was allocated.
     pub touched: bool,
     /// Every device of the snapshot with a trace, replayed one after the other.
     pub devices: Vec<LiveDevice>,
-}
-
-/// The GPU on which a trace was replayed.
-#[derive(Debug, Serialize)]
-pub struct GpuReport {
-    /// Index of the GPU, as the driver counts.
-    pub gpu: u32,
-    /// Product name of the GPU.
-    pub name: String,
-    /// The newest CUDA version that the driver supports, such as `12.8`.
-    pub cuda_version: String,
-    /// Total memory of the GPU, in bytes.
-    pub total_bytes: u64,
-    /// Free memory before the replay, in bytes.
-    pub free_bytes: u64,
-    /// Free memory that the replay left unused (`--reserve`), in bytes.
-    pub kept_free_bytes: u64,
-    /// Memory available to the replay: `free_bytes` - `kept_free_bytes`. This is the capacity for what-ifs on this
-    /// GPU.
-    pub within_reach_bytes: u64,
 }
 
 /// One device of the snapshot, replayed on the GPU.
@@ -155,7 +135,7 @@ pub fn replay_on_gpu(
     let mut devices = Vec::new();
     for device in study.devices().filter(|device| !device.device().is_empty()) {
         let overrides =
-            Overrides { settings: settings.clone(), capacity: Some(gpu.info().total), ..Overrides::default() };
+            Overrides { settings: settings.clone(), capacity: Some(gpu.info().total_bytes), ..Overrides::default() };
         let hypothesis = hypothesis_with(device, &overrides);
         devices.push(replay_device(device, &hypothesis, gpu, stop)?);
     }
@@ -166,7 +146,7 @@ pub fn replay_on_gpu(
         settings_string: settings_string.or(verified.settings_string),
         torch_version: verified.torch_version,
         warnings: verified.warnings,
-        gpu: gpu_report(gpu.info()),
+        gpu: gpu.info().clone(),
         touched: gpu.touches_memory(),
         devices,
     })
@@ -183,7 +163,7 @@ fn replay_device(
     let mut keep = |entry: &AllocatorEntry, _: u64| predicted.push(*entry);
     simulate_on(device.program(), hypothesis, gpu.to_simulated(device.id()), |_, _| true, Some(&mut keep));
     let (simulation, difference) = run(device, hypothesis, gpu, stop, &predicted)?;
-    let (calls, driver_peak_bytes) = (call_report(gpu.timings()), gpu.peak_used());
+    let (calls, driver_peak_bytes) = (call_report(&gpu.run().timings), gpu.peak_used());
     gpu.release_all().map_err(|error| LiveError::Driver { gpu: gpu.info().gpu, error })?;
     Ok(LiveDevice {
         device: device.id(),
@@ -225,7 +205,7 @@ fn run(
         hypothesis,
         &mut *gpu,
         |gpu, event| {
-            if gpu.first_refusal().is_some() {
+            if gpu.run().refusal.is_some() {
                 refused_at.get_or_insert(current_entry.get());
             }
             current_entry.set(event);
@@ -235,19 +215,18 @@ fn run(
         Some(&mut compare),
     );
     let (device, reserved_before) = (device.id(), device.reserved_before());
-    if let Some(error) = gpu.fault() {
+    if let Some(error) = &gpu.run().fault {
         return Err(driver_error(gpu, error.clone()));
     }
-    let missing_bytes = gpu.missing_bytes();
-    if missing_bytes > 0 {
-        let GpuInfo { usable: within_reach, gpu, .. } = *gpu.info();
+    if gpu.run().missing_bytes > 0 {
+        let GpuInfo { within_reach_bytes: within_reach, gpu, .. } = *gpu.info();
         return Err(LiveError::StartTooLarge { device, reserved_before, within_reach, gpu });
     }
     if is_stopped {
         return Err(LiveError::Stopped { device, event: current_entry.get() });
     }
     let missing_on_gpu = |entry: &AllocatorEntry| (current_entry.get(), Some(*entry), None);
-    let refused = gpu.first_refusal();
+    let refused = gpu.run().refusal;
     let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
     let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
     let difference = difference.map(|(event, predicted, live)| LiveDifference {
@@ -258,19 +237,6 @@ fn run(
         driver_free_bytes: refused.map(|Refusal { driver_free, .. }| driver_free),
     });
     Ok((simulation, difference))
-}
-
-fn gpu_report(facts: &GpuInfo) -> GpuReport {
-    let (major, minor) = facts.cuda_version;
-    GpuReport {
-        gpu: facts.gpu,
-        name: facts.name.clone(),
-        cuda_version: format!("{major}.{minor}"),
-        total_bytes: facts.total,
-        free_bytes: facts.free,
-        kept_free_bytes: facts.kept_free,
-        within_reach_bytes: facts.usable,
-    }
 }
 
 fn call_report(timings: &[CallTiming]) -> CallReport {

@@ -32,9 +32,7 @@ pub use self::compare::{Tries, WhatIfOptions, compare_settings};
 pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
-pub use self::gpu_replay::{
-    CallReport, CallTimes, GpuReport, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu,
-};
+pub use self::gpu_replay::{CallReport, CallTimes, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu};
 pub(crate) use self::grid::{Candidate, candidates};
 pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
 pub(crate) use self::outcome::{free_at_peak, free_of};

@@ -2,7 +2,6 @@
 
 use super::changes::LineDelta;
 use super::entries::MeasuredDevice;
-use crate::allocator::RunFigures;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineShare, lines_after, lines_beside_free};
 use crate::base::units::{counted, size};
@@ -54,13 +53,17 @@ impl GatedDevice<'_, '_> {
         }
     }
 
-    /// A peak in a replay from an empty pool: in the baseline, and now.
-    fn replayed(&self, before: fn(&MeasuredDevice) -> u64, now: fn(&RunFigures) -> u64) -> Replayed {
-        let from_empty = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
+    /// The peaks of allocated and of reserved memory in a replay from an empty pool, each in the baseline and now.
+    fn replayed(&self) -> Result<[[u64; 2]; 2], UnknownReason> {
+        let now = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
         let device = self.device.id();
         let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
         self.check_complete(None)?;
-        Ok([before(baseline), now(from_empty)])
+        let before = baseline.totals;
+        Ok([
+            [before.peak_allocated_bytes, now.peak_allocated_bytes],
+            [before.peak_reserved_bytes, now.peak_reserved_bytes],
+        ])
     }
 }
 
@@ -89,11 +92,11 @@ impl FigureSource for GatedDevice<'_, '_> {
     }
 
     fn replayed_peak_allocated(&self) -> Replayed {
-        self.replayed(|before| before.totals.peak_allocated_bytes, |now| now.peak_allocated_bytes)
+        Ok(self.replayed()?[0])
     }
 
     fn replayed_peak_reserved(&self) -> Replayed {
-        self.replayed(|before| before.totals.peak_reserved_bytes, |now| now.peak_reserved_bytes)
+        Ok(self.replayed()?[1])
     }
 }
 

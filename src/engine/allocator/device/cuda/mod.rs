@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use driver::CudaContext;
 pub use driver::CudaError;
 use mapped_pieces::{MappedPieces, PAGE};
+use serde::Serialize;
 
 use super::{DeviceMemory, OutOfMemory, ReplayDevice, Reservation, SimulatedDevice};
 use crate::base::units::TIB;
@@ -46,21 +47,24 @@ pub struct CallTiming {
     pub duration: Duration,
 }
 
-/// Properties of the opened GPU. Sizes are in bytes.
-#[derive(Debug, Clone)]
+/// The GPU on which a trace was replayed.
+#[derive(Debug, Clone, Serialize)]
 pub struct GpuInfo {
-    /// The driver's number.
+    /// Index of the GPU, as the driver counts.
     pub gpu: u32,
+    /// Product name of the GPU.
     pub name: String,
-    /// The newest CUDA release that the driver supports: major and minor.
-    pub cuda_version: (u32, u32),
-    pub total: u64,
-    /// Free after the CUDA context was created.
-    pub free: u64,
-    /// Bytes that are not used.
-    pub kept_free: u64,
-    /// `free` without `kept_free`.
-    pub usable: u64,
+    /// The newest CUDA version that the driver supports, such as `12.8`.
+    pub cuda_version: String,
+    /// Total memory of the GPU, in bytes.
+    pub total_bytes: u64,
+    /// Free memory before the replay, in bytes.
+    pub free_bytes: u64,
+    /// Free memory that the replay left unused (`--reserve`), in bytes.
+    pub kept_free_bytes: u64,
+    /// Memory available to the replay: `free_bytes` - `kept_free_bytes`. This is the capacity for what-ifs on this
+    /// GPU.
+    pub within_reach_bytes: u64,
 }
 
 /// A call that the driver refused although the simulated device had room for it. Sizes are in bytes.
@@ -80,6 +84,20 @@ struct Reserved {
     mapped: MappedPieces,
 }
 
+/// The calls of a replay, and why it may have ended.
+#[derive(Debug, Default)]
+pub struct CudaRun {
+    /// The calls, without those for initial memory.
+    pub timings: Vec<CallTiming>,
+    /// The first call that the driver refused although the simulated device had room.
+    pub refusal: Option<Refusal>,
+    /// The first error other than out-of-memory. Every later call fails.
+    pub fault: Option<CudaError>,
+    /// Bytes of initial memory for which the GPU has no room.
+    pub missing_bytes: u64,
+    min_free: u64,
+}
+
 /// The memory of one GPU.
 #[derive(Debug)]
 pub struct CudaDevice {
@@ -91,11 +109,8 @@ pub struct CudaDevice {
     segments: BTreeMap<u64, u64>,
     /// By simulated address.
     reservations: BTreeMap<u64, Reserved>,
-    timings: Vec<CallTiming>,
-    refusal: Option<Refusal>,
-    fault: Option<CudaError>,
-    missing_bytes: u64,
-    min_free: u64,
+    /// Since [`CudaDevice::reset`].
+    run: CudaRun,
 }
 
 impl CudaDevice {
@@ -108,27 +123,24 @@ impl CudaDevice {
         let number = gpu;
         let gpu = CudaContext::open(number)?;
         let (free, total) = gpu.memory()?;
-        let facts = GpuInfo {
+        let (major, minor) = gpu.cuda_version()?;
+        let info = GpuInfo {
             gpu: number,
             name: gpu.name()?,
-            cuda_version: gpu.cuda_version()?,
-            total,
-            free,
-            kept_free: keep_free,
-            usable: free.saturating_sub(keep_free),
+            cuda_version: format!("{major}.{minor}"),
+            total_bytes: total,
+            free_bytes: free,
+            kept_free_bytes: keep_free,
+            within_reach_bytes: free.saturating_sub(keep_free),
         };
         Ok(Self {
             gpu,
             simulated_device: SimulatedDevice::new(0, 0),
-            info: facts,
+            info,
             touches,
             segments: BTreeMap::new(),
             reservations: BTreeMap::new(),
-            timings: Vec::new(),
-            refusal: None,
-            fault: None,
-            missing_bytes: 0,
-            min_free: free,
+            run: CudaRun { min_free: free, ..CudaRun::default() },
         })
     }
 
@@ -139,18 +151,14 @@ impl CudaDevice {
     pub fn reset(&mut self, device: u64) -> Result<(), CudaError> {
         self.release_all()?;
         self.simulated_device = self.to_simulated(device);
-        self.timings.clear();
-        self.refusal = None;
-        self.fault = None;
-        self.missing_bytes = 0;
-        self.min_free = self.gpu.memory()?.0;
+        self.run = CudaRun { min_free: self.gpu.memory()?.0, ..CudaRun::default() };
         Ok(())
     }
 
     /// A simulated device with this GPU's total and usable memory.
     pub fn to_simulated(&self, device: u64) -> SimulatedDevice {
-        let mut simulated = SimulatedDevice::new(device, self.info.total);
-        simulated.set_used_elsewhere(self.info.total.saturating_sub(self.info.usable));
+        let mut simulated = SimulatedDevice::new(device, self.info.total_bytes);
+        simulated.set_used_elsewhere(self.info.total_bytes.saturating_sub(self.info.within_reach_bytes));
         simulated
     }
 
@@ -163,29 +171,14 @@ impl CudaDevice {
         self.touches
     }
 
-    /// The calls since [`CudaDevice::reset`], without those for initial memory.
-    pub fn timings(&self) -> &[CallTiming] {
-        &self.timings
-    }
-
-    /// The first error other than out-of-memory. Every later call fails.
-    pub fn fault(&self) -> Option<&CudaError> {
-        self.fault.as_ref()
-    }
-
-    /// The first call that the driver refused although the simulated device had room.
-    pub fn first_refusal(&self) -> Option<Refusal> {
-        self.refusal
-    }
-
-    /// Bytes of initial memory for which the GPU has no room.
-    pub fn missing_bytes(&self) -> u64 {
-        self.missing_bytes
+    /// The replay since [`CudaDevice::reset`].
+    pub fn run(&self) -> &CudaRun {
+        &self.run
     }
 
     /// Peak decrease of the driver's free memory. Other processes' use of the GPU counts too.
     pub fn peak_used(&self) -> u64 {
-        self.info.free.saturating_sub(self.min_free)
+        self.info.free_bytes.saturating_sub(self.run.min_free)
     }
 
     /// Releases all memory; goes on after a failure.
@@ -210,19 +203,19 @@ impl CudaDevice {
 
     /// Whether every later call fails.
     pub fn is_broken(&self) -> bool {
-        self.fault.is_some() || self.missing_bytes > 0
+        self.run.fault.is_some() || self.run.missing_bytes > 0
     }
 
     /// Records why the driver refused `size` bytes.
     fn refuse(&mut self, size: u64, error: CudaError) -> OutOfMemory {
         if error.is_out_of_memory() {
-            if self.refusal.is_none() {
+            if self.run.refusal.is_none() {
                 let memory = self.gpu.memory();
                 let driver_free = self.record_fault(memory).map_or(0, |(free, _)| free);
-                self.refusal = Some(Refusal { size, driver_free });
+                self.run.refusal = Some(Refusal { size, driver_free });
             }
         } else {
-            self.fault.get_or_insert(error);
+            self.run.fault.get_or_insert(error);
         }
         OutOfMemory
     }
@@ -232,7 +225,7 @@ impl CudaDevice {
         match result {
             Ok(value) => Some(value),
             Err(error) => {
-                self.fault.get_or_insert(error);
+                self.run.fault.get_or_insert(error);
                 None
             }
         }
@@ -246,7 +239,7 @@ impl CudaDevice {
     ) -> Result<T, CudaError> {
         let started = Instant::now();
         let result = make(self)?;
-        self.timings.push(CallTiming { call, duration: started.elapsed() });
+        self.run.timings.push(CallTiming { call, duration: started.elapsed() });
         Ok(result)
     }
 
@@ -258,7 +251,7 @@ impl CudaDevice {
         }
         let memory = self.gpu.memory();
         if let Some((free, _)) = self.record_fault(memory) {
-            self.min_free = self.min_free.min(free);
+            self.run.min_free = self.run.min_free.min(free);
         }
     }
 
@@ -397,14 +390,14 @@ impl ReplayDevice for &mut CudaDevice {
         let room = self.simulated_device.free_bytes();
         self.simulated_device.add_initial_memory(addr, size, within);
         if self.is_broken() || size > room {
-            self.missing_bytes = self.missing_bytes.saturating_add(size.saturating_sub(room));
+            self.run.missing_bytes = self.run.missing_bytes.saturating_add(size.saturating_sub(room));
             return;
         }
         if let Err(error) = self.allocate_initial_memory(addr, size, within) {
             if error.is_out_of_memory() {
-                self.missing_bytes = self.missing_bytes.saturating_add(size);
+                self.run.missing_bytes = self.run.missing_bytes.saturating_add(size);
             } else {
-                self.fault.get_or_insert(error);
+                self.run.fault.get_or_insert(error);
             }
         }
     }
