@@ -52,22 +52,7 @@ impl GatedDevice<'_, '_> {
             None => Ok(()),
         }
     }
-
-    /// The peaks of allocated and of reserved memory in a replay from an empty pool, each in the baseline and now.
-    fn replayed(&self) -> Result<[[u64; 2]; 2], UnknownReason> {
-        let now = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
-        let device = self.device.id();
-        let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
-        self.check_complete(None)?;
-        let before = baseline.totals;
-        Ok([
-            [before.peak_allocated_bytes, now.peak_allocated_bytes],
-            [before.peak_reserved_bytes, now.peak_reserved_bytes],
-        ])
-    }
 }
-
-type Replayed = Result<[u64; 2], UnknownReason>;
 
 impl FigureSource for GatedDevice<'_, '_> {
     fn state(&self) -> MemoryState {
@@ -91,12 +76,16 @@ impl FigureSource for GatedDevice<'_, '_> {
         Ok(Leaks::bytes_per_step(self.device))
     }
 
-    fn replayed_peak_allocated(&self) -> Replayed {
-        Ok(self.replayed()?[0])
-    }
-
-    fn replayed_peak_reserved(&self) -> Replayed {
-        Ok(self.replayed()?[1])
+    fn replayed_peaks(&self) -> Result<[[u64; 2]; 2], UnknownReason> {
+        let now = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
+        let device = self.device.id();
+        let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
+        self.check_complete(None)?;
+        let before = baseline.totals;
+        Ok([
+            [before.peak_allocated_bytes, now.peak_allocated_bytes],
+            [before.peak_reserved_bytes, now.peak_reserved_bytes],
+        ])
     }
 }
 
@@ -137,13 +126,11 @@ impl GatedDevice<'_, '_> {
     }
 
     fn growth(&self, figure: Figure, value: &str) -> String {
-        let (kind, peaks) = match figure {
-            Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
-                ("allocated", self.replayed_peak_allocated())
-            }
-            _ => ("reserved", self.replayed_peak_reserved()),
+        let Ok([allocated, reserved]) = self.replayed_peaks() else { return String::new() }; // no growth to describe
+        let (kind, [before, now]) = match figure {
+            Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => ("allocated", allocated),
+            _ => ("reserved", reserved),
         };
-        let Ok([before, now]) = peaks else { return String::new() }; // no growth to describe
         let peak = format!("the peak of {kind} memory, replayed from an empty pool,");
         if before == now {
             return format!("{peak} is {}, as in the baseline", size(now));

@@ -179,19 +179,19 @@ catalogue! {
     GrowthPeakAllocated "growth-peak-allocated" Bytes
         "Growth of the peak of allocated memory over the baseline, replayed from an empty pool"
         limit("max-growth", "\"2GiB\"")
-        => growth(recording.replayed_peak_allocated()?);
+        => growth(recording.replayed_peaks()?[0]);
     GrowthPeakReserved "growth-peak-reserved" Bytes
         "Growth of the peak of reserved memory over the baseline, replayed from an empty pool"
         limit("max-growth", "\"2GiB\"")
-        => growth(recording.replayed_peak_reserved()?);
+        => growth(recording.replayed_peaks()?[1]);
     GrowthRatioPeakAllocated "growth-ratio-peak-allocated" Ratio
         "The growth of the peak of allocated memory, relative to the baseline"
         limit("max-growth-ratio", "\"5%\"")
-        => growth_ratio(recording.replayed_peak_allocated()?)?;
+        => growth_ratio(recording.replayed_peaks()?[0])?;
     GrowthRatioPeakReserved "growth-ratio-peak-reserved" Ratio
         "The growth of the peak of reserved memory, relative to the baseline"
         limit("max-growth-ratio", "\"5%\"")
-        => growth_ratio(recording.replayed_peak_reserved()?)?;
+        => growth_ratio(recording.replayed_peaks()?[1])?;
 }
 
 impl Figure {

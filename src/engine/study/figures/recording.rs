@@ -112,13 +112,8 @@ pub trait FigureSource {
         Err(UnknownReason::NoHistory)
     }
 
-    /// Peak allocated bytes, replayed from an empty pool: baseline and current.
-    fn replayed_peak_allocated(&self) -> Result<[u64; 2], UnknownReason> {
-        Err(UnknownReason::NoHistory)
-    }
-
-    /// Peak reserved bytes, replayed from an empty pool: baseline and current.
-    fn replayed_peak_reserved(&self) -> Result<[u64; 2], UnknownReason> {
+    /// The peaks of allocated and of reserved bytes, replayed from an empty pool: each in the baseline and now.
+    fn replayed_peaks(&self) -> Result<[[u64; 2]; 2], UnknownReason> {
         Err(UnknownReason::NoHistory)
     }
 }
