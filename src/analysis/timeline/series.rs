@@ -37,20 +37,27 @@ pub struct Series<T> {
     pub last: T,
 }
 
+/// A figure that has a series, and its value: computed for every entry, so without the wide amounts of the catalogue.
+type Valued<T> = (Figure, fn(&MemoryState) -> T);
+
 /// Figures in bytes that have a series.
-const SIZE_FIGURES: [Figure; 9] = [
-    Figure::Reserved,
-    Figure::Allocated,
-    Figure::Active,
-    Figure::Pending,
-    Figure::Releasable,
-    Figure::Stranded,
-    Figure::PrivateFree,
-    Figure::PrivateReserved,
-    Figure::LargestFreeBlock,
+const SIZES: [Valued<u64>; 9] = [
+    (Figure::Reserved, |state| state.reserved),
+    (Figure::Allocated, |state| state.blocks.active_allocated.bytes),
+    (Figure::Active, MemoryState::active),
+    (Figure::Pending, |state| state.blocks.active_pending_free.bytes),
+    (Figure::Releasable, |state| state.releasable),
+    (Figure::Stranded, MemoryState::stranded),
+    (Figure::PrivateFree, |state| state.private_free),
+    (Figure::PrivateReserved, |state| state.private_reserved),
+    (Figure::LargestFreeBlock, |state| state.largest_free_block),
 ];
 /// Ratios that have a series.
-const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::Fragmentation, Figure::ExternalRatio];
+const RATIOS: [Valued<f64>; 3] = [
+    (Figure::GapRatio, MemoryState::gap_ratio),
+    (Figure::Fragmentation, MemoryState::stranded_ratio),
+    (Figure::ExternalRatio, MemoryState::external_ratio),
+];
 
 /// A [`Series`] for each figure. `reserved_bytes`, `allocated_bytes`, `active_bytes`, `releasable_bytes`,
 /// `stranded_bytes`, `largest_free_block_bytes`, `gap_ratio`, `fragmentation` (there `stranded_ratio`) and `external_ratio` mean the same as
@@ -58,19 +65,19 @@ const RATIO_FIGURES: [Figure; 3] = [Figure::GapRatio, Figure::Fragmentation, Fig
 /// by private pools, and `private_free_bytes` are the stranded bytes in these.
 #[derive(Debug)]
 pub struct SeriesSet {
-    bytes: [Series<u64>; SIZE_FIGURES.len()],
-    ratios: [Series<f64>; RATIO_FIGURES.len()],
+    bytes: [Series<u64>; SIZES.len()],
+    ratios: [Series<f64>; RATIOS.len()],
 }
 
 impl SeriesSet {
     /// Series of bytes, in a fixed order.
     pub fn sizes(&self) -> impl Iterator<Item = (Figure, &Series<u64>)> {
-        SIZE_FIGURES.into_iter().zip(&self.bytes)
+        SIZES.iter().map(|(figure, _)| *figure).zip(&self.bytes)
     }
 
     /// Series of ratios, in a fixed order.
     pub fn ratios(&self) -> impl Iterator<Item = (Figure, &Series<f64>)> {
-        RATIO_FIGURES.into_iter().zip(&self.ratios)
+        RATIOS.iter().map(|(figure, _)| *figure).zip(&self.ratios)
     }
 
     /// The series of a figure in bytes, if it has one.
@@ -86,7 +93,7 @@ impl SeriesSet {
 
 impl Serialize for SeriesSet {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(SIZE_FIGURES.len() + RATIO_FIGURES.len()))?;
+        let mut map = serializer.serialize_map(Some(SIZES.len() + RATIOS.len()))?;
         for (figure, series) in self.sizes() {
             map.serialize_entry(&figure.json_key(), series)?;
         }
@@ -99,8 +106,8 @@ impl Serialize for SeriesSet {
 
 /// Records all series during a literal replay.
 pub(super) struct SeriesRecorder {
-    bytes: Sampler<{ SIZE_FIGURES.len() }>,
-    ratios: Sampler<{ RATIO_FIGURES.len() }, f64>,
+    bytes: Sampler<{ SIZES.len() }>,
+    ratios: Sampler<{ RATIOS.len() }, f64>,
 }
 
 impl SeriesRecorder {
@@ -117,13 +124,10 @@ impl SeriesRecorder {
     #[inline]
     pub(super) fn add(&mut self, sample: usize, tiling: &Tiling, being_freed: u64) {
         let state = state_of(tiling, being_freed);
-        let (bytes, ratios) = (sizes_of(&state), ratios_of(&state));
-        debug_assert!(
-            matches_catalogue(&state, bytes, ratios),
-            "sizes_of and ratios_of give the values of the catalogue"
-        );
-        self.bytes.add(sample, bytes);
-        self.ratios.add(sample, ratios);
+        debug_assert!(are_of_catalogue(&SIZES, &state, |bytes| Amount::Bytes(bytes.into())));
+        debug_assert!(are_of_catalogue(&RATIOS, &state, Amount::Ratio));
+        self.bytes.add(sample, SIZES.map(|(_, value)| value(&state)));
+        self.ratios.add(sample, RATIOS.map(|(_, value)| value(&state)));
     }
 
     /// The series over `window`. `time` is the time of an entry.
@@ -141,36 +145,9 @@ impl SeriesRecorder {
     }
 }
 
-/// The values of [`SIZE_FIGURES`]. Runs for every entry, so it avoids the wide amounts of the catalogue.
-#[inline]
-fn sizes_of(state: &MemoryState) -> [u64; SIZE_FIGURES.len()] {
-    [
-        state.reserved,
-        state.blocks.active_allocated.bytes,
-        state.active(),
-        state.blocks.active_pending_free.bytes,
-        state.releasable,
-        state.stranded(),
-        state.private_free,
-        state.private_reserved,
-        state.largest_free_block,
-    ]
-}
-
-/// The values of [`RATIO_FIGURES`].
-#[inline]
-fn ratios_of(state: &MemoryState) -> [f64; RATIO_FIGURES.len()] {
-    [state.gap_ratio(), state.stranded_ratio(), state.external_ratio()]
-}
-
-fn matches_catalogue(
-    state: &MemoryState,
-    bytes: [u64; SIZE_FIGURES.len()],
-    ratios: [f64; RATIO_FIGURES.len()],
-) -> bool {
-    let bytes = SIZE_FIGURES.iter().zip(bytes.map(|bytes| Amount::Bytes(bytes.into())));
-    let ratios = RATIO_FIGURES.iter().zip(ratios.map(Amount::Ratio));
-    bytes.chain(ratios).all(|(figure, amount)| figure.at(state) == Some(amount))
+/// Whether `values` are those of the catalogue.
+fn are_of_catalogue<T: Copy>(values: &[Valued<T>], state: &MemoryState, amount: fn(T) -> Amount) -> bool {
+    values.iter().all(|(figure, value)| figure.at(state) == Some(amount(value(state))))
 }
 
 /// The samples of a sampler as one series per column.
@@ -193,7 +170,7 @@ fn columns<const N: usize, T: Copy + Default + PartialOrd>(
     })
 }
 
-/// The memory state that [`SIZE_FIGURES`] and [`RATIO_FIGURES`] need. A pending block of `being_freed` bytes counts as
+/// The memory state that [`SIZES`] and [`RATIOS`] need. A pending block of `being_freed` bytes counts as
 /// allocated.
 #[inline]
 fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
