@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use super::overrides::Overrides;
 use crate::allocator::{AllocatorEntry, CachingAllocator};
-use crate::replay::model::{EmittedDevice, InferredDevice, emit, verify_with_sink};
+use crate::replay::model::{EmittedDevice, InferredDevice, emit, verify};
 use crate::study::Study;
 
 /// The trace entries that the model wrote, each with the recorded time of its call.
@@ -26,7 +26,7 @@ pub fn run_model(study: &Study<'_>) -> Vec<ModelRun> {
     let run = |inferred: &InferredDevice<'_>| {
         let mut journal = Journal::new();
         let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
-        let verification = verify_with_sink(inferred.device, &inferred.hypothesis, Some(&mut push));
+        let verification = verify(inferred.device, &inferred.hypothesis, Some(&mut push));
         ModelRun { device: inferred.device.id(), journal, allocator: verification.allocator }
     };
     study.inference().devices.iter().map(run).collect()

@@ -11,7 +11,7 @@ use super::overrides::{Overrides, hypothesis_with};
 use super::replay::{entry_report, failed_request};
 use super::reports::{EntryReport, FailedRequest};
 use crate::allocator::conf::Settings;
-use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuInfo, Refusal};
+use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuReport, Refusal};
 use crate::allocator::{AllocatorEntry, RunFigures};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
@@ -33,7 +33,7 @@ pub struct LiveReport {
     /// Problems of the snapshot, and limits of the replay.
     pub warnings: Vec<Warning>,
     /// The GPU on which the trace was replayed.
-    pub gpu: GpuInfo,
+    pub gpu: GpuReport,
     /// Whether all memory was written once after it was allocated.
     pub touched: bool,
     /// Every device of the snapshot with a trace, replayed one after the other.
@@ -219,7 +219,7 @@ fn run(
         return Err(driver_error(gpu, error.clone()));
     }
     if gpu.run().missing_bytes > 0 {
-        let GpuInfo { within_reach_bytes: within_reach, gpu, .. } = *gpu.info();
+        let GpuReport { within_reach_bytes: within_reach, gpu, .. } = *gpu.info();
         return Err(LiveError::StartTooLarge { device, reserved_before, within_reach, gpu });
     }
     if is_stopped {

@@ -52,7 +52,7 @@ fn model(c: &mut Criterion) {
     let mut group = c.benchmark_group("model");
     group.sample_size(20).throughput(Throughput::Elements(one.verification.recorded as u64));
     group.bench_function("verify", |b| {
-        b.iter(|| verify(black_box(one.device), &one.hypothesis));
+        b.iter(|| verify(black_box(one.device), &one.hypothesis, None));
     });
     group.bench_function("what-if", |b| {
         b.iter(|| {

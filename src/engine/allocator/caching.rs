@@ -104,9 +104,7 @@ impl CachingAllocator {
 
     /// Serves a request; `None` if memory is out. Memory that was mapped or released on the way stays so.
     pub fn malloc(&mut self, request: &Request<'_>, device: &mut dyn DeviceMemory) -> Option<BlockId> {
-        for pending_id in request.finished {
-            self.complete_free(*pending_id, request.context);
-        }
+        self.complete_frees(request.finished, request.context);
         let size = round_size(request.size, &self.settings);
         let is_small = is_small_request(size);
         let params = AllocParams {

@@ -43,6 +43,13 @@ impl CachingAllocator {
         }
     }
 
+    /// [`Self::complete_free`] for each of `frees`, in order.
+    pub fn complete_frees(&mut self, frees: &[PendingFreeId], context: StackId) {
+        for pending_id in frees {
+            self.complete_free(*pending_id, context);
+        }
+    }
+
     pub(super) fn pool_of_pending(&self, pending_id: PendingFreeId) -> Option<PoolId> {
         let block = &self.blocks[*self.pending.get(&pending_id)?];
         Some(self.pools.free_lists[block.free_list as usize].pool)

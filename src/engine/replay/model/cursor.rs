@@ -7,17 +7,8 @@ use super::verify::Verifier;
 use crate::replay::literal::Reservations;
 use crate::snapshot::Device;
 
-/// Compares the model under `hypothesis` with the trace of `device`.
-pub fn verify(device: Device<'_>, hypothesis: &Hypothesis) -> Verification {
-    verify_with_sink(device, hypothesis, None)
-}
-
-/// The same; `sink` receives every entry that the model writes.
-pub fn verify_with_sink(
-    device: Device<'_>,
-    hypothesis: &Hypothesis,
-    mut sink: Option<&mut EntrySink<'_>>,
-) -> Verification {
+/// Compares the model under `hypothesis` with the trace of `device`. `sink` receives every entry that the model writes.
+pub fn verify(device: Device<'_>, hypothesis: &Hypothesis, mut sink: Option<&mut EntrySink<'_>>) -> Verification {
     let reservations = Reservations::new(device);
     let mut verifier = Verifier::new(device, hypothesis, &reservations);
     for change in &hypothesis.settings_changes {
@@ -38,7 +29,7 @@ pub struct InferredDevice<'a> {
 
 impl<'a> InferredDevice<'a> {
     pub(super) fn verified(device: Device<'a>, hypothesis: Hypothesis) -> Self {
-        let verification = verify(device, &hypothesis);
+        let verification = verify(device, &hypothesis, None);
         Self { device, hypothesis, verification }
     }
 }

@@ -1,6 +1,7 @@
 //! The assumptions of a model replay that the snapshot may not record.
 
 use crate::allocator::conf::Settings;
+use crate::allocator::{Behaviour, CachingAllocator};
 use crate::base::ids::PoolId;
 use crate::replay::literal::SettingsChange;
 
@@ -30,6 +31,15 @@ pub struct Hypothesis {
 }
 
 impl Hypothesis {
+    /// The allocator before the first entry, without memory, under `settings`.
+    pub(super) fn allocator(&self, settings: Settings) -> CachingAllocator {
+        let mut allocator = CachingAllocator::new(Behaviour::for_release(self.minor), settings, self.limit);
+        for pool in &self.no_split {
+            allocator.set_no_split(*pool);
+        }
+        allocator
+    }
+
     pub fn last_settings(&self) -> &Settings {
         self.settings_changes.last().map_or(&self.settings, |change| &change.settings)
     }

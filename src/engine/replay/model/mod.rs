@@ -21,7 +21,7 @@ mod try_request;
 mod verification;
 mod verify;
 
-pub use cursor::{InferredDevice, verify, verify_with_sink};
+pub use cursor::{InferredDevice, verify};
 pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use end_state::count_end_differences;

@@ -13,8 +13,8 @@ use crate::allocator::conf::Settings;
 use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::releases::Rule;
 use crate::allocator::{
-    Behaviour, BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, RunFigures, SMALL_SEGMENT,
-    granule_size, round_size, segment_size,
+    BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, RunFigures, SMALL_SEGMENT, granule_size,
+    round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
 use crate::replay::literal::SettingsChange;
@@ -162,11 +162,7 @@ type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request
 
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
-        let behaviour = Behaviour::for_release(hypothesis.minor);
-        let mut allocator = CachingAllocator::new(behaviour, hypothesis.settings.clone(), hypothesis.limit);
-        for pool in &hypothesis.no_split {
-            allocator.set_no_split(*pool);
-        }
+        let mut allocator = hypothesis.allocator(hypothesis.settings.clone());
         give_initial_memory(&mut device, &program.initial_segments, &hypothesis.settings);
         let adopted = allocator.add_initial_memory(&program.initial_segments, &program.initial_blocks);
         let mut blocks = vec![SlotContent::Empty; program.slot_count];
@@ -259,9 +255,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                     }
                 }
                 if has_failed {
-                    for pending_free in &self.completed_frees {
-                        self.simulation.allocator.complete_free(*pending_free, context);
-                    }
+                    self.simulation.allocator.complete_frees(&self.completed_frees, context);
                 }
                 let entry_index = operation.entry_index as usize;
                 if let Some((entries, measure)) = self.headroom_probe
@@ -359,14 +353,10 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 for pool in pools.slice(&self.program.released_pools) {
                     self.simulation.allocator.release_cached_blocks(Some(*pool), completed, freeable, context, device);
                 }
-                for pending_free in completed {
-                    self.simulation.allocator.complete_free(*pending_free, context);
-                }
+                self.simulation.allocator.complete_frees(completed, context);
             }
             ReleaseScope::CompletionsOnly => {
-                for pending_free in completed {
-                    self.simulation.allocator.complete_free(*pending_free, context);
-                }
+                self.simulation.allocator.complete_frees(completed, context);
                 // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled
                 // them.
                 if !self.simulation.allocator.has_pending_other_than(&[])

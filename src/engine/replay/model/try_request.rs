@@ -3,7 +3,7 @@
 use super::hypothesis::Hypothesis;
 use super::simulate::give_initial_memory;
 use crate::allocator::device::{DeviceMemory as _, SimulatedDevice, UNBOUNDED};
-use crate::allocator::{Behaviour, CachingAllocator, Request, ServedBy, round_size};
+use crate::allocator::{Request, ServedBy, round_size};
 use crate::replay::literal::{InitialState, Layout, Reservations, Tiling, Tracking};
 use crate::snapshot::{Action, Device};
 
@@ -31,8 +31,7 @@ pub fn try_request(
     (size, stream): (u64, u64),
 ) -> RequestResult {
     let settings = &hypothesis.settings;
-    let mut allocator =
-        CachingAllocator::new(Behaviour::for_release(hypothesis.minor), settings.clone(), hypothesis.limit);
+    let mut allocator = hypothesis.allocator(settings.clone());
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     let mut simulated = SimulatedDevice::new(device.id(), capacity);
     let initial_state = layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);

@@ -12,9 +12,7 @@ use super::interpretations::{Interpretation, Prelude, interpretations, request_f
 use super::recorded_device::RecordedDevice;
 use super::verification::Verification;
 use crate::allocator::conf::Settings;
-use crate::allocator::{
-    AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, is_small_request, round_size,
-};
+use crate::allocator::{AllocatorEntry, BlockId, PendingFreeId, Request, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{InitialState, PoolIndex, Reservations};
@@ -48,12 +46,7 @@ pub(super) struct Verifier<'a> {
 
 impl<'a> Verifier<'a> {
     pub(super) fn new(trace: Device<'a>, hypothesis: &Hypothesis, reservations: &'a Reservations) -> Self {
-        let behaviour = Behaviour::for_release(hypothesis.minor);
-        let settings = without_oom_throw(&hypothesis.settings);
-        let mut allocator = CachingAllocator::new(behaviour, settings, hypothesis.limit);
-        for pool in &hypothesis.no_split {
-            allocator.set_no_split(*pool);
-        }
+        let mut allocator = hypothesis.allocator(without_oom_throw(&hypothesis.settings));
         let initial_state = InitialState::from_trace(trace, &hypothesis.settings, &PoolIndex::from_device(trace));
         let mut address_ranges = AddressRanges::default();
         let (segments, blocks) = initial_state.to_model_state(reservations);
@@ -279,9 +272,8 @@ impl<'a> Verifier<'a> {
             self.freeable.retain(|freeable| *freeable != pool);
         }
         if !self.so_far.starts_empty && entry.action == Action::Alloc {
-            for pending_free in self.finished.drain(..) {
-                self.so_far.allocator.complete_free(pending_free, entry.stack);
-            }
+            self.so_far.allocator.complete_frees(&self.finished, entry.stack);
+            self.finished.clear();
             self.so_far.allocator.prefer_block_at(&request_from_entry(&entry, pool), entry.addr);
         }
         let request = Request {
@@ -320,9 +312,8 @@ impl<'a> Verifier<'a> {
         if !is_all_pools && pools.is_empty() {
             // Either a request that left no entry polled them, or the release waited for them and had nothing to
             // release.
-            for pending_free in completed.drain(..) {
-                self.so_far.allocator.complete_free(pending_free, context);
-            }
+            self.so_far.allocator.complete_frees(&completed, context);
+            completed.clear();
             if self.so_far.allocator.has_pending_other_than(&[])
                 || self.so_far.allocator.has_releasable_memory(&self.freeable)
             {

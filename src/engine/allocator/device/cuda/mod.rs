@@ -49,7 +49,7 @@ pub struct CallTiming {
 
 /// The GPU on which a trace was replayed.
 #[derive(Debug, Clone, Serialize)]
-pub struct GpuInfo {
+pub struct GpuReport {
     /// Index of the GPU, as the driver counts.
     pub gpu: u32,
     /// Product name of the GPU.
@@ -102,7 +102,7 @@ pub struct CudaRun {
 #[derive(Debug)]
 pub struct CudaDevice {
     gpu: CudaContext,
-    info: GpuInfo,
+    info: GpuReport,
     touches: bool,
     simulated_device: SimulatedDevice,
     /// Driver address of each segment, by simulated address.
@@ -124,7 +124,7 @@ impl CudaDevice {
         let gpu = CudaContext::open(number)?;
         let (free, total) = gpu.memory()?;
         let (major, minor) = gpu.cuda_version()?;
-        let info = GpuInfo {
+        let info = GpuReport {
             gpu: number,
             name: gpu.name()?,
             cuda_version: format!("{major}.{minor}"),
@@ -162,7 +162,7 @@ impl CudaDevice {
         simulated
     }
 
-    pub fn info(&self) -> &GpuInfo {
+    pub fn info(&self) -> &GpuReport {
         &self.info
     }
 
