@@ -1,6 +1,6 @@
 //! The source lines that contribute most to a figure.
 
-use crate::base::ids::{FrameId, StackId};
+use crate::base::ids::StackId;
 use crate::replay::literal::Tracking;
 use crate::snapshot::{Block, BlockState};
 use crate::stacks::frames::{FrameReport, StackReader};
@@ -43,13 +43,7 @@ pub fn lines_beside_free(device: DeviceStudy<'_, '_>, top: usize) -> Vec<LineSha
 
 fn by_line(device: DeviceStudy<'_, '_>, by_stack: BlockSums<StackId>, top: usize) -> Vec<LineShare> {
     let stacks = device.stacks();
-    let mut by_line: BlockSums<FrameId> = BlockSums::default();
-    for (stack, sum) in by_stack {
-        if let Some(line) = stacks.user_frame(stack) {
-            let total = by_line.entry(line).or_default();
-            *total = total.plus(sum);
-        }
-    }
+    let by_line = sum_by_key(by_stack.into_iter().filter_map(|(id, sum)| Some((stacks.user_frame(id)?, sum.bytes))));
     // The total is only needed for shares, which are not used here.
     let share = |line, sum: BlockSum| LineShare { frame: stacks.frame_report(line), bytes: sum.bytes };
     top_rows(by_line, BlockSum::default(), top, share).rows

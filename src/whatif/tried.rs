@@ -1,8 +1,8 @@
 //! Settings and changes to the program in one list, the best first.
 
 use std::cmp::Reverse;
-use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::outcome::{JobOutcome, NOTICEABLE_PARTS};
@@ -129,11 +129,7 @@ pub(super) fn mark(then: &JobOutcome, sure: Sureness, gains: bool) -> TriedMark 
 /// changes, then by [`settings_order`].
 pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
     let group = |row: &TriedRow| (row.mark, Reverse(row.then.reach()), row.kind);
-    let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
-    for row in &rows {
-        let peak = lowest.entry(group(row)).or_insert(u64::MAX);
-        *peak = row.peak_reserved_bytes.min(*peak);
-    }
+    let lowest = rows.iter().map(|row| (group(row), row.peak_reserved_bytes)).into_grouping_map().min();
     rows.sort_by_cached_key(|row| {
         let group = group(row);
         let lowest = lowest.get(&group).copied().unwrap_or(0); // every row has a group

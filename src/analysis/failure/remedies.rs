@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools as _;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -226,11 +227,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         });
         // Settings that get further come first.
         let group = |r: &Remedy| Reverse((r.avoids_oom, r.then.reach()));
-        let mut lowest: BTreeMap<_, u64> = BTreeMap::new();
-        for remedy in &remedies {
-            let peak = lowest.entry(group(remedy)).or_insert(u64::MAX);
-            *peak = remedy.peak_of_trace_bytes.min(*peak);
-        }
+        let lowest = remedies.iter().map(|r| (group(r), r.peak_of_trace_bytes)).into_grouping_map().min();
         remedies.sort_by_key(|r| {
             let group = group(r);
             let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group

@@ -205,14 +205,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     pub(in crate::whatif) fn bytes_at(&self, size: u64) -> Vec<u64> {
         let initial = self.initial_laws.iter().zip(&self.base.script.blocks);
         let initial = initial.map(|(law, block)| law.map_or(block.bytes, |law| law.bytes_at(size)));
-        let requests = (0..self.base.requests.len()).map(|index| self.request_bytes_at(index, size));
+        let requests = self.request_laws.iter().zip(&self.base.requests).map(|(law, request)| {
+            let law = law.or_else(|| self.assumed_law(request));
+            law.map_or(request.bytes, |law| law.bytes_at(size))
+        });
         initial.chain(requests).collect()
-    }
-
-    fn request_bytes_at(&self, index: usize, size: u64) -> u64 {
-        let request = &self.base.requests[index];
-        let law = self.request_laws[index].or_else(|| self.assumed_law(request));
-        law.map_or(request.bytes, |law| law.bytes_at(size))
     }
 }
 

@@ -122,7 +122,8 @@ impl Law {
         match self.curve {
             Curve::Power { degree, point: (point_size, bytes) } => {
                 let power = |size: u64| u128::from(size).saturating_pow(degree);
-                saturate(u128::from(bytes).saturating_mul(power(size)) / power(point_size).max(1))
+                let bytes = u128::from(bytes).saturating_mul(power(size)) / power(point_size).max(1);
+                u64::try_from(bytes).unwrap_or(u64::MAX)
             }
             Curve::Line { origin: (origin, bytes), slope } => {
                 (bytes + slope * (size as f64 - origin as f64)).round() as u64
@@ -155,10 +156,6 @@ impl Law {
     pub(super) fn grows(&self) -> bool {
         self.kind() != LawKind::Constant
     }
-}
-
-fn saturate(bytes: u128) -> u64 {
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Whether bytes grow from `a` to `b` in exact proportion to this power of the size.

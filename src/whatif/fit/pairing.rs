@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use itertools::{EitherOrBoth, Itertools as _};
 use rustc_hash::FxHashMap;
 
 use super::input::SizedRecording;
@@ -186,24 +187,15 @@ fn pair_initial_blocks(
 
 /// Pairs blocks whose bytes have the ratio `scale`, and removes them from both sorted lists.
 fn pair_scaled(blocks: &mut [Vec<(u64, u32)>; 2], scale: [u128; 2], pairs: &mut [Option<u32>]) {
-    let [left, right] = blocks;
-    let (mut unpaired_left, mut unpaired_right) = (Vec::new(), Vec::new());
-    let (mut a, mut b) = (left.iter().peekable(), right.iter().peekable());
-    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
-        let scaled = [u128::from(x.0) * scale[1], u128::from(y.0) * scale[0]];
-        match scaled[0].cmp(&scaled[1]) {
-            std::cmp::Ordering::Less => unpaired_left.extend(a.next().copied()),
-            std::cmp::Ordering::Greater => unpaired_right.extend(b.next().copied()),
-            std::cmp::Ordering::Equal => {
-                pairs[x.1 as usize] = Some(y.1);
-                a.next();
-                b.next();
-            }
+    let [left, right] = std::mem::take(blocks);
+    let scaled = |bytes: u64, scale: u128| u128::from(bytes) * scale;
+    for item in left.into_iter().merge_join_by(right, |a, b| scaled(a.0, scale[1]).cmp(&scaled(b.0, scale[0]))) {
+        match item {
+            EitherOrBoth::Both((_, left), (_, right)) => pairs[left as usize] = Some(right),
+            EitherOrBoth::Left(unpaired) => blocks[0].push(unpaired),
+            EitherOrBoth::Right(unpaired) => blocks[1].push(unpaired),
         }
     }
-    unpaired_left.extend(a);
-    unpaired_right.extend(b);
-    (*left, *right) = (unpaired_left, unpaired_right);
 }
 
 /// The search stops at this many unpaired elements, because its cost grows with their number.

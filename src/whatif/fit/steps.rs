@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::input::SizedRecording;
@@ -17,17 +18,11 @@ impl Steps {
     pub(super) fn from_recording(recording: &SizedRecording<'_, '_>) -> Self {
         let phases = recording.device.phases();
         let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
-        let mut ranges = Vec::new();
-        let mut start = 0;
         let ends = phases.steps.ends().iter().map(|end| *end as usize);
         let first_start = (ends.len() > 0).then(|| phases.steps.entries(0).map_or(0, |first| first.start));
-        for end in first_start.into_iter().chain(ends) {
-            let end = request_at(end);
-            ranges.push(start..end);
-            start = end;
-        }
-        ranges.push(start..recording.requests.len());
-        Self { ranges }
+        let inner_bounds = first_start.into_iter().chain(ends).map(request_at);
+        let bounds = std::iter::once(0).chain(inner_bounds).chain([recording.requests.len()]);
+        Self { ranges: bounds.tuple_windows().map(|(start, end)| start..end).collect() }
     }
 
     /// The requests of each completed step.

@@ -78,7 +78,6 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The row of a changed program if it serves the last failed request.
     pub(super) fn row_if_served(&self, row: ChangedProgram) -> Option<ProgramRow> {
-        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let program = row.script.to_program(self.recording.program());
         let on_device = self.replay_on_device(&program);
         if on_device.ooms.iter().any(|(at, _)| Some(*at) == self.last_failed) {
@@ -89,7 +88,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         let serves = |row: &ProgramRow| {
             row.serves_failed == Some(true) || is_unrequested && row.fits == Some(true) && !self.baseline_fits()
         };
-        Some(self.build_row(row, &outcome, starts_from_empty)).filter(serves)
+        Some(self.build_row(row, &outcome)).filter(serves)
     }
 
     /// Whether the unchanged program's requests are all served.
@@ -150,18 +149,17 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 
     /// The row of the unchanged program.
     pub(super) fn baseline_row(&self, row: ChangedProgram) -> ProgramRow {
-        self.build_row(row, &self.baseline, false)
+        self.build_row(row, &self.baseline)
     }
 
     /// The row of a changed program.
     pub(super) fn replay_row(&self, row: ChangedProgram) -> ProgramRow {
-        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
-        let program = row.script.to_program(self.recording.program());
-        let outcome = self.replay(&program);
-        self.build_row(row, &outcome, starts_from_empty)
+        let outcome = self.replay(&row.script.to_program(self.recording.program()));
+        self.build_row(row, &outcome)
     }
 
-    fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome, starts_from_empty: bool) -> ProgramRow {
+    fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome) -> ProgramRow {
+        let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let baseline = self.baseline_from_empty.as_ref().filter(|_| starts_from_empty).unwrap_or(&self.baseline);
         let last = self.last_failed;
         let is_requested = last.is_some_and(|entry| self.still_requests(&row, entry));

@@ -7,6 +7,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashSet;
 
 use super::checkpoint_plan::CheckpointPlan;
@@ -14,7 +15,6 @@ use super::modules::{ModuleCall, RepeatedModule, find_repeated};
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange};
-use crate::base::ids::FrameId;
 use crate::base::units::{counted, size};
 use crate::stacks::frames::LineId;
 use crate::whatif::sureness::Sureness;
@@ -128,14 +128,8 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
         let calls = counted(calls as u64, "call");
         let names: Option<Vec<String>> =
             modules.iter().map(|module| module.items.as_ref().map(|items| format!("`{}`", items.name))).collect();
-        let mut lines: Vec<FrameId> = Vec::new();
-        for line in modules.iter().filter_map(|module| module.line) {
-            if !lines.contains(&line) {
-                lines.push(line);
-            }
-        }
-        let mut lines =
-            lines.into_iter().map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() });
+        let lines = modules.iter().filter_map(|module| module.line).unique();
+        let mut lines = lines.map(|line| LineId { frame: Some(line), has_stack: true, ..LineId::default() });
         ChangedProgram {
             change: ProgramChange::Checkpoint,
             certainty: if plan.is_guess() { Sureness::Estimate } else { Sureness::Should },

@@ -40,12 +40,9 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         return None;
     }
     // The last request of each step.
-    let mut last_op_of_step: FxHashMap<u32, u32> = FxHashMap::default();
-    for op in &recording.script.ops {
-        if let (ScriptOpKind::Alloc(_), Some(step)) = (op.kind, recording.step_at(op.source)) {
-            last_op_of_step.insert(step, op.source);
-        }
-    }
+    let requests = recording.script.ops.iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
+    let last_op_of_step: FxHashMap<u32, u32> =
+        requests.filter_map(|op| Some((recording.step_at(op.source)?, op.source))).collect();
     let mut moved_frees: FxHashMap<u32, Vec<ScriptOp>> = FxHashMap::default();
     for (block, step) in &leftovers {
         let source = *last_op_of_step.get(step)?;

@@ -6,6 +6,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::module_tree::{ItemClass, ModuleItems, ModuleTree};
@@ -184,12 +185,8 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
 /// Drops modules that are called once and begin with a loop over others: their requests repeat as well, but the last of
 /// the apparent calls has what follows the loop. `modules` has outer ones before those within them.
 fn drop_callers_of_loops(mut modules: Vec<RepeatedModule>) -> Vec<RepeatedModule> {
-    let mut by_first_block: FxHashMap<u32, Vec<usize>> = FxHashMap::default();
-    for (index, module) in modules.iter().enumerate() {
-        if let Some(block) = module.blocks().next() {
-            by_first_block.entry(block).or_default().push(index);
-        }
-    }
+    let first_blocks = modules.iter().enumerate().filter_map(|(index, module)| Some((module.blocks().next()?, index)));
+    let by_first_block = first_blocks.into_group_map();
     let is_caller = |outer: usize| {
         let first = modules[outer].blocks().next();
         let same_start = first.and_then(|block| by_first_block.get(&block));
@@ -226,11 +223,9 @@ fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Ve
     };
     let is_irregular = period == 1 && !is_period(1) && module_count != Some(part_count);
     if is_irregular && let Some(ends) = find_call_ends(requests, module_count, part_count) {
-        let call_starts = std::iter::once(0).chain(ends.iter().copied());
-        return call_starts.zip(ends.iter().copied()).map(|(start, end)| start..end).collect();
+        return std::iter::once(0).chain(ends).tuple_windows().map(|(start, end)| start..end).collect();
     }
-    let call_ends = starts.iter().copied().step_by(period).skip(1);
-    starts.iter().copied().step_by(period).zip(call_ends).map(|(start, end)| start..end).collect()
+    starts.into_iter().step_by(period).tuple_windows().map(|(start, end)| start..end).collect()
 }
 
 /// The ends of calls if each ends with the last of `requests`, as residual blocks end with a sum: for calls whose first

@@ -80,36 +80,35 @@ impl MoveFinder<'_> {
         self.functions[id as usize]
     }
 
-    /// Joins functions of the same name whose paths agree in the last `depth` components.
-    fn join_by_path_suffix(&mut self, depth: usize) {
-        let mut groups: BTreeMap<(&str, SymbolId), [Vec<FunctionId>; 2]> = BTreeMap::new();
+    /// The unmatched functions with a `key`, by that and by side.
+    fn group_unmatched<K: Ord>(&self, key: impl Fn(Function) -> Option<K>) -> BTreeMap<K, [Vec<FunctionId>; 2]> {
+        let mut groups: BTreeMap<K, [Vec<FunctionId>; 2]> = BTreeMap::new();
         for (side, ids) in self.unmatched.iter().enumerate() {
             for id in ids {
-                let function = self.function(*id);
-                let Some(suffix) = path_suffix(self.symbols.get(function.file), depth) else {
-                    continue; // a shorter path
-                };
-                groups.entry((suffix, function.name)).or_default()[side].push(*id);
+                if let Some(key) = key(self.function(*id)) {
+                    groups.entry(key).or_default()[side].push(*id);
+                }
             }
         }
+        groups
+    }
+
+    /// Joins functions of the same name whose paths agree in the last `depth` components.
+    fn join_by_path_suffix(&mut self, depth: usize) {
+        let suffix = |function: Function| path_suffix(self.symbols.get(function.file), depth);
+        let groups = self.group_unmatched(|function| Some((suffix(function)?, function.name)));
         let pairs: Vec<_> = groups.into_values().flat_map(|[before, after]| before.into_iter().zip(after)).collect();
         self.join(&pairs);
     }
 
     /// Joins the functions of renamed files.
     fn join_renamed_files(&mut self) {
-        let mut names: BTreeMap<SymbolId, [Vec<FunctionId>; 2]> = BTreeMap::new();
-        for (side, ids) in self.unmatched.iter().enumerate() {
-            for id in ids {
-                names.entry(self.function(*id).name).or_default()[side].push(*id);
-            }
-        }
         let files: [FxHashSet<SymbolId>; 2] = [0, 1].map(|side| {
             let functions = self.functions.iter().filter(|function| function.is_in[side]);
             functions.map(|function| function.file).collect()
         });
         let mut shared: FxHashMap<(SymbolId, SymbolId), Vec<(FunctionId, FunctionId)>> = FxHashMap::default();
-        for [before, after] in names.into_values() {
+        for [before, after] in self.group_unmatched(|function| Some(function.name)).into_values() {
             if before.len().max(after.len()) > MAX_NAMESAKES {
                 continue;
             }
