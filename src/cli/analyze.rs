@@ -23,28 +23,7 @@ use crate::study::{PositionSelector, Scope};
 
 /// Show why a request failed, who holds the memory, and what helps
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope analyze snapshot.pickle                 for a terminal
-  oomscope analyze ranks/                          64 ranks, the worst first
-  oomscope analyze --format json snapshot.pickle   for a script; keys are stable
-  oomscope analyze --format json --brief s.pickle  in 2 KB, for an agent or a chat
-  oomscope analyze --format jsonl ranks/           one line per snapshot as soon as it is done
-  oomscope analyze 'runs/*/rank*.pickle'           a quoted pattern, for more files than a shell takes
-  oomscope analyze --request 2GiB s.pickle         would 2 GiB more fit?
-  oomscope analyze --at peak snapshot.pickle       segments and holders at the peak
-  s5cmd cat s3://b/rank3.pickle | oomscope analyze - --name rank3.pickle   from standard input
-
-Terms:
-  reserved    memory the allocator took from the device (cudaMalloc)
-  allocated   reserved memory that tensors hold
-  pending     freed by the program, but another stream may still use it (record_stream)
-  free        reserved memory that is cached for reuse
-  releasable  free memory that torch.cuda.empty_cache() would release to the device
-  stranded    free memory that empty_cache() would not release: it shares segments with live blocks
-  gap         1 - allocated / reserved
-
-Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/analyze.txt"))]
 pub(super) struct Analyze {
     #[command(flatten)]
     snapshots: SnapshotArgs,

@@ -13,15 +13,7 @@ use crate::output::report;
 
 /// Compare two snapshots: the source lines that hold more or less
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope diff before.pickle after.pickle         growth at the peak, by source line
-  oomscope diff --at end old.pickle new.pickle
-
-Stacks are matched by their frames. Lines that moved are matched by function and order; renamed files and other \
-checkouts by function names. `oomscope check --baseline` limits growth.
-
-Exit codes: 0 success; 2 wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/diff.txt"))]
 pub(super) struct Diff {
     /// Snapshot before the change, or its directory; - for standard input
     #[arg(value_name = "BEFORE")]

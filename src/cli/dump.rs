@@ -19,12 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Write a snapshot of every process that `oomscope run` records
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope dump oomscope-run-1                     while the command runs; prints the paths
-  oomscope analyze $(oomscope dump oomscope-run-1)
-
-Exit codes: 0 every process wrote a snapshot; 2 one did not, or no process is recorded in DIR.")]
+#[command(after_help = include_str!("help/dump.txt"))]
 pub(super) struct Dump {
     /// Output directory of `oomscope run`
     #[arg(value_name = "DIR")]

@@ -23,20 +23,7 @@ const EXPLAINED: usize = 3;
 
 /// Explain out-of-memory messages in a log, and what to do
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope explain train.log                   every out-of-memory message in a log, of all ranks
-  srun -l python train.py 2>&1 | oomscope explain
-  oomscope explain                             paste the message, then Ctrl-D
-  oomscope explain logs/                       the logs of a job, one for each rank
-  oomscope explain --format json train.log.gz  for a script; keys are stable
-
-Finds OutOfMemoryError messages of every PyTorch release (CUDA, HIP, XPU, NPU, MPS, cudaMallocAsync); messages of \
-cuBLAS, cuDNN, NCCL and the driver, of vLLM, SGLang, TGI, TensorRT-LLM and llama.cpp, of JAX, TensorFlow, Triton and \
-ONNX Runtime; and messages of the kernel, Slurm, Kubernetes, Windows and compilers about host memory. It needs no snapshot, and marks what only a snapshot \
-can show. Nothing in the log is executed.
-
-Exit codes: 0 a message was explained; 2 none was found, wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/explain.txt"))]
 pub(super) struct Explain {
     /// Log file (plain, .gz or .zst), directory with the logs of a job, - for standard input, or a quoted message
     /// [default: -]

@@ -19,18 +19,7 @@ use crate::study::{PositionSelector, Scope, Study};
 
 /// Write tables, a Perfetto trace, flame graphs, or a part of it
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope export ranks/ --format parquet -o tables/        allocations, events, stacks, segments and run, for DuckDB
-  oomscope export s.pickle --format perfetto -o s.pftrace   then open it at https://ui.perfetto.dev
-  oomscope export s.pickle --format folded | inferno-flamegraph > peak.svg
-  oomscope export s.pickle --format folded --at failure     memory by stack when a request failed
-  oomscope export s.pickle --format pickle --from failure-5000 -o small.pickle   a part, for memory_viz
-
-All figures are those of the replayed allocator: blocks have the sizes that PyTorch rounds requests to. docs/export.md \
-describes the tables.
-
-Exit codes: 0 success; 2 wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/export.txt"))]
 pub(super) struct Export {
     #[command(flatten)]
     snapshots: SnapshotArgs,

@@ -20,24 +20,7 @@ use crate::whatif::fit::{FitOptions, fit};
 
 /// Find the largest size that fits, by dry runs or from recordings
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope fit --gpu h100 -- python train.py --batch {BATCH}       the largest batch that fits, run and confirmed
-  oomscope run --at exit -o b4 -- python train.py --batch 4        a recording, then another at 8
-  oomscope fit 4=b4 8=b8                                           the largest batch that fits
-  oomscope fit 4=b4.pickle 8=b8.pickle --capacity 80GiB            on another device
-  oomscope fit 512=s512.pickle 1024=s1024.pickle --sizes 2048,4096 peaks at other lengths
-  oomscope fit 4=b4.pickle 8=b8.pickle 16=b16.pickle               fitted to two, checked with the third
-
-A command needs no GPU: it runs as in `oomscope dry-run`, at most five times, with each size in place of the word in \
-braces. Two runs are small; then the predicted largest size and the next are run, and a wrong prediction is corrected. \
-Only a size that was run is named.
-
-For recordings, record the same program at each size for two or three steps, starting before the model is built. Change nothing but \
-the size, which is any whole number: a batch size, a sequence length, a number of layers. Requests are paired across recordings by their stacks, extrapolated to other sizes, and replayed on \
-the allocator model. Unpaired requests are reported.
-
-Exit codes: 0 success, even if no size fits; 2 wrong usage, an unreadable file, or recordings of different programs.")]
+#[command(after_help = include_str!("help/fit.txt"))]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Fit {
     /// Recordings with their sizes: 8=snapshot.pickle

@@ -11,11 +11,7 @@ use super::output::Output;
 
 /// Write manual pages, or a completion script for a shell
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope generate man ~/.local/share/man/man1
-  oomscope generate completions bash > ~/.local/share/bash-completion/completions/oomscope
-  oomscope generate completions zsh > ~/.zfunc/_oomscope")]
+#[command(after_help = include_str!("help/generate.txt"))]
 pub(super) struct Generate {
     #[command(subcommand)]
     target: Target,

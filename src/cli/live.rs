@@ -21,17 +21,7 @@ use crate::whatif::{apply_option, replay_on_gpu};
 
 /// Replay it on a real GPU: does it fit, and what do device calls take?
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope live snapshot.pickle                      on GPU 0
-  oomscope live --gpu 1 --set expandable_segments:True snapshot.pickle
-  oomscope live --touch snapshot.pickle              writing all memory once
-
-The model of PyTorch's allocator replays the recorded requests with real memory from the CUDA driver, but without \
-kernels or data. All memory is freed at the end. docs/live.md has what was measured on a GPU.
-
-Exit codes: 0 the GPU behaved as predicted, even if a request failed; 1 it did not; 2 wrong usage, an unreadable \
-file, no GPU, or an error of the driver.")]
+#[command(after_help = include_str!("help/live.txt"))]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Live {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input

@@ -63,10 +63,7 @@ const LOG_START_BYTES: u64 = 4096;
 #[command(
     version,
     max_term_width = 100,
-    after_help = "To record a snapshot, call torch.cuda.memory._record_memory_history(), then \
-torch.cuda.memory._dump_snapshot(\"snapshot.pickle\"). oomscope reads it without a GPU or PyTorch, and executes nothing \
-in it.\n\n\
-Exit codes: 0 success; 1 a check failed or the model diverged from the recording; 2 wrong usage or an unreadable file."
+    after_help = include_str!("help/oomscope.txt")
 )]
 struct Cli {
     /// When to use colour

@@ -19,20 +19,7 @@ use crate::whatif::{Overrides, ReplayReport, replay_with, run_model, verify_stud
 
 /// Verify the allocator's model on it, or replay it under one change
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope replay snapshot.pickle                 verify the model
-  oomscope replay --set expandable_segments:True snapshot.pickle
-  oomscope replay --set max_split_size_mb:128 --capacity 40GiB s.pickle
-  oomscope replay --emit-snapshot model.pickle snapshot.pickle
-  oomscope replay --format jsonl ranks/           one line per snapshot as soon as it is done
-
-Without --set and --capacity, the model is compared with the recording, entry by entry. Values that the file does \
-not record (the exact release, a process limit, settings before PyTorch 2.3) are inferred by trial. A what-if \
-assumes that the program makes the same requests and frees.
-
-Exit codes: 0 the model reproduced every decision, or a what-if; 1 the model diverged from the recording; 2 wrong \
-usage or an unreadable file.")]
+#[command(after_help = include_str!("help/replay.txt"))]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     #[command(flatten)]

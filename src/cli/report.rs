@@ -24,17 +24,7 @@ const TOP: usize = 10;
 
 /// Write an HTML page with every allocation, by time, address and stack
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope report snapshot.pickle -o report.html           one file: no server, no network
-  oomscope report ranks/ -o report.html                    64 ranks, the worst first
-  oomscope report before.pickle after.pickle --diff -o r.html   and what grew between their peaks
-  oomscope report --from failure-20000 s.pickle -o r.html  only what led to the failure
-
-The page has the result of `oomscope analyze --format json` and the data of every allocation. It runs only its own \
-script; without JavaScript, it shows the result of `oomscope analyze`.
-
-Exit codes: 0 success, even if a request failed; 2 wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/report.txt"))]
 pub(super) struct Report {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input

@@ -18,10 +18,7 @@ const SCHEMAS: &[(&str, &str)] =
 
 /// Print the JSON Schema of what a command writes
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope schema                             the commands that have one
-  oomscope schema analyze > analyze.json      for an editor, an agent or a validator")]
+#[command(after_help = include_str!("help/schema.txt"))]
 pub(super) struct Schema {
     /// Name of the command; without it, the names are listed
     #[arg(value_parser = PossibleValuesParser::new(SCHEMAS.iter().map(|(command, _)| *command)))]

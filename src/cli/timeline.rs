@@ -16,15 +16,7 @@ const BUCKETS: usize = 512;
 
 /// Show memory and fragmentation over time, and failures
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope timeline snapshot.pickle                charts for a terminal
-  oomscope timeline --from failure-500 s.pickle    from 500 entries before the last failure
-
-The trace is divided into buckets with the same number of entries. Every series keeps the minimum and maximum of each \
-bucket, so no spike is lost. `oomscope analyze --help` explains the terms.
-
-Exit codes: 0 success; 2 wrong usage, an unreadable file, or no entry in the selected part of the trace.")]
+#[command(after_help = include_str!("help/timeline.txt"))]
 pub(super) struct Timeline {
     #[command(flatten)]
     snapshots: SnapshotArgs,

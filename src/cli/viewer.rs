@@ -12,15 +12,7 @@ use crate::output::page::write_viewer;
 
 /// Write an HTML page that analyzes the snapshots dropped on it
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope viewer -o viewer.html           one file, for a colleague or a static site
-
-The page holds the analyzer itself. It reads snapshots (.pickle, .pkl, .json; optionally .gz or .zst), all ranks of a \
-job, and shows the page of `oomscope report`. It needs no server, no network and no installation, and sends \
-nothing. On a server, viewer.html#url=run/snapshot.pickle opens a file of the same site.
-
-Exit codes: 0 success; 2 wrong usage, or a build without the analyzer for browsers.")]
+#[command(after_help = include_str!("help/viewer.txt"))]
 pub(super) struct Viewer {
     /// Write to FILE instead of standard output
     #[arg(short, long, value_name = "FILE")]

@@ -15,18 +15,7 @@ use crate::whatif::{Tries, WhatIfOptions, WhatIfReport, compare_settings};
 
 /// Replay it under many settings and changes: does the job go on?
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope whatif snapshot.pickle                    a grid of settings, and changes of the program
-  oomscope whatif --capacity 40GiB snapshot.pickle   on a 40 GiB device
-  oomscope whatif --set max_split_size_mb:100 --set expandable_segments:True s.pickle
-  oomscope whatif --format jsonl ranks/              one line per snapshot as soon as it is done
-
-What helps comes first, then what may help; of these by how far the job gets, settings before changes. Of settings \
-that need about the same memory the simplest is first, and a limit on splits last. Each row assumes that the program makes the same requests and frees. No setting needs less than the \
-lower bound, the largest amount that the program held at once.
-
-Exit codes: 0 success, even if requests fail; 2 wrong usage or an unreadable file.")]
+#[command(after_help = include_str!("help/whatif.txt"))]
 #[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Whatif {
     #[command(flatten)]

@@ -14,30 +14,7 @@ use crate::compare::gate::AllowMissing;
 
 /// Check snapshots, or a dry run of a command, against limits
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope check --max-ooms 0 --max-fragmentation 20% snapshot.pickle
-  oomscope check --max-gap-ratio 30% snapshot.pickle  the cache counts too, which empty_cache() would release
-  oomscope check --max-inactive-split-ratio 25% snapshot.pickle
-                                                      as PyTorch counts it: inactive_split_bytes
-  oomscope check --gpu h100 -- python train.py --steps 3
-                                                      without a GPU: fails unless the job would fit
-  oomscope check --gpu h100 --max-peak-reserved 72GiB --baseline oomscope-baseline.json --add -- python train.py
-                                                      writes the entry of this command, then compares with it
-  oomscope check --print-config > oomscope.toml       write a configuration to edit
-  oomscope check ranks/                               64 ranks, with the limits of oomscope.toml
-  oomscope check --baseline oomscope-baseline.json --max-growth-ratio 5% --add snapshot.pickle
-  oomscope check --format github snapshot.pickle      annotations in GitHub Actions
-
-With a command, the result of the dry run must be certain: `may fit`, `did not finish` and `no verdict` fail too; \
---allow-missing may-fit accepts the first. The command's output goes to standard error.
-
-Growth compares peaks replayed from an empty pool, so the history of the process does not count. A limit fails if the \
-file does not have its figure (such as a peak, without a recorded history or after the ring buffer wrapped); \
---allow-missing accepts that.
-
-Exit codes: 0 every limit passed; 1 a limit failed, or the job would not fit for certain; 2 wrong usage or an \
-unreadable file.")]
+#[command(after_help = include_str!("../help/check.txt"))]
 pub(in crate::cli) struct Check {
     /// Snapshot files (.pickle, .pkl, .json; optionally .gz or .zst), directories of them, or - for
     /// standard input

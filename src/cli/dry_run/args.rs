@@ -10,23 +10,7 @@ use crate::cli::args::Format;
 
 /// Run a command without a GPU, to test whether it would fit on one
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope dry-run --gpu h100 -- python train.py
-  oomscope dry-run --gpu rtx4090 -- torchrun --nproc-per-node 2 train.py     one device for each rank
-  oomscope dry-run --gpu l4 --try -- python train.py                         if it does not fit: what helps
-  oomscope dry-run --gpu h100 --rank 3/64 -- python train.py               one rank of 64
-
-PyTorch's own operators and allocator run; a stub of the GPU provides addresses, and its kernels do nothing. Every \
-value that the program reads back is zero; the result lists these values, and whether they determine a size. The \
-output is a snapshot, same as in `oomscope run`. Needs Linux on x86-64, a PyTorch built for CUDA and, once for each \
-release of it, a C compiler (cc, or the package ziglang).
-
-GPUs: v100 v100-32gb t4 a100-40gb a100 a10 a10g a40 a6000 rtx3080 rtx3090 l4 rtx4080 rtx4090 l40s h100 \
-h100-nvl h200 b200 rtx5090 rtxpro6000
-
-Exit code: the command's, same as in `oomscope run`; 2 wrong usage, or no dry run was possible. With --exit-code \
-verdict: 0 would fit, 1 would not fit, 3 may fit, 2 did not finish, no verdict or wrong usage.")]
+#[command(after_help = include_str!("../help/dry-run.txt"))]
 pub(in crate::cli) struct DryRun {
     #[command(flatten)]
     pub(super) options: DryRunOptions,

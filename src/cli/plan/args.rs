@@ -14,20 +14,7 @@ use crate::whatif::plan::{PlanOptions, PlanRun};
 
 /// Plan which GPU a job needs, and how large it may be on each
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope plan --gpus t4,l4,a10,a100,h100 -- python train.py --batch {BATCH}
-  oomscope plan --for-size 64 -- python train.py --batch {BATCH}   the smallest GPU
-  oomscope plan 4=b4 8=b8 --gpus l4,h100                           from recordings
-  oomscope plan --gpus l4,h100 -- vllm serve MODEL                 KV cache on 1, 2, 4 and 8 of each
-
-The command needs no GPU: it runs as in `oomscope dry-run`, at most 15 times, with each size in place of the word in \
-braces. The first runs are small and on the GPU with most memory; other sizes follow from them by replay. Then the \
-largest size of each GPU, as it is and with expandable_segments:True, is run on that GPU (* in the table). Activation \
-checkpointing is predicted from the recorded calls. Runs are kept: the same command \
-continues where it was interrupted.
-
-Exit codes: 0 success, even if no size fits; 2 wrong usage, a job that fails otherwise, or no dry run was possible.")]
+#[command(after_help = include_str!("../help/plan.txt"))]
 pub(in crate::cli) struct Plan {
     /// Recordings with their sizes, instead of a command: 8=snapshot.pickle
     #[arg(value_name = "SIZE=SNAPSHOT", value_parser = parse_recording)]

@@ -33,18 +33,7 @@ pub(super) use files;
 
 /// Run a command, and write a snapshot when a request fails
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope run -- python train.py
-  oomscope run -o ooms -- torchrun --nproc-per-node 8 train.py    one snapshot per rank
-  oomscope run --at exit -- python train.py                       also a snapshot at the end if nothing failed
-
-Every Python process of the command that uses CUDA is recorded, from its first use of CUDA. Nothing has to be installed
-in its environment: PYTHONPATH gets a directory with a Python file that waits until the program imports torch.
-Python's options -I and -E ignore PYTHONPATH.
-
-Exit code: the command's, or 128 plus the number of the signal that ended it, as in a shell; 2 wrong usage;
-126 the command cannot be run; 127 it is not found.")]
+#[command(after_help = include_str!("../help/run.txt"))]
 pub(super) struct Run {
     /// Write the snapshots to DIR [default: oomscope-run-1, or the next free number]
     #[arg(short, long, value_name = "DIR")]
