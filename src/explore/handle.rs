@@ -182,6 +182,5 @@ impl State<'_, '_> {
 }
 
 fn keys_popup() -> Popup {
-    let line = |(key, does): &(&str, &str)| format!("{key:<12}{does}");
-    Popup { title: "keys".to_owned(), lines: KEYS.iter().map(line).collect(), scroll: 0 }
+    Popup { title: "keys".to_owned(), lines: KEYS.lines().map(str::to_owned).collect(), scroll: 0 }
 }

@@ -32,24 +32,7 @@ pub enum Input {
 }
 
 /// Keys and what they do, for `?`.
-pub(super) const KEYS: [(&str, &str); 16] = [
-    ("1 2 3 Tab", "memory over time, map, holders"),
-    ("← →", "one entry; ten with Shift; a tenth of the picture with PgUp PgDn"),
-    ("w s + -", "zoom in or out"),
-    ("a f", "move the zoom to the left or right"),
-    ("0", "the whole trace"),
-    ("Home End", "the first or last entry"),
-    ("p", "the peak"),
-    ("o", "the next failed request"),
-    ("[ ]", "the previous or next end of a training step"),
-    (":", "go to an entry, step:7, peak, failure, start or end"),
-    ("g", "stack and list by category, line, or name"),
-    ("↑ ↓ j k", "select a row, or a block of the map"),
-    ("Enter", "its stack with the source"),
-    ("d m", "mark this moment; at another one, show the difference"),
-    ("Esc", "close; clear the mark"),
-    ("r q", "the next device of the file; leave"),
-];
+pub(super) const KEYS: &str = include_str!("keys.txt");
 
 /// The most useful keys, for the foot.
 pub(super) const FOOT: [&str; 8] =

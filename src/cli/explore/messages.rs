@@ -1,7 +1,7 @@
 //! The threads behind the screen: one reads the terminal, one works for each device that is shown.
 
 use std::sync::mpsc::Sender;
-use std::thread::{self, Scope};
+use std::thread;
 
 use crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 
@@ -67,14 +67,13 @@ fn input(event: &Event) -> Option<Input> {
 }
 
 /// Reads the allocations of `device` and analyzes `study`, of the file `name`, in the background.
-pub(super) fn work<'s, 'e, 'a>(
-    scope: &'s Scope<'s, 'e>,
-    study: &'e Study<'a>,
-    device: DeviceStudy<'e, 'a>,
+pub(super) fn work(
+    study: &'static Study<'static>,
+    device: DeviceStudy<'static, 'static>,
     name: String,
     sender: Sender<Message>,
 ) {
-    scope.spawn(move || {
+    thread::spawn(move || {
         // The screen may be gone.
         let send = |message: Message| drop(sender.send(message));
         send(Message::Recording(device.id(), Box::new(Recording::from_device(device))));

@@ -6,7 +6,6 @@ mod screen;
 use std::io::{self, IsTerminal as _};
 use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::thread;
 
 use anyhow::{Context as _, bail};
 use clap::Args;
@@ -17,29 +16,13 @@ use super::args::{gpu_or, parse_capacity};
 use super::exit::Exit;
 use super::inputs;
 use super::output::supports_unicode;
-use super::source::{SourceArgs, SourceDirectory};
+use super::source::SourceArgs;
 use crate::explore::{Colours, Effect, Look, State, draw};
-use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, Scope, Study};
 
 /// Explore it in the terminal: over time, by address, by holder
 #[derive(Debug, Args)]
-#[command(after_help = "\
-Examples:
-  oomscope explore snapshot.pickle            opens at the last failed request, else at the peak
-  ssh node oomscope explore snapshot.pickle   nothing to copy; only what changed is sent
-
-Keys:
-  1 2 3       memory over time, map, holders
-  ← → w s     move by an entry, zoom in and out
-  p o [ ]     the peak, the next failure, the previous and next step
-  : /         go to an entry or a step; search lines and names
-  Enter       the stack with its source
-  d ? q       the difference to another moment, all keys, leave
-
-It writes no file. Without a terminal, oomscope analyze shows the same facts.
-
-Exit codes: 0 success; 2 wrong usage, no terminal, or an unreadable file.")]
+#[command(after_help = include_str!("../help/explore.txt"))]
 pub(super) struct Explore {
     /// Snapshot, or the directory of one; - for standard input
     #[arg(value_name = "SNAPSHOT")]
@@ -59,8 +42,8 @@ pub(super) struct Explore {
 
 /// The screen, and what it shows.
 struct Session {
-    scope: Scope,
-    source: SourceDirectory,
+    study: &'static Study<'static>,
+    name: String,
     screen: Screen,
     look: Look,
     messages: Receiver<Message>,
@@ -75,32 +58,19 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
     }
     let source = args.source.open_at(true)?;
     let scope = Scope { device: args.device, capacity: args.capacity, ..Scope::default() };
-    let snapshot = inputs::read_one(&path)?;
+    let mut snapshot = inputs::read_one(&path)?;
     let Some(device) = worst_device(&Study::new(&snapshot, scope)) else {
         bail!("{name}: holds no memory and no trace");
     };
     let (sender, messages) = channel();
     let screen = Screen::open().context("the terminal cannot be used")?;
-    let session = Session { scope, source, screen, look: look(), messages, sender };
-    read_inputs(session.sender.clone());
-    show_file(session, name, device, snapshot)?;
+    read_inputs(sender.clone());
+    source.add_to(&mut snapshot);
+    // Never freed: the work in the background uses it, and the end of the program does not wait for that.
+    let study = Box::leak(Box::new(Study::new(Box::leak(Box::new(snapshot)), scope)));
+    let mut session = Session { study, name, screen, look: look(), messages, sender };
+    session.show_devices(device).context("the screen could not be drawn")?;
     Ok(Exit::Success)
-}
-
-/// Shows devices of a file until the user leaves. The thread that does it owns the file: the program does not wait for the
-/// work in the background.
-fn show_file(mut session: Session, name: String, device: u64, mut snapshot: Snapshot) -> anyhow::Result<()> {
-    let (done, wait) = channel();
-    thread::spawn(move || {
-        session.source.add_to(&mut snapshot);
-        let study = Study::new(&snapshot, session.scope);
-        thread::scope(|scope| {
-            let shown = session.show_devices(scope, &study, &name, device);
-            drop(session); // restores the terminal
-            let _ = done.send(shown);
-        });
-    });
-    wait.recv().context("the screen could not be drawn")?.map_err(Into::into)
 }
 
 /// The first device with a failed request, else the first with a trace, else the first.
@@ -122,19 +92,12 @@ fn look() -> Look {
 }
 
 impl Session {
-    /// Shows the devices of `study`, each until the user goes to the next one, from `first` on.
-    fn show_devices<'s, 'e>(
-        &mut self,
-        scope: &'s thread::Scope<'s, 'e>,
-        study: &'e Study<'_>,
-        name: &str,
-        first: u64,
-    ) -> io::Result<()> {
-        let ids: Vec<u64> = study.devices().map(DeviceStudy::id).collect();
-        let start = ids.iter().position(|id| *id == first).unwrap_or(0);
-        for id in ids.iter().cycle().skip(start) {
-            let Some(device) = study.device(*id) else { continue };
-            if self.show(scope, study, device, name)? == Effect::Leave {
+    /// Shows the devices of the file, each until the user goes to the next one, from `first` on.
+    fn show_devices(&mut self, first: u64) -> io::Result<()> {
+        let devices: Vec<_> = self.study.devices().collect();
+        let start = devices.iter().position(|device| device.id() == first).unwrap_or(0);
+        for device in devices.iter().cycle().skip(start) {
+            if self.show(*device)? == Effect::Leave {
                 break;
             }
         }
@@ -142,16 +105,10 @@ impl Session {
     }
 
     /// Shows one device until the user leaves it.
-    fn show<'s, 'e, 'a>(
-        &mut self,
-        scope: &'s thread::Scope<'s, 'e>,
-        study: &'e Study<'a>,
-        device: DeviceStudy<'e, 'a>,
-        name: &str,
-    ) -> io::Result<Effect> {
-        let mut state = State::new(device, name, study.devices().count() > 1);
+    fn show(&mut self, device: DeviceStudy<'static, 'static>) -> io::Result<Effect> {
+        let mut state = State::new(device, &self.name, self.study.devices().count() > 1);
         // The first frame needs nothing; all is worked out behind it.
-        work(scope, study, device, name.to_owned(), self.sender.clone());
+        work(self.study, device, self.name.clone(), self.sender.clone());
         loop {
             let look = self.look;
             self.screen.draw(|buffer| draw(&state, buffer, look))?;
