@@ -13,7 +13,7 @@ use super::recording::Recording;
 use super::state::{Popup, State};
 use super::text::{ALARM, FAINT, PLAIN, SELECTED, STRONG, columns, put, put_right, without_middle, wrap};
 use crate::base::units::{count, duration, percent, ratio, signed_difference, signed_size, size};
-use crate::output::category_label;
+use crate::output::wording::category_label;
 
 /// The smallest screen that shows anything.
 const MIN_SIZE: [u16; 2] = [40, 10];

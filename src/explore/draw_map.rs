@@ -17,12 +17,8 @@ use crate::base::units::{counted, size};
 pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     let (request, body) = (state.failed_request(), layout.body);
     let map = MapCells::new(recording, state.moment, request, layout.map.area() as usize);
-    let scale = format!(
-        "{} a cell, {} in {}: ░ releasable, · free, ▒ pending",
-        size(map.cell_bytes),
-        size(map.reserved),
-        counted(map.ranges as u64, "range"),
-    );
+    let ([cell, all], ranges) = ([map.cell_bytes, map.reserved].map(size), counted(map.ranges as u64, "range"));
+    let scale = format!("{cell} a cell, {all} in {ranges}: ░ releasable, · free, ▒ pending");
     put(buffer, 0, body.y, body.width, &scale, FAINT);
     let largest = format!("largest free part {}", size(map.largest_free));
     let x = match request {

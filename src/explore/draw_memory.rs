@@ -12,7 +12,8 @@ use super::side::draw_side;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
 use crate::base::units::{ratio, size};
-use crate::output::document::{Band, draw_bands};
+use crate::output::document::Band;
+use crate::output::document::bands::draw_bands;
 
 pub(super) fn draw_memory(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     if state.last() == 0 {

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::Color;
 
-use crate::output::page::{category_colours, line_colours};
+use crate::output::page::colours::{category_colours, line_colours};
 use crate::study::attribution::Category;
 
 /// Colours of a terminal.

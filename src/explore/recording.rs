@@ -10,7 +10,7 @@ use rustc_hash::FxHashMap;
 
 use super::palette::{OTHER, Slot, line_slot};
 use crate::base::ids::{StackId, to_u32};
-use crate::output::keeper_name;
+use crate::output::wording::keeper_name;
 use crate::stacks::frames::LineId;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};

@@ -12,8 +12,8 @@ use super::text::wrap;
 use crate::analysis::{DeviceReport, SnapshotReport};
 use crate::base::ids::to_u32;
 use crate::base::units::size;
-use crate::output::page::is_in_map;
-use crate::output::{describe_cause, summarize_device};
+use crate::output::page::data::is_in_map;
+use crate::output::wording::{describe_cause, summarize_device};
 use crate::snapshot::Action;
 use crate::study::{DeviceStudy, PositionSelector, TracePosition};
 
@@ -75,14 +75,13 @@ impl Analyzed {
             let headline = summary.answer.strip_suffix(&why).unwrap_or(&summary.answer).trim_end_matches("; ");
             let brief =
                 failed.map(|oom| format!("{} failed at {}", size(oom.requested_bytes), oom.location.brief_label()));
+            let reach = failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes));
             FailureResult {
                 entry: failed.map(|oom| oom.event),
                 headline: headline.to_owned(),
                 brief: brief.unwrap_or_else(|| headline.to_owned()),
                 action: summary.action.unwrap_or_default(),
-                capacity: one
-                    .capacity_bytes
-                    .or(failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes))),
+                capacity: one.capacity_bytes.or(reach),
                 is_in_map: failed.is_some_and(|oom| is_in_map(oom.verdict)),
                 answer: summary.answer,
                 why,

@@ -5,7 +5,7 @@ use ratatui_core::style::{Color, Modifier, Style};
 use unicode_width::UnicodeWidthStr;
 
 use crate::base::units::escape_text;
-use crate::output::document::{first_columns, last_columns};
+use crate::output::document::terminal::shorten::{first_columns, last_columns};
 
 pub(super) const PLAIN: Style = Style::new();
 pub(super) const FAINT: Style = Style::new().fg(Color::DarkGray);

@@ -11,8 +11,6 @@ pub mod export;
 pub mod formats;
 pub mod page;
 pub mod report;
-mod wording;
+pub(crate) mod wording;
 
 pub use wording::{Brief, BriefLine, BriefMoment, Summary};
-#[cfg(feature = "explore")]
-pub(crate) use wording::{category_label, describe_cause, keeper_name, summarize_device};

@@ -17,7 +17,6 @@ pub struct Document {
 }
 
 /// A block-level element.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Block {
@@ -64,7 +63,6 @@ impl Block {
 }
 
 /// A name with one or more values.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Field {
     /// Empty to continue the field above.
@@ -74,7 +72,6 @@ pub struct Field {
 }
 
 /// A list item with indented lines below it.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Item {
     pub text: Text,
@@ -89,7 +86,6 @@ impl<T: Into<Text>> From<T> for Item {
 }
 
 /// A part of one whole.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct BarPart {
     pub bytes: u64,
@@ -106,7 +102,6 @@ impl BarPart {
 
 words! {
     /// The use of the memory of a [`BarPart`]
-    #[doc(hidden)]
     pub enum BarKind {
         /// Tensors hold it
         Allocated = "allocated",
@@ -124,7 +119,6 @@ words! {
 }
 
 /// Lines of a source file.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
     /// Number of the first line.
@@ -144,7 +138,6 @@ impl Source {
 }
 
 /// The frames of a stack, innermost first.
-#[doc(hidden)]
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stack {
     /// Label of the stack, such as `traceback`.
@@ -263,8 +256,12 @@ impl Document {
         }
     }
 
+    /// Appends a table unless it has no rows.
     pub fn table(&mut self, table: impl Into<Table>) {
-        self.blocks.push(Block::Table(table.into()));
+        let table = table.into();
+        if !table.rows.is_empty() {
+            self.blocks.push(Block::Table(table));
+        }
     }
 
     pub fn chart(&mut self, chart: Chart) {

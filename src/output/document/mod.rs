@@ -5,7 +5,8 @@
 //! escaping belong to the renderers. Text may come from hostile files: each renderer escapes it in one place. Knows
 //! nothing of snapshots or reports.
 
-mod bands;
+pub(crate) mod bands;
+#[doc(hidden)]
 mod block;
 #[doc(hidden)]
 mod chart;
@@ -15,15 +16,12 @@ mod short_paths;
 #[doc(hidden)]
 mod table;
 #[cfg(feature = "terminal")]
-mod terminal;
+pub(crate) mod terminal;
 #[doc(hidden)]
 mod text;
 mod text_chart;
 mod ticks;
-mod width;
 
-#[cfg(feature = "explore")]
-pub(crate) use bands::draw_bands;
 pub use block::Document;
 #[doc(hidden)]
 pub use block::{BarKind, BarPart, Block, Field, Item, Source, Stack};
@@ -35,7 +33,5 @@ pub use markdown::{markdown, markdown_comment};
 pub use table::{Cell, Column, Judgement, Table, TableOf};
 #[cfg(feature = "terminal")]
 pub use terminal::{Style, terminal};
-#[cfg(feature = "explore")]
-pub(crate) use terminal::{first_columns, last_columns};
 #[doc(hidden)]
 pub use text::{Span, Text, Tone, alarm, amount, code, faint, signed_amount, source_location, strong};

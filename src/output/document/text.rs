@@ -1,5 +1,8 @@
 //! Inline text: spans with an emphasis.
 
+use anstream::adapter::strip_str;
+use unicode_width::UnicodeWidthStr;
+
 use crate::base::units::{exact_size, signed_count, signed_size, size};
 
 /// Emphasis.
@@ -102,4 +105,22 @@ pub fn code(text: impl Into<String>) -> Text {
 /// A source location: the path of a file, and what follows it, such as `:12 forward`.
 pub fn source_location(path: &str, rest: &str) -> Text {
     Text { spans: vec![Span { text: format!("{path}{rest}"), is_code: true, path_len: path.len(), ..Span::default() }] }
+}
+
+/// Terminal columns of `text`; escape sequences have no width.
+pub(super) fn display_width(text: &str) -> usize {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.len();
+    }
+    strip_str(text).map(UnicodeWidthStr::width).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn escape_sequences_have_no_width() {
+        assert_eq!(display_width("日本 \u{1b}[1mü"), 6);
+    }
 }

@@ -2,8 +2,8 @@
 
 use super::bands::draw_bands;
 use super::chart::{Band, Chart};
+use super::text::display_width;
 use super::ticks::{Tick, column_at, lay_out_labels, ticks};
-use super::width::display_width;
 use crate::base::units::{escape_text, size};
 
 /// Width of the labels on the left.

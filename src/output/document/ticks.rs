@@ -60,11 +60,8 @@ pub(super) fn lay_out_labels(
     let mut drawn: Vec<Vec<char>> = Vec::new();
     for (column, label) in labels {
         let label: Vec<char> = label.chars().collect();
-        let begin = if column + label.len() <= columns {
-            column
-        } else {
-            (column + 1).min(columns).saturating_sub(label.len())
-        };
+        let fits = column + label.len() <= columns;
+        let begin = if fits { column } else { (column + 1).min(columns).saturating_sub(label.len()) };
         let end = begin + label.len();
         let with_margins = begin.saturating_sub(1)..end + 1;
         let is_free =

@@ -13,9 +13,9 @@ mod address_map;
 mod base64;
 mod budget;
 #[cfg(feature = "explore")]
-mod colours;
+pub(crate) mod colours;
 mod columns;
-mod data;
+pub(crate) mod data;
 mod events;
 mod html;
 mod picture;
@@ -29,10 +29,6 @@ use std::io;
 use serde_json::{Value, json};
 
 pub use self::budget::budget;
-#[cfg(feature = "explore")]
-pub(crate) use self::colours::{category_colours, line_colours};
-#[cfg(feature = "explore")]
-pub(crate) use self::data::is_in_map;
 pub use self::html::{PageOrder, write};
 pub use self::viewer::write_viewer;
 use crate::analysis::{DeviceReport, SnapshotReport};

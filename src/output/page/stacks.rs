@@ -61,11 +61,10 @@ impl<'a, 's> StackTable<'a, 's> {
     pub(super) fn columns(&self) -> Columns {
         let mut strings = Symbols::default();
         let mut string = |text: &str| strings.intern(text).index() as u64;
-        let (mut parents, mut of_node) = (Column::default(), Column::default());
-        for (own, (parent, frame)) in (0_u64..).zip(&self.nodes.all) {
-            parents.push(own - u64::from(*parent));
-            of_node.push(frame.map_or(0, |frame| u64::from(frame) + 1));
-        }
+        let parents: Column =
+            (0_u64..).zip(&self.nodes.all).map(|(own, (parent, _))| own - u64::from(*parent)).collect();
+        let of_node = self.nodes.all.iter().map(|(_, frame)| frame.map_or(0, |frame| u64::from(frame) + 1));
+        let of_node: Column = of_node.collect();
         let [mut file, mut line, mut name, mut origin] = [(); 4].map(|()| Column::default());
         for id in &self.frames.all {
             let frame = self.reader.frame_report(*id);

@@ -4,7 +4,7 @@ use anstyle::{AnsiColor, Style as Ansi};
 
 use super::style::Style;
 use crate::output::document::block::{BarKind, BarPart};
-use crate::output::document::width::display_width;
+use crate::output::document::text::display_width;
 
 /// The longest bar: a longer one shows no more.
 const MAX_COLUMNS: usize = 96;

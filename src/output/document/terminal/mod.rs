@@ -1,18 +1,15 @@
 //! A document as a terminal page.
 
 mod bar;
-mod shorten;
+pub(crate) mod shorten;
 mod style;
 mod table;
 
-#[cfg(feature = "explore")]
-pub(crate) use shorten::{first_columns, last_columns};
 pub use style::Style;
 
 use super::block::{Block, Document, Field, Item, Source, Stack};
-use super::text::{Span, Text, faint};
+use super::text::{Span, Text, display_width, faint};
 use super::text_chart::draw;
-use super::width::display_width;
 use crate::base::units::{counted, escape_command_lines};
 use itertools::Itertools as _;
 use shorten::{fit, fit_spans, wrap};

@@ -1,8 +1,7 @@
 //! Cuts text to the width of a line.
 
 use super::style::Style;
-use crate::output::document::text::{Span, Text};
-use crate::output::document::width::display_width;
+use crate::output::document::text::{Span, Text, display_width};
 
 /// Path separators of Linux and Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];

@@ -3,9 +3,8 @@
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
-use crate::output::document::text::{Span, Text, Tone};
+use crate::output::document::text::{Span, Text, Tone, display_width};
 use crate::output::document::text_chart::{Glyphs, UNICODE};
-use crate::output::document::width::display_width;
 
 const ASCII: Glyphs = Glyphs {
     front: '#',

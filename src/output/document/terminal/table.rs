@@ -9,8 +9,7 @@ use itertools::Itertools as _;
 use super::shorten::{fit, wrap};
 use super::style::Style;
 use crate::output::document::table::{Cell, Judgement, Table};
-use crate::output::document::text::{Text, Tone, code};
-use crate::output::document::width::display_width;
+use crate::output::document::text::{Text, Tone, code, display_width};
 
 /// Columns to the left of the rows. The header begins at the margin: it is the table's heading.
 const INDENT: usize = 2;
@@ -29,7 +28,9 @@ pub(super) fn lines(table: &Table, style: Style) -> Vec<String> {
             None => stacked(table, style),
         };
     };
-    let rows: Vec<Vec<String>> = table.rows.iter().map(|row| cells(row, &widths, style)).collect();
+    let cells =
+        |row: &Vec<Cell>| row.iter().zip(&widths).map(|(cell, width)| cell_lines(cell, *width, style)).collect();
+    let rows: Vec<Vec<String>> = table.rows.iter().map(cells).collect();
     let mut out = Vec::new();
     let mut lines = aligned(table, &rows, &widths).into_iter();
     if let Some(header) = lines.next().filter(|_| table.columns.iter().any(|column| !column.heading.is_empty())) {
@@ -89,10 +90,6 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
     Some(widths)
 }
 
-fn cells(row: &[Cell], widths: &[usize], style: Style) -> Vec<String> {
-    row.iter().zip(widths).map(|(cell, width)| cell_lines(cell, *width, style)).collect()
-}
-
 /// The header and the rows, aligned.
 fn aligned(table: &Table, rows: &[Vec<String>], widths: &[usize]) -> Vec<String> {
     let mut laid_out = comfy_table::Table::new();
@@ -142,10 +139,8 @@ fn stacked(table: &Table, style: Style) -> Vec<String> {
     let mut out = Vec::new();
     let room = style.width.saturating_sub(INDENT);
     for row in &table.rows {
-        let first = row
-            .iter()
-            .enumerate()
-            .find(|(column, cell)| table.is_text(*column) && !cell_lines(cell, room, style).is_empty());
+        let is_shown = |cell: &Cell| !cell_lines(cell, room, style).is_empty();
+        let first = row.iter().enumerate().find(|(column, cell)| table.is_text(*column) && is_shown(cell));
         let others = row.iter().enumerate().filter(|(column, _)| first.is_none_or(|(first, _)| first != *column));
         let others = others.filter_map(|(column, cell)| {
             let value = cell_lines(cell, usize::MAX, style);
