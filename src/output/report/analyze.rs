@@ -3,8 +3,7 @@
 
 use itertools::Itertools as _;
 
-use super::breakdown as held_by;
-use super::breakdown::{annotated, kept_by_variable};
+use super::breakdown::{annotated, breakdown, kept_by_variable, live_by_line};
 use super::failure::{failed_request, tried_request};
 use super::memory::{memory, pools_and_streams, segments};
 use super::phrases::describe_file;
@@ -78,10 +77,10 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
         failed_request(document, device);
         tried_request(document, device);
         memory(document, device);
-        held_by::breakdown(document, device);
+        breakdown(document, device);
         kept_by_variable(document, device);
         annotated(document, device);
-        held_by::live_by_line(document, device);
+        live_by_line(document, device);
         segments(document, device);
         pools_and_streams(document, &device.memory);
     }

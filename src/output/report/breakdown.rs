@@ -93,21 +93,18 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, 
     groups.flat_map(|(group, _, rows)| [group].into_iter().chain(repeat("")).zip(rows)).collect()
 }
 
+/// A category and how sure it is; `None` if it is not known.
+type Classification = Option<(Category, Confidence)>;
+
 /// A row of the table.
 pub(super) struct HeldRow {
     holder: Cell,
-    /// `None` if it is not known.
-    category: Option<(Category, Confidence)>,
+    category: Classification,
     sum: BlockSum,
 }
 
 impl HeldRow {
-    pub(super) fn new(
-        holder: impl Into<Cell>,
-        category: Option<(Category, Confidence)>,
-        bytes: u64,
-        blocks: u64,
-    ) -> Self {
+    pub(super) fn new(holder: impl Into<Cell>, category: Classification, bytes: u64, blocks: u64) -> Self {
         Self { holder: holder.into(), category, sum: BlockSum { bytes, blocks } }
     }
 }

@@ -1,4 +1,4 @@
-//! The page of `oomscope explain`: the first message as a failed request, the others in a table; below them all numbers.
+//! The page of `oomscope explain`, and its summary: the first message as a failed request, the others in a table; below them all numbers.
 
 use itertools::Itertools as _;
 
@@ -8,8 +8,9 @@ use crate::allocator::verdict::{Certainty, Verdict};
 use crate::analysis::group;
 use crate::base::units::{count, counted, size};
 use crate::explain::{ExplainReport, ExplainedFailure};
-use crate::output::document::{BarKind, BarPart, Document, Source, Table, Text, amount, code, faint};
-use crate::output::wording::{describe_host_memory, frame_label};
+use crate::output::document::{BarKind, BarPart, Document, Source, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::wording::{Summary, frame_label};
+use crate::stacks::frames::FrameReport;
 
 /// Rows of other messages on the first screen, at most.
 const MAX_OTHERS: usize = 8;
@@ -99,9 +100,6 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
 
 /// The other messages, the most frequent first, in `rows` rows.
 fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize) {
-    if others.is_empty() {
-        return;
-    }
     let sorted = others.iter().sorted_by_key(|group| std::cmp::Reverse(group.times()));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
     let message = |group: &&FailureGroup| {
@@ -217,6 +215,73 @@ fn ranges(numbers: Vec<u64>) -> String {
         few => few.iter().join(""),
     };
     numbers.chunk_by(|a, b| a + 1 == *b).map(range).join(", ")
+}
+
+impl ExplainReport {
+    /// Summarizes the first message, which ended the program; later ones often follow from it.
+    pub fn summary(&self) -> Summary {
+        let mut summary = self.failures.first().map(summarize_failure).unwrap_or_default(); // a report has a message
+        let same = self.failures.iter().filter(|failure| failure.same_as.is_some()).count();
+        if same > 0 {
+            let ranks = counted(same as u64, "other rank");
+            summary.answer = format!("{}; the same on {ranks}", summary.answer);
+        }
+        let others = self.failures.iter().skip(1).filter(|failure| failure.same_as.is_none()).count();
+        if others > 0 {
+            let others = counted(others as u64, "other message");
+            summary.answer = format!("{}; {others} in this log", summary.answer);
+        }
+        summary
+    }
+}
+
+fn summarize_failure(failure: &ExplainedFailure) -> Summary {
+    let device = failure.device.map(|device| device.to_string());
+    Summary {
+        action: failure.advice.first().cloned(),
+        copy: failure.copy.clone(),
+        ..Summary::from_answer(format!("{}; {}", failure.headline(device.as_deref()).raw(), failure.reason()))
+    }
+}
+
+impl ExplainedFailure {
+    /// `out of memory on GPU 0: train.py:16 block requested 64 MiB`
+    pub(crate) fn headline(&self, devices: Option<&str>) -> Text {
+        let start = alarm(self.describe(devices));
+        let requested = self.requested_bytes.filter(|_| self.system.is_none());
+        match (self.line(), requested) {
+            (Some(line), Some(bytes)) => {
+                start.and(": ").and(frame_label(line)).and(" requested ").and(strong(size(bytes)))
+            }
+            (Some(line), None) => start.and(": ").and(frame_label(line)),
+            (None, Some(bytes)) => start.and(": ").and(strong(size(bytes))).and(" requested"),
+            (None, None) => start,
+        }
+    }
+
+    /// The line of the message; those of a server that refuses to start are not the user's.
+    pub(crate) fn line(&self) -> Option<&FrameReport> {
+        self.culprit.as_ref().filter(|_| self.kind != "serving")
+    }
+
+    /// The verdict and its reason.
+    pub(crate) fn reason(&self) -> String {
+        if self.system.is_some() {
+            return self.verdict_reason.clone();
+        }
+        let probably = if self.confidence == Certainty::Possible { ", probably" } else { "" };
+        match self.verdict {
+            Verdict::Unknown => format!("not known: {}", self.verdict_reason),
+            verdict => format!("{verdict}{probably}: {}", self.verdict_reason),
+        }
+    }
+}
+
+/// Host memory that PyTorch took for device memory.
+fn describe_host_memory(failure: &ExplainedFailure) -> Option<String> {
+    let (reserved, capacity) = failure.reserved_bytes.zip(failure.capacity_bytes).filter(|_| failure.exceeds_device)?;
+    let [reserved, capacity] = [reserved, capacity].map(size);
+    Some(format!("{reserved} reserved on a device of {capacity}: the rest is slow host memory that Windows added"))
 }
 
 #[cfg(test)]

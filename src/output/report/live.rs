@@ -5,7 +5,7 @@ use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::command_line;
-use crate::whatif::{CallTimes, EntryReport, LiveDevice, LiveDifference, LiveReport};
+use crate::whatif::{EntryReport, LiveDevice, LiveDifference, LiveReport};
 
 /// Lays out `report`: how each device fared, its peaks and its calls of the driver.
 pub fn live(report: &LiveReport) -> Document {
@@ -92,14 +92,12 @@ fn calls(document: &mut Document, device: &LiveDevice) {
     let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
-    let made: Vec<(&str, &CallTimes)> = kinds.into_iter().filter(|(_, times)| times.count > 0).collect();
-    if !made.is_empty() {
-        let table = Table::from_rows(made)
-            .text("device calls", |(name, _)| *name)
-            .number("count", |(_, times)| count(times.count))
-            .number("total", |(_, times)| time(times.total_us))
-            .number("median", |(_, times)| time(times.median_us))
-            .number("p99", |(_, times)| time(times.p99_us));
-        document.table(table.wide());
-    }
+    let made = kinds.into_iter().filter(|(_, times)| times.count > 0);
+    let table = Table::from_rows(made)
+        .text("device calls", |(name, _)| *name)
+        .number("count", |(_, times)| count(times.count))
+        .number("total", |(_, times)| time(times.total_us))
+        .number("median", |(_, times)| time(times.median_us))
+        .number("p99", |(_, times)| time(times.p99_us));
+    document.table(table.wide());
 }

@@ -1,12 +1,13 @@
-//! The pages of `oomscope dry-run --try` and `fit -- COMMAND`: one table each, the best run first.
+//! The pages of `oomscope dry-run --try` and `fit -- COMMAND`: one table each, the best run first; and their summaries.
 
 use itertools::Itertools as _;
 
+use super::fit::describe_range_by_data;
 use super::plan::with_room;
 use crate::analysis::{SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport, TrialsReport};
 use crate::base::units::{count, counted, quote_shell_word, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, code, strong};
-use crate::output::wording::{format_requests, location_label};
+use crate::output::wording::{Summary, format_requests, location_label};
 use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 
@@ -120,4 +121,120 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
     }
     document
+}
+
+impl TrialsReport {
+    /// The first remedy with which the job ends, or how the first run ends.
+    pub fn summary(&self) -> Summary {
+        let gpu = &self.gpu;
+        let Some((first, others)) = self.runs.split_first() else {
+            return Summary::from_answer(format!("nothing was run on {gpu} (dry run)"));
+        };
+        if first.serving.is_some() {
+            return self.summary_of_engine();
+        }
+        if first.outcome.is_end() {
+            return Summary::from_answer(format!("the job runs to its end on {gpu} (dry run)"));
+        }
+        if !matches!(first.outcome, TrialOutcome::Fails | TrialOutcome::FailsLater) {
+            let reason = first.reason.as_deref().unwrap_or_default();
+            return Summary::from_answer(format!("how the job ends on {gpu} (dry run) is not known: {reason}"));
+        }
+        let ending = others.iter().find(|run| run.outcome == TrialOutcome::Ends);
+        let ending = ending.or_else(|| others.iter().find(|run| run.outcome.is_end()));
+        let Some((ending, remedy)) = ending.and_then(|run| Some((run, run.remedy.as_ref()?))) else {
+            let tried = if others.is_empty() { "no remedy was tried" } else { "no remedy that was tried helps" };
+            return Summary::from_answer(format!("{tried} on {gpu} (dry run)"));
+        };
+        Summary {
+            action: Some(remedy.clone()),
+            copy: ending.copy.clone(),
+            ..Summary::from_answer(format!("with {remedy} the job runs to its end on {gpu} (dry run)"))
+        }
+    }
+
+    /// The start with most tokens of KV cache.
+    fn summary_of_engine(&self) -> Summary {
+        let tokens = |run: &TrialReport| run.serving.as_ref().and_then(|serving| serving.kv_cache_tokens);
+        let compiles = |run: &TrialReport| run.serving.as_ref().is_some_and(|serving| serving.compiled);
+        if let [first, later] = &self.runs[..]
+            && compiles(first)
+            && !compiles(later)
+            && let Some((first, later)) = tokens(first).zip(tokens(later))
+        {
+            let (gpu, first, later) = (&self.gpu, count(first), count(later));
+            let answer = format!("{first} tokens at the first start on {gpu} (dry run), which compiles; {later} later");
+            return Summary::from_answer(answer);
+        }
+        let engine = self.runs[0].serving.as_ref().map_or("it", |serving| &*serving.engine);
+        let tried = self.runs.iter().filter_map(|run| run.remedy.as_deref()).join(" or ");
+        let starts = self.runs.iter().filter(|run| run.outcome.is_end());
+        let Some(best) = starts.max_by_key(|run| tokens(run)) else {
+            let also = if tried.is_empty() { String::new() } else { format!(", nor with {tried}") };
+            return Summary::from_answer(format!("{engine} does not start on {} (dry run){also}", self.gpu));
+        };
+        let gpus = best.serving.as_ref().map_or(1, Serving::gpus);
+        let on = if gpus > 1 { format!("{gpus} x {}", self.gpu) } else { self.gpu.clone() };
+        let most = count(tokens(best).unwrap_or(0));
+        let answer = match &best.remedy {
+            Some(option) if self.runs[0].outcome.is_end() => {
+                format!("{engine} has most room on {on} (dry run) with {option}: {most} tokens")
+            }
+            Some(option) => format!("{engine} starts on {on} (dry run) with {option}: {most} tokens"),
+            None => format!("{engine} has most room on {on} (dry run) unchanged: {most} tokens"),
+        };
+        Summary { action: best.remedy.clone(), copy: best.copy.clone(), ..Summary::from_answer(answer) }
+    }
+}
+
+impl SizeRunReport {
+    /// `completes with 20 GiB reserved`
+    pub fn describe(&self) -> String {
+        if self.fits {
+            return format!("completes with {} reserved", size(self.reserved_bytes));
+        }
+        let line = self.location.as_ref().map_or_else(|| "an unknown line".to_owned(), CodeLocation::label);
+        format!("fails at {line} ({} requested)", size(self.requested_bytes.unwrap_or_default()))
+    }
+}
+
+impl SizeSearchReport {
+    /// The largest size that fits.
+    pub fn summary(&self) -> Summary {
+        Summary::from_answer(self.describe_answer())
+    }
+
+    fn describe_answer(&self) -> String {
+        let (name, gpu) = (&self.name, &self.gpu);
+        let kind = self.only.as_ref().map_or_else(String::new, |only| format!(" ({only})"));
+        let Some(run) = self.largest_run() else {
+            let tried = if self.is_exact { "" } else { " that was tried" };
+            return format!("no {name}{kind}{tried} fits on {gpu} (dry run)");
+        };
+        if self.every_size_fits {
+            let largest = count(run.size);
+            return format!(
+                "every {name} should fit on {gpu} (dry run): its memory does not grow up to {largest}; none above was run"
+            );
+        }
+        let largest = self.largest.unwrap_or(run.size);
+        let adjective = if self.is_exact { "largest" } else { "largest tried" };
+        let answer = match self.runs.iter().rfind(|run| run.fits_in_worst_case) {
+            Some(worst) if worst.size < largest => {
+                format!("{} in the worst case, otherwise {}", count(worst.size), count(largest))
+            }
+            Some(_) => count(largest),
+            None => format!("{}, but no size that was run fits in the worst case", count(largest)),
+        };
+        let unknown = match self.fails {
+            _ if self.is_exact => String::new(),
+            Some(fails) => format!("; {} fails, none between was run", count(fails)),
+            None => match self.refused.iter().map(|refused| refused.size).filter(|size| *size > largest).min() {
+                Some(refused) => format!("; {} ends with an error of the program", count(refused)),
+                None => "; none above was run".to_owned(),
+            },
+        };
+        let by_data = self.by_data.map_or_else(String::new, describe_range_by_data);
+        format!("{adjective} {name}{kind} on {gpu} (dry run): {answer}{unknown}{by_data}")
+    }
 }

@@ -1,11 +1,18 @@
-//! The page of `oomscope whatif`: what was tried, the best first, as one table for each device.
+//! The page of `oomscope whatif`, and its summary: what was tried, the best first, as one table for each device.
 
 use super::notes::{add_notes, add_other_notes};
 use super::tried::tried_table;
+use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
-use crate::output::document::{Document, Table, amount, code, faint};
-use crate::output::wording::{command_line, describe_outcome, fitting_headline, tried_headline};
-use crate::whatif::{WhatIfDevice, WhatIfReport, WhatIfRow};
+use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
+use crate::output::wording::{
+    ESTIMATE, POSTPONES, Summary, command_line, describe_outcome, outcome_clause, settings_action, settings_label,
+};
+use crate::stacks::frames::FrameReport;
+use crate::study::LostHistory;
+use crate::whatif::{
+    JobOutcome, NOTICEABLE_PARTS, Requirement, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfReport, WhatIfRow,
+};
 
 /// Rows of all tables on the first screen.
 const MAX_ROWS: usize = 24;
@@ -76,4 +83,153 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
         .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
         .number("allocs", |row| count(row.figures.device_allocs));
     document.table(table);
+}
+
+impl WhatIfReport {
+    /// Summarizes the worst device: where nothing helps, or a request fails.
+    pub fn summary(&self) -> Summary {
+        let severity = |device: &&WhatIfDevice| {
+            let fails = self.recorded_on(device).is_some_and(|recorded| !recorded.then.goes_on());
+            (fails, fails && device.verdict.best_tried.is_none())
+        };
+        // `max_by_key` takes the last of equals; the first one is wanted.
+        let worst = self.devices.iter().rev().max_by_key(severity);
+        worst.map(|device| self.summarize_device(device)).unwrap_or_default() // a report has a device
+    }
+
+    fn recorded_on(&self, device: &WhatIfDevice) -> Option<&WhatIfRow> {
+        self.rows.iter().find(|row| row.device == device.device)
+    }
+
+    fn summarize_device(&self, device: &WhatIfDevice) -> Summary {
+        let (id, verdict) = (device.device, &device.verdict);
+        let Some(recorded) = self.recorded_on(device) else {
+            return Summary::from_answer(format!("nothing to replay on GPU {id}"));
+        };
+        if verdict.lost == Some(LostHistory::RingOfOne) {
+            return Summary::from_ring_of_one(id);
+        }
+        if verdict.is_unreplayable {
+            let answer = format!("no replay shows what helps on GPU {id}");
+            return Summary::from_answer(format!("{answer}: one under the recorded settings serves the request too"));
+        }
+        let fits = fitting_headline(device, recorded).map(|fits| fits.raw());
+        let answer = fits
+            .or_else(|| describe_tried(&device.tried, device.exact))
+            .unwrap_or_else(|| format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then)));
+        let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
+        let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
+        let analyze = || command_line("analyze", &self.path);
+        let (action, copy) = match (recorded.then.goes_on(), change, &verdict.best) {
+            (true, change, best) => match (best.as_ref().and_then(|best| saving(best, recorded)), best, change) {
+                (Some(bytes), Some(best), _) => (
+                    format!("{}, to reserve {} less", settings_action(&best.settings), size(bytes)),
+                    Some(assignment(best)),
+                ),
+                (_, _, Some(change)) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
+                _ => return Summary::from_answer(answer),
+            },
+            (false, Some(change), _) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
+            (false, Some(change), _) => (format!("try it, and record again: {}", change.label()), change.file_line()),
+            (false, None, Some(best)) => match best.then {
+                JobOutcome::GoesOn { .. } => (settings_action(&best.settings), Some(assignment(best))),
+                JobOutcome::NotKnown { .. } => {
+                    (format!("try {}", settings_label(&best.settings)), Some(assignment(best)))
+                }
+                JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => (POSTPONES.to_owned(), analyze()),
+            },
+            (false, None, None) => (format!("it takes {}", describe_requirement(verdict.requirement)), None),
+        };
+        Summary { action: Some(action), copy, ..Summary::from_answer(answer) }
+    }
+}
+
+/// The bytes that `best` reserves less than `recorded`, if that is noticeable and takes no larger device.
+fn saving(best: &WhatIfRow, recorded: &WhatIfRow) -> Option<u64> {
+    let peak = recorded.continued_peak_bytes;
+    let needs_no_larger_device = match (best.smallest_capacity_bytes, recorded.smallest_capacity_bytes) {
+        (Some(best), Some(recorded)) => best <= recorded,
+        (best, _) => best.is_some(),
+    };
+    let is_noticeable = best.continued_peak_bytes.saturating_add(peak / NOTICEABLE_PARTS) < peak;
+    (is_noticeable && needs_no_larger_device).then(|| peak - best.continued_peak_bytes)
+}
+
+/// `3 of 17 tried help: expandable_segments:True`; `None` if nothing was tried.
+fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
+    let best = tried.first()?;
+    let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
+    let all = count(tried.len() as u64);
+    Some(match (marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
+        (0, 0) if best.then.goes_on() => strong("nothing needs noticeably less").and(format!(" of {all} tried")),
+        (0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
+        (0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
+        (1, _) => strong(format!("1 of {all} tried helps")).and(": ").and(code(best.label())),
+        (helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
+    })
+}
+
+/// `fits as it is: 11.9 GiB of 14.5 GiB reserved; 5 of 25 tried need less`; `None` if the job does not go on as it is, or
+/// the size of the device is unknown.
+fn fitting_headline(device: &WhatIfDevice, recorded: &WhatIfRow) -> Option<Text> {
+    let capacity = [device.capacity_bytes, device.limit_bytes].into_iter().flatten().min()?;
+    let JobOutcome::GoesOn { headroom_bytes: Some(headroom), .. } = recorded.then else { return None };
+    let helps = device.tried.iter().filter(|row| row.mark == TriedMark::Helps).count() as u64;
+    let [peak, capacity, headroom] = [recorded.continued_peak_bytes, capacity, headroom].map(size);
+    let less = format!("; {} of {} tried need less", count(helps), count(device.tried.len() as u64));
+    Some(strong("fits as it is").and(format!(": {peak} of {capacity} reserved, {headroom} headroom{less}")))
+}
+
+/// The headline, with the outcome of the job with the best that was tried.
+fn describe_tried(tried: &[TriedRow], is_exact: bool) -> Option<String> {
+    let estimate = if is_exact { "" } else { ESTIMATE };
+    let then = outcome_clause(&tried.first()?.then);
+    tried_headline(tried).map(|headline| format!("{}; {then}{estimate}", headline.raw()))
+}
+
+impl TriedRow {
+    /// The settings, or the change and its place: `checkpoint each of 8 calls (model.py:44)`.
+    pub fn label(&self) -> String {
+        match self.location.as_ref().and_then(|location| location.frame.as_ref()) {
+            Some(frame) => format!("{} ({})", self.what, frame.brief_label()),
+            None => self.what.clone(),
+        }
+    }
+
+    /// The outcome of the job; what it gains where it goes on as it is.
+    pub(crate) fn describe_then(&self) -> String {
+        let unchanged = self.unchanged_peak_reserved_bytes.filter(|_| self.then.goes_on());
+        let Some(unchanged) = unchanged else { return describe_outcome(&self.then) };
+        let bytes = self.peak_reserved_bytes.abs_diff(unchanged);
+        match () {
+            () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
+            () if self.peak_reserved_bytes > unchanged => format!("reserves {} more", size(bytes)),
+            () if self.mark == TriedMark::NoHelp => "still grows".to_owned(),
+            () => format!("reserves {} less", size(bytes)),
+        }
+    }
+
+    /// The line to change, to copy.
+    fn file_line(&self) -> Option<String> {
+        self.location.as_ref()?.frame.as_ref().map(FrameReport::file_line)
+    }
+}
+
+/// Describes what the program would need, if a request fails under every setting.
+fn describe_requirement(requirement: Requirement) -> String {
+    match requirement {
+        Requirement::LessMemory => {
+            "a smaller program or a larger device; no setting helps, because live memory alone exceeds the device"
+                .to_owned()
+        }
+        Requirement::EarlierRecording => {
+            "a recording from the program's start: more was reserved before this recording began than the device has"
+                .to_owned()
+        }
+        Requirement::HigherLimit(bytes) => {
+            format!("a higher limit of this process, set_per_process_memory_fraction(): {} is enough", size(bytes))
+        }
+        Requirement::Capacity(smallest) => format!("a device with {} available", size(smallest)),
+        Requirement::OtherSettings => "other settings: under these, no device is large enough".to_owned(),
+    }
 }

@@ -33,12 +33,10 @@ impl fmt::Display for Advice {
                 let later = outcome_clause(&remedy.then);
                 write!(f, "{}: in a replay {later}", settings_action(&remedy.settings_change()))
             }
-            Self::Try(settings, why) => write!(
-                f,
-                "try {}: in a replay it serves this request, and what follows is not known ({})",
-                settings_label(settings),
-                describe_unknown(*why)
-            ),
+            Self::Try(settings, why) => {
+                let (settings, why) = (settings_label(settings), describe_unknown(*why));
+                write!(f, "try {settings}: in a replay it serves this request, and what follows is not known ({why})")
+            }
             Self::Change(label, _, then) => {
                 let served = if then.goes_on() { "" } else { "this request is then served; " };
                 write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
@@ -57,11 +55,8 @@ impl fmt::Display for Advice {
             Self::NoGrad(graphs) => f.write_str(&no_grad(graphs)),
             Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
             Self::LoadOnHost(location) => {
-                write!(
-                    f,
-                    "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {}",
-                    location.brief_label()
-                )
+                let line = location.brief_label();
+                write!(f, "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {line}")
             }
             Self::SleepEngine(engine) => f.write_str(&describe_sleep(engine)),
             Self::Standard(verdict) => f.write_str(StandardAdvice::for_verdict(*verdict).text),

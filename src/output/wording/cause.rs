@@ -87,11 +87,10 @@ fn describe_shortage(reason: &VerdictReason) -> String {
             "{} is free in segments of other streams, which this stream cannot use",
             size(memory.other_stream.bytes)
         ),
-        Verdict::Fragmentation => format!(
-            "{} is free in pieces of at most {}; in one piece it would have served the request",
-            size(memory.own.all.bytes),
-            size(largest)
-        ),
+        Verdict::Fragmentation => {
+            let [free, largest] = [memory.own.all.bytes, largest].map(size);
+            format!("{free} is free in pieces of at most {largest}; in one piece it would have served the request")
+        }
         Verdict::NonPytorch => {
             format!("{} of the device is in use outside PyTorch's allocator", size(reason.outside_bytes))
         }
@@ -112,12 +111,10 @@ fn describe_dead_end(dead_end: DeadEnd, reason: &VerdictReason) -> String {
             size(next.needed_bytes),
             size(next.spare_bytes.unwrap_or(0)) // known: it is less than needed
         ),
-        DeadEnd::Filling(filling) => format!(
-            "this line took {} in its last {}, and {} is left",
-            size(filling.bytes),
-            counted(filling.requests, "request"),
-            size(filling.spare_bytes)
-        ),
+        DeadEnd::Filling(filling) => {
+            let (requests, spare) = (counted(filling.requests, "request"), size(filling.spare_bytes));
+            format!("this line took {} in its last {requests}, and {spare} is left", size(filling.bytes))
+        }
         DeadEnd::EverySettingFails => "under every setting that was tried the job fails again".to_owned(),
         DeadEnd::Growth(bytes) => format!("what the program holds grows by {} a step", size(bytes)),
         DeadEnd::Full { unused, reach } => {
@@ -137,10 +134,8 @@ fn describe_full_device(reason: &VerdictReason) -> String {
     }
     let [needs, within] = [needed, reach].map(size);
     if needs == within {
-        return format!(
-            "live memory and the request need {} more than the {within} within reach",
-            size(needed - reach)
-        );
+        let more = size(needed - reach);
+        return format!("live memory and the request need {more} more than the {within} within reach");
     }
     format!("live memory and the request need {needs}, and {within} is within reach")
 }

@@ -7,30 +7,21 @@ mod advice;
 mod analyze;
 mod brief;
 mod cause;
-mod check;
 mod cure;
-mod diff;
 mod dry_run;
 mod dry_verdict;
-mod explain;
-mod fit;
 mod json;
 mod outcome;
 mod peers;
 mod place;
-mod plan;
-mod replay;
 mod summary;
-mod timeline;
 mod variables;
-mod whatif;
 
 pub(crate) use analyze::{describe_request, failure_headline, summarize_device, usage_headline};
 pub use brief::{Brief, BriefLine, BriefMoment};
 pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::{describe_budget, describe_engine, describe_options, describe_verdict, format_requests};
-pub(crate) use explain::describe_host_memory;
-pub(crate) use outcome::describe_outcome;
+pub(crate) use outcome::{ESTIMATE, POSTPONES, describe_outcome, outcome_clause, settings_action, settings_label};
 pub(crate) use peers::{describe_difference, describe_jobs, describe_state, even_out};
 pub(crate) use place::{
     category_label, describe_position, describe_position_on, frame_label, guessed_label, location_label,
@@ -38,4 +29,3 @@ pub(crate) use place::{
 pub use summary::Summary;
 pub(crate) use summary::command_line;
 pub(crate) use variables::{container_label, keeper_details, keeper_name, shape_label, type_label};
-pub(crate) use whatif::{fitting_headline, tried_headline};

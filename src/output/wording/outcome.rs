@@ -7,13 +7,9 @@ use crate::base::units::{count, counted, size};
 use crate::whatif::{JobOutcome, WhyUnknown};
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
-pub(super) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
-/// To do about settings with which the job goes on.
-pub(super) const SET_IT: &str = "set it in the job's environment";
+pub(crate) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
 /// To do about settings with which the job fails again.
-pub(super) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";
-/// To do about settings of which nothing shows what follows.
-pub(super) const TRY_IT: &str = "try it, and see which code holds the memory";
+pub(crate) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";
 
 /// For a cell of a table: `goes on`, `fails 1 request later`, `fails about 120 steps later`, `request fails`.
 pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
@@ -98,12 +94,12 @@ pub(super) fn describe_unknown(why: WhyUnknown) -> &'static str {
 }
 
 /// A change of settings as a noun: `expandable_segments:True and no max_split_size_mb`.
-pub(super) fn settings_label(option: &str) -> String {
+pub(crate) fn settings_label(option: &str) -> String {
     describe_change(option, ["", "no ", "the default settings"])
 }
 
 /// A change of settings as an instruction: `set expandable_segments:True and remove max_split_size_mb`.
-pub(super) fn settings_action(option: &str) -> String {
+pub(crate) fn settings_action(option: &str) -> String {
     describe_change(option, ["set ", "remove ", "return to the default settings"])
 }
 

@@ -28,7 +28,7 @@ impl Summary {
     }
 
     /// For a trace of one entry, which the legacy recording API keeps.
-    pub(super) fn from_ring_of_one(device: u64) -> Self {
+    pub(crate) fn from_ring_of_one(device: u64) -> Self {
         Self {
             action: Some("record more than one entry".to_owned()),
             copy: Some(RECORD_HISTORY_CALL.to_owned()),

@@ -156,12 +156,8 @@ pub(super) fn describe_variable(device: &DeviceReport) -> Option<String> {
         _ => String::new(),
     };
     let graph = graph_label(row).map(|graph| format!(", {graph}")).unwrap_or_default();
-    Some(format!(
-        "{}{place}: {} of {} allocated{graph}",
-        describe_keeper(row),
-        size(row.bytes),
-        size(device.memory.allocated_bytes)
-    ))
+    let [bytes, all] = [row.bytes, device.memory.allocated_bytes].map(size);
+    Some(format!("{}{place}: {bytes} of {all} allocated{graph}", describe_keeper(row)))
 }
 
 /// `float32 [64, 256]`

@@ -57,10 +57,8 @@ pub(super) fn show_failure(
     if device.later_failures == 0 {
         add_holders(document, device, oom.held.as_ref(), rows);
     }
-    if !device.tried.is_empty() {
-        let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
-        document.table(tried_table(&device.tried, MAX_TRIED, None, before));
-    }
+    let before = oom.as_recorded.map_or(0, |replay| replay.reserved_before_bytes);
+    document.table(tried_table(&device.tried, MAX_TRIED, None, before));
     add_advice(document, snapshot, device, oom);
     document.fields("next", command_line("report -o oom.html", &snapshot.path).map(code));
 }
