@@ -133,10 +133,10 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     match args.output.format() {
         Format::Json if args.brief => {
             output.write_also(&report, &report::analyze)?;
-            output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?;
+            output.write(&formats::json(&Brief::within(&report, MAX_BRIEF_BYTES))?)?
         }
         format => output.write_answer(format, &report, report::analyze)?,
-    }
+    };
     if let (true, Format::Human, Some(diff)) = (are_all_read, args.output.format(), args.snapshots.comparison()) {
         print_stderr(&format!("both are shown as ranks of a job; to compare them: {diff}"));
     }

@@ -76,6 +76,5 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
     {
         bail!("{} and {}: no memory and no trace of GPU {device}", names[0], names[1]);
     }
-    output.write_answer(args.output.format(), &report, report::diff)?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, report::diff)
 }

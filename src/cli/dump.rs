@@ -52,11 +52,7 @@ pub(super) fn run(args: &Dump) -> anyhow::Result<Exit> {
     if waiting.is_empty() {
         return Ok(Exit::Success);
     }
-    print_stderr(&format!(
-        "no snapshot from {} of {} after {} s",
-        waiting.len(),
-        counted(all as u64, "process"),
-        PATIENCE.as_secs()
-    ));
+    let all = counted(all as u64, "process");
+    print_stderr(&format!("no snapshot from {} of {all} after {} s", waiting.len(), PATIENCE.as_secs()));
     Ok(Exit::Unreadable)
 }

@@ -59,8 +59,7 @@ pub(super) fn run(args: &Explain) -> anyhow::Result<Exit> {
              'CUDA out of memory. Tried to allocate 2.00 GiB'"
         );
     };
-    output.write_answer(args.output.format(), &report, |report| report::explain(report, EXPLAINED))?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, |report| report::explain(report, EXPLAINED))
 }
 
 /// Reads all logs in `directory` as those of one job.

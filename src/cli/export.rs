@@ -77,7 +77,7 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
         ExportFormat::Folded => {
             let output = Output::open(args.output.as_deref())?;
             let mut writer = FoldedWriter::new(at, inputs.len() > 1);
-            let Some(exit) = job.add_positions(|recording| writer.add(recording))? else { return Ok(Exit::Unreadable) };
+            let Some(exit) = job.add_positions(&mut writer, at)? else { return Ok(Exit::Unreadable) };
             output.write_with(|out| writer.finish(out))?;
             Ok(exit)
         }
@@ -152,26 +152,20 @@ impl Job<'_> {
         Ok(exit)
     }
 
-    /// Like [`Self::each`] for a writer of one position. Names the snapshots that do not have it; fails if none does.
-    fn add_positions(
-        &self,
-        mut add: impl FnMut(&Recording<'_, '_>) -> Result<(), PositionSelector>,
-    ) -> anyhow::Result<Option<Exit>> {
-        let (mut without, mut missing, mut added) = (Vec::new(), None, 0);
+    /// Adds the recordings to `writer`. Names the snapshots that do not have its position `at`; fails if none does.
+    fn add_positions(&self, writer: &mut FoldedWriter, at: PositionSelector) -> anyhow::Result<Option<Exit>> {
+        let (mut without, mut added) = (Vec::new(), 0);
         let exit = self.each(|recording| {
-            match add(recording) {
-                Ok(()) => added += 1,
-                Err(position) => {
-                    missing = Some(position);
-                    without.push(recording.path().to_owned());
-                }
+            if writer.add(recording) {
+                added += 1;
+            } else {
+                without.push(recording.path().to_owned());
             }
             Ok(())
         })?;
-        let paths = inputs::describe_paths(without.iter().map(String::as_str));
-        if let Some((missing, paths)) = missing.zip(paths) {
-            let message = format!("{paths}: {}", missing.describe_missing());
-            match missing {
+        if let Some(paths) = inputs::describe_paths(without.iter().map(String::as_str)) {
+            let message = format!("{paths}: {}", at.describe_missing());
+            match at {
                 _ if added > 0 => print_stderr(&format!("{message}; left out")),
                 PositionSelector::Failure => bail!("{message}; give --at peak, --at end or an entry"),
                 _ => bail!(message),

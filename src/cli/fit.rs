@@ -21,7 +21,6 @@ use crate::whatif::fit::{FitOptions, fit};
 /// Find the largest size that fits, by dry runs or from recordings
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/fit.txt"))]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Fit {
     /// Recordings with their sizes: 8=snapshot.pickle
     ///
@@ -106,8 +105,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let options = DryRunOptions::on_gpu(gpu.name, memory)?;
     let search = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?;
     let report = search.run(&sizes)?;
-    output.write_answer(args.output.format(), &report, report::size_search)?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, report::size_search)
 }
 
 pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
@@ -149,8 +147,7 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
             bail!(refusal.sentence);
         }
     };
-    output.write_answer(args.output.format(), &report, report::fit)?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, report::fit)
 }
 
 /// Each size is a replay.

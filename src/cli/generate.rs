@@ -35,12 +35,12 @@ pub(super) fn run(args: &Generate, mut command: clap::Command) -> anyhow::Result
     match &args.target {
         Target::Man { directory } => std::fs::create_dir_all(directory)
             .and_then(|()| clap_mangen::generate_to(command, directory))
-            .with_context(|| format!("{}: cannot be written", directory.display()))?,
+            .map(|()| Exit::Success)
+            .with_context(|| format!("{}: cannot be written", directory.display())),
         Target::Completions { shell } => Output::open(None)?.write_with(|out| {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut command, "oomscope", &mut script);
             out.write_all(&script)
-        })?,
+        }),
     }
-    Ok(Exit::Success)
 }

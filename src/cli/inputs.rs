@@ -136,8 +136,7 @@ pub(super) fn refuse_output_over_input(input: &Path, output: Option<&Path>) -> a
 
 /// `path` with slashes on every platform, for names in files that are read on another.
 pub(super) fn with_slashes(path: &Path) -> String {
-    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
-    parts.join("/")
+    path.iter().map(|part| part.to_string_lossy()).join("/")
 }
 
 /// The files below `directory` whose names are wanted, sorted by name.
@@ -318,10 +317,8 @@ pub(super) fn read_one(path: &Path) -> anyhow::Result<Snapshot> {
 /// The first device of `study` with a trace; without one, there is nothing to replay.
 pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) -> anyhow::Result<DeviceStudy<'s, 'a>> {
     let of_device = study.scope().device.map_or_else(String::new, |device| format!(" of GPU {device}"));
-    let mut traced = study.devices().filter(|device| !device.device().is_empty());
-    traced
-        .next()
-        .ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
+    let traced = study.devices().find(|device| !device.device().is_empty());
+    traced.ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
 }
 
 /// Reads a snapshot. Returns it with its stored size.

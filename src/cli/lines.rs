@@ -28,8 +28,7 @@ pub(super) fn write_answers<T: Serialize>(
         _ if format == Format::Jsonl => write_lines(output, inputs, |snapshot, path, _| answer(snapshot, path)),
         [input] => {
             let answer = answer(&inputs::read_one(&input.path)?, &input.name)?;
-            output.write_answer(format, &answer, document)?;
-            Ok(Exit::Success)
+            output.write_answer(format, &answer, document)
         }
         _ => bail!("{command} takes one snapshot; with --format jsonl several, one line each"),
     }

@@ -22,7 +22,6 @@ use crate::whatif::{apply_option, replay_on_gpu};
 /// Replay it on a real GPU: does it fit, and what do device calls take?
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/live.txt"))]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Live {
     /// Snapshot file (.pickle, .pkl, .json; optionally .gz or .zst), or - for standard input
     #[arg(value_name = "SNAPSHOT")]

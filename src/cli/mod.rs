@@ -3,6 +3,8 @@
 //! The command line goes in; results on standard output, messages on standard error and an exit code come out. This
 //! room does not know how results are computed.
 
+#![expect(clippy::doc_markdown, reason = "the comments of options are shown as typed, in a terminal")]
+
 mod analyze;
 mod args;
 mod atomic_file;

@@ -62,13 +62,13 @@ impl Output {
         if self.view.wide { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
     }
 
-    /// Writes `answer` in one of the formats that every command has.
+    /// Writes `answer` in one of the formats that every command has: success, if nothing else decides.
     pub(super) fn write_answer<T: Serialize>(
         mut self,
         format: Format,
         answer: &T,
         document: impl Fn(&T) -> Document,
-    ) -> anyhow::Result<()> {
+    ) -> anyhow::Result<Exit> {
         self.write_also(answer, &document)?;
         let page = |is_wide| {
             let page = shown_page(document(answer), self.view.full, is_wide);
@@ -91,11 +91,11 @@ impl Output {
     ) -> anyhow::Result<()> {
         std::mem::take(&mut self.also).into_iter().try_for_each(|(format, file)| {
             let file = file.with_view(self.view).with_exact_sizes(self.has_exact_sizes);
-            file.write_answer(format, answer, document)
+            file.write_answer(format, answer, document).map(drop)
         })
     }
 
-    pub(super) fn write(self, text: &str) -> anyhow::Result<()> {
+    pub(super) fn write(self, text: &str) -> anyhow::Result<Exit> {
         self.write_with(|out| out.write_all(text.as_bytes()))
     }
 
@@ -126,8 +126,8 @@ impl Output {
         })
     }
 
-    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<()> {
-        self.write_streamed(|out| Ok(writer(out).map(|()| Some(Exit::Success))?)).map(drop)
+    pub(super) fn write_with(self, writer: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> anyhow::Result<Exit> {
+        self.write_streamed(|out| Ok(writer(out).map(|()| Some(Exit::Success))?))
     }
 }
 
@@ -164,13 +164,10 @@ pub(super) fn print_page(page: Document) {
 
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
     let columns = size.filter(|_| terminal).map(|(width, _)| usize::from(width.0));
-    let width = columns.or_else(requested_width).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH);
+    // For output that is not a terminal.
+    let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
+    let width = columns.or_else(requested).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH);
     Style { width, unicode: supports_unicode(terminal), colour }
-}
-
-/// The width in the environment, for output that is not a terminal.
-fn requested_width() -> Option<usize> {
-    std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0)
 }
 
 type TerminalSize = (terminal_size::Width, terminal_size::Height);

@@ -20,7 +20,6 @@ use crate::whatif::{Overrides, ReplayReport, replay_with, run_model, verify_stud
 /// Verify the allocator's model on it, or replay it under one change
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/replay.txt"))]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Replay {
     #[command(flatten)]
     model: ModelArgs,

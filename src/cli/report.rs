@@ -93,7 +93,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         None => {}
     }
     if args.diff && inputs.len() != 2 {
-        bail!("--diff compares two snapshots, and here {}", describe_count(inputs.len()));
+        let here = if inputs.len() == 1 { "is one".to_owned() } else { format!("are {}", inputs.len()) };
+        bail!("--diff compares two snapshots, and here {here}");
     }
     let source = args.source.open_at(false)?;
     let output = Output::open(args.output.as_deref())?;
@@ -116,10 +117,6 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };
     output.write_with(|out| page::write(&report, &data, order, env!("CARGO_PKG_VERSION"), out))?;
     Ok(exit)
-}
-
-fn describe_count(snapshots: usize) -> String {
-    if snapshots == 1 { "is one".to_owned() } else { format!("are {snapshots}") }
 }
 
 /// Removes the directories of `paths`, and numbers names that are then equal.

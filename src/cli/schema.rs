@@ -26,13 +26,11 @@ pub(super) struct Schema {
 }
 
 pub(super) fn run(args: &Schema) -> anyhow::Result<Exit> {
-    let output = Output::open(None)?;
-    output.write_with(|out| match &args.command {
+    Output::open(None)?.write_with(|out| match &args.command {
         None => SCHEMAS.iter().try_for_each(|(command, _)| writeln!(out, "{command}")),
         Some(name) => {
             let mut named = SCHEMAS.iter().filter(|(command, _)| command == name);
             named.try_for_each(|(_, schema)| out.write_all(schema.as_bytes()))
         }
-    })?;
-    Ok(Exit::Success)
+    })
 }

@@ -82,7 +82,8 @@ impl SourceDirectory {
         if self.root.is_none() {
             return;
         }
-        let recorded_us = snapshot_time(snapshot);
+        // When the last entry of any trace was written.
+        let recorded_us = snapshot.devices().filter_map(|device| device.time_us(device.len().checked_sub(1)?)).max();
         let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
         let stacks = StackReader::new(snapshot);
         let paths = |origin| {
@@ -128,11 +129,6 @@ impl SourceDirectory {
 /// The directory of `path` with the slash at its end; empty if there is none.
 fn directory_of(path: &str) -> &str {
     path.rfind(['/', '\\']).map_or("", |slash| &path[..=slash])
-}
-
-/// When the last entry of any trace was written.
-fn snapshot_time(snapshot: &Snapshot) -> Option<u64> {
-    snapshot.devices().filter_map(|device| device.time_us(device.len().checked_sub(1)?)).max()
 }
 
 /// The text of a file; `None` if it is larger than `limit`.

@@ -28,9 +28,7 @@ pub(super) fn run(args: &Viewer) -> anyhow::Result<Exit> {
     if args.output.is_none() && io::stdout().is_terminal() {
         bail!("name a file for the page: -o viewer.html");
     }
-    let output = Output::open(args.output.as_deref())?;
-    output.write_with(|out| write_viewer(MODULE, env!("CARGO_PKG_VERSION"), out))?;
-    Ok(Exit::Success)
+    Output::open(args.output.as_deref())?.write_with(|out| write_viewer(MODULE, env!("CARGO_PKG_VERSION"), out))
 }
 
 /// The analyzer for browsers, compressed by gzip; empty in a build without it (`build.rs`).

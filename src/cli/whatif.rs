@@ -16,7 +16,6 @@ use crate::whatif::{Tries, WhatIfOptions, WhatIfReport, compare_settings};
 /// Replay it under many settings and changes: does the job go on?
 #[derive(Debug, Args)]
 #[command(after_help = include_str!("help/whatif.txt"))]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) struct Whatif {
     #[command(flatten)]
     model: ModelArgs,

@@ -43,7 +43,7 @@ impl Conclusion {
         Self {
             reason: numbers.fill_first(&form.why).unwrap_or_default(),
             settled_by: form.settled_by.clone().filter(|evidence| !evidence.is_empty()),
-            advice: numbers.fill_all(&form.advice),
+            advice: form.advice.iter().filter_map(|line| numbers.fill(line)).collect(),
             ..Self::new("", Verdict::Unknown, form.settled_by.is_none())
         }
     }

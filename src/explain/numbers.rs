@@ -65,9 +65,8 @@ impl MessageNumbers {
         let allocated = approx("allocated");
         // Messages of Metal and cudaMallocAsync do not have the size of the cache.
         let has_cache = !matches!(printed.wording, Wording::Async | Wording::Mps);
-        let unallocated = approx("unallocated")
-            .or_else(|| Some(approx("reserved")?.saturating_sub(allocated?)))
-            .filter(|_| has_cache);
+        let left = || Some(approx("reserved")?.saturating_sub(allocated?));
+        let unallocated = approx("unallocated").or_else(left).filter(|_| has_cache);
         let reserved = approx("reserved").or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {

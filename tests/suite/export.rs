@@ -166,8 +166,7 @@ proptest! {
             tables(&study);
             let recording = Recording::new(&study, "a");
             let mut folded = FoldedWriter::new(PositionSelector::End, false);
-            // A file without memory has no position.
-            let _ = folded.add(&recording);
+            folded.add(&recording);
             folded.finish(&mut Vec::new()).unwrap();
             let mut perfetto = PerfettoWriter::new(Vec::new());
             perfetto.add(&recording).unwrap();

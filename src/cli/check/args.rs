@@ -98,7 +98,6 @@ const DRY_RUN: &str = "Dry run of a command";
 
 /// The formats of `oomscope check`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-#[expect(clippy::doc_markdown, reason = "shown as typed, in a terminal")]
 pub(super) enum CheckFormat {
     /// Text for a terminal
     Human,

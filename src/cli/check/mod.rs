@@ -5,10 +5,10 @@ mod entry;
 mod job;
 mod limits;
 
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
+use itertools::Itertools as _;
 
 pub(super) use self::args::Check;
 use self::args::CheckFormat;
@@ -31,9 +31,7 @@ use crate::output::{formats, report};
 
 pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if args.print_config {
-        let output = Output::open(args.output.as_deref())?;
-        output.write(&EXAMPLE)?;
-        return Ok(Exit::Success);
+        return Output::open(args.output.as_deref())?.write(&EXAMPLE);
     }
     let (config, config_path) = Config::load(args.config.as_deref())?;
     let flags = &args.limits.0;
@@ -63,10 +61,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     let source = |file: &str| find_below(&root, file).map(|path| inputs::with_slashes(&path));
     let allow_missing = AllowMissing::new(&args.allow_missing);
     let names = job.as_ref().map(FinishedJob::process_names);
-    let mut files_of_ranks: BTreeMap<String, usize> = BTreeMap::new();
-    for (rank, _) in inputs.iter().filter_map(|input| without_reason(&input.name)) {
-        *files_of_ranks.entry(rank).or_default() += 1;
-    }
+    let files_of_ranks = inputs.iter().filter_map(|input| Some(without_reason(&input.name)?.0)).counts();
     let name_of = |path: &str| match (&names, &entry) {
         (Some(names), _) => names.get(path).cloned().unwrap_or_default(),
         (None, Some(entry))
@@ -129,7 +124,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     for (path, message) in report.not_checked() {
         print_stderr(&format!("{path}: {message}"));
     }
-    outputs.into_iter().try_for_each(|(format, output)| write(&report, format, output))?;
+    outputs.into_iter().try_for_each(|(format, output)| write(&report, format, output).map(drop))?;
     match &job {
         Some(job) if report.passed => job.remove_temporary()?,
         Some(job) if job.directory.exists() => {
@@ -203,7 +198,7 @@ fn open_outputs(
     wanted.into_iter().map(open).collect()
 }
 
-fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<()> {
+fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<Exit> {
     let format = match format {
         CheckFormat::Github => return output.write(&formats::github(report)),
         CheckFormat::Junit => return output.write(&formats::junit(report)),

@@ -12,7 +12,6 @@ mod engine_remedies;
 mod options;
 mod other_branches;
 mod placeholder;
-mod size_run;
 mod size_search;
 mod stub;
 mod trials;
@@ -20,13 +19,12 @@ mod written_files;
 
 use std::fs;
 
-pub(super) use self::analyzed_run::AnalyzedRun;
+pub(super) use self::analyzed_run::{AnalyzedRun, SizeRun};
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
 pub(super) use self::assumed_gpu::parse_known_gpu;
 pub(super) use self::options::{DryRunOptions, Intervention, MachineArgs};
 pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeholder};
-pub(super) use self::size_run::SizeRun;
 pub(super) use self::size_search::SizeSearch;
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
@@ -69,11 +67,11 @@ pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
     let is_page = args.format == Format::Human;
     if args.tries || recorded.status.has_engine && is_page {
         let report = trials::run(args, &name, &recorded, log.as_deref())?;
-        match args.format {
-            // Nothing failed, so nothing was tried.
-            Format::Human if report.runs.len() < 2 => {}
-            Format::Human => print_page(report::trials(&report)),
-            format => Output::open(None)?.write_answer(format, &report, report::trials)?,
+        if !is_page {
+            Output::open(None)?.write_answer(args.format, &report, report::trials)?;
+        } else if report.runs.len() > 1 {
+            // With one run nothing failed, so nothing was tried.
+            print_page(report::trials(&report));
         }
     } else if !is_page {
         let job = AnalyzedRun::read(&recorded)?.job;

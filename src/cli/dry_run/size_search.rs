@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use anyhow::anyhow;
 
+use super::analyzed_run::{SizeRun, last_line};
 use super::options::{DryRunOptions, Intervention};
-use super::size_run::{SizeRun, last_line};
 use super::{placeholder, written_files};
 use crate::analysis::{RefusedSize, SizeRunReport, SizeSearchReport};
 use crate::base::units::count;

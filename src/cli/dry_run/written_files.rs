@@ -45,11 +45,6 @@ pub(super) fn list(directory: &Path) -> Option<String> {
         0 => String::new(),
         count => format!(" and {count} more"),
     };
-    Some(format!(
-        "{} that the program wrote {} in {}: {}{more}",
-        counted(files.len() as u64, "file"),
-        if files.len() == 1 { "is" } else { "are" },
-        root.display(),
-        names.join(", "),
-    ))
+    let (count, verb) = (counted(files.len() as u64, "file"), if files.len() == 1 { "is" } else { "are" });
+    Some(format!("{count} that the program wrote {verb} in {}: {}{more}", root.display(), names.join(", ")))
 }

@@ -12,6 +12,7 @@ mod serving;
 use std::path::Path;
 
 use anyhow::{anyhow, bail};
+use itertools::Itertools as _;
 
 pub(super) use self::args::Plan;
 use self::runs::Runs;
@@ -53,8 +54,7 @@ pub(super) fn run(args: &Plan) -> anyhow::Result<Exit> {
         (name, runs)
     };
     let report = plan_from(&recordings, &PlanOptions { changes: true, ..args.options(&name, &gpus, &runs) })?;
-    output.write_answer(args.output.format(), &report, report::plan)?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, report::plan)
 }
 
 /// Makes the dry runs of a plan, and adds those to `recordings` from which sizes are predicted.
@@ -75,12 +75,10 @@ fn make_runs(
         }
     }
     if recordings.len() < 2 {
-        let sizes: Vec<String> = args.sizes.iter().map(u64::to_string).collect();
+        let (sizes, gpu) = (args.sizes.iter().join(", "), reference.name);
         bail!(
-            "fewer than two of the first sizes ({}) fit on {}, which has the most memory of these GPUs: give smaller ones with \
-             --sizes",
-            sizes.join(", "),
-            reference.name
+            "fewer than two of the first sizes ({sizes}) fit on {gpu}, which has the most memory of these GPUs: give \
+             smaller ones with --sizes"
         );
     }
     let mut further = 0;

@@ -51,11 +51,8 @@ impl<'r> Runs<'r> {
                 let state: State = serde_json::from_slice(&bytes)
                     .with_context(|| format!("{}: is damaged; remove the directory", file.display()))?;
                 if state.command != words {
-                    bail!(
-                        "{}: has the runs of another command: {}; name another directory with --runs",
-                        directory.display(),
-                        state.command.join(" ")
-                    );
+                    let (place, command) = (directory.display(), state.command.join(" "));
+                    bail!("{place}: has the runs of another command: {command}; name another directory with --runs");
                 }
                 state
             }

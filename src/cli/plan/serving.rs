@@ -38,8 +38,7 @@ pub(super) fn run(args: &Plan, engine: &Engine, models: &[&'static GpuModel]) ->
     let rows = starts.map(|(model, gpus)| start(args, engine, model, *gpus)).collect::<anyhow::Result<_>>()?;
     let words: Vec<_> = args.command.iter().map(|word| word.to_string_lossy()).collect();
     let report = ServingPlanReport { command: words.join(" "), rows };
-    output.write_answer(args.output.format(), &report, report::serving_plan)?;
-    Ok(Exit::Success)
+    output.write_answer(args.output.format(), &report, report::serving_plan)
 }
 
 /// Starts the engine on `gpus` of a model, with requests as long as the memory allows if the engine finds out.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{ArgAction, Args};
-use serde_json::json;
+use serde::Serialize;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
@@ -25,7 +25,7 @@ const MODULES: &[(&str, &str)] = files! {
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -139,9 +139,7 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let RecorderOptions { max_entries, stacks, at, keep, names } = options;
-        let config =
-            json!({ "max_entries": max_entries, "stacks": stacks, "at": at, "keep": keep, "names": names }).to_string();
+        let config = serde_json::to_string(options)?;
         for (name, text) in [RECORDER, ("config", &config)].iter().chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
@@ -160,20 +158,18 @@ impl RunDirectory {
     pub(in crate::cli) fn finish(self) -> (RunStatus, Vec<PathBuf>) {
         let control = self.control_dir();
         let processes = RecordedProcess::find_all(&self.path);
+        let has = |name: &str| control.join(name).exists();
         let mut status = RunStatus {
-            python: control.join("saw-python").exists(),
-            old_python: control.join("saw-old-python").exists(),
-            torch: control.join("saw-torch").exists(),
-            torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
+            python: has("saw-python"),
+            old_python: has("saw-old-python"),
+            torch: has("saw-torch"),
+            torch_without_cuda: has("saw-torch-without-cuda"),
             recorded: processes.len(),
             unfinished: 0,
-            failed: processes
-                .iter()
-                .filter(|process| !control.join(format!("served-{}", process.name)).exists())
-                .count(),
+            failed: processes.iter().filter(|process| !has(&format!("served-{}", process.name))).count(),
             isolated: paths_in(&control).filter(|path| is_named(path, "isolated-")).count(),
-            is_dry_run: control.join("dry-run.json").exists(),
-            has_engine: control.join("serving").exists(),
+            is_dry_run: has("dry-run.json"),
+            has_engine: has("serving"),
         };
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.name);

@@ -69,10 +69,8 @@ pub(super) fn parse_seconds(text: &str) -> Result<Duration, String> {
         Some(minutes) => (minutes, 60.0),
         None => (text.strip_suffix('s').unwrap_or(text), 1.0),
     };
-    let seconds = number.parse::<f64>().ok().map(|number| number * factor);
-    seconds
-        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
-        .ok_or_else(|| "give a time, such as 10s or 2m".to_owned())
+    let time = number.parse::<f64>().ok().and_then(|number| Duration::try_from_secs_f64(number * factor).ok());
+    time.ok_or_else(|| "give a time, such as 10s or 2m".to_owned())
 }
 
 pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {

@@ -63,6 +63,9 @@ pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>, lost: usize)
     Ok(report.dry_run.as_ref().map_or(Exit::Success, |job| Exit::Code(VERDICT + job.verdict.exit_code())))
 }
 
+/// The likely reason of signal 9.
+const KILLED: &str = "the system may have killed it for lack of host memory";
+
 /// Why a run left no snapshot.
 pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], recorded: &Recorded) -> String {
     let Recorded { end, status, .. } = recorded;
@@ -81,10 +84,7 @@ pub(in crate::cli) fn describe_no_snapshot(command: &[OsString], recorded: &Reco
     }
     if status.recorded > 0 {
         let processes = counted(status.recorded as u64, "process");
-        let killed = match *end {
-            CommandEnd::Signal(9) => ": the system may have killed it for lack of host memory",
-            _ => "",
-        };
+        let killed = if *end == CommandEnd::Signal(9) { format!(": {KILLED}") } else { String::new() };
         return format!("{how}{processes} recorded, and no request for GPU memory failed{killed}");
     }
     format!("{how}no process was recorded: {}", describe_not_recorded(command, status))
@@ -95,10 +95,7 @@ fn describe_no_verdict(command: &[OsString], end: CommandEnd, status: &RunStatus
     if status.recorded == 0 {
         return describe_not_recorded(command, status).to_owned();
     }
-    let killed = match end {
-        CommandEnd::Signal(9) => "; the system may have killed it for lack of host memory",
-        _ => "",
-    };
+    let killed = if end == CommandEnd::Signal(9) { format!("; {KILLED}") } else { String::new() };
     if status.unfinished > 0 {
         let processes = counted(status.unfinished as u64, "process");
         return format!("{processes} ended without a snapshot{killed}");

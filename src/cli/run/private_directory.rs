@@ -79,10 +79,12 @@ fn find_link(directory: &Path) -> io::Result<Option<PathBuf>> {
     Ok(None)
 }
 
-#[cfg(unix)]
+#[cfg_attr(not(unix), expect(unused_variables, reason = "permissions are inherited from the directory above"))]
 fn create_with_mode(path: &Path, mode: u32, with_parents: bool) -> io::Result<()> {
-    use std::os::unix::fs::DirBuilderExt as _;
-    fs::DirBuilder::new().recursive(with_parents).mode(mode).create(path)
+    let mut directory = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut directory, mode);
+    directory.recursive(with_parents).create(path)
 }
 
 /// Whether it belongs to another user than root, or others may write to it. The group of a user alone, which many systems
@@ -94,11 +96,6 @@ fn is_writable_by_others(metadata: &fs::Metadata) -> bool {
     let user = rustix::process::geteuid().as_raw();
     let is_foreign = owner != user && owner != 0;
     is_foreign || mode & 0o002 != 0 || (mode & 0o020 != 0 && metadata.gid() != owner)
-}
-
-#[cfg(not(unix))]
-fn create_with_mode(path: &Path, _mode: u32, with_parents: bool) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(with_parents).create(path)
 }
 
 /// Permissions on Windows are inherited from the directory above.

@@ -266,7 +266,7 @@ impl Scanner {
         let wording = form.wording(&text).filter(|_| matches!(form.role, Role::Note | Role::Echo));
         let key = wording.map_or_else(|| text.trim_end_matches(['\'', '"', ')']), |wording| &wording.0);
         let key = format!("{} {key}", form.name);
-        self.builder.add(key, new_message(form, line, source, frames, text));
+        self.builder.add(key, message(form, line, source, frames, text));
     }
 
     /// Parses a complete message.
@@ -279,8 +279,8 @@ impl Scanner {
         }
         let numbers = allocation.printed_numbers().join(" ");
         let key = format!("{:?} {:?} {numbers}", allocation.backend, allocation.device);
-        let message = new_message(allocation.wording.form(), line, source, frames, truncate(&text));
-        self.builder.add(key, Message { allocation: Some(Box::new(allocation)), ..message });
+        let found = message(allocation.wording.form(), line, source, frames, truncate(&text));
+        self.builder.add(key, Message { allocation: Some(Box::new(allocation)), ..found });
     }
 
     fn finish_all(&mut self) {
@@ -298,13 +298,7 @@ impl Scanner {
     }
 }
 
-fn new_message(
-    form: &'static Form,
-    line: u64,
-    source: &LineSource,
-    frames: Vec<TracebackFrame>,
-    text: String,
-) -> Message {
+fn message(form: &'static Form, line: u64, source: &LineSource, frames: Vec<TracebackFrame>, text: String) -> Message {
     Message {
         line,
         times: 1,

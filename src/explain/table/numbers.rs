@@ -59,11 +59,6 @@ impl<'a> PrintedNumbers<'a> {
         self.texts.insert(name, text);
     }
 
-    /// The `templates` whose numbers are all known, filled in.
-    pub fn fill_all(&self, templates: &[String]) -> Vec<String> {
-        templates.iter().filter_map(|template| self.fill(template)).collect()
-    }
-
     /// The first of `templates` whose numbers are all known, with them.
     pub fn fill_first(&self, templates: &[String]) -> Option<String> {
         templates.iter().find_map(|template| self.fill(template))

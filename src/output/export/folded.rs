@@ -25,15 +25,13 @@ impl FoldedWriter {
         Self { at, has_snapshots, lines: BTreeMap::new() }
     }
 
-    /// Adds a snapshot.
-    ///
-    /// # Errors
-    /// Returns the position if the snapshot does not have it.
-    pub fn add(&mut self, recording: &Recording<'_, '_>) -> Result<(), PositionSelector> {
-        let positions = recording.positions(self.at)?;
+    /// Adds the devices of a snapshot that have the position; returns false if none has.
+    pub fn add(&mut self, recording: &Recording<'_, '_>) -> bool {
         let stacks = recording.study.stacks();
-        for (device, position) in recording.devices.iter().zip(positions) {
-            let Some(position) = position else { continue }; // its trace does not have it
+        let mut has_position = false;
+        for device in &recording.devices {
+            let Some(position) = device.position(self.at) else { continue };
+            has_position = true;
             let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
             for one in device.lives.allocations.iter().filter(|one| is_live(one, position)) {
                 let bytes = by_stack.entry(one.made_by).or_default();
@@ -51,7 +49,7 @@ impl FoldedWriter {
                 *bytes = bytes.saturating_add(live_bytes);
             }
         }
-        Ok(())
+        has_position
     }
 
     /// Writes the lines, sorted.

@@ -94,12 +94,9 @@ impl<W: Write> PerfettoWriter<W> {
 
     /// The recorded process id; another number if two snapshots have the same.
     fn pid(&mut self, recording: &Recording<'_, '_>) -> u64 {
-        let recorded = recording.study.snapshot().recorder_info.as_ref().and_then(|info| info.pid);
-        let mut pid = recorded.unwrap_or(1);
-        while !self.pids.insert(pid) {
-            pid = pid.wrapping_add(1);
-        }
-        pid
+        let recorded = recording.study.snapshot().recorder_info.as_ref().and_then(|info| info.pid).unwrap_or(1);
+        let mut free = (0..).map(|others| recorded.wrapping_add(others));
+        free.find(|pid| self.pids.insert(*pid)).unwrap_or(recorded)
     }
 
     fn device(&mut self, device: &DeviceRecording<'_, '_>, process: u64) -> io::Result<()> {

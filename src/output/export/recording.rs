@@ -48,15 +48,6 @@ impl<'s, 'a> Recording<'s, 'a> {
     pub fn path(&self) -> &str {
         self.path
     }
-
-    /// For each device, the position of `selector`; devices that do not have it are left out.
-    ///
-    /// # Errors
-    /// Returns the selector if no device has it.
-    pub(super) fn positions(&self, selector: PositionSelector) -> Result<Vec<Option<EntryCount>>, PositionSelector> {
-        let positions: Vec<_> = self.devices.iter().map(|device| device.position(selector)).collect();
-        if positions.iter().all(Option::is_none) { Err(selector) } else { Ok(positions) }
-    }
 }
 
 impl<'s, 'a> DeviceRecording<'s, 'a> {

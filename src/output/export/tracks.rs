@@ -128,8 +128,7 @@ impl DeviceRecording<'_, '_> {
             return slices;
         }
         let phases = self.device.phases();
-        for step in 0.. {
-            let Some(entries) = phases.steps.entries(step) else { break };
+        for (step, entries) in (0..).map_while(|step| Some((step, phases.steps.entries(step)?))) {
             slices.extend(self.slice_of(Track::Steps, entries, || format!("step {step}")));
         }
         let runs = phases.runs();
