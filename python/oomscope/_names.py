@@ -56,7 +56,7 @@ USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.45, 0.75, 0.88
 # Objects, or rows of text, between two looks at the clock.
 INTERVAL = 16
 # The same for objects that are only listed.
-LISTED_INTERVAL = 1000
+LISTED_INTERVAL = 500
 # Seconds of a search among all objects, for each block of memory that Python has allocated.
 SEARCHED_S = 15e-9
 # Items of a large container that are visited in one go. If the first ones lead to no tensor, the rest waits.
@@ -172,8 +172,8 @@ class Walk:
         self.near, self.queue = collections.deque(), collections.deque()
         # Objects of PyTorch to visit before the next other one.
         self.near_turns = MAX_NEAR_TURNS
-        # To visit once these are empty, and to visit if memory is left without a name.
-        self.late, self.deferred = [], []
+        # To visit if memory is left without a name.
+        self.late = []
         # Those that the time did not suffice for, by id; `Items` by that of their list.
         self.frontier = {}
         # `Items` that are visited in parts.
@@ -191,8 +191,8 @@ class Walk:
         self.optimizers, self.optimized, self.trainable = 0, set(), []
         # The parameters with the learning rate 0, while others of their optimizer have another one.
         self.idle = set()
-        # By id of a path: its name, and where that starts. By id of a module: the name of the outermost one around it.
-        self.prefixes, self.roots = {}, {}
+        # By id of a path: its name, and where that starts.
+        self.resolved = {}
 
     def release(self):
         """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
@@ -247,10 +247,7 @@ class Walk:
     def run(self, until):
         """Visits what is in the queues, at most until then."""
         self.until = until
-        while self.near or self.queue or self.late:
-            if not self.near and not self.queue:
-                self.queue.extend(self.late)
-                self.late.clear()
+        while self.near or self.queue:
             self.visited += 1
             if self.visited >= INTERVAL:
                 self.visited = 0
@@ -276,15 +273,16 @@ class Walk:
     def leave(self):
         """Empties the queues when the time is over."""
         room = max(MAX_FRONTIER - len(self.frontier), 0)
-        for obj, path in itertools.islice(itertools.chain(self.near, self.deferred, self.queue), room):
+        for obj, path in itertools.islice(itertools.chain(self.near, self.late, self.queue), room):
             self.frontier[id(obj.objects if type(obj) is objects.Items else obj)] = obj, path
         for queue in (self.near, self.queue, self.late):
             queue.clear()
 
     def visit_items(self, items, path):
         """Visits the next ones. The others follow once all that these lead to is visited."""
-        if items.next and not items.found and not items.is_resumed:
-            self.deferred.append((items, path))
+        if items.next and not items.found and not items.is_late:
+            items.is_late = True
+            self.late.append((items, path))
             return
         start, items.next = items.next, items.next + CHUNK
         self.took_turns(min(CHUNK, len(items.objects) - start))
@@ -295,12 +293,6 @@ class Walk:
                 self.visit(item, below)
         if items.next < len(items.objects):
             self.queue.append((items, path))
-
-    def resume_deferred(self):
-        for items, path in self.deferred:
-            items.is_resumed = True
-            self.queue.append((items, path))
-        self.deferred.clear()
 
     def visit(self, obj, path):
         kind = self.kind(type(obj))
@@ -327,7 +319,7 @@ class Walk:
         has_storage = self.note(tensor, path)
         if not self.is_new(tensor):
             return
-        for label, value in self.objects.shapes.attributes(tensor):
+        for label, value in self.objects.attributes(tensor):
             kind = GRADIENT if "grad" in label else path.kind
             is_part = self.tensors.kind(type(value)) == "tensor"
             self.push(value, Path(path, label, kind if is_part else None))
@@ -370,7 +362,7 @@ class Walk:
         for saved_by, value in self.tensors.saved_by(node):
             self.push(value, Path(path, "", SAVED, saved_by))
         name = objects.type_name(type(node))
-        for label, value in self.objects.shapes.attributes(node):
+        for label, value in self.objects.attributes(node):
             below = Path(path, "", SAVED, name + label)
             if self.tensors.kind(type(value)) == "tensor":
                 self.push(value, below)
@@ -397,7 +389,7 @@ class Walk:
             module, path = waiting.pop()
             path.module = id(module)
             self.module_paths[id(module)] = path
-            own = self.objects.shapes.instance_dict(module)
+            own = self.objects.instance_dict(module)
             self.modules.append((path, type(module), own.get("training")))
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
                 for name, value in self.in_time(self.items_of(own.get(key))):
@@ -417,7 +409,7 @@ class Walk:
                     self.parents.setdefault(id(value), (id(module), label))
                 if self.is_new(value):
                     waiting.append((value, Path(path, label)))
-            for label, value in self.objects.shapes.attributes(module):
+            for label, value in self.objects.attributes(module):
                 if label not in ("._parameters", "._buffers", "._modules"):
                     self.push(value, Path(path, label))
             for label, value in self.objects.of_class(type(module)):
@@ -433,7 +425,7 @@ class Walk:
 
     def visit_optimizer(self, optimizer, path):
         self.optimizers += 1
-        state = self.objects.shapes.instance_dict(optimizer).get("state")
+        state = self.objects.instance_dict(optimizer).get("state")
         for parameter, values in self.in_time(self.items_of(state)):
             of_parameter = Path(path, id(parameter), STATE)
             if objects.is_subtype(type(values), dict):
@@ -441,7 +433,7 @@ class Walk:
                     self.push(value, Path(of_parameter, objects.attribute_label(name), STATE))
             else:
                 self.push(values, of_parameter)
-        groups = self.objects.shapes.instance_dict(optimizer).get("param_groups")
+        groups = self.objects.instance_dict(optimizer).get("param_groups")
         groups = [dict(self.items_of(group)) for group in (groups if type(groups) is list else ())]
         # A warmup begins with 0.
         rates = [max(rate_of(group, "lr"), rate_of(group, "initial_lr")) for group in groups]
@@ -451,16 +443,16 @@ class Walk:
                 self.optimized.update(parameters)
                 if rate == 0 and any(rates):
                     self.idle.update(parameters)
-        for label, value in self.objects.shapes.attributes(optimizer):
+        for label, value in self.objects.attributes(optimizer):
             if value is not state:
                 self.push(value, Path(path, label))
 
     def visit_sharded(self, sharded, path):
         """FSDP2's own record of a parameter, which knows the name that it has in the model."""
-        own = self.objects.shapes.instance_dict(sharded)
+        own = self.objects.instance_dict(sharded)
         name = own.get("_param_fqn")
         name = objects.plain(name) if type(name) is str else "?"
-        for label, value in self.objects.shapes.attributes(sharded):
+        for label, value in self.objects.attributes(sharded):
             is_shard = "sharded_param" in label and "unsharded" not in label
             part = "shard of " if is_shard else "all-gathered "
             self.push(value, Path(None, part + name, PARAMETER, root=path.root))
@@ -519,10 +511,8 @@ class Walk:
         if self.clock() + 2 * search_s > self.end:
             self.is_complete = False
             return
-        self.push_values_of_calls()
+        found = self.push_values_of_calls()
         self.run(self.end)
-        found = self.unseen_tensors()
-        can_climb = self.is_complete and not self.deferred
         sized = []
         for tensor in self.in_time(found):
             storage = self.tensors.storage(tensor)
@@ -530,36 +520,43 @@ class Walk:
                 sized.append((storage[1], tensor))
         del found
         sized.sort(key=lambda one: -one[0])
-        value = Root("call" if can_climb else "unreached"), ""
-        if self.frontier:
-            self.climb_to_frontier(sized, search_s)
-        can_climb = can_climb and self.has_referrers(sized[:MAX_CLIMBS], search_s)
+        is_known = self.is_complete and not self.late
+        value = Root("call" if is_known else "unreached"), ""
         alike = {}
-        for index, (_, tensor) in enumerate(self.in_time(sized)):
+        for index, pair in enumerate(self.in_time(sized)):
+            tensor = pair[1]
             key = (self.tensors.dtype(tensor), self.tensors.shape(tensor))
-            if can_climb and index < MAX_CLIMBS:
-                alike[key] = self.climb(tensor, sized[index], sized, search_s)
+            if index < MAX_CLIMBS and (is_known or self.frontier):
+                climbs = (self.climb(pair, sized, search_s) for _ in range(MAX_HOPS))
+                climbed = next(filter(None, climbs), value)
+                alike[key] = climbed if is_known else value
             root, label = alike.get(key, value)
             self.visit_tensor(tensor, Path(None, label, root=root))
 
     def push_values_of_calls(self):
-        """The generators of the program that a loop goes through, and the list that a statement makes."""
-        lists = []
+        """The generators of the program that a loop goes through, and the list that a statement makes. Returns the
+        tensors that were not seen.
+        """
+        tensors, lists = [], []
         for obj in self.in_time(gc.get_objects(), LISTED_INTERVAL):
-            if type(obj) is types.GeneratorType and id(obj) not in self.seen:
+            if id(obj) in self.seen:
+                continue
+            if type(obj) is types.GeneratorType:
                 frame = obj.gi_frame
                 if frame is not None and objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
                     root = Root("frame", frames=[objects.describe_frame(frame)])
                     self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
-                continue
-            is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
-            if is_unseen and self.has_memory(obj):
-                lists.append(obj)
+            elif type(obj) is list:
+                if not is_one_of(obj, (tensors, lists, self.kept)) and self.has_memory(obj):
+                    lists.append(obj)
+            elif self.kind(type(obj)) == "tensor":
+                tensors.append(obj)
         items = {id(item) for one in lists for item in self.in_time(one)}
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
         if len(made) == 1 and len(making) == 1:
             self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frames=[making[0].frame])))
+        return tensors
 
     def has_memory(self, items):
         """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
@@ -573,39 +570,46 @@ class Walk:
             items = item
         return False
 
-    def climb_to_frontier(self, sized, search_s):
-        """Goes on from the objects that lead to the largest of these tensors, and that the time did not suffice for."""
-        for pair in sized[:MAX_CLIMBS]:
-            address = self.tensors.storage(pair[1])[0]
-            for _ in range(MAX_HOPS):  # one for each large container on the way
-                found = None if address in self.storages else self.in_frontier(pair[1], [sized, pair], search_s)
-                if found is None:
-                    break
+    def climb(self, pair, pairs, search_s):
+        """Goes up from a tensor to what refers to it. Returns the root and the label of its name: those of a cycle, or
+        of a value that only C++ or the stack has. None if an object on the way leads to it that the time did not
+        suffice for: the walk has gone on from there, perhaps up to the next large container.
+        """
+        tensor = pair[1]
+        if self.tensors.storage(tensor)[0] in self.storages:
+            return Root("unreached"), ""  # it has a better name
+        level, passed, is_cycle = [tensor], {id(tensor): tensor}, False
+        own = [pair, pairs, self.kept, passed, level]
+        for _ in range(MAX_HOPS):
+            found = next((self.frontier.pop(id(obj)) for obj in level if id(obj) in self.frontier), None)
+            if found is None and self.clock() + search_s > self.end:
+                return Root("unreached"), ""
+            known = gc.get_referrers(*level) if found is None else []
+            above = [obj for obj in known if type(obj) is not FRAME and not is_one_of(obj, own) and not is_queued(obj)]
+            for obj in above:
+                items, path = self.frontier.get(id(obj), (None, None))
+                if type(items) is objects.Items:
+                    found = self.item_in(items, path, level)
+            if found is not None:
                 self.queue.append(found)
                 self.run(min(self.clock() + search_s, self.end))
                 self.leave()
-
-    def in_frontier(self, tensor, others, search_s):
-        """The object of the frontier on the way up from the tensor, and its path."""
-        level, passed = [tensor], {id(tensor), id(self.kept)}
-        for _ in range(MAX_HOPS):
-            for obj in level:
-                if id(obj) in self.frontier:
-                    return self.frontier.pop(id(obj))  # at most once, so that it comes to an end
-            if self.clock() + search_s > self.end:
                 return None
-            above = []
-            for obj in referrers(level, others):
-                items, path = self.frontier.get(id(obj), (None, None))
-                if type(items) is objects.Items:
-                    return self.item_in(items, path, level)
-                if not is_queued(obj) and id(obj) not in passed:
-                    passed.add(id(obj))
-                    above.append(obj)
-            level = above[:MAX_HOLDERS]
+            is_cycle = is_cycle or any(id(obj) in passed for obj in above)
+            level = [obj for obj in above if id(obj) not in passed and id(obj) not in self.seen][:MAX_HOLDERS]
+            own += [known, above, level]
             if not level:
-                return None
-        return None
+                break
+            passed.update((id(obj), obj) for obj in level)
+        else:
+            is_cycle = True
+        if not is_cycle:
+            return Root("call"), ""
+        classes = [type(one) for one in passed.values()]
+        holders = [
+            cls for cls in classes if self.kind(cls) in ("object", "module") and not is_one_of(cls, (dict, list, tuple))
+        ]
+        return Root("cycle"), objects.type_name((holders or classes[-1:])[0])
 
     def item_in(self, items, path, level):
         """The item that is one of `level`, and its path."""
@@ -621,42 +625,6 @@ class Walk:
         """Seconds that a search among all objects takes at most, if this process waits as often as until now."""
         slowdown = self.clock() / max(time.thread_time() - self.thread_start, 0.001)
         return sys.getallocatedblocks() * SEARCHED_S * max(slowdown, 1)
-
-    def unseen_tensors(self):
-        """More tensors that the garbage collector knows. They refer to their classes; before Python 3.9 do not."""
-        classes = {id(cls): cls for kind, cls in self.kinds.values() if kind == "tensor"}
-        for cls in (self.tensors.torch.Tensor, self.tensors.torch.nn.Parameter):
-            classes[id(cls)] = cls
-        known = gc.get_referrers(*classes.values()) if sys.version_info >= (3, 9) else gc.get_objects()
-        listed = self.in_time(known, LISTED_INTERVAL)
-        return [obj for obj in listed if id(type(obj)) in classes and id(obj) not in self.seen]
-
-    def has_referrers(self, pairs, search_s):
-        """Whether any object refers to one of the tensors: one search, where a climb needs one for each step."""
-        if self.clock() + search_s > self.end:
-            return True
-        return bool(referrers([tensor for _, tensor in pairs], [self.kept, *pairs]))
-
-    def climb(self, tensor, pair, pairs, search_s):
-        """From a tensor to what refers to it: around a cycle, or up to a value that only C++ or the stack has."""
-        passed, lists = [tensor], []  # the way up, and the referrers at each step
-        try:
-            for _ in range(MAX_HOPS):
-                if self.clock() + search_s > self.end:
-                    return Root("unreached"), ""
-                found = referrers(passed[-1:], [pair, pairs, self.kept, passed, lists, *lists])
-                lists.append(found)
-                if not found or id(found[0]) in self.seen:
-                    return Root("call"), ""
-                if is_one_of(found[0], passed):
-                    break
-                passed.append(found[0])
-            holders = [one for one in passed if self.tensors.kind(type(one)) in ("object", "module")]
-            named = [one for one in holders if type(one) not in (dict, list, tuple)] or passed[-1:]
-            return Root("cycle"), objects.type_name(type(named[0]))
-        finally:
-            for one in (passed, *lists):
-                one.clear()
 
     # Text ------------------------------------------------------------------------------------------------------------
 
@@ -676,42 +644,34 @@ class Walk:
                 return
 
     def name(self, path):
-        """The name at `path`. The part before its last label is joined once for all names that begin with it."""
+        return self.resolve(path)[0]
+
+    def resolve(self, path):
+        """The name at `path`, and where it starts: for modules, where the outermost one was found.
+
+        The part before the last label is joined once for all names that begin with it.
+        """
         label, before = self.above(path)
         if before is None:
-            return self.join([label])
-        prefix = self.prefixes.get(id(before))
-        if prefix is None:
-            labels = [self.above(step)[0] for step in self.steps(before)]
-            prefix = self.prefixes[id(before)] = self.join(reversed(labels))
-        return self.join([prefix, label])
+            return self.join([label]), path.root
+        known = self.resolved.get(id(before))
+        if known is None:
+            steps = list(self.steps(before))[::-1]
+            known = self.resolved[id(before)] = self.join(self.above(step)[0] for step in steps), steps[0].root
+        return self.join([known[0], label]), known[1]
 
     def join(self, labels):
         texts = [self.state_label(label) if type(label) is int else label for label in labels]
         text = "".join(text for text in texts if text not in TRANSPARENT)
         return text if len(text) <= MAX_NAME else text[: MAX_NAME - 3] + "..."
 
-    def root(self, path):
-        """Where the name at `path` starts: for modules, where the outermost one was found."""
-        before = self.above(path)[1]
-        if before is None:
-            return path.root
-        root = self.roots.get(id(before))
-        if root is None:
-            *_, last = self.steps(before)
-            root = self.roots[id(before)] = last.root
-        return root
-
     def state_label(self, parameter):
         """The label of a parameter's state: its name in the outermost module, as in a state dict."""
         path = self.parameter_paths.get(parameter)
         if path is None:
             return ".state[*]"
-        module = path.up.module
-        start = self.prefixes.get(module)
-        if start is None:
-            outermost = self.modules_around(module)[-1]
-            start = self.prefixes[module] = self.name(self.module_paths[outermost])
+        outermost = self.modules_around(path.up.module)[-1]
+        start = self.name(self.module_paths[outermost])
         inside = self.name(path)[len(start) :].replace("[", ".").replace("]", "")
         return ".state[%s]" % inside.lstrip(".")
 
@@ -725,12 +685,6 @@ def is_queued(obj):
 
 def is_one_of(obj, others):
     return any(obj is other for other in others)
-
-
-def referrers(found, own):
-    """What refers to one of the objects `found`, without frames and the containers `own`, which are of the walk."""
-    own = [found, *own]
-    return [one for one in gc.get_referrers(*found) if type(one) is not FRAME and not is_one_of(one, own)]
 
 
 def frames_of_all_threads():
@@ -815,7 +769,8 @@ def visit_all(walk, budget_s):
             walk.push_frames(author)
             walk.run(min(walk.end, walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4))
     if not walk.has_all() and walk.is_complete:
-        walk.resume_deferred()
+        walk.queue.extend(walk.late)
+        walk.late.clear()
         # Not all of the time: a search from the tensors finds what is deep in a large heap.
         walk.run(max(walk.end - SEARCHES * walk.search_s(), walk.clock()))
     if not walk.has_all():
@@ -831,14 +786,15 @@ def encode(walk):
     storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
+        name, root = walk.resolve(path)
         kind = min(storage.kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
         rows.append(
             (
                 storage.address,
                 storage.bytes,
                 KINDS.index(kind),
-                texts.index(walk.name(path) or None),
-                roots.index(walk.root(path)),
+                texts.index(name or None),
+                roots.index(root),
                 texts.index(storage.operator),
                 int(path.kind == SAVED),
                 texts.index(storage.dtype),
@@ -865,7 +821,6 @@ def encode(walk):
         "version": 1,
         "complete": is_complete and len(rows) == len(storages),
         "kinds": list(KINDS),
-        "texts": texts.values(),
         "shapes": [list(shape) for shape in shapes.values()],
         "roots": [root.described for root in roots.values()],
         "containers": containers,
@@ -969,17 +924,9 @@ def alone(walk):
         return []
     values = [value for _, value in found]
     # Another running function may have it as a variable.
-    times = collections.Counter(
-        id(value) for frame in frames_of_all_threads() for _, value in walk.objects.locals.of(frame)
-    )
-    times.subtract(
-        id(value)
-        for call in walk.calls
-        if call.frame["name"] != "<module>"
-        for _, value in call.variables
-        if id(value) in places
-    )
-    held = {one for one, count in times.items() if count > 0}
+    calls = {call.identity for call in walk.calls}
+    others = (frame for frame in frames_of_all_threads() if id(frame) not in calls)
+    held = {id(value) for frame in others for _, value in walk.objects.locals.of(frame)}
     own = [walk.kept, values, *found, *(variables for _, variables in walk.objects.locals.filled)]
     for obj in gc.get_referrers(*values):
         # Namespaces have the variables themselves; what is left of a walk is its own.
@@ -1011,8 +958,8 @@ def running_calls(walk):
     return calls(sys._getframe()) or (calls(waiting[0]) if len(waiting) == 1 else [])
 
 
-# The frame of a running function, the list that its line makes, and the names and values of its variables.
-Call = collections.namedtuple("Call", "frame list_name variables")
+# The frame of a running function and its id, the list that its line makes, and the names and values of its variables.
+Call = collections.namedtuple("Call", "frame identity list_name variables")
 
 
 def calls_from(innermost, locals_of, is_users):
@@ -1025,7 +972,7 @@ def calls_from(innermost, locals_of, is_users):
         list_name = made["target"] if made and not described["name"].startswith("<") else None
         is_module = frame.f_locals is frame.f_globals
         variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
-        found.append(Call(described, list_name, variables))
+        found.append(Call(described, id(frame), list_name, variables))
     return found
 
 

@@ -45,14 +45,14 @@ is_tracked = gc.is_tracked
 class Items:
     """The items of a container, with the state of a walk that may visit some of them first."""
 
-    __slots__ = ("found", "is_resumed", "label", "next", "objects", "path", "type_name")
+    __slots__ = ("found", "is_late", "label", "next", "objects", "path", "type_name")
 
     def __init__(self, type_name, objects, label):
         self.type_name, self.objects = type_name, objects
         # From an index to the label of that item.
         self.label = label
-        # For the walk: where they are, how many are visited, whether one led anywhere, whether to visit all even so.
-        self.path, self.next, self.found, self.is_resumed = None, 0, False, False
+        # For the walk: where they are, how many are visited, whether one led anywhere, whether the others have waited.
+        self.path, self.next, self.found, self.is_late = None, 0, False, False
 
 
 def type_name(cls):
@@ -105,59 +105,6 @@ def first(items):
 
 def index_label(index):
     return "[%d]" % index
-
-
-# Attributes ----------------------------------------------------------------------------------------------------------
-
-
-class Shapes:
-    """Where the instances of each class keep their attributes."""
-
-    def __init__(self):
-        self.known = {}
-
-    def of(self, cls):
-        """The getter of `__dict__`, or None, and (name, getter) for each slot."""
-        shape = self.known.get(id(cls))
-        if shape is None:
-            shape = self.known[id(cls)] = self.read(cls)
-        return shape
-
-    def read(self, cls):
-        get_dict, slots = None, []
-        for parent in mro_of(cls):
-            members = dict_of_type(parent)
-            descriptor = members.get("__dict__")
-            if get_dict is None and type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
-                get_dict = descriptor.__get__
-            if "__slots__" in members:
-                for name, member in members.items():
-                    if type(member) is types.MemberDescriptorType:
-                        slots.append((name, member.__get__))
-        return get_dict, slots, cls  # the class stays alive, so that its id stays its own
-
-    def instance_dict(self, obj):
-        """`obj.__dict__` if it is an ordinary one, else an empty dict."""
-        get_dict = self.of(type(obj))[0]
-        found = get_dict(obj) if get_dict else None
-        return found if type(found) is dict else {}
-
-    def attributes(self, obj):
-        """The attributes that the garbage collector tracks: the others hold no tensor. `Items` if they are many."""
-        own = self.instance_dict(obj)
-        if len(own) > MAX_ATTRIBUTES:
-            names, values = first(own), first(own.values())
-            found = [("", Items(type_name(type(obj)), values, lambda index: attribute_label(names[index])))]
-        else:
-            found = [(attribute_label(name), value) for name, value in list(own.items()) if may_hold(value)]
-        for name, get in self.of(type(obj))[1]:
-            try:
-                value = get(obj)
-            except AttributeError:  # not set
-                continue
-            if may_hold(value):
-                found.append((attribute_label(name), value))
-        return found
 
 
 def may_hold(value):
@@ -241,7 +188,6 @@ def variable(frame, name):
 
 USER, LIBRARY, PYTORCH, OWN = "user", "library", "pytorch", "oomscope"
 _PATHS = sysconfig.get_paths()
-LIBRARY_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib", "purelib", "platlib")})
 STANDARD_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
 OWN_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
@@ -256,8 +202,7 @@ def is_standard_library(path):
 
 def is_users_file(path):
     """Whether neither this interpreter's library has the file `path`, nor an installed package, nor this recorder."""
-    is_library = path.startswith((OWN_DIRECTORY, "<frozen", *LIBRARY_DIRECTORIES))
-    return not is_library and not is_in_packages(path)
+    return not (path.startswith(OWN_DIRECTORY) or is_standard_library(path) or is_in_packages(path))
 
 
 def author_of_file(path, torch_directory):
@@ -308,9 +253,6 @@ GENERATORS = {
     types.CoroutineType: ("cr_frame", "cr_await"),
     types.AsyncGeneratorType: ("ag_frame", "ag_await"),
 }
-# They refer to no object of the program that is not found elsewhere.
-IGNORED_BASES = (types.ModuleType, type(None), str, bytes, bytearray, int, float, complex)
-IGNORED = (types.BuiltinFunctionType, types.CodeType, range, slice, property)
 
 
 class Objects:
@@ -321,8 +263,9 @@ class Objects:
 
     def __init__(self, torch_directory, is_over=lambda: False):
         self.torch_directory, self.is_over = torch_directory, is_over
-        self.shapes, self.locals = Shapes(), Locals()
-        self.readers = {}
+        self.locals = Locals()
+        # By the id of a class, which stays alive with it.
+        self.shapes, self.readers = {}, {}
         self.read_classes = set()
 
     def children(self, obj):
@@ -330,50 +273,65 @@ class Objects:
         cls = type(obj)
         known = self.readers.get(id(cls))
         if known is None:
-            known = self.readers[id(cls)] = (self.choose_reader(cls), cls)
-        return known[0](obj)
+            reader = next(READERS[id(base)] for base in mro_of(cls) if id(base) in READERS)
+            known = self.readers[id(cls)] = reader, cls
+        return known[0](self, obj)
 
     def forget(self):
         """Drops every class of the program, and the walk that `is_over` belongs to."""
         self.locals.forget()
-        self.shapes.known.clear()
+        self.shapes.clear()
         self.readers.clear()
         self.is_over = None
 
-    def choose_reader(self, cls):
-        for base, reader in (
-            (BaseException, self.of_exception),
-            (type, self.of_class),
-            (dict, self.of_dict),
-            (list, self.of_list),
-            (tuple, self.of_tuple),
-            (set, self.of_set),
-            (frozenset, self.of_set),
-            (collections.deque, self.of_deque),
-        ):
-            if is_subtype(cls, base):
-                return reader
-        for exact, reader in (
-            (types.FunctionType, self.of_function),
-            (types.MethodType, self.of_method),
-            (types.CellType, self.of_cell),
-            (types.TracebackType, self.of_traceback),
-            (types.FrameType, self.of_frame),
-            (functools._lru_cache_wrapper, self.of_lru_cache),
-            (itertools.cycle, self.of_cycle),
-            *((generator, self.of_generator) for generator in GENERATORS),
-        ):
-            if cls is exact:
-                return reader
-        is_ignored = any(cls is ignored for ignored in IGNORED)
-        if is_ignored or any(is_subtype(cls, base) for base in IGNORED_BASES):
-            return lambda obj: ()
-        return self.of_object
+    # Attributes ------------------------------------------------------------------------------------------------------
+
+    def shape(self, cls):
+        """Where the instances of a class keep their attributes: the getter of `__dict__`, or None; those of slots."""
+        known = self.shapes.get(id(cls))
+        if known is None:
+            get_dict, slots = None, []
+            for parent in mro_of(cls):
+                members = dict_of_type(parent)
+                descriptor = members.get("__dict__")
+                if get_dict is None and type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+                    get_dict = descriptor.__get__
+                if "__slots__" in members:
+                    for name, member in members.items():
+                        if type(member) is types.MemberDescriptorType:
+                            slots.append((name, member.__get__))
+            known = self.shapes[id(cls)] = get_dict, slots, cls
+        return known
+
+    def instance_dict(self, obj):
+        """`obj.__dict__` if it is an ordinary one, else an empty dict."""
+        get_dict = self.shape(type(obj))[0]
+        found = get_dict(obj) if get_dict else None
+        return found if type(found) is dict else {}
+
+    def attributes(self, obj):
+        """The attributes that the garbage collector tracks: the others hold no tensor. `Items` if they are many."""
+        own = self.instance_dict(obj)
+        if len(own) > MAX_ATTRIBUTES:
+            names, values = first(own), first(own.values())
+            found = [("", Items(type_name(type(obj)), values, lambda index: attribute_label(names[index])))]
+        else:
+            found = [(attribute_label(name), value) for name, value in list(own.items()) if may_hold(value)]
+        for name, get in self.shape(type(obj))[1]:
+            try:
+                value = get(obj)
+            except AttributeError:  # not set
+                continue
+            if may_hold(value):
+                found.append((attribute_label(name), value))
+        return found
+
+    # Readers ---------------------------------------------------------------------------------------------------------
 
     def of_container(self, obj, base, items, label):
         """The items, and what a subclass of `base` has in addition."""
         cls = type(obj)
-        attributes = [] if cls is base else self.shapes.attributes(obj)
+        attributes = [] if cls is base else self.attributes(obj)
         return [("", Items(type_name(cls), items, label)), *attributes]
 
     def of_list(self, obj):
@@ -456,14 +414,13 @@ class Objects:
 
     def of_cycle(self, obj):
         """What it goes through, and the items that it keeps to repeat them."""
-        kept = [one for one in gc.get_referents(obj) if type(one) is list]
-        others = [("", one) for one in gc.get_referents(obj) if type(one) is not list]
-        return others + [("", Items("cycle", one[:MAX_ITEMS], index_label)) for one in kept]
+        referents = gc.get_referents(obj)
+        return [("", Items("cycle", one[:MAX_ITEMS], index_label) if type(one) is list else one) for one in referents]
 
     def of_exception(self, obj):
         members = BaseException.__dict__
         names = ("__traceback__", "__context__", "__cause__", "args")
-        return [("." + name, members[name].__get__(obj)) for name in names] + self.shapes.attributes(obj)
+        return [("." + name, members[name].__get__(obj)) for name in names] + self.attributes(obj)
 
     def of_class(self, obj):
         """The attributes of the program's own classes."""
@@ -481,9 +438,9 @@ class Objects:
         return found
 
     def of_object(self, obj):
-        found = self.shapes.attributes(obj)
+        found = self.attributes(obj)
         named = {id(value) for _, value in found}
-        named.add(id(self.shapes.instance_dict(obj)))
+        named.add(id(self.instance_dict(obj)))
         referents = gc.get_referents(obj)
         if len(referents) > MAX_ATTRIBUTES:
             found.append(("", Items(type_name(type(obj)), referents, lambda index: ANY)))
@@ -493,3 +450,31 @@ class Objects:
             if id(value) not in named and is_tracked(value) and not is_class_or_frame:
                 found.append(("", value))
         return found
+
+
+# By the id of a class: the reader of its instances, and of those of its subclasses.
+READERS = {
+    id(cls): reader
+    for reader, classes in (
+        (Objects.of_exception, [BaseException]),
+        (Objects.of_class, [type]),
+        (Objects.of_dict, [dict]),
+        (Objects.of_list, [list]),
+        (Objects.of_tuple, [tuple]),
+        (Objects.of_set, [set, frozenset]),
+        (Objects.of_deque, [collections.deque]),
+        (Objects.of_function, [types.FunctionType]),
+        (Objects.of_method, [types.MethodType]),
+        (Objects.of_cell, [types.CellType]),
+        (Objects.of_traceback, [types.TracebackType]),
+        (Objects.of_frame, [types.FrameType]),
+        (Objects.of_lru_cache, [functools._lru_cache_wrapper]),
+        (Objects.of_cycle, [itertools.cycle]),
+        (Objects.of_generator, GENERATORS),
+        # They refer to no object of the program that is not found elsewhere.
+        (lambda *_: (), [types.ModuleType, types.BuiltinFunctionType, types.CodeType, property, range, slice]),
+        (lambda *_: (), [type(None), str, bytes, bytearray, int, float, complex]),
+        (Objects.of_object, [object]),
+    )
+    for cls in classes
+}
