@@ -161,8 +161,8 @@ class Walk:
         self.tensors, self.clock, self.end = tensors, clock, end
         self.objects = objects.Objects(tensors.directory, self.is_over)
         self.thread_start = time.thread_time() - clock()
-        # When the current part of the walk ends, and the objects visited since the last look at the clock.
-        self.until, self.visited = end, 0
+        # When the current part of the walk ends.
+        self.until = end
         self.allocated_bytes, self.named_bytes = tensors.allocated_bytes(), 0
         self.can_read_graphs = tensors.is_graph_stable()
         self.storages = {}
@@ -176,10 +176,8 @@ class Walk:
         self.late = []
         # Those that the time did not suffice for, by id; `Items` by that of their list.
         self.frontier = {}
-        # `Items` that are visited in parts.
-        self.large = []
         self.is_complete = self.can_read_graphs
-        self.kinds = {}
+        self.kinds = {id(objects.Items): ("items", objects.Items)}
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
         # Of each module, its path, its class and whether it trains.
@@ -197,8 +195,6 @@ class Walk:
     def release(self):
         """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
         self.objects.forget()
-        for items in self.large:
-            items.objects = items.label = None
         vars(self).clear()
 
     def has_all(self):
@@ -221,11 +217,13 @@ class Walk:
     # The queue -------------------------------------------------------------------------------------------------------
 
     def push(self, obj, path):
-        if type(obj) is objects.Items:
-            self.push_items(obj, path)
-        elif objects.is_tracked(obj):
-            queue = self.queue if self.kind(type(obj)) == "object" else self.near
-            queue.append((obj, path))
+        if objects.is_tracked(obj):
+            kind = self.kind(type(obj))
+            if kind == "items" and not self.is_large(obj, path):
+                for index, item in enumerate(obj.objects):
+                    self.push(item, Path(path, obj.label(index)))
+            else:
+                (self.queue if kind in ("object", "items") else self.near).append((obj, path))
 
     def kind(self, cls):
         known = self.kinds.get(id(cls))
@@ -233,39 +231,29 @@ class Walk:
             known = self.kinds[id(cls)] = (self.tensors.kind(cls), cls)
         return known[0]
 
-    def push_items(self, items, path):
-        path.size = (items.type_name, len(items.objects))
-        if len(items.objects) > SMALL:
-            items.path = path
-            self.large.append(items)
-            self.queue.append((items, path))
-            return
-        for index, item in enumerate(items.objects):
-            if objects.is_tracked(item):
-                self.push(item, Path(path, items.label(index)))
+    def is_large(self, items, path):
+        path.size, items.path = (items.type_name, len(items.objects)), path
+        return len(items.objects) > SMALL
 
     def run(self, until):
         """Visits what is in the queues, at most until then."""
         self.until = until
+        for count, (obj, path) in enumerate(self.pending(), 1):
+            self.visit(obj, path)
+            if not count % INTERVAL and (self.is_over() or len(self.kept) > MAX_OBJECTS):
+                self.is_complete = False
+                self.leave()
+        self.until = self.end
+
+    def pending(self):
+        """What is in the queues, until they are empty."""
         while self.near or self.queue:
-            self.visited += 1
-            if self.visited >= INTERVAL:
-                self.visited = 0
-                if self.is_over() or len(self.kept) > MAX_OBJECTS:
-                    self.is_complete = False
-                    self.leave()
-                    break
             if self.near and (self.near_turns > 0 or not self.queue):
                 self.near_turns = max(self.near_turns - 1, 0)
-                self.visit(*self.near.popleft())
-                continue
-            obj, path = self.queue.popleft()
-            self.took_turns(1)
-            if type(obj) is objects.Items:
-                self.visit_items(obj, path)
+                yield self.near.popleft()
             else:
-                self.visit(obj, path)
-        self.until = self.end
+                self.took_turns(1)
+                yield self.queue.popleft()
 
     def took_turns(self, count):
         self.near_turns = min(self.near_turns + NEAR_TURNS * count, MAX_NEAR_TURNS)
@@ -297,7 +285,7 @@ class Walk:
     def visit(self, obj, path):
         kind = self.kind(type(obj))
         try:
-            if kind == "tensor" or self.is_new(obj):
+            if kind in ("tensor", "items") or self.is_new(obj):
                 getattr(self, "visit_" + kind)(obj, path)
         except Exception:  # an object in a state that nobody expects is left out
             pass
@@ -382,11 +370,7 @@ class Walk:
             author = objects.author_of_class(type(module), self.tensors.directory)
             path = Path(None, objects.type_name(type(module)), root=path.root) if author == objects.USER else path
         waiting = [(module, path)]
-        while waiting:
-            self.visited += 1
-            if not self.visited % INTERVAL and self.is_over():
-                return
-            module, path = waiting.pop()
+        for module, path in self.in_time(waiting):  # which grows
             path.module = id(module)
             self.module_paths[id(module)] = path
             own = self.objects.instance_dict(module)
@@ -397,9 +381,7 @@ class Walk:
                         below = Path(path, objects.attribute_label(name), kind)
                         self.parameter_paths.setdefault(id(value), below)
                         if kind == PARAMETER and self.tensors.requires_grad(value):
-                            storage = self.tensors.storage(value)
-                            parameter = self.tensors.identity(value)
-                            self.trainable.append((parameter, storage[1] if storage else 0, id(module)))
+                            self.trainable.append((*self.tensors.identity(value), id(module)))
                         self.visit_tensor(value, below)
             for name, value in self.in_time(self.items_of(own.get("_modules"))):
                 if not objects.is_subtype(type(value), self.tensors.module):
@@ -439,7 +421,7 @@ class Walk:
         rates = [max(rate_of(group, "lr"), rate_of(group, "initial_lr")) for group in groups]
         for group, rate in zip(groups, rates):
             if type(group.get("params")) is list:
-                parameters = [self.tensors.identity(parameter) for parameter in self.in_time(group["params"])]
+                parameters = [self.tensors.identity(parameter)[0] for parameter in self.in_time(group["params"])]
                 self.optimized.update(parameters)
                 if rate == 0 and any(rates):
                     self.idle.update(parameters)
@@ -463,9 +445,15 @@ class Walk:
 
     # Where names start -----------------------------------------------------------------------------------------------
 
+    def author(self, frame):
+        return objects.author_of_frame(frame, self.tensors.directory)
+
+    def is_users(self, frame):
+        return self.author(frame) == objects.USER
+
     def push_frames(self, author):
         for frame in self.in_time(frames_of_all_threads()):
-            if objects.author_of_frame(frame, self.tensors.directory) == author and self.is_new(frame):
+            if self.author(frame) == author and self.is_new(frame):
                 root = Root("frame", author, frames=[objects.describe_frame(frame)])
                 for name, value in self.in_time(self.objects.locals.of(frame)):
                     path = Path(None, objects.plain(name), root=root)
@@ -481,9 +469,8 @@ class Walk:
             for name, module in self.in_time(list(sys.modules.items()))
             if objects.author_of_module(module, self.tensors.directory) == objects.USER
         ]
-        for frame in self.in_time(frames_of_all_threads()):
-            if objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
-                modules.append((dict.get(frame.f_globals, "__name__"), frame.f_globals))
+        frames = filter(self.is_users, self.in_time(frames_of_all_threads()))
+        modules += [(dict.get(frame.f_globals, "__name__"), frame.f_globals) for frame in frames]
         for module, variables in modules:
             if type(module) is not str or not self.is_new(variables):
                 continue
@@ -543,7 +530,7 @@ class Walk:
                 continue
             if type(obj) is types.GeneratorType:
                 frame = obj.gi_frame
-                if frame is not None and objects.author_of_frame(frame, self.tensors.directory) == objects.USER:
+                if frame is not None and self.is_users(frame):
                     root = Root("frame", frames=[objects.describe_frame(frame)])
                     self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
             elif type(obj) is list:
@@ -576,7 +563,7 @@ class Walk:
         suffice for: the walk has gone on from there, perhaps up to the next large container.
         """
         tensor = pair[1]
-        if self.tensors.storage(tensor)[0] in self.storages:
+        if self.frontier and self.tensors.storage(tensor)[0] in self.storages:
             return Root("unreached"), ""  # it has a better name
         level, passed, is_cycle = [tensor], {id(tensor): tensor}, False
         own = [pair, pairs, self.kept, passed, level]
@@ -808,11 +795,15 @@ def encode(walk):
             looked_at.add(id(step))
             if step.size is not None:
                 containers.append((texts.index(walk.name(step)), texts.index(step.size[0]), step.size[1]))
-    is_idle_known = walk.idle and walk.is_complete and owns_all(walk)
+    # Modules may not have all parameters of the optimizers: an optimizer steps shards, flat buffers or copies of
+    # parameters. Then which modules it trains is not known.
+    is_trained_known = walk.is_complete and walk.optimized <= {parameter for parameter, _, _ in walk.trainable}
+    # Another rank may have an optimizer.
+    are_all_known = is_trained_known and walk.optimized and walk.tensors.world_size() == 1
     outermost = [(path, is_training) for path, _, is_training in walk.modules if path.module not in walk.parents]
     named = {
-        "untrained": untrained(walk),
-        "idle": modules_without(walk, walk.optimized - walk.idle) if is_idle_known else [],
+        "untrained": modules_without(walk, walk.optimized) if are_all_known else [],
+        "idle": modules_without(walk, walk.optimized - walk.idle) if is_trained_known and walk.idle else [],
         "adapted": adapted(walk),
         # The outermost modules that do not train.
         "evaluating": [walk.name(path) for path, is_training in outermost if is_training is False][:MAX_UNTRAINED],
@@ -851,20 +842,6 @@ def describe_modules(walk, texts):
             for file, first, last in forwards.values()
         ],
     }
-
-
-def untrained(walk):
-    """The names of `untrained`: outermost modules, those with most bytes first."""
-    # An optimizer that was not seen may have them, or one of another rank.
-    is_known = walk.is_complete and walk.optimized and owns_all(walk) and walk.tensors.world_size() == 1
-    return modules_without(walk, walk.optimized) if is_known else []
-
-
-def owns_all(walk):
-    """Whether modules have all parameters of the optimizers. Else an optimizer steps shards, flat buffers or copies of
-    parameters, and which modules it trains is not known.
-    """
-    return walk.optimized <= {parameter for parameter, _, _ in walk.trainable}
 
 
 def modules_without(walk, needed):
@@ -912,28 +889,27 @@ def adapted(walk):
 
 def alone(walk):
     """The variables of each value with memory that no other object has: (index of a call, name)."""
-    places, found = {}, []
+    places, values = {}, {}
     for index, call in enumerate(walk.calls):
-        for pair in walk.in_time(call.variables):
-            if type(pair[0]) is str and has_memory_alone(walk, pair[1]):
-                places.setdefault(id(pair[1]), []).append((index, objects.plain(pair[0])))
-                found.append(pair)
-    wanted = set(itertools.islice(places, MAX_ALONE))
-    found = [pair for pair in found if id(pair[1]) in wanted]
-    if not found or walk.clock() + walk.search_s() > walk.end:
+        for name, value in walk.in_time(call.variables.items()):
+            is_wanted = id(value) in values or len(values) < MAX_ALONE
+            if is_wanted and type(name) is str and has_memory_alone(walk, value):
+                values[id(value)] = value
+                places.setdefault(id(value), []).append((index, objects.plain(name)))
+    if not values or walk.clock() + walk.search_s() > walk.end:
         return []
-    values = [value for _, value in found]
     # Another running function may have it as a variable.
     calls = {call.identity for call in walk.calls}
     others = (frame for frame in frames_of_all_threads() if id(frame) not in calls)
     held = {id(value) for frame in others for _, value in walk.objects.locals.of(frame)}
-    own = [walk.kept, values, *found, *(variables for _, variables in walk.objects.locals.filled)]
-    for obj in gc.get_referrers(*values):
+    filled = (variables for _, variables in walk.objects.locals.filled)
+    own = [walk.kept, values, *filled, *(call.variables for call in walk.calls)]
+    for obj in gc.get_referrers(*values.values()):
         # Namespaces have the variables themselves; what is left of a walk is its own.
         is_namespace = type(obj) is FRAME or (type(obj) is dict and "__name__" in obj) or is_one_of(obj, own)
         if not is_namespace and type(obj) is not types.CellType and not is_queued(obj):
             held.update(map(id, gc.get_referents(obj)))
-    return [places[one] for one in dict.fromkeys(map(id, values)) if one not in held]
+    return [places[one] for one in values if one not in held]
 
 
 def has_memory_alone(walk, value):
@@ -949,16 +925,13 @@ def running_calls(walk):
     """The running functions of the user: on this thread, or on the one that waits for this backward pass."""
 
     def calls(frame):
-        return calls_from(frame, walk.objects.locals.of, is_users)
-
-    def is_users(frame):
-        return objects.author_of_frame(frame, walk.tensors.directory) == objects.USER
+        return calls_from(frame, walk.objects.locals.of, walk.is_users)
 
     waiting = [frame for frame in sys._current_frames().values() if walk.tensors.waits_for_backward(frame)]
     return calls(sys._getframe()) or (calls(waiting[0]) if len(waiting) == 1 else [])
 
 
-# The frame of a running function and its id, the list that its line makes, and the names and values of its variables.
+# The frame of a running function and its id, the list that its line makes, and its variables.
 Call = collections.namedtuple("Call", "frame identity list_name variables")
 
 
@@ -971,7 +944,7 @@ def calls_from(innermost, locals_of, is_users):
         made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
         list_name = made["target"] if made and not described["name"].startswith("<") else None
         is_module = frame.f_locals is frame.f_globals
-        variables = list(dict.items(frame.f_globals) if is_module else locals_of(frame))
+        variables = dict(frame.f_globals if is_module else locals_of(frame))
         found.append(Call(described, id(frame), list_name, variables))
     return found
 
@@ -981,7 +954,7 @@ def describe_locals(walk):
     if not walk.calls:
         return None
     found = []
-    for name, value in walk.in_time(walk.calls[0].variables):
+    for name, value in walk.in_time(walk.calls[0].variables.items()):
         if type(name) is str and objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
             is_plain = type(value) is walk.tensors.torch.Tensor or walk.tensors.storage(value) is not None
             shape = walk.tensors.shape(value) if is_plain else None

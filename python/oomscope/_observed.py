@@ -111,9 +111,9 @@ def is_skipped(filename):
 
 
 def describe(called):
-    """("function", its code), ("class", it), ("object", its class), or ("module", the name of that of a built-in).
+    """("function", its code), ("class", it), or ("module", the name of that of a built-in).
 
-    It keeps no object of the program alive.
+    A call of an object is one of its `__call__`. It keeps no object of the program alive.
     """
     called = getattr(called, "__func__", called) if type(called) is types.MethodType else called
     while type(called) is types.FunctionType and type(vars(called).get("__wrapped__")) is types.FunctionType:
@@ -126,4 +126,6 @@ def describe(called):
         owner = getattr(called, "__objclass__", None) or type(getattr(called, "__self__", None))
         module = getattr(called, "__module__", None) or owner.__module__
         return "module", module if type(module) is str else "builtins"
-    return "object", type(called)
+    own = (vars(cls)["__call__"] for cls in type(called).__mro__ if "__call__" in vars(cls))
+    code = getattr(next(own, None), "__code__", None)
+    return ("module", type(called).__module__) if code is None else ("function", code)

@@ -63,10 +63,12 @@ def describe_error(error):
     return "%s: %s" % (type(error).__name__, lines[0]) if lines[0] else type(error).__name__
 
 
-def attempt(what, function, *args):
-    """Calls a function. If it fails, one line says so, and the result is None."""
+def attempt(what, function, *args, **options):
+    """Calls a function. If it fails, one line says so, unless the error is `ignored`, and the result is None."""
     try:
         return function(*args)
+    except options.get("ignored", ()):
+        pass
     except Exception as error:
         log("%s: %s" % (what, describe_error(error)))
 
@@ -161,7 +163,7 @@ def arm(directory):
         return
 
     sys._oomscope_history = History(torch.cuda.memory)
-    load("sleeping memory will be counted", watch_sleep)
+    attempt("sleeping memory will be counted", watch_sleep, ignored=ImportError)
 
     def start():
         attempt("not recording in process %d" % os.getpid(), lambda: Recorder(directory).start())
@@ -171,12 +173,9 @@ def arm(directory):
 
 def touch_marker(directory, name):
     """Creates an empty file that records how far any process came, for the last line of `oomscope run`."""
-    try:
-        path = os.path.join(directory, ".recorder", name)
-        if not os.path.exists(path):
-            open(path, "w").close()
-    except OSError:
-        pass
+    path = os.path.join(directory, ".recorder", name)
+    if not os.path.exists(path):
+        attempt("no marker", lambda: open(path, "w").close(), ignored=EnvironmentError)
 
 
 def read_options(directory):
@@ -191,7 +190,7 @@ def read_options(directory):
     try:
         with open(os.path.join(directory, ".recorder", "config")) as file:
             options.update(json.load(file))
-    except (IOError, OSError):
+    except OSError:
         pass
     return options
 
@@ -243,7 +242,7 @@ class Recorder(object):
         try:
             self.failures += 1
             if self.failures == 1:
-                self.remove_state("served")
+                attempt("no state", os.unlink, self.path_of("served"), ignored=OSError)
             if dry_run():
                 dry_run().ending.on_failure(device, requested)
             if self.should_write():
@@ -283,7 +282,7 @@ class Recorder(object):
         if self.options["at"] == "exit" and (self.failure_snapshots == 0 or has_survived) and not is_idle():
             path = self.dump("exit")
             if path and dry_run():
-                dry_run().on_snapshot_at_exit(path, os.path.join(self.control, "ended-" + self.name))
+                dry_run().on_snapshot_at_exit(path, self.path_of("ended"))
         self.write_state("done", "gone")
         self.is_finishing = False
 
@@ -375,17 +374,11 @@ class Recorder(object):
             seconds = time.monotonic() - start
             log("no snapshot from %d of %d other processes after %d s" % (len(waiting), len(before), seconds))
 
-    def write_state(self, kind, text):
-        try:
-            write_atomically(os.path.join(self.control, "%s-%s" % (kind, self.name)), text)
-        except OSError:
-            pass
+    def path_of(self, kind):
+        return os.path.join(self.control, "%s-%s" % (kind, self.name))
 
-    def remove_state(self, kind):
-        try:
-            os.unlink(os.path.join(self.control, "%s-%s" % (kind, self.name)))
-        except OSError:
-            pass
+    def write_state(self, kind, text):
+        attempt("no state", write_atomically, self.path_of(kind), text, ignored=OSError)
 
 
 def end_by_interrupt():
@@ -542,21 +535,12 @@ def take_without_inductor(torch):
 
 
 def load_describers(options):
-    """Loads what describes this process in a snapshot: at a failure an import would run the program's import hooks."""
-    for name in ("names", "source") if options.get("names") else ("source",):
-        load("snapshots without `_%s`" % name, import_beside, name)
+    """Loads what describes this process in a snapshot: at a failure an import would run the program's import hooks.
 
-
-def load(what, function, *args):
-    """Calls a function that imports modules of this package. It does nothing if they are gone with their directory, in
-    which no snapshot can be written either.
+    The modules may be gone with their directory, in which no snapshot can be written either.
     """
-    try:
-        function(*args)
-    except ImportError:
-        pass
-    except Exception as error:
-        log("%s: %s" % (what, describe_error(error)))
+    for name in ("names", "source") if options.get("names") else ("source",):
+        attempt("snapshots without `_%s`" % name, import_beside, name, ignored=ImportError)
 
 
 def import_beside(name):
@@ -634,11 +618,18 @@ def devices():
 
 
 def threads():
-    """The stack of every Python thread, the requesting thread first.
+    """The stack of every Python thread without frames of this file, the requesting thread first.
 
     The threads of the backward pass have no Python frames. The thread that waits for them shows who called backward().
     """
+    import itertools
     import threading
+
+    objects = import_beside("objects")
+
+    def frames_from(frame):
+        others = (one for one in objects.outward(frame) if one.f_code.co_filename != __file__)
+        return [objects.describe_frame(one) for one in itertools.islice(others, MAX_FRAMES)]
 
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     this = threading.get_ident()
@@ -648,15 +639,6 @@ def threads():
         if names.get(ident) != "oomscope" or ident == this
     ]
     return sorted(found, key=lambda thread: not thread["asked"])
-
-
-def frames_from(frame):
-    """The frames from `frame` outward, without those of this file."""
-    import itertools
-
-    objects = import_beside("objects")
-    others = (one for one in objects.outward(frame) if one.f_code.co_filename != __file__)
-    return [objects.describe_frame(one) for one in itertools.islice(others, MAX_FRAMES)]
 
 
 # Files ---------------------------------------------------------------------------------------------------------------

@@ -50,7 +50,7 @@ class Tensors:
         self.address_of = getattr(torch._C, "_data_address", None) or self.address_without_offset
         # Whether a saved tensor can be read without unpacking it.
         self.has_packed = hasattr(torch._C._autograd.SavedTensor, "data")
-        self.dtype_names, self.node_types = {}, {}
+        self.node_types = {}
 
     def getter(self, name):
         return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
@@ -88,9 +88,9 @@ class Tensors:
         return (address, size, offset) if is_known else None
 
     def identity(self, parameter):
-        """The address of the storage of a parameter, or its id if it has none."""
+        """The address and the bytes of the storage of a parameter, or its id and 0 if it has none."""
         storage = self.storage(parameter) if objects.is_subtype(type(parameter), self.base) else None
-        return storage[0] if storage else id(parameter)
+        return storage[:2] if storage else (id(parameter), 0)
 
     def world_size(self):
         distributed = self.torch.distributed
@@ -106,11 +106,7 @@ class Tensors:
         return address - self.offset(tensor) if address else 0
 
     def dtype(self, tensor):
-        dtype = self.dtype_of(tensor)
-        name = self.dtype_names.get(dtype)
-        if name is None:
-            name = self.dtype_names[dtype] = str(dtype).replace("torch.", "")
-        return name
+        return str(self.dtype_of(tensor)).replace("torch.", "")
 
     def shape(self, tensor):
         """The shape, or None if it is unknown or symbolic."""

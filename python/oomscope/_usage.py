@@ -69,7 +69,7 @@ REPORTS = frozenset(
     "report echo format str repr display log_metric track define_metric scalar scalars isinstance type id hasattr "
     "callable len save save_pretrained save_checkpoint save_state save_state_dict save_model dump dumps save_file "
     "save_safetensors exit _exit abort fail assert_close assert_allclose assert_equal assert_almost_equal is_tensor "
-    "is_floating_point is_available current_device memory_allocated max_memory_allocated memory_reserved "
+    "is_floating_point is_available state_dict current_device memory_allocated max_memory_allocated memory_reserved "
     "max_memory_reserved synchronize time perf_counter monotonic sleep flush close join basename makedirs exists "
     "histogram plot figure savefig legend title xlabel ylabel".split()
 )
@@ -103,6 +103,8 @@ VIEWS = frozenset("squeeze flatten view t tolist cpu numpy long int to clone det
 SIZED_OPERATORS = frozenset(
     "nonzero masked_select _unique2 unique_dim unique_consecutive unique_dim_consecutive".split()
 )
+# The function of torch.nn.Module that runs a network.
+NETWORK_CALL = "_wrapped_call_impl"
 MAX_STEPS = 20000
 # With more functions of a name, the one that is called is not known.
 MAX_FUNCTIONS = 8
@@ -280,14 +282,12 @@ def operand(node, code, instruction, position):
 
 def is_scheduler(source, step):
     """Whether `step` is `X.step`, and a scheduler of learning rates is assigned to `X`."""
-    receiver = getattr(step, "value", None)
-    if last_name(receiver) is None:
-        return False
-    for node in ast.walk(source.tree):
+    name = last_name(getattr(step, "value", None))
+    for node in ast.walk(source.tree) if name else ():
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             created = last_name(node.value.func) or ""
             is_created_so = created.endswith("LR") or "Plateau" in created or "scheduler" in created.lower()
-            if is_created_so and last_name(receiver) in map(last_name, node.targets):
+            if is_created_so and name in map(last_name, node.targets):
                 return True
     return False
 
@@ -499,7 +499,7 @@ class Flow:
         is_kept = not callees  # no call, or one that was not noted
         for kind, callee in callees:
             code = callee if kind == "function" else None
-            if kind == "object" and is_network(callee):
+            if code is not None and code.co_name == NETWORK_CALL and is_torch(code.co_filename):
                 continue  # the program reads what it makes of the value at another place
             if kind == "class":
                 fields = [*getattr(callee, "__dataclass_fields__", ()), *getattr(callee, "_fields", ())]
@@ -511,17 +511,11 @@ class Flow:
                     self.attribute(source, field)
                 code = None if fields else getattr(callee.__init__, "__code__", None)
                 self.follow(source, call, depth)
-            elif kind == "object":
-                own = (vars(one)["__call__"] for one in callee.__mro__ if "__call__" in vars(one))
-                code = getattr(next(own, None), "__code__", None)
-            module = callee if kind == "module" else getattr(callee, "__module__", None)
             if code is not None and uses_torch(code.co_filename):
                 if not self.follow_into(source, argument, call, depth, code):
                     return self.give_up(UNKNOWN, source, call)
-            elif kind == "module" or (kind == "object" and code is None):
-                if knows_torch(module):
-                    return self.give_up(UNKNOWN, source, call)
-                is_kept = True
+            elif kind == "module" and knows_torch(callee):
+                return self.give_up(UNKNOWN, source, call)
             elif kind != "class":
                 is_kept = True
         if is_kept:
@@ -709,9 +703,7 @@ class Flow:
         callees = self.observed.callees(source.filename, span(call)) if self.observed is not None else None
         if callees and all(self.is_harmless_callee(*callee) for callee in callees):
             return True
-        if name == "state_dict":  # references, no copies
-            return True
-        return name in REPORTS | PASSES | KEEPS and name not in ("deepcopy", "clone", "to", "cuda")
+        return name in REPORTS | PASSES | KEEPS and name not in ("deepcopy", "clone", "to")
 
     def is_harmless_callee(self, kind, callee):
         if kind != "function":
@@ -726,12 +718,6 @@ class Flow:
 
 def loaded_modules():
     return [one for one in list(sys.modules.values()) if type(one) is type(sys)]
-
-
-def is_network(kind):
-    """Whether a class is of a model of PyTorch."""
-    nn = sys.modules.get("torch.nn")
-    return nn is not None and issubclass(kind, nn.Module)
 
 
 @functools.lru_cache(maxsize=None)

@@ -80,19 +80,14 @@ class Truth:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.Not, ast.Invert)):
             inner = self.of(node.operand)
             return None if inner is None else not inner
-        if isinstance(node, ast.BoolOp):
-            return self.combine([self.of(item) for item in node.values], isinstance(node.op, ast.And))
-        if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.BitOr)):
-            return self.combine([self.of(node.left), self.of(node.right)], isinstance(node.op, ast.BitAnd))
+        kind = type(getattr(node, "op", None))
+        if kind in (ast.And, ast.Or, ast.BitAnd, ast.BitOr):
+            truths = {self.of(item) for item in getattr(node, "values", None) or (node.left, node.right)}
+            decisive = kind in (ast.Or, ast.BitOr)
+            return decisive if decisive in truths else None if None in truths else not decisive
         if isinstance(node, ast.Name):
             return self.of_variable(node)
         return None
-
-    def combine(self, values, is_and):
-        decisive = not is_and
-        if decisive in values:
-            return decisive
-        return None if None in values else is_and
 
     def of_variable(self, node):
         """The value that the function assigns to a variable, if it does so once."""
