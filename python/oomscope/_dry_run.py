@@ -337,10 +337,7 @@ class DryRun:
             "grown; either its steps repeat, or it waits for a value that does not change here (--patience)\n"
             % (now - self.peak[1], location[0], location[1])
         )
-        recorder = getattr(sys, "_oomscope_recorder", None)
-        if recorder is not None and not recorder.failure_snapshots:
-            recorder.dump("exit")
-            recorder.write_state("done", "gone")
+        self.ending.finish()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(0)

@@ -505,9 +505,6 @@ class Entry:
     def __getattr__(self, name):
         return getattr(self.entry, name)
 
-    def __repr__(self):
-        return repr(self.entry)
-
 
 class Listing(collections.abc.Iterator, contextlib.AbstractContextManager):
     """Like the iterator of `os.scandir`."""

@@ -25,13 +25,9 @@ def end_by_length(module):
             original(self, *args, **kwargs)
             draws.ends.update(self.eos_token_id.tolist())
 
-    criterion = getattr(module, "MaxLengthCriteria", None)
-    loop = getattr(module, "GenerationMixin", None)
-    if criterion is None or not hasattr(loop, "_has_unfinished_sequences"):
-        return
-    is_below_maximum = []
+    loop, is_below_maximum = getattr(module, "GenerationMixin", None), []
 
-    @imports.around(criterion, "__call__")
+    @imports.around(getattr(module, "MaxLengthCriteria", None), "__call__")
     def check_length(original, self, input_ids, *args, **kwargs):
         is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
         return original(self, input_ids, *args, **kwargs)
@@ -55,18 +51,15 @@ def sample_tokens(module):
 
     The device counts the sampled tokens. Without any, vLLM would wait for them forever.
     """
-    runner, output = getattr(module, "GPUModelRunner", None), getattr(module, "AsyncOutput", None)
-    if not hasattr(runner, "sample") or not hasattr(output, "get_output"):
-        return
 
-    @imports.around(runner, "sample")
+    @imports.around(getattr(module, "GPUModelRunner", None), "sample")
     def sample(original, self, hidden_states, batch, *args, **kwargs):
         result = original(self, hidden_states, batch, *args, **kwargs)
         computed = batch.num_computed_prefill_tokens_np + batch.num_scheduled_tokens
         result[1].oomscope_counts = computed >= batch.prefill_len_np
         return result
 
-    @imports.around(output, "get_output")
+    @imports.around(getattr(module, "AsyncOutput", None), "get_output")
     def get_output(original, self):
         counts = getattr(self.num_sampled_tokens, "oomscope_counts", None)
         if counts is not None and counts.shape == self.num_sampled_tokens_np.shape:

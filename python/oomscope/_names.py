@@ -163,7 +163,7 @@ class Walk:
         self.thread_start = time.thread_time() - clock()
         # When the current part of the walk ends.
         self.until = end
-        self.allocated_bytes, self.named_bytes = tensors.allocated_bytes(), 0
+        self.allocated_bytes, self.named_bytes = sum(tensors.allocated()), 0
         self.can_read_graphs = tensors.is_graph_stable()
         self.storages = {}
         # Visited objects, by id. They stay alive until the end, so that no id is used again.
@@ -705,17 +705,11 @@ def rank(path):
     return not is_found, author, by_kind.get(path.kind, 3 if path.up is None else 2)
 
 
-class Table:
+class Table(dict):
     """Values with an index for each."""
 
-    def __init__(self, *values):
-        self.indexes = {value: index for index, value in enumerate(values)}
-
     def index(self, value):
-        return self.indexes.setdefault(value, len(self.indexes))
-
-    def values(self):
-        return list(self.indexes)
+        return self.setdefault(value, len(self))
 
 
 def describe(budget_s=BUDGET_S):
@@ -766,7 +760,7 @@ def visit_all(walk, budget_s):
 
 
 def encode(walk):
-    texts, shapes, roots = Table(None), Table(), Table()
+    texts, shapes, roots = Table({None: 0}), Table(), Table()
     containers, looked_at = [], set()
     is_complete = walk.is_complete
     rows = []
@@ -812,8 +806,8 @@ def encode(walk):
         "version": 1,
         "complete": is_complete and len(rows) == len(storages),
         "kinds": list(KINDS),
-        "shapes": [list(shape) for shape in shapes.values()],
-        "roots": [root.described for root in roots.values()],
+        "shapes": [list(shape) for shape in shapes],
+        "roots": [root.described for root in roots],
         "containers": containers,
         "optimizers": walk.optimizers,
         **{key: [texts.index(name) for name in names] for key, names in named.items()},
@@ -835,11 +829,11 @@ def describe_modules(walk, texts):
         if of_class[id(cls)] is not None:
             rows.append((texts.index(walk.name(path)), texts.index(objects.type_name(cls)), of_class[id(cls)]))
     return {
-        "texts": texts.values(),
+        "texts": list(texts),
         "modules": rows,
         "forwards": [
             {"frames": [{"filename": file, "line": first, "name": "forward"}], "last_line": last}
-            for file, first, last in forwards.values()
+            for file, first, last in forwards
         ],
     }
 

@@ -187,8 +187,7 @@ def variable(frame, name):
 # Who wrote the code --------------------------------------------------------------------------------------------------
 
 USER, LIBRARY, PYTORCH, OWN = "user", "library", "pytorch", "oomscope"
-_PATHS = sysconfig.get_paths()
-STANDARD_DIRECTORIES = tuple({os.path.join(_PATHS[name], "") for name in ("stdlib", "platstdlib")})
+STANDARD_DIRECTORIES = tuple({os.path.join(sysconfig.get_path(name), "") for name in ("stdlib", "platstdlib")})
 OWN_DIRECTORY = os.path.join(os.path.dirname(os.path.abspath(__file__)), "")
 
 

@@ -107,14 +107,9 @@ class TestProcess:
     def call(self, command: List[str], log_path: str) -> int:
         is_shown = self.config.getoption("capture") == "no"
         with open(log_path, "wb+") as log:
-            output = None if is_shown else log
-            process = subprocess.Popen(
-                command,
-                cwd=str(self.config.invocation_params.dir),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=None if is_shown else subprocess.STDOUT,
-            )
+            output: Dict[str, Any] = {} if is_shown else {"stdout": log, "stderr": subprocess.STDOUT}
+            directory = str(self.config.invocation_params.dir)
+            process = subprocess.Popen(command, cwd=directory, stdin=subprocess.DEVNULL, **output)
             try:
                 code = process.wait()
             except BaseException:

@@ -543,28 +543,26 @@ def load_describers(options):
         attempt("snapshots without `_%s`" % name, import_beside, name, ignored=ImportError)
 
 
+def name_beside(name):
+    """The name of the module `_NAME` of the package, or of its copy beside the recorder of `oomscope run`."""
+    return "%s._%s" % (__package__, name) if __package__ else "_oomscope_" + name
+
+
 def import_beside(name):
-    """The module `_NAME` of the package, or its copy beside the recorder of `oomscope run`."""
     import importlib
 
-    if __package__:
-        return importlib.import_module("._" + name, __package__)
-    return importlib.import_module("_oomscope_" + name)
+    return importlib.import_module(name_beside(name))
 
 
 def watch_sleep():
     """Notes when an engine that sleeps unmaps memory: `_sleep`."""
-    sleep, imports = import_beside("sleep"), import_beside("imports")
-    for name, watch in sleep.MODULES.items():
-        if name in sys.modules:
-            watch(sys.modules[name])
-        else:
-            imports.after(name, watch)
+    for name, watch in import_beside("sleep").MODULES.items():
+        import_beside("imports").after(name, watch)
 
 
 def describe_by(name, without, *args):
     """What `describe` of the module `_NAME` returns, or None if the module is not loaded."""
-    module = sys.modules.get(("%s._%s" % (__package__, name)) if __package__ else "_oomscope_" + name)
+    module = sys.modules.get(name_beside(name))
     return module and attempt(without, module.describe, *args)
 
 

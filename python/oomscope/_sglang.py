@@ -40,8 +40,7 @@ def set_options(module):
 
 def load_idle_modules(module):
     """Replaces the compiler (`sglang.kernels.jit.utils.compile.loader`). Python allocates the results of kernels."""
-    if hasattr(module, "load_jit"):
-        module.load_jit = lambda *_, **__: kernels.IdleModule()
+    imports.around(module, "load_jit")(lambda *_, **__: kernels.IdleModule())
 
 
 def end_server_when_ready(module):
@@ -98,8 +97,6 @@ def read_scheduler(scheduler):
 
 def end_schedulers(module):
     """Makes schedulers say how they end (`sglang.srt.managers.scheduler`): the engine kills them."""
-    if not hasattr(module, "run_scheduler_process") or not hasattr(module, "get_exception_traceback"):
-        return
 
     @imports.around(module, "run_scheduler_process")
     def run_scheduler_process(run, *args, **kwargs):

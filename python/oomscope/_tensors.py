@@ -55,10 +55,10 @@ class Tensors:
     def getter(self, name):
         return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
 
-    def allocated_bytes(self):
-        """GPU memory that the allocator has handed out, on all devices."""
+    def allocated(self):
+        """Bytes of GPU memory that the allocator has handed out, on each device."""
         cuda = self.torch.cuda
-        return sum(cuda.memory_allocated(index) for index in range(cuda.device_count()))
+        return [cuda.memory_allocated(index) for index in range(cuda.device_count())]
 
     def kind(self, cls):
         """`tensor`, `module`, `optimizer`, `node` (of an autograd graph), `sharded` (FSDP2) or `object`."""
@@ -150,7 +150,7 @@ class Tensors:
             return False
         # A thread of the engine has no Python frame. It works for the one backward pass that a thread waits for; with
         # several devices it has others beside it.
-        return not waiting or (mine is None and len(waiting) == 1 and self.devices_in_use() <= 1)
+        return not waiting or (mine is None and len(waiting) == 1 and sum(map(bool, self.allocated())) <= 1)
 
     def waits_for_backward(self, frame):
         code = frame.f_code
@@ -165,10 +165,6 @@ class Tensors:
 
     def author(self, frame):
         return objects.author_of_file(frame.f_code.co_filename, self.directory)
-
-    def devices_in_use(self):
-        cuda = self.torch.cuda
-        return sum(cuda.memory_allocated(index) > 0 for index in range(cuda.device_count()))
 
     def node_type(self, cls):
         """The getters of a node: for each saved tensor (name, raw, unpacked); `variable`; `next_functions`."""
