@@ -56,10 +56,6 @@ def sort(torch, generator, tensor, dim=-1, *_, **__):
     return None, distinct(torch, generator, sizes, dim, sizes[dim] if sizes else 1)
 
 
-def stable_sort(torch, generator, tensor, stable=None, dim=-1, *_, **__):
-    return sort(torch, generator, tensor, dim)
-
-
 def maximum(torch, generator, tensor, dim, keepdim=False):
     return None, argmax(torch, generator, tensor, dim, keepdim)
 
@@ -102,7 +98,7 @@ DRAWS = {
     "multinomial": multinomial,
     "topk": topk,
     "sort": sort,
-    "sort.stable": stable_sort,
+    "sort.stable": sort,
     "max.dim": maximum,
     "min.dim": maximum,
     "nonzero": nonzero,

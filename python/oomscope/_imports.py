@@ -5,11 +5,8 @@ import sys
 
 
 def after(name, then, before=lambda module: None):
-    """Calls `before` and `then` with the module `name` around its import, or only `then` if it is imported."""
-    if name in sys.modules:
-        then(sys.modules[name])
-    else:
-        sys.meta_path.insert(0, AroundImport(name, then, before))
+    """Calls `before` and `then` with the module `name` around its import, if it is still to come."""
+    sys.meta_path.insert(0, AroundImport(name, then, before))
 
 
 def around(owner, name):

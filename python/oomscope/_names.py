@@ -56,7 +56,7 @@ USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.45, 0.75, 0.88
 # Objects, or rows of text, between two looks at the clock.
 INTERVAL = 16
 # The same for objects that are only listed.
-LISTED_INTERVAL = 500
+LISTED_INTERVAL = 1000
 # Seconds of a search among all objects, for each block of memory that Python has allocated.
 SEARCHED_S = 15e-9
 # Items of a large container that are visited in one go. If the first ones lead to no tensor, the rest waits.
@@ -159,7 +159,7 @@ class Walk:
 
     def __init__(self, tensors, clock, end):
         self.tensors, self.clock, self.end = tensors, clock, end
-        self.objects = objects.Objects(tensors.directory, self.is_over)
+        self.objects = objects.Objects(tensors.directory)
         self.thread_start = time.thread_time() - clock()
         # When the current part of the walk ends.
         self.until = end
@@ -177,7 +177,8 @@ class Walk:
         # Those that the time did not suffice for, by id; `Items` by that of their list.
         self.frontier = {}
         self.is_complete = self.can_read_graphs
-        self.kinds = {id(objects.Items): ("items", objects.Items)}
+        self.kinds = objects.ByClass(lambda cls: "items" if cls is objects.Items else tensors.kind(cls))
+        self.kind = self.kinds.of
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
         # Of each module, its path, its class and whether it trains.
@@ -193,8 +194,8 @@ class Walk:
         self.resolved = {}
 
     def release(self):
-        """Drops every reference to an object of the program, also if something refers to this walk in a cycle."""
-        self.objects.forget()
+        """Drops every reference to an object of the program."""
+        self.objects.locals.forget()
         vars(self).clear()
 
     def has_all(self):
@@ -217,23 +218,15 @@ class Walk:
     # The queue -------------------------------------------------------------------------------------------------------
 
     def push(self, obj, path):
-        if objects.is_tracked(obj):
-            kind = self.kind(type(obj))
-            if kind == "items" and not self.is_large(obj, path):
-                for index, item in enumerate(obj.objects):
+        kind = self.kind(type(obj)) if objects.is_tracked(obj) else None
+        if kind == "items":
+            path.size, obj.path = (obj.type_name, len(obj.objects)), path
+        if kind == "items" and len(obj.objects) <= SMALL:
+            for index, item in enumerate(obj.objects):
+                if objects.is_tracked(item):
                     self.push(item, Path(path, obj.label(index)))
-            else:
-                (self.queue if kind in ("object", "items") else self.near).append((obj, path))
-
-    def kind(self, cls):
-        known = self.kinds.get(id(cls))
-        if known is None:
-            known = self.kinds[id(cls)] = (self.tensors.kind(cls), cls)
-        return known[0]
-
-    def is_large(self, items, path):
-        path.size, items.path = (items.type_name, len(items.objects)), path
-        return len(items.objects) > SMALL
+        elif kind is not None:
+            (self.queue if kind in ("object", "items") else self.near).append((obj, path))
 
     def run(self, until):
         """Visits what is in the queues, at most until then."""
@@ -309,7 +302,7 @@ class Walk:
             return
         for label, value in self.objects.attributes(tensor):
             kind = GRADIENT if "grad" in label else path.kind
-            is_part = self.tensors.kind(type(value)) == "tensor"
+            is_part = self.kind(type(value)) == "tensor"
             self.push(value, Path(path, label, kind if is_part else None))
         for label, part in () if has_storage else self.tensors.parts(tensor):
             self.visit_tensor(part, Path(path, label, path.kind))
@@ -352,7 +345,7 @@ class Walk:
         name = objects.type_name(type(node))
         for label, value in self.objects.attributes(node):
             below = Path(path, "", SAVED, name + label)
-            if self.tensors.kind(type(value)) == "tensor":
+            if self.kind(type(value)) == "tensor":
                 self.push(value, below)
             else:  # perhaps the model, which has better names
                 self.late.append((value, below))
@@ -498,14 +491,13 @@ class Walk:
         if self.clock() + 2 * search_s > self.end:
             self.is_complete = False
             return
-        found = self.push_values_of_calls()
+        self.push_values_of_calls()
         self.run(self.end)
         sized = []
-        for tensor in self.in_time(found):
+        for tensor in self.in_time(self.unseen_tensors()):
             storage = self.tensors.storage(tensor)
             if storage and storage[0] not in self.storages:
                 sized.append((storage[1], tensor))
-        del found
         sized.sort(key=lambda one: -one[0])
         is_known = self.is_complete and not self.late
         value = Root("call" if is_known else "unreached"), ""
@@ -521,41 +513,38 @@ class Walk:
             self.visit_tensor(tensor, Path(None, label, root=root))
 
     def push_values_of_calls(self):
-        """The generators of the program that a loop goes through, and the list that a statement makes. Returns the
-        tensors that were not seen.
-        """
-        tensors, lists = [], []
+        """The generators of the program that a loop goes through, and the list that a statement makes."""
+        lists = []
         for obj in self.in_time(gc.get_objects(), LISTED_INTERVAL):
-            if id(obj) in self.seen:
-                continue
-            if type(obj) is types.GeneratorType:
+            if type(obj) is types.GeneratorType and id(obj) not in self.seen:
                 frame = obj.gi_frame
                 if frame is not None and self.is_users(frame):
                     root = Root("frame", frames=[objects.describe_frame(frame)])
                     self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
-            elif type(obj) is list:
-                if not is_one_of(obj, (tensors, lists, self.kept)) and self.has_memory(obj):
-                    lists.append(obj)
-            elif self.kind(type(obj)) == "tensor":
-                tensors.append(obj)
+            is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
+            if is_unseen and self.has_memory(obj):
+                lists.append(obj)
         items = {id(item) for one in lists for item in self.in_time(one)}
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
         if len(made) == 1 and len(making) == 1:
             self.push(made[0], Path(None, making[0].list_name, root=Root("frame", frames=[making[0].frame])))
-        return tensors
 
-    def has_memory(self, items):
-        """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
-        for _ in range(MAX_NESTED):
-            if not items:
-                return False
-            item = items[0] if type(items) in (list, tuple) else next(iter(items.values()))
-            if type(item) not in (list, tuple, dict):
-                kind = self.kind(type(item))
-                return kind == "module" or (kind == "tensor" and self.tensors.storage(item) is not None)
-            items = item
-        return False
+    def unseen_tensors(self):
+        """More tensors that the garbage collector knows. They refer to their classes; before Python 3.9 do not."""
+        classes = [cls for kind, cls in self.kinds.known.values() if kind == "tensor"]
+        classes += [self.tensors.torch.Tensor, self.tensors.torch.nn.Parameter]
+        known = gc.get_referrers(*classes) if sys.version_info >= (3, 9) else gc.get_objects()
+        listed = self.in_time(known, LISTED_INTERVAL)
+        return [obj for obj in listed if self.kind(type(obj)) == "tensor" and id(obj) not in self.seen]
+
+    def has_memory(self, item, depth=MAX_NESTED):
+        """Whether it is a tensor of a GPU or a module, or a container that begins with one."""
+        if type(item) in (list, tuple, dict):
+            items = iter(item.values() if type(item) is dict else item)
+            return depth > 0 and self.has_memory(next(items, None), depth - 1)
+        kind = self.kind(type(item))
+        return kind == "module" or (kind == "tensor" and self.tensors.storage(item) is not None)
 
     def climb(self, pair, pairs, search_s):
         """Goes up from a tensor to what refers to it. Returns the root and the label of its name: those of a cycle, or
@@ -855,12 +844,12 @@ def modules_without(walk, needed):
 
 def adapted(walk):
     """The names of the outermost modules with adapters whose other parameters are trained, too."""
-    classes = {path.module: objects.type_name(cls) for path, cls, _ in walk.modules}
+    labels = {module: label for module, (_, label) in walk.parents.items()}
+    names = {path.module: objects.type_name(cls) + labels.get(path.module, "") for path, cls, _ in walk.modules}
     parts, adapters, outermost = collections.Counter(), set(), {}
     for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
         around = walk.modules_around(module)
-        labels = [walk.parents.get(one, (None, ""))[1] for one in around]
-        found = [place for place, one in enumerate(around) if ADAPTER.search(classes.get(one, "") + labels[place])]
+        found = [place for place, one in enumerate(around) if ADAPTER.search(names.get(one, ""))]
         adapter = around[found[-1]] if found else None
         # The adapter, and the module in it that has the parameter.
         part = adapter, around[max(found[-1] - 1, 0)] if found else None

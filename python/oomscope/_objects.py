@@ -32,8 +32,6 @@ MAX_INT_KEY = 100000
 MAX_ITEMS = 2000000
 # An object with more attributes has them as `Items`.
 MAX_ATTRIBUTES = 1000
-# Functions of a traceback between two looks at the clock.
-TRACEBACK_INTERVAL = 100
 # In place of a key or an index that is not written.
 ANY = "[*]"
 
@@ -245,6 +243,41 @@ def author_of_frame(frame, torch_directory):
     return author
 
 
+# What is known of classes --------------------------------------------------------------------------------------------
+
+
+class ByClass:
+    """Remembers results by the ids of classes, which stay alive with them: a metaclass can define how to hash them."""
+
+    def __init__(self, function):
+        self.function, self.known = function, {}
+
+    def of(self, cls):
+        known = self.known.get(id(cls))
+        if known is None:
+            known = self.known[id(cls)] = self.function(cls), cls
+        return known[0]
+
+
+def shape_of(cls):
+    """Where the instances of a class keep their attributes: the getter of `__dict__`, or None; those of slots."""
+    get_dict, slots = None, []
+    for parent in mro_of(cls):
+        members = dict_of_type(parent)
+        descriptor = members.get("__dict__")
+        if get_dict is None and type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
+            get_dict = descriptor.__get__
+        if "__slots__" in members:
+            for name, member in members.items():
+                if type(member) is types.MemberDescriptorType:
+                    slots.append((name, member.__get__))
+    return get_dict, slots
+
+
+def reader_of(cls):
+    return next(READERS[id(base)] for base in mro_of(cls) if id(base) in READERS)
+
+
 # Containers and objects ----------------------------------------------------------------------------------------------
 
 GENERATORS = {
@@ -255,52 +288,18 @@ GENERATORS = {
 
 
 class Objects:
-    """`children` of any object that is not a tensor or another object of PyTorch.
+    """`children` of any object that is not a tensor or another object of PyTorch."""
 
-    A long loop ends when `is_over()` becomes true.
-    """
-
-    def __init__(self, torch_directory, is_over=lambda: False):
-        self.torch_directory, self.is_over = torch_directory, is_over
-        self.locals = Locals()
-        # By the id of a class, which stays alive with it.
-        self.shapes, self.readers = {}, {}
+    def __init__(self, torch_directory):
+        self.torch_directory, self.locals = torch_directory, Locals()
+        self.shape, self.reader = ByClass(shape_of).of, ByClass(reader_of).of
         self.read_classes = set()
 
     def children(self, obj):
         """(label, object) for each reference of `obj`. The object may be `Items`."""
-        cls = type(obj)
-        known = self.readers.get(id(cls))
-        if known is None:
-            reader = next(READERS[id(base)] for base in mro_of(cls) if id(base) in READERS)
-            known = self.readers[id(cls)] = reader, cls
-        return known[0](self, obj)
-
-    def forget(self):
-        """Drops every class of the program, and the walk that `is_over` belongs to."""
-        self.locals.forget()
-        self.shapes.clear()
-        self.readers.clear()
-        self.is_over = None
+        return self.reader(type(obj))(self, obj)
 
     # Attributes ------------------------------------------------------------------------------------------------------
-
-    def shape(self, cls):
-        """Where the instances of a class keep their attributes: the getter of `__dict__`, or None; those of slots."""
-        known = self.shapes.get(id(cls))
-        if known is None:
-            get_dict, slots = None, []
-            for parent in mro_of(cls):
-                members = dict_of_type(parent)
-                descriptor = members.get("__dict__")
-                if get_dict is None and type(descriptor) in (types.GetSetDescriptorType, types.MemberDescriptorType):
-                    get_dict = descriptor.__get__
-                if "__slots__" in members:
-                    for name, member in members.items():
-                        if type(member) is types.MemberDescriptorType:
-                            slots.append((name, member.__get__))
-            known = self.shapes[id(cls)] = get_dict, slots, cls
-        return known
 
     def instance_dict(self, obj):
         """`obj.__dict__` if it is an ordinary one, else an empty dict."""
@@ -360,14 +359,13 @@ class Objects:
 
     def of_function(self, obj):
         members = types.FunctionType.__dict__
-        found = []
         cells = members["__closure__"].__get__(obj) or ()
         for name, cell in zip(members["__code__"].__get__(obj).co_freevars, cells):
-            found += [(attribute_label(name), value) for _, value in self.of_cell(cell)]
-        found.append((".__defaults__", members["__defaults__"].__get__(obj)))
-        found.append((".__kwdefaults__", members["__kwdefaults__"].__get__(obj)))
-        found.append(("", members["__dict__"].__get__(obj)))
-        return found
+            for _, value in self.of_cell(cell):
+                yield attribute_label(name), value
+        yield ".__defaults__", members["__defaults__"].__get__(obj)
+        yield ".__kwdefaults__", members["__kwdefaults__"].__get__(obj)
+        yield "", members["__dict__"].__get__(obj)
 
     def of_method(self, obj):
         return [("", obj.__self__), ("", obj.__func__)]
@@ -388,28 +386,22 @@ class Objects:
 
     def of_traceback(self, obj):
         """The variables of the functions that an exception left. Those of running functions have better names."""
-        found, count = [], 0
         while obj is not None:
             frame = obj.tb_frame
             if frame.f_code.co_flags & 1:
                 name = ".%s" % plain(frame.f_code.co_name)
-                found += [(name + attribute_label(variable), value) for variable, value in self.locals.of(frame)]
+                for variable, value in self.locals.of(frame):
+                    yield name + attribute_label(variable), value
             obj = obj.tb_next
-            count += 1
-            if not count % TRACEBACK_INTERVAL and self.is_over():
-                break
-        return found
 
     def of_lru_cache(self, obj):
         """The results that it keeps: the values of a dict, or with a limit objects that only the collector knows."""
-        found = []
         for referent in gc.get_referents(obj):
             if type(referent) is dict and referent is not obj.__dict__:
                 keys, values = first(dict.keys(referent)), first(dict.values(referent))
-                found.append(("", Items("lru_cache", values, lambda index, keys=keys: key_label(keys[index]))))
+                yield "", Items("lru_cache", values, lambda index, keys=keys: key_label(keys[index]))
             else:
-                found.append(("", referent))
-        return found
+                yield "", referent
 
     def of_cycle(self, obj):
         """What it goes through, and the items that it keeps to repeat them."""
@@ -423,9 +415,8 @@ class Objects:
 
     def of_class(self, obj):
         """The attributes of the program's own classes."""
-        found = []
         if id(obj) in self.read_classes:
-            return found
+            return
         for cls in mro_of(obj):
             members = dict_of_type(cls)
             if id(cls) in self.read_classes:
@@ -433,8 +424,7 @@ class Objects:
             self.read_classes.add(id(cls))
             if author_of_class(cls, self.torch_directory) == USER:
                 names = [name for name in members if type(name) is str and not name.startswith("__")]
-                found += [(attribute_label(name), members[name]) for name in names if is_tracked(members[name])]
-        return found
+                yield from ((attribute_label(name), members[name]) for name in names if is_tracked(members[name]))
 
     def of_object(self, obj):
         found = self.attributes(obj)

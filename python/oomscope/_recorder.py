@@ -557,7 +557,10 @@ def import_beside(name):
 def watch_sleep():
     """Notes when an engine that sleeps unmaps memory: `_sleep`."""
     for name, watch in import_beside("sleep").MODULES.items():
-        import_beside("imports").after(name, watch)
+        if name in sys.modules:
+            watch(sys.modules[name])
+        else:
+            import_beside("imports").after(name, watch)
 
 
 def describe_by(name, without, *args):
@@ -583,6 +586,7 @@ def metadata(reason, oom, options):
 
     import torch
 
+    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
     return {
         "recorder": 1,
         "reason": reason,
@@ -597,7 +601,8 @@ def metadata(reason, oom, options):
         "argv": [str(arg) for arg in getattr(sys, "argv", [])],
         "torch": str(torch.__version__),
         "alloc_conf": os.environ.get("PYTORCH_ALLOC_CONF") or os.environ.get("PYTORCH_CUDA_ALLOC_CONF"),
-        "devices": devices(),
+        # In the order that the snapshot uses.
+        "devices": [{"name": str(one.name), "total_bytes": int(one.total_memory)} for one in properties],
         "max_entries": options["max_entries"],
         "stacks": options["stacks"],
         "time_us": int(time.time() * 1e6),
@@ -605,14 +610,6 @@ def metadata(reason, oom, options):
         "sleep": describe_by("sleep", "sleeping memory is counted"),
         "dry_run": dry_run().describe() if dry_run() else None,
     }
-
-
-def devices():
-    """Name and memory of each device, in the order that the snapshot uses."""
-    import torch
-
-    properties = [torch.cuda.get_device_properties(index) for index in range(torch.cuda.device_count())]
-    return [{"name": str(device.name), "total_bytes": int(device.total_memory)} for device in properties]
 
 
 def threads():

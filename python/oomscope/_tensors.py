@@ -50,7 +50,7 @@ class Tensors:
         self.address_of = getattr(torch._C, "_data_address", None) or self.address_without_offset
         # Whether a saved tensor can be read without unpacking it.
         self.has_packed = hasattr(torch._C._autograd.SavedTensor, "data")
-        self.node_types = {}
+        self.node_type = objects.ByClass(node_type).of
 
     def getter(self, name):
         return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
@@ -166,31 +166,10 @@ class Tensors:
     def author(self, frame):
         return objects.author_of_file(frame.f_code.co_filename, self.directory)
 
-    def node_type(self, cls):
-        """The getters of a node: for each saved tensor (name, raw, unpacked); `variable`; `next_functions`."""
-        known = self.node_types.get(id(cls))
-        if known is None:
-            saved, variable, following = [], None, None
-            for parent in objects.mro_of(cls):
-                members = objects.dict_of_type(parent)
-                for name, member in members.items():
-                    if type(member) is not types.GetSetDescriptorType:
-                        continue
-                    if name.startswith(RAW_SAVED):
-                        short = name[len(RAW_SAVED) :]
-                        unpacking = members.get(SAVED + short) or members.get("saved_tensors")
-                        saved.append((short, member.__get__, unpacking and unpacking.__get__))
-                    elif name == "variable":
-                        variable = member.__get__
-                    elif name == "next_functions" and following is None:
-                        following = member.__get__
-            known = self.node_types[id(cls)] = (saved, variable, following, cls)
-        return known
-
     def saved_by(self, node):
         """(operator and argument, object) for what a node saved; a tensor, or what a pack hook returned."""
         cls = type(node)
-        saved, variable, _, _ = self.node_type(cls)
+        saved, variable, _ = self.node_type(cls)
         found = []
         for name, get_raw, unpack in saved:
             try:
@@ -233,3 +212,22 @@ class Tensors:
     def next_nodes(self, node):
         following = self.node_type(type(node))[2]
         return (pair[0] for pair in (following(node) if following else ()) if pair[0] is not None)
+
+
+def node_type(cls):
+    """The getters of a node: for each saved tensor (name, raw, unpacked); `variable`; `next_functions`."""
+    saved, variable, following = [], None, None
+    for parent in objects.mro_of(cls):
+        members = objects.dict_of_type(parent)
+        for name, member in members.items():
+            if type(member) is not types.GetSetDescriptorType:
+                continue
+            if name.startswith(RAW_SAVED):
+                short = name[len(RAW_SAVED) :]
+                unpacking = members.get(SAVED + short) or members.get("saved_tensors")
+                saved.append((short, member.__get__, unpacking and unpacking.__get__))
+            elif name == "variable":
+                variable = member.__get__
+            elif name == "next_functions" and following is None:
+                following = member.__get__
+    return saved, variable, following

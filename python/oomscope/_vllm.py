@@ -47,7 +47,9 @@ def set_options(module):
     @around(module, "EngineArgs.create_engine_config")
     def create_engine_config(create, self, *args, **kwargs):
         chosen = serving.set_options(self)
-        provide_devices(self.tensor_parallel_size * self.pipeline_parallel_size)
+        count = self.tensor_parallel_size * self.pipeline_parallel_size
+        if count > int(os.environ.get("STUBCUDA_DEVICES", "1")):  # as many devices as ranks, also for the processes
+            os.environ["STUBCUDA_DEVICES"] = os.environ["LOCAL_WORLD_SIZE"] = str(count)
         model = getattr(self, "model", "")
         serving.announce_hub(model)
         if getattr(self, "load_format", None) == serving.LOAD_FORMAT:
@@ -66,12 +68,6 @@ def set_options(module):
 
 def has_compiled():
     return os.path.isdir(os.path.join(sys._oomscope_dry_run.cache, "torch_compile_cache"))
-
-
-def provide_devices(count):
-    """Gives this process and those of the engine as many devices as it has ranks."""
-    if count > int(os.environ.get("STUBCUDA_DEVICES", "1")):
-        os.environ["STUBCUDA_DEVICES"] = os.environ["LOCAL_WORLD_SIZE"] = str(count)
 
 
 def describe_config(config):
