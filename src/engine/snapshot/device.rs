@@ -95,7 +95,11 @@ impl<'a> Device<'a> {
     #[expect(clippy::inline_always, reason = "see `TraceEntries::get`")]
     #[inline(always)]
     pub fn entry(self, index: usize) -> TraceEntry {
-        let entry = self.row(index).and_then(|row| self.snapshot.entries.get(row));
+        // A closure would not be inlined.
+        let entry = match self.row(index) {
+            Some(row) => self.snapshot.entries.get(row),
+            None => None,
+        };
         debug_assert!(entry.is_some(), "the index must be in this trace");
         entry.unwrap_or_default()
     }
