@@ -40,7 +40,8 @@ impl BlockSizes {
     }
 
     /// Records what `step` changed. The steps come in order.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "called for every entry")]
+    #[inline(always)]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
         let Some((index, entry)) = &step.entry else {
             let active = step.tiling.active_blocks();

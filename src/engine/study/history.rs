@@ -115,7 +115,8 @@ impl<'a> HistoryBuilder<'a> {
         }
     }
 
-    #[inline]
+    #[expect(clippy::inline_always, reason = "called for every entry")]
+    #[inline(always)]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
         let entry = step.entry.map(|(index, _)| index);
         let Some(sample) = window::sample_index(&self.window, entry) else {

@@ -77,18 +77,21 @@ impl LiteralReplay<'_> {
         let mut failure_pools = None;
         let lacks_completions = lacks_completions(self.device);
         observe(&ReplayStep { entry: None, tiling: &tiling, lacks_completions });
-        let mut settings_changes = self.settings_changes.iter().peekable();
+        let mut settings_changes = self.settings_changes;
         for index in 0..self.device.len() {
             let mut entry = self.device.entry(index);
-            while let Some(change) = settings_changes.next_if(|change| change.first_entry <= index) {
+            while let [change, later @ ..] = settings_changes
+                && change.first_entry <= index
+            {
                 tiling.set_settings(&change.settings);
+                settings_changes = later;
             }
-            let mut applied = entry;
-            if lacks_completions && entry.action == Action::FreeRequested {
-                applied.action = Action::FreeCompleted;
-            }
+            let action = match entry.action {
+                Action::FreeRequested if lacks_completions => Action::FreeCompleted,
+                action => action,
+            };
             tiling.start_entry();
-            if !apply_entry(index, &applied, &mut tiling, &pools) {
+            if !apply_entry(index, action, &entry, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
             }
@@ -112,10 +115,10 @@ impl LiteralReplay<'_> {
     }
 }
 
-/// Applies one entry; false if it contradicts the state.
+/// Applies one entry as `action`; false if it contradicts the state.
 #[inline]
-fn apply_entry(index: usize, entry: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
-    match entry.action {
+fn apply_entry(index: usize, action: Action, entry: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
+    match action {
         Action::Alloc => tiling.alloc(entry.addr, entry.size, entry.extended_stack, entry.stream),
         Action::FreeRequested => tiling.free_requested(entry.addr),
         Action::FreeCompleted => tiling.free_completed(entry.addr),

@@ -46,21 +46,21 @@ impl<const N: usize, T: Copy + Default + PartialOrd> Sampler<N, T> {
     /// Adds the values after entry `index`, which must not decrease. True if they start a bucket.
     #[inline]
     pub fn add(&mut self, index: usize, values: [T; N]) -> bool {
-        for (peak, value) in self.peaks.iter_mut().zip(values) {
-            if value > peak.value {
-                *peak = SeriesPeak { value, sample: self.samples };
+        for (series, value) in values.into_iter().enumerate() {
+            if value > self.peaks[series].value {
+                self.peaks[series] = SeriesPeak { value, sample: self.samples };
             }
         }
         self.samples += 1;
         self.last = values;
         match self.buckets.last_mut() {
             Some(bucket) if index < self.next_bucket_start => {
-                for ((min, max), value) in bucket.min.iter_mut().zip(&mut bucket.max).zip(values) {
-                    if value < *min {
-                        *min = value;
+                for (series, value) in values.into_iter().enumerate() {
+                    if value < bucket.min[series] {
+                        bucket.min[series] = value;
                     }
-                    if value > *max {
-                        *max = value;
+                    if value > bucket.max[series] {
+                        bucket.max[series] = value;
                     }
                 }
                 false

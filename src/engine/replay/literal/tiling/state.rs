@@ -77,6 +77,7 @@ impl Tiling {
         self.no_split = pools;
     }
 
+    #[inline]
     pub fn totals(&self) -> Totals {
         self.totals
     }
@@ -193,15 +194,15 @@ impl Tiling {
         })
     }
 
-    /// Adds or subtracts tile `id` in the totals.
-    #[inline]
+    /// Adds or subtracts tile `id` in the totals, except for the reserved bytes.
+    #[expect(clippy::inline_always, reason = "inlined, it has no branches on `is_added`")]
+    #[inline(always)]
     fn update_sums(&mut self, id: u32, is_added: bool) {
         let t = self.tiles[id as usize];
         self.record_tile_change(&t);
         let apply = |total: &mut u64, n: u64| {
             *total = if is_added { total.saturating_add(n) } else { total.saturating_sub(n) };
         };
-        apply(&mut self.totals.reserved, t.size);
         let stream_pool = &mut self.stream_pools[t.stream_pool as usize];
         match t.state {
             BlockState::Inactive => apply(&mut stream_pool.free, t.size),
@@ -219,10 +220,10 @@ impl Tiling {
     }
 
     /// Changes tile `id` and the totals.
-    #[inline]
-    fn update_tile(&mut self, id: u32, change: impl FnOnce(&mut Tile)) {
+    fn set_state(&mut self, id: u32, state: BlockState, requested: u64, stack: StackId) {
         self.update_sums(id, false);
-        change(&mut self.tiles[id as usize]);
+        let tile = &mut self.tiles[id as usize];
+        (tile.state, tile.requested, tile.stack) = (state, requested.min(tile.size), stack);
         self.update_sums(id, true);
         self.recount(id);
     }
@@ -230,6 +231,7 @@ impl Tiling {
     /// Adds `tile` to the totals and to the others.
     fn insert(&mut self, tile: Tile) -> u32 {
         let id = self.link(tile);
+        self.totals.reserved += tile.size; // `insert_range` checks the sum
         self.update_sums(id, true);
         id
     }
@@ -260,6 +262,7 @@ impl Tiling {
     /// Removes tile `id` from the totals and from the others. With `join`, its neighbours become adjacent; otherwise they
     /// become the ends of two ranges.
     fn remove(&mut self, id: u32, join: bool) {
+        self.totals.reserved -= self.tiles[id as usize].size;
         self.update_sums(id, false);
         self.unlink(id, join);
     }
@@ -379,7 +382,7 @@ impl Tiling {
                         self.damaged_blocks.push(tile.addr);
                     }
                     let rest = self.split(id, addr);
-                    self.update_tile(rest, |t| t.state = BlockState::Inactive);
+                    self.set_state(rest, BlockState::Inactive, 0, tile.stack);
                     rest
                 }
                 // The trace lacks the entry that took this memory from the device.
@@ -401,11 +404,7 @@ impl Tiling {
         if !is_no_split && size < tile.size && tile.state == BlockState::Inactive {
             self.split(id, addr + size);
         }
-        self.update_tile(id, |t| {
-            t.state = BlockState::ActiveAllocated;
-            t.requested = requested.min(t.size);
-            t.stack = stack;
-        });
+        self.set_state(id, BlockState::ActiveAllocated, requested, stack);
         self.allocated_bytes = self.tiles[id as usize].size;
         if is_consistent { Ok(()) } else { Err(Contradiction) }
     }
@@ -413,11 +412,7 @@ impl Tiling {
     /// Places an initial block in free memory.
     pub(crate) fn place_block(&mut self, block: &BlockView) -> ApplyResult {
         let id = self.split_out(block.addr, block.size)?;
-        self.update_tile(id, |t| {
-            t.state = block.state;
-            t.requested = block.requested.min(block.size);
-            t.stack = block.context;
-        });
+        self.set_state(id, block.state, block.requested, block.context);
         Ok(())
     }
 
@@ -439,13 +434,11 @@ impl Tiling {
     /// Applies `free_completed`. Its `free_requested` may be missing in old or filtered traces.
     pub(crate) fn free_completed(&mut self, addr: u64) -> ApplyResult {
         let id = self.find(addr).ok_or(Contradiction)?;
-        if self.tiles[id as usize].state == BlockState::Inactive {
+        let tile = self.tiles[id as usize];
+        if tile.state == BlockState::Inactive {
             return Err(Contradiction);
         }
-        self.update_tile(id, |t| {
-            t.state = BlockState::Inactive;
-            t.requested = 0;
-        });
+        self.set_state(id, BlockState::Inactive, 0, tile.stack);
         self.merge(id);
         Ok(())
     }
