@@ -97,25 +97,36 @@ impl TraceEntries {
         self.context_rows.reserve(rows);
     }
 
-    #[inline]
     pub(super) fn push(&mut self, entry: TraceEntry) {
-        if entry.action == Action::Oom {
-            self.failed_requests.push(self.len());
-        }
-        self.actions.push(entry.action);
-        self.addrs.push(entry.addr);
-        self.sizes.push(entry.size);
-        self.times.push(entry.time_us);
-        self.stacks.push(entry.stack);
-        let TraceEntry { stream, forward, pool, compile_context, user_metadata, .. } = entry;
-        let context = EntryContext { stream, forward, pool, compile_context, user_metadata };
+        let TraceEntry { action, addr, size, time_us, stack, stream, forward, .. } = entry;
+        let TraceEntry { pool, compile_context, user_metadata, .. } = entry;
+        let context = self.context_row(EntryContext { stream, forward, pool, compile_context, user_metadata });
+        self.push_row(action, [addr, size, time_us], stack, context);
+    }
+
+    /// The row of `context`, added if it is new.
+    pub(super) fn context_row(&mut self, context: EntryContext) -> u32 {
         if self.contexts.get(self.last_context as usize) != Some(&context) {
             self.last_context = *self.context_ids.entry(context).or_insert_with(|| {
                 self.contexts.push(context);
                 to_u32(self.contexts.len() - 1)
             });
         }
-        self.context_rows.push(self.last_context);
+        self.last_context
+    }
+
+    /// Adds an entry whose context is in row `context`.
+    #[inline]
+    pub(super) fn push_row(&mut self, action: Action, [addr, size, time]: [u64; 3], stack: StackId, context: u32) {
+        if action == Action::Oom {
+            self.failed_requests.push(self.len());
+        }
+        self.actions.push(action);
+        self.addrs.push(addr);
+        self.sizes.push(size);
+        self.times.push(time);
+        self.stacks.push(stack);
+        self.context_rows.push(context);
     }
 
     /// Number of entries of all devices.

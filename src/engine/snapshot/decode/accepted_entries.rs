@@ -1,9 +1,9 @@
 //! Trace entries that are written like an earlier entry.
 
-use super::super::trace::parse_action;
-use super::super::{Stacks, TraceEntry, keys};
-use super::{Decoder, PAIR, STACK, starts_entry};
-use crate::base::ids::{PoolId, StackId, SymbolId};
+use super::super::trace::{EntryContext, parse_action};
+use super::super::{Stacks, keys};
+use super::{Decoder, ENTRY, PAIR, STACK, starts_entry};
+use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::snapshot::pickle::{Place, Record, Value};
 
 // Indexes of the values of a record.
@@ -64,24 +64,37 @@ impl Decoder {
     #[inline]
     pub(super) fn read_accepted_entry(&mut self, record: &Record) -> Option<Value> {
         let Record { integers, values } = record;
-        let entry = TraceEntry {
-            action: parse_action(values[ACTION].as_text()?)?,
-            addr: integers[ADDR],
-            size: integers[SIZE],
-            stream: integers[STREAM],
-            time_us: integers[TIME_US],
-            stack: match values[STACK_OF] {
-                Record::ABSENT => Stacks::EMPTY,
-                stack => StackId(stack.as_node(STACK)?),
-            },
-            pool: match values[POOL] {
+        let action = parse_action(values[ACTION].as_text()?)?;
+        let stack = match values[STACK_OF] {
+            Record::ABSENT => Stacks::EMPTY,
+            stack => StackId(stack.as_node(STACK)?),
+        };
+        let key = (integers[STREAM], [values[POOL], values[COMPILE_CONTEXT], values[USER_METADATA]]);
+        let context = match self.last_context {
+            Some((last, row)) if last == key => row,
+            _ => self.add_context(key)?,
+        };
+        let row = to_u32(self.snapshot.entries.len());
+        self.snapshot.entries.push_row(action, [integers[ADDR], integers[SIZE], integers[TIME_US]], stack, context);
+        Some(Value::node(ENTRY, row))
+    }
+
+    /// The row of the context of these values, which most entries share with the last one.
+    #[cold]
+    fn add_context(&mut self, key: (u64, [Value; 3])) -> Option<u32> {
+        let (stream, [pool, compile_context, user_metadata]) = key;
+        let context = EntryContext {
+            stream,
+            forward: Stacks::EMPTY,
+            pool: match pool {
                 Record::ABSENT => None,
                 pool => Some(PoolId(pool.as_node(PAIR)?)),
             },
-            compile_context: values[COMPILE_CONTEXT].as_text(),
-            user_metadata: values[USER_METADATA].as_text(),
-            ..TraceEntry::default()
+            compile_context: compile_context.as_text(),
+            user_metadata: user_metadata.as_text(),
         };
-        Some(self.push_entry(entry))
+        let row = self.snapshot.entries.context_row(context);
+        self.last_context = Some((key, row));
+        Some(row)
     }
 }

@@ -101,6 +101,8 @@ pub(super) struct Decoder {
     /// For frames of generated code, the traceback of the original source.
     original_traces: FxHashMap<FrameId, SymbolId>,
     memory: MemoryBudget,
+    /// Stream, pool, compile context and metadata of the last accepted entry, and the row of that context.
+    last_context: Option<((u64, [Value; 3]), u32)>,
 }
 
 /// A list that is not a stack or a pair, or a dict that is not a record. Its items, or its keys and values, are frozen.
