@@ -39,15 +39,14 @@ impl Phases {
         let snapshot = device.snapshot();
         let annotations = AnnotatedRanges::from_annotations(device);
         let reader = TraitReader::new(snapshot, stacks);
-        let mut traits: Vec<Option<StackTraits>> = vec![None; snapshot.stacks.len()];
-        let mut read = |stack: StackId| *traits[stack.index()].get_or_insert_with(|| reader.read(stack));
-        let hints = phase_hints(device, &annotations, &mut read);
-        // Entries without a stack.
-        read(Stacks::EMPTY);
-        // Final blocks may be older than the first trace entry.
-        for block in device.blocks() {
-            read(block.stack);
-        }
+        // Frees count too: their stacks classify the freed block. Final blocks may be older than the first trace entry.
+        let mut is_used = vec![false; snapshot.stacks.len()];
+        let of_entries = (0..device.len()).filter_map(|index| device.stack(index));
+        let stacks_used = of_entries.chain(device.blocks().map(|block| block.stack));
+        stacks_used.chain([Stacks::EMPTY]).for_each(|stack| is_used[stack.index()] = true);
+        let read = |(stack, is_used): (usize, bool)| is_used.then(|| reader.read(StackId::from_index(stack)));
+        let traits: Vec<Option<StackTraits>> = is_used.into_iter().enumerate().map(read).collect();
+        let hints = phase_hints(device, &annotations, &traits);
         let runs = resolve_hints(&hints);
         let is_forward = |(_, hint): &&(u32, Hint)| hint.phase == Some(Phase::Forward);
         let forward_starts = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
@@ -117,11 +116,7 @@ struct Hint {
 }
 
 /// The hints of a device's allocations; one item per change.
-fn phase_hints(
-    device: Device<'_>,
-    annotations: &AnnotatedRanges,
-    read: &mut impl FnMut(StackId) -> StackTraits,
-) -> Vec<(u32, Hint)> {
+fn phase_hints(device: Device<'_>, annotations: &AnnotatedRanges, traits: &[Option<StackTraits>]) -> Vec<(u32, Hint)> {
     let mut hints: Vec<(u32, Hint)> = Vec::new();
     let mut add_hint = |index: usize, hint: Hint| {
         if hints.last().is_none_or(|(_, last)| *last != hint) {
@@ -130,12 +125,11 @@ fn phase_hints(
     };
     let mut steps = annotations.step_starts.iter().map(|start| *start as usize).peekable();
     for index in 0..device.len() {
-        // Read stacks of frees too: they classify the freed block later.
-        let traits = device.stack(index).map(&mut *read).unwrap_or_default();
         // A failed request was meant to allocate. Frees take the phase of the allocations around them.
         if !matches!(device.action(index), Some(Action::Alloc | Action::Oom)) {
             continue;
         }
+        let traits = device.stack(index).and_then(|stack| traits[stack.index()]).unwrap_or_default();
         // A step that allocates nothing still separates later frees from the phase before it.
         while let Some(start) = steps.next_if(|start| *start <= index) {
             if start < index {
