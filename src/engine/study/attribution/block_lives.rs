@@ -60,8 +60,9 @@ pub(super) struct BlockLives<'a> {
     pub(super) named: NamedBlocks,
     /// By stack.
     free_counts: Vec<FreeCounts>,
-    /// Number of blocks that outlived the backward run that allocated them, by that run and requested size.
-    outlived_by_size: SeededMap<(u32, u64), u32>,
+    /// By requested size, the backward runs whose blocks outlived them, with a number of such blocks. A run may come
+    /// again.
+    outlived_by_size: SeededMap<u64, Vec<(u32, u32)>>,
     /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
     pub(super) gradient_sizes: SeededMap<u64, u32>,
     /// By requested size, the maximum number of blocks that one backward pass allocated, recomputation aside.
@@ -176,7 +177,7 @@ impl<'a> BlockLives<'a> {
             }
         }
         lifetimes.finish(live.values(), at);
-        let ends = live.iter().map(|(address, block)| (*address, block.block.allocated_at));
+        let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
         lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
         lifetimes
     }
@@ -193,9 +194,9 @@ impl<'a> BlockLives<'a> {
     fn add_live_set(&mut self, entry: Option<usize>, point: TracePoint, live: &mut OpenBlocks) {
         let exist = live.iter_mut().filter(|(_, block)| block.bytes_left > 0);
         let mut blocks: Vec<LiveBlock> = exist
-            .map(|(_, block)| {
+            .map(|(address, block)| {
                 block.is_in_live_set = true;
-                block.live_block()
+                block.live_block(*address)
             })
             .collect();
         blocks.sort_unstable_by_key(|block| block.address);
@@ -209,16 +210,18 @@ impl<'a> BlockLives<'a> {
     fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
         for block in live {
             // A block that outlives the next backward pass too is no gradient.
-            if let Some(allocated_at) = block.block.allocated_at
+            if let Some(allocated_at) = block.allocated_at
                 && self.backward_passes_at(allocated_at) == self.backward_passes_at(at)
             {
-                self.count_outliving_pass(block.block, allocated_at, at, false);
+                self.count_outliving_pass(*block, allocated_at, at, false);
             }
         }
         self.count_computed();
-        for ((_, requested), blocks) in self.outlived_by_size.drain() {
-            let most = self.gradient_sizes.entry(requested).or_default();
-            *most = blocks.max(*most);
+        for (requested, mut runs) in self.outlived_by_size.drain() {
+            runs.sort_unstable();
+            let by_run = runs.chunk_by(|(run, _), (next, _)| run == next);
+            let most = by_run.map(|run| run.iter().map(|(_, blocks)| blocks).sum()).max();
+            self.gradient_sizes.extend(most.map(|most| (requested, most)));
         }
     }
 
@@ -227,18 +230,9 @@ impl<'a> BlockLives<'a> {
         if let Some(run) = self.counts_at_mut(at) {
             (run.last_alloc, run.freed_at_end) = (at.entry, 0);
         }
-        let (stack, requested_bytes) = (entry.stack, entry.size);
-        let block = LiveBlock {
-            address: entry.addr,
-            bytes,
-            requested_bytes,
-            stack,
-            extended_stack: entry.extended_stack,
-            allocated_at: Some(at),
-            ..LiveBlock::default()
-        };
-        let new = OpenBlock::new(block, self.forwards_begun);
-        let traits = self.phases.stack_traits(stack);
+        let requested_bytes = entry.size;
+        let new = OpenBlock::new(entry, bytes, at, self.forwards_begun);
+        let traits = self.phases.stack_traits(entry.stack);
         self.count_alloc(at, requested_bytes, traits);
         match traits.purpose {
             Some(KnownPurpose::Parameters) => {
@@ -264,7 +258,7 @@ impl<'a> BlockLives<'a> {
         let traits = self.phases.stack_traits(entry.stack);
         self.has_stacks_of_frees |= traits.caller.is_some();
         let by_program = is_run_by_program(traits);
-        if let Some(allocated_at) = block.block.allocated_at {
+        if let Some(allocated_at) = block.allocated_at {
             self.count_free(block, allocated_at, at, by_program);
         }
         if !block.is_in_live_set {
@@ -284,7 +278,7 @@ impl<'a> BlockLives<'a> {
         if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
             return; // teardown
         }
-        let OpenBlock { block, forwards_begun: forward, .. } = block;
+        let forward = block.forwards_begun;
         self.count_outliving_pass(block, allocated_at, freed, by_program);
         let last = self.forwards_begun;
         let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
@@ -355,9 +349,13 @@ impl<'a> BlockLives<'a> {
     }
 
     /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
-    fn count_outliving_pass(&mut self, block: LiveBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
+    fn count_outliving_pass(&mut self, block: OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
-            *self.outlived_by_size.entry((allocated_at.run, block.requested_bytes)).or_default() += 1;
+            let runs = self.outlived_by_size.entry(block.requested_bytes).or_default();
+            match runs.last_mut().filter(|(last, _)| *last == allocated_at.run) {
+                Some((_, blocks)) => *blocks += 1,
+                None => runs.push((allocated_at.run, 1)),
+            }
             let is_left = by_program || self.phase(end) != Phase::Backward;
             let Some(run) = self.counts_at_mut(allocated_at) else { return }; // the phase is that of a run
             run.outlived_bytes = run.outlived_bytes.saturating_add(block.requested_bytes);

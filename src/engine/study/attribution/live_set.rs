@@ -3,6 +3,7 @@
 use crate::allocator::BlockView;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
+use crate::snapshot::TraceEntry;
 use crate::stacks::frames::StackReader;
 use crate::stacks::phases::{Phase, StackTraits};
 use crate::study::DeviceStudy;
@@ -81,11 +82,17 @@ impl LiveSet {
 }
 
 /// A block that is live at the current entry.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 pub(super) struct OpenBlock {
-    pub(super) block: LiveBlock,
+    pub(super) requested_bytes: u64,
+    /// Its bytes when it was allocated.
+    bytes: u64,
     /// Its bytes, after entries that contradict the state shortened it; 0 if they removed it.
     pub(super) bytes_left: u64,
+    pub(super) stack: StackId,
+    extended_stack: StackId,
+    /// `None` if it is older than the recording.
+    pub(super) allocated_at: Option<TracePoint>,
     /// The number of forward passes that had started when it was allocated.
     pub(super) forwards_begun: usize,
     /// Whether it is in a live set.
@@ -96,30 +103,29 @@ pub(super) struct OpenBlock {
 pub(super) type OpenBlocks = SeededMap<u64, OpenBlock>;
 
 impl OpenBlock {
-    pub(super) fn new(block: LiveBlock, forwards_begun: usize) -> Self {
-        Self { block, bytes_left: block.bytes, forwards_begun, is_in_live_set: false }
+    /// The block of `entry`, which is at `point`.
+    pub(super) fn new(entry: &TraceEntry, bytes: u64, point: TracePoint, forwards_begun: usize) -> Self {
+        let TraceEntry { size: requested_bytes, stack, extended_stack, .. } = *entry;
+        let (bytes_left, allocated_at, is_in_live_set) = (bytes, Some(point), false);
+        Self { requested_bytes, bytes, bytes_left, stack, extended_stack, allocated_at, forwards_begun, is_in_live_set }
     }
 
     /// The block as it is now.
-    pub(super) fn live_block(&self) -> LiveBlock {
-        let requested_bytes = self.block.requested_bytes.min(self.block.bytes);
-        LiveBlock { bytes: self.bytes_left, requested_bytes, ..self.block }
+    pub(super) fn live_block(&self, address: u64) -> LiveBlock {
+        let Self { bytes_left: bytes, stack, extended_stack, allocated_at, .. } = *self;
+        let requested_bytes = self.requested_bytes.min(self.bytes);
+        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, ..LiveBlock::default() }
     }
 }
 
 /// The blocks that are live before the first entry.
 pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockSizes) -> OpenBlocks {
     let open = |block: &BlockView| {
-        let BlockView { addr: address, size: bytes, requested: requested_bytes, context: extended_stack, .. } = *block;
-        let block = LiveBlock {
-            address,
-            bytes,
-            requested_bytes,
-            stack: stacks.recorded_stack(extended_stack),
-            extended_stack,
-            ..LiveBlock::default()
-        };
-        (address, OpenBlock::new(block, 0))
+        let BlockView { addr, size: bytes, requested: requested_bytes, context: extended_stack, .. } = *block;
+        let stack = stacks.recorded_stack(extended_stack);
+        let open =
+            OpenBlock { requested_bytes, bytes, bytes_left: bytes, stack, extended_stack, ..OpenBlock::default() };
+        (addr, open)
     };
     block_sizes.initial.iter().map(open).collect()
 }
