@@ -5,6 +5,7 @@ use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
+use crate::base::pages;
 use crate::snapshot::{Action, Device};
 
 /// A request, counted from 0.
@@ -47,6 +48,8 @@ impl Requests {
         let mut live_requests: SeededMap<u64, u32> = SeededMap::default();
         let mut live = 0i64;
         let last = end.map_or(device.len(), |end| (end + 1).min(device.len()));
+        pages::reserve(&mut requests.sites, last);
+        pages::reserve(&mut requests.rows, last);
         for index in 0..last {
             let entry = device.entry(index);
             let freed_before = just_freed.take();
