@@ -84,11 +84,6 @@ impl SeriesSet {
     pub fn size(&self, figure: Figure) -> Option<&Series<u64>> {
         self.sizes().find(|(key, _)| *key == figure).map(|(_, series)| series)
     }
-
-    /// The series of a ratio, if it has one.
-    pub fn ratio(&self, figure: Figure) -> Option<&Series<f64>> {
-        self.ratios().find(|(key, _)| *key == figure).map(|(_, series)| series)
-    }
 }
 
 impl Serialize for SeriesSet {

@@ -3,6 +3,7 @@
 use serde::ser::SerializeMap as _;
 use serde::{Serialize, Serializer};
 
+use crate::base::units::saturated;
 use crate::study::Peak;
 use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, UnknownReason};
 
@@ -105,8 +106,7 @@ impl Figures {
 
     /// The change of the figure in bytes or items, in the result of `Self::change_to`.
     pub fn change(&self, figure: Figure) -> i64 {
-        let by = self.amount(figure).as_integer();
-        i64::try_from(by).unwrap_or(if by < 0 { i64::MIN } else { i64::MAX })
+        saturated(self.amount(figure).as_integer())
     }
 }
 

@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
 use super::measure::min_line_bytes;
 use crate::analysis::group;
-use crate::base::units::{count, escape_text, signed_size, size};
+use crate::base::units::{count, escape_text, saturated, signed_size, size};
 
 /// Maximum number of changed lines in the text.
 const MAX_LINES: usize = 5;
@@ -169,7 +169,7 @@ fn describe_lines(changes: &[LineDelta]) -> Vec<String> {
 }
 
 fn signed(bytes: i128) -> String {
-    signed_size(i64::try_from(bytes).unwrap_or(if bytes < 0 { i64::MIN } else { i64::MAX }))
+    signed_size(saturated(bytes))
 }
 
 /// The changed lines, largest change first. `before` has its main lines only, `after` all.

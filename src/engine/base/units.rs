@@ -119,6 +119,11 @@ fn sign(n: i64) -> &'static str {
     }
 }
 
+/// `value`, or the number next to it that fits.
+pub fn saturated(value: i128) -> i64 {
+    i64::try_from(value.clamp(i64::MIN.into(), i64::MAX.into())).unwrap_or_default()
+}
+
 /// `after - before`; it saturates.
 pub fn signed_difference(before: u64, after: u64) -> i64 {
     let difference = i64::try_from(before.abs_diff(after)).unwrap_or(i64::MAX);

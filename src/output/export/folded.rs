@@ -9,6 +9,7 @@ use super::recording::{Recording, is_live};
 use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
+use crate::study::lifetimes::AllocationLifetime;
 
 /// Collects the live memory of each recording at a position.
 #[derive(Debug)]
@@ -32,8 +33,10 @@ impl FoldedWriter {
         for device in &recording.devices {
             let Some(position) = device.position(self.at) else { continue };
             has_position = true;
+            let position = position as usize;
             let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
-            for one in device.lives.allocations.iter().filter(|one| is_live(one, position)) {
+            let is_there = |one: &&AllocationLifetime| is_live(one.start, one.freed_at, &(position..position));
+            for one in device.lives.allocations.iter().filter(is_there) {
                 let bytes = by_stack.entry(one.made_by).or_default();
                 *bytes = bytes.saturating_add(one.bytes);
             }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::recording::{DeviceRecording, Recording};
+use super::recording::{DeviceRecording, Recording, is_live};
 use crate::allocator::releases::NEWEST;
 use crate::allocator::{AllocatorEntry, BlockView, DeviceRange, SegmentView};
 use crate::base::ids::StackId;
@@ -64,7 +64,7 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
 /// The stacks that allocated the segments which exist at the end of the window, by address.
 fn segment_stacks(recording: &DeviceRecording<'_, '_>) -> BTreeMap<u64, StackId> {
     let end = recording.window.end;
-    let is_there = |one: &&SegmentRange| one.start as usize <= end && one.end.is_none_or(|gone| gone as usize > end);
+    let is_there = |one: &&SegmentRange| is_live(one.start, one.end, &(end..end));
     let known = recording.segments().filter(is_there).filter(|one| one.made_by != Stacks::EMPTY);
     let stacks = recording.device.stacks();
     known.map(|one| (one.address, stacks.recorded_stack(one.made_by))).collect()

@@ -96,19 +96,12 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
 
     /// The allocations that were live at some time within the window.
     pub(super) fn allocations(&self) -> impl Iterator<Item = &AllocationLifetime> {
-        let Range { start, end } = self.window;
-        let is_in = move |one: &&AllocationLifetime| {
-            one.start as usize <= end && one.freed_at.is_none_or(|freed| freed as usize > start)
-        };
-        self.lives.allocations.iter().filter(is_in)
+        self.lives.allocations.iter().filter(|one| is_live(one.start, one.freed_at, &self.window))
     }
 
     /// The segments that existed at some time within the window.
     pub(super) fn segments(&self) -> impl Iterator<Item = &SegmentRange> {
-        let Range { start, end } = self.window;
-        let is_in =
-            move |one: &&SegmentRange| one.start as usize <= end && one.end.is_none_or(|gone| gone as usize > start);
-        self.lives.segments.iter().filter(is_in)
+        self.lives.segments.iter().filter(|one| is_live(one.start, one.end, &self.window))
     }
 }
 
@@ -117,7 +110,7 @@ pub(super) fn last_entry(applied: EntryCount) -> Option<usize> {
     applied.checked_sub(1).map(|entry| entry as usize)
 }
 
-/// Whether `allocation` is live after `applied` entries.
-pub(super) fn is_live(allocation: &AllocationLifetime, applied: EntryCount) -> bool {
-    allocation.start <= applied && allocation.freed_at.is_none_or(|freed| freed > applied)
+/// Whether memory that is live from `start` to `end` is so at some time within `window`. Both count applied entries.
+pub(super) fn is_live(start: EntryCount, end: Option<EntryCount>, window: &Range<usize>) -> bool {
+    start as usize <= window.end && end.is_none_or(|end| end as usize > window.start)
 }

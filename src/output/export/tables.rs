@@ -152,7 +152,7 @@ impl DeviceRows<'_, '_, '_> {
         let pools = self.pools();
         let variables = device.variables();
         let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::count)];
-        let peak = self.device.peak();
+        let peak = self.device.peak() as usize;
         for (id, one) in (0_u64..).zip(self.device.allocations()) {
             let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];
             let attached = one.annotation.or_else(|| trace.entry(start?).user_metadata);
@@ -186,7 +186,7 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(name.map(String::as_str)),
                 text_cell(attached.as_deref()),
                 Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
-                Cell::Flag(is_live(one, peak)),
+                Cell::Flag(is_live(one.start, one.freed_at, &(peak..peak))),
             ]))?;
         }
         Ok(())

@@ -205,7 +205,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, B
     }
     let mut sums: SeededMap<u32, BlockSum> = SeededMap::default();
     // State that was made once stays in few iterations; in the first a block may take another way.
-    let is_kept = |count: usize| count > 1 && (count + 1 >= compared || count * 10 >= compared * 9);
+    let is_kept = |count: usize| count > 1 && compared - count <= (compared / 10).max(1);
     for ((site, _), (bytes, count)) in kept.into_iter().filter(|(_, (_, count))| is_kept(*count)) {
         let sum = sums.entry(site).or_default();
         sum.bytes = sum.bytes.saturating_add(bytes / count as u64);
