@@ -321,3 +321,21 @@ fn describe_peaks(outlier: Option<&RankRow>, median: u64, are_peaks: bool, names
         size(median)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_few_runs_of_ranks_are_listed() {
+        for (numbers, text) in [
+            (&[3][..], "rank 3"),
+            (&[0, 1], "ranks 0 and 1"),
+            (&[0, 1, 2, 3, 7], "ranks 0 to 3 and 7"),
+            (&[0, 2, 3, 9], "ranks 0, 2 and 3 and 9"),
+            (&[0, 2, 4, 6], "4 ranks"),
+        ] {
+            assert_eq!(list_of_ranks(numbers.iter().copied().collect()), text);
+        }
+    }
+}

@@ -146,6 +146,8 @@ mod tests {
     fn scores_are_larger_than_queries_and_keys() {
         let names = || LargeValue::Scores(["q", "k", "v"].map(str::to_owned));
         assert!(cure(names(), 400 << 20, &[36 << 20, 400 << 20]).is_some());
+        assert!(cure(names(), 400 << 20, &[200 << 20]).is_some());
+        assert_eq!(cure(names(), 400 << 20, &[201 << 20]), None);
         // One new query.
         assert_eq!(cure(names(), 1 << 20, &[36 << 20]), None);
         assert_eq!(cure(names(), 1 << 20, &[1 << 20]), None);

@@ -156,3 +156,22 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         frames,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_setting_of_the_log_is_found_in_advice() {
+        let log = Log { settings: ["A_B=c:1".to_owned()].into_iter().collect(), ..Log::default() };
+        for (advice, is_set) in [
+            ("Set A_B=c:1.", true),
+            ("Set others (A_B=c:1), or none", true),
+            ("Set C=2;A_B=c:1: then", true),
+            ("Set A_B=c:2", false),
+            ("Set A_B", false),
+        ] {
+            assert_eq!(is_already_set(advice, &log), is_set, "{advice}");
+        }
+    }
+}

@@ -217,7 +217,7 @@ fn elements_that_a_smaller_type_holds_are_narrowed() {
         let written = Some(written(Assign, value, None));
         let tensor = keeper("x", TensorKind::Variable, 0, None);
         let tensor = KeptByVariable { dtype: Some(dtype.to_owned()), written, ..tensor };
-        let request = Request { frames: &[], shortfall_bytes, allocated_bytes: 4 << 30 };
+        let request = Request { frames: &[], shortfall_bytes, allocated_bytes: 8 << 30 };
         cure_of(request, &kept(vec![tensor])).map(|cure| cure.row.kind)
     };
     assert_eq!(of("float64", 1 << 30, "encode(x)"), Some(CureKind::Narrow));

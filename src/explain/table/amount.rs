@@ -135,6 +135,16 @@ mod tests {
     }
 
     #[test]
+    fn units_are_powers_of_1024() {
+        let units = ["bytes B", "KiB KB kB K Ki", "MiB MB M Mi", "GiB GB G Gi", "TiB TB", "PiB"];
+        for (power, names) in (0..).zip(units) {
+            for unit in names.split(' ') {
+                assert_eq!(bytes(&format!("3 {unit}")).unwrap().0, 3 * 1024_u64.pow(power), "{unit}");
+            }
+        }
+    }
+
+    #[test]
     fn an_amount_is_found_before_a_phrase() {
         let at_end = |text| PrintedAmount::at_end(text).map(|amount| amount.text);
         assert_eq!(at_end("of which 384.00 MiB ").as_deref(), Some("384.00 MiB"));

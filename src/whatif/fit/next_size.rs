@@ -92,6 +92,15 @@ impl SizeChooser {
 mod tests {
     use super::*;
 
+    #[test]
+    fn a_line_through_the_last_two_points_goes_both_ways() {
+        let points = [(1, 90), (4, 100), (8, 200)];
+        let sizes = [0, 150, 200, 300].map(|bytes| size_on_line(&points, bytes));
+        assert_eq!(sizes, [Some(0), Some(6), Some(8), Some(12)]);
+        assert_eq!(size_on_line(&[(4, 100), (8, 100)], 300), None);
+        assert_eq!(size_on_line(&points[..1], 300), None);
+    }
+
     /// Runs until `largest` is known: the answer, and the number of runs after the first two.
     fn search(largest: u64, given: [u64; 2], guess: impl Fn(u64) -> Option<u64>) -> (u64, u32) {
         let fits = |number: u64| number <= largest;

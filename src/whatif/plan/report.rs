@@ -234,3 +234,69 @@ impl PlanReport {
         (made < max_runs).then_some(NextRun { gpu: gpu.gpu, expandable_segments, size })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::Sureness;
+
+    fn cell(change: PlanChange, size: u64) -> PlanCell {
+        PlanCell {
+            change,
+            size: Some(size),
+            certainty: Sureness::Estimate,
+            sure: Sureness::Estimate,
+            location: None,
+            other_locations: Vec::new(),
+            unreserved_bytes: None,
+            fails: None,
+        }
+    }
+
+    fn gpu(gpu: &'static str, as_is: u64, expandable: u64) -> PlanGpu {
+        let cells = vec![cell(PlanChange::AsIs, as_is), cell(PlanChange::ExpandableSegments, expandable)];
+        PlanGpu { gpu, product: gpu, usable_bytes: 0, cells }
+    }
+
+    /// The next run after `runs`: GPU, size, whether it fits, and whether with expandable segments.
+    fn next(runs: &[(&str, u64, bool, bool)]) -> (Option<(&'static str, u64, bool)>, Option<u64>) {
+        let run = |(gpu, size, fits, expandable_segments): &(&str, u64, bool, bool)| PlanRun {
+            gpu: (*gpu).to_owned(),
+            expandable_segments: *expandable_segments,
+            size: *size,
+            fits: *fits,
+            is_certain: true,
+            reserved_bytes: 0,
+            snapshot: String::new(),
+        };
+        let report = PlanReport {
+            name: "N".to_owned(),
+            command: None,
+            recordings: [4, 8].map(|size| RecordingReport { size, path: String::new() }).to_vec(),
+            torch_version: String::new(),
+            wanted_size: None,
+            gpus: vec![gpu("t4", 15, 20), gpu("h100", 100, 100)],
+            runs: runs.iter().map(run).collect(),
+            warnings: Vec::new(),
+        };
+        (report.next_run().map(|run| (run.gpu, run.size, run.expandable_segments)), report.next_recording())
+    }
+
+    #[test]
+    fn each_gpu_has_a_run_then_corrections_then_one_with_expandable_segments() {
+        let learned = [("t4", 4, true, false), ("t4", 8, true, false), ("t4", 2, true, false)];
+        let after = |runs: &[(&'static str, u64, bool, bool)]| next(&[&learned[..], runs].concat()).0;
+        let (t4, h100) = (("t4", 15, true, false), ("h100", 100, true, false));
+        assert_eq!(next(&learned), (Some(("t4", 15, false)), Some(100)));
+        assert_eq!(after(&[t4]), Some(("h100", 100, false)));
+        assert_eq!(after(&[t4, h100]), Some(("t4", 20, true)));
+        // Between what fits and what fails.
+        assert_eq!(after(&[("t4", 25, false, false), ("t4", 21, false, false), h100]), Some(("t4", 15, false)));
+        assert_eq!(after(&[("t4", 21, false, false), t4, h100]), Some(("t4", 18, false)));
+        assert_eq!(after(&[("t4", 16, false, false), t4, h100]), Some(("t4", 20, true)));
+        let three = [("t4", 25, false, false), ("t4", 21, false, false), ("t4", 19, false, false), h100];
+        assert_eq!(after(&three), Some(("t4", 20, true)));
+        let expandable = [("t4", 20, false, true), ("t4", 21, false, true)];
+        assert_eq!(after(&[&three[..], &expandable].concat()), None);
+    }
+}
