@@ -10,15 +10,30 @@ use rayon::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::support::{fixtures, program};
+use crate::support::{fixtures, late, program};
 
 /// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all.
-const COMMANDS: [(&str, &[&str]); 4] = [
+const COMMANDS: [(&str, &[&str]); 12] = [
     ("analyze --full", &[]),
+    ("last analyze --full", &["changes", "gate", "programs", "where"]),
+    ("failed analyze --full", &["diff", "gate", "where"]),
+    ("analyze --request 100MiB", &["diff", "goes_on", "where"]),
+    ("last whatif --capacity 30MiB", &["programs", "diff"]),
+    ("analyze --full --at peak", &["programs", "recorded", "where"]),
     ("whatif", &["failures", "goes_on", "advised", "recorded"]),
     ("timeline", &["diff", "goes_on", "recorded", "gate"]),
+    (
+        "check --max-gap-ratio 30% --max-inactive-split-ratio 9% --max-fragmentation 9% --max-peak-reserved 1GiB --max-ooms 0 \
+            --max-peak-allocated 20MiB --max-step-growth 1MiB",
+        &["changes", "dead_ends", "diff", "gate", "goes_on", "recorded"],
+    ),
     ("export --format csv", &["advised", "dead_ends", "engines", "programs"]),
+    ("export --format pickle --from 20 --to end-20", &["diff", "goes_on", "recorded", "programs"]),
+    ("export --format perfetto", &["diff", "engines", "programs"]),
 ];
+
+/// Words before a command whose recording is made of one in `fixtures/`.
+const MADE: [(&str, fn(&TempDir, &str) -> Vec<u8>); 2] = [("last", late::last), ("failed", late::failed)];
 
 /// FNV-1a.
 fn add(checksum: &mut u64, bytes: &[u8]) {
@@ -47,7 +62,12 @@ fn add_figures(checksum: &mut u64, value: &Value) {
 }
 
 fn files_in(directory: &Path) -> Vec<PathBuf> {
-    let mut files: Vec<PathBuf> = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    if directory.is_file() {
+        return vec![directory.to_owned()];
+    }
+    // A refused command writes none.
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
     files.sort();
     files
 }
@@ -66,6 +86,14 @@ fn checksum_of(command: &str) -> u64 {
         args.extend(["-o", tables.to_str().unwrap()]);
         add(&mut checksum, &[output_of(&args).0]);
         files_in(&tables).iter().for_each(|table| add(&mut checksum, &std::fs::read(table).unwrap()));
+    } else if let Some((_, made)) = MADE.iter().find(|(word, _)| *word == args[0]) {
+        let directory = TempDir::new().unwrap();
+        let name = args.pop().unwrap().strip_prefix("fixtures/").unwrap();
+        let snapshot = made(&directory, name.trim_end_matches(".pickle.gz"));
+        let args = [&args[1..], &["--format", "json", "-"]].concat();
+        let output = program::oomscope(&args).write_stdin(snapshot).output().unwrap();
+        add(&mut checksum, &[output.status.code().unwrap() as u8]);
+        add_figures(&mut checksum, &serde_json::from_slice(&output.stdout).expect(command));
     } else {
         args.extend(["--format", "json"]);
         let (code, out) = output_of(&args);
@@ -82,7 +110,11 @@ fn fits() -> Vec<String> {
         let (program, size) = name.rsplit_once('-').unwrap();
         files.entry(program.to_owned()).or_default().push(format!("{size}=fixtures/{name}.pickle.gz"));
     }
-    files.values().map(|files| format!("fit {} --sizes 2,6,10,16,40 --capacity 2GiB", files.join(" "))).collect()
+    let of = |files: &Vec<String>| {
+        let plan = (files.len() > 1).then(|| format!("plan --gpus t4,h100 {}", files.join(" ")));
+        [Some(format!("fit {} --sizes 2,6,10,16,40 --capacity 2GiB", files.join(" "))), plan]
+    };
+    files.values().flat_map(of).flatten().collect()
 }
 
 /// Each recording of some folders against the next.
@@ -102,7 +134,9 @@ fn commands() -> Vec<String> {
     });
     let logs = files_in(&fixtures::directory().join("logs"));
     let logs = logs.iter().map(|log| format!("explain fixtures/logs/{}", log.file_name().unwrap().to_str().unwrap()));
-    each.chain(comparisons()).chain(fits()).chain(logs).collect()
+    let folders = ["changes", "dead_ends", "engines", "gate", "gpu", "recorded"];
+    let ranks = folders.map(|folder| format!("analyze --full fixtures/{folder}"));
+    each.chain(ranks).chain(comparisons()).chain(fits()).chain(logs).collect()
 }
 
 #[test]

@@ -15,12 +15,12 @@ fn frame(file: &str, line: u64, name: &str) -> Value {
 }
 
 /// A line of the program's `main`, with what it calls before it.
-fn main_at(line: u64, inner: &[Value]) -> Vec<Value> {
+pub(super) fn main_at(line: u64, inner: &[Value]) -> Vec<Value> {
     [inner, &[frame("/app/train.py", line, "main"), frame("/app/train.py", 99, "<module>")]].concat()
 }
 
 /// The forward pass of a module that `line` of `main` calls.
-fn in_model(line: u64, layer: u64) -> Vec<Value> {
+pub(super) fn in_model(line: u64, layer: u64) -> Vec<Value> {
     let module = format!("{TORCH}/nn/modules/module.py");
     let inner = [
         frame("/app/model.py", layer, "forward"),
@@ -32,7 +32,7 @@ fn in_model(line: u64, layer: u64) -> Vec<Value> {
 
 /// A program: blocks of 1 MiB granules in one segment.
 #[derive(Default)]
-struct Program {
+pub(super) struct Program {
     trace: Vec<Value>,
     live: BTreeMap<u64, (u64, Vec<Value>)>,
     next: u64,
@@ -42,7 +42,7 @@ struct Program {
 const BASE: u64 = 0x7f00_0000_0000;
 
 impl Program {
-    fn alloc(&mut self, frames: &[Value], mib: u64) -> u64 {
+    pub(super) fn alloc(&mut self, frames: &[Value], mib: u64) -> u64 {
         let (address, size) = (BASE + self.next, mib * MIB);
         self.next += size;
         self.reserved = self.reserved.max(self.next);
@@ -51,7 +51,7 @@ impl Program {
         address
     }
 
-    fn free(&mut self, address: u64) {
+    pub(super) fn free(&mut self, address: u64) {
         let (size, frames) = self.live.remove(&address).unwrap();
         self.entry("free_requested", address, size, &frames);
         self.entry("free_completed", address, size, &frames);
@@ -63,14 +63,13 @@ impl Program {
     }
 
     /// A request that fails, `mib` too large.
-    fn fail(&mut self, frames: &[Value], mib: u64) {
+    pub(super) fn fail(&mut self, frames: &[Value], mib: u64) {
         self.entry("oom", 0, mib * MIB, frames);
         let last = self.trace.last_mut().unwrap();
         last["device_free"] = json!(0);
     }
 
-    /// The word of the page, and the first advice.
-    fn advice(mut self) -> (String, String) {
+    pub(super) fn snapshot(mut self) -> Value {
         let total = self.reserved;
         let (mut blocks, mut at) = (Vec::new(), BASE);
         for (address, (size, frames)) in &self.live {
@@ -84,7 +83,12 @@ impl Program {
             blocks.push(made::free(at, BASE + total - at));
         }
         self.trace.insert(0, made::entry("segment_alloc", BASE, total, 0, &json!([])));
-        let answer = made::analyzed(&made::snapshot(&[made::segment(0, &blocks)], &[self.trace]), &[]);
+        made::snapshot(&[made::segment(0, &blocks)], &[self.trace])
+    }
+
+    /// The word of the page, and the first advice.
+    fn advice(self) -> (String, String) {
+        let answer = made::analyzed(&self.snapshot(), &[]);
         let device = &answer["snapshots"][0]["devices"][0];
         let word = device["conclusion"].as_str().unwrap().to_owned();
         (word, answer["summary"]["action"].as_str().unwrap().to_owned())
@@ -199,4 +203,17 @@ fn data_that_one_call_made_stays_in_host_memory() {
     program.fail(&in_model(12, 21), 20);
     let (_, action) = program.advice();
     assert!(action.starts_with("keep what train.py:5 makes in host memory"), "{action}");
+}
+
+#[test]
+fn a_program_that_retries_forever_is_warned_about() {
+    let described = |failures: usize| {
+        let mut program = Program::default();
+        program.alloc(&main_at(5, &[]), 30);
+        (0..failures).for_each(|_| program.fail(&main_at(6, &[]), 64));
+        let snapshot = &made::analyzed(&program.snapshot(), &[])["snapshots"][0];
+        let is_warned = snapshot["warnings"].as_array().unwrap().iter().any(|row| row["code"] == "many-ooms");
+        (snapshot["devices"][0]["ooms"].as_array().unwrap().len(), is_warned)
+    };
+    assert_eq!([1000, 1001].map(described), [(1000, false), (1000, true)]);
 }

@@ -202,6 +202,9 @@ fn changes_larger_than_the_net_change_are_named_with_what_offsets_them() {
     let after = snapshot(&[(0, 122, stack("new")), (0, 5, stack("both"))]);
     let summary = only(&in_memory(&before, &after)).summary.clone();
     assert!(summary.contains("with +122 MiB at p/model.py:7 in new, -100 MiB at p/model.py:7 in old"), "{summary}");
+    let after = snapshot(&[(0, 60, stack("new")), (0, 40, stack("other")), (0, 5, stack("both"))]);
+    let summary = only(&in_memory(&before, &after)).summary.clone();
+    assert!(summary.ends_with("is the same, 105 MiB, though 2 lines of code hold more and 1 less"), "{summary}");
 }
 
 /// Two releases that go other ways through PyTorch to the same line of the user's: the line tells.

@@ -370,27 +370,29 @@ fn a_mask_that_selects_all_may_be_why_a_request_fails() {
         (value["usage"], value["value"]) = (json!(usage), json!("maximum"));
         json!([value])
     };
-    let with = |reads: Value, fails: bool| {
+    let with = |reads: Value, failed_gib: u64| {
         verdict(&json!({ "kind": "finished" }), |recorded| {
             recorded["oomscope"]["dry_run"]["reads"] = reads.clone();
-            if fails {
-                let oom = json!({ "action": "oom", "addr": 0, "size": 9 << 30, "stream": 0, "time_us": 5_000_000,
+            if failed_gib > 0 {
+                let oom = json!({ "action": "oom", "addr": 0, "size": failed_gib << 30, "stream": 0, "time_us": 5_000_000,
                     "frames": [{ "filename": "/app/train.py", "line": 99, "name": "main" }] });
                 recorded["device_traces"][0].as_array_mut().unwrap().push(oom);
             }
         })
     };
-    let (fitted, _, page) = with(mask("report", 1), false);
+    let (fitted, _, page) = with(mask("report", 1), 0);
     assert_eq!(fitted, "would-fit");
     assert!(page.contains("would fit on NVIDIA A10 (dry run): up to "), "{page}");
-    assert_eq!(with(mask("branch", 1), false).0, "would-fit", "twice this memory fits");
-    let (failed, reason, _) = with(mask("report", 1), true);
+    assert_eq!(with(mask("branch", 1), 0).0, "would-fit", "twice this memory fits");
+    let (failed, reason, _) = with(mask("report", 1), 9);
     assert_eq!(failed, "may-fit");
     assert!(
         reason.as_str().unwrap().contains("if nonzero at app/train.py:12 in main selects every element"),
         "{reason}"
     );
-    assert_eq!(with(json!([]), true).0, "would-not-fit");
+    assert_eq!(with(json!([]), 9).0, "would-not-fit");
+    let early_and_late = [1, 6_000_000].map(|first_us| with(mask("report", first_us), 30).0);
+    assert_eq!(early_and_late, ["may-fit", "would-not-fit"], "what precedes the mask alone is too much");
 }
 
 #[test]

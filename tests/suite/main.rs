@@ -17,7 +17,6 @@ mod support;
 
 #[cfg(unix)]
 mod action;
-mod advised;
 mod agreement;
 mod analyze_at;
 mod answers;
@@ -67,6 +66,7 @@ mod fuzz_targets;
 mod generator;
 mod golden;
 mod gpu_recordings;
+mod keepers;
 mod language;
 mod layers;
 mod layout;

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::program::{analyze, file, job, pickled, refusal, result_of, run, text};
 use crate::support::schema::list;
-use crate::support::{fixtures, made};
+use crate::support::{fixtures, made, plain_json};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -152,6 +152,48 @@ fn the_cause_with_the_strongest_evidence_is_the_difference() {
     let found = of([gathers, usual, usual, usual]);
     assert_eq!(facts(&found), ("line".into(), "[\"0\"]".into(), "/app/train.py".into(), 500, 0));
     assert_eq!(of([usual; 4]), Value::Null);
+}
+
+/// Rank `rank` trains `program` of `fixtures/where`, with everything `times` as large.
+fn training_rank(rank: usize, program: &str, times: u64) -> Value {
+    fn scale(value: &mut Value, times: u64) {
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| scale(item, times)),
+            Value::Object(members) => {
+                for (key, value) in members {
+                    let is_scaled = key.contains("size") || key.starts_with("addr");
+                    match value.as_u64().filter(|_| is_scaled) {
+                        Some(number) => *value = json!(number * times),
+                        None => scale(value, times),
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let mut snapshot = plain_json::recording(&format!("where/2.15.0-{program}"));
+    scale(&mut snapshot, times);
+    snapshot["oomscope"] = rank_of_four(rank, &[])["oomscope"].clone();
+    snapshot["oomscope"]["host"] = json!(format!("node{rank}"));
+    snapshot
+}
+
+#[test]
+fn state_of_another_size_is_the_difference() {
+    let of = |program: &str, times: [u64; 4]| {
+        let ranks = times.iter().enumerate().map(|(rank, times)| training_rank(rank, program, *times));
+        difference(&ranks.collect::<Vec<_>>())
+    };
+    for (program, times, kind, rows) in [
+        ("masters", [1, 1, 4, 1], "parameters", json!(["2"])),
+        ("masters", [1, 4, 1, 4], "parameters", json!(["1", "3"])),
+        ("sam", [4, 1, 1, 1], "optimizer-state", json!(["0"])),
+    ] {
+        let found = of(program, times);
+        assert_eq!((&found["kind"], &found["rows"]), (&json!(kind), &rows), "{found}");
+        assert_eq!(found["peers"], times.iter().filter(|times| **times == 1).count());
+    }
+    assert_eq!(of("masters", [1; 4]), Value::Null);
 }
 
 #[test]

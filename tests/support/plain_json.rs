@@ -6,7 +6,11 @@ use serde_json::{Map, Value, json};
 
 /// Tuples are lists, keys come sorted.
 pub fn recording(name: &str) -> Value {
-    let canonical = Tree::read(&fixtures::pickle(name)).unwrap().to_json(usize::MAX).unwrap();
+    of_pickle(&fixtures::pickle(name))
+}
+
+pub fn of_pickle(pickle: &[u8]) -> Value {
+    let canonical = Tree::read(pickle).unwrap().to_json(usize::MAX).unwrap();
     plain(&serde_json::from_str(&canonical).unwrap())
 }
 

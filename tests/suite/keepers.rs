@@ -1,0 +1,128 @@
+//! The variables that keep memory by the text of a program alone: statements of many kinds, each in programs whose blocks
+//! live in many ways, against `tests/golden/keepers.txt`. If a line there changes, read it, and write the file anew with
+//! `UPDATE_KEEPERS=1`.
+
+use std::io::Read as _;
+
+use flate2::Compression;
+use flate2::read::ZlibEncoder;
+use oomscope::analysis::{AnalyzeReport, Options, analyze};
+use oomscope::output::formats;
+use oomscope::snapshot::Snapshot;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+use super::cures::{Program, in_model, main_at};
+use crate::support::fixtures;
+
+/// The statements of line 12, separated by lines.
+const STATEMENTS: &str = "\
+y = model(x)
+y = model(x).detach()
+kept.append(model(x))
+kept.append(model(x).detach())
+kept.extend(model(x))
+kept += [model(x)]
+kept = [model(part) for part in x]
+kept = list(model(x))
+total += model(x)
+total = total + model(x)
+total = torch.cat([total, model(x)])
+total = model(x, total)
+cache[i] = model(x)
+last.append(model(x))
+log.output = model(x)
+log.outputs.append(model(x))
+requests.put(model(x))
+model(x)";
+
+/// The program of a statement, in a loop or not. Lines 10 and 12 make requests, and what they call in the model.
+fn text(statement: &str, is_loop: bool) -> String {
+    let before =
+        "import collections, queue, torch\nkept = []\ncache = {}\nlog = Log()\nrequests = queue.Queue()\ndef main():\n";
+    let lines = [
+        "    last = collections.deque(maxlen=4)",
+        "    total = torch.zeros(1)",
+        if is_loop { "    for i, x in enumerate(data):" } else { "    if data:" },
+        "        x = read(i)",
+        "        size = len(x)",
+        &format!("        {statement}"),
+        "        print(size)",
+    ];
+    let end = "\n".repeat(86);
+    format!("{before}{}{end}main()\n", lines.join("\n"))
+}
+
+/// How the blocks of the program live: each makes 12 passes.
+const LIVES: [&str; 6] = ["all", "last", "replaced", "last four", "graph", "trained"];
+
+fn program(life: &str) -> Program {
+    let mut program = Program::default();
+    program.alloc(&main_at(8, &[]), 3);
+    let mut kept = Vec::new();
+    for pass in 0..12 {
+        let input = program.alloc(&main_at(10, &[]), 2);
+        let hidden = program.alloc(&in_model(12, 19), 3 + pass % 5);
+        program.free(hidden);
+        match life {
+            "replaced" => kept.push(program.alloc(&main_at(12, &[]), 20 + pass)),
+            "graph" => {
+                for layer in 20..24 {
+                    program.alloc(&in_model(12, layer), 10);
+                }
+            }
+            _ => kept.push(program.alloc(&main_at(12, &[]), 20)),
+        }
+        let len = match life {
+            "last" | "replaced" => 1,
+            "last four" => 4,
+            _ => usize::MAX,
+        };
+        if kept.len() > len {
+            program.free(kept.remove(0));
+        }
+        if life == "trained" {
+            let backward =
+                json!({ "filename": "/venv/lib/torch/autograd/graph.py", "line": 800, "name": "_engine_run_backward" });
+            let gradient = program.alloc(&main_at(13, &[backward]), 20);
+            program.free(gradient);
+        }
+        program.free(input);
+    }
+    program.fail(&in_model(12, 20), 64);
+    program
+}
+
+#[test]
+fn statements_keep_what_they_kept() {
+    let cases: Vec<(&str, bool, &str)> = STATEMENTS
+        .lines()
+        .flat_map(|statement| [true, false].map(|is_loop| (statement, is_loop)))
+        .flat_map(|(statement, is_loop)| LIVES.map(|life| (statement, is_loop, life)))
+        .collect();
+    let answer = |(statement, is_loop, life): &(&str, bool, &str)| {
+        let mut compressed = Vec::new();
+        let text = text(statement, *is_loop);
+        ZlibEncoder::new(text.as_bytes(), Compression::default()).read_to_end(&mut compressed).unwrap();
+        let text: String = compressed.into_iter().map(char::from).collect();
+        let mut made = program(life).snapshot();
+        made["oomscope"] =
+            json!({ "recorder": 1, "program": { "files": { "/app/train.py": text }, "complete": true } });
+        let made = made.to_string();
+        let snapshot = Snapshot::read(made.as_bytes(), &|_| {}).unwrap();
+        let report = analyze(&snapshot, "made", made.len() as u64, Options { top: 5, ..Options::default() });
+        let word = report.devices[0].conclusion.map_or("", |verdict| verdict.word());
+        let answer = formats::json(&AnalyzeReport::new(vec![report], Vec::new(), 5)).unwrap();
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        let action = &answer["summary"]["action"];
+        format!("{statement} | {} | {life} | {word}: {action}\n", if *is_loop { "loop" } else { "once" })
+    };
+    let answers: String = cases.par_iter().map(answer).collect();
+    let path = fixtures::directory().with_file_name("tests").join("golden/keepers.txt");
+    if std::env::var_os("UPDATE_KEEPERS").is_some() {
+        std::fs::write(&path, &answers).unwrap();
+    }
+    let golden = std::fs::read_to_string(&path).unwrap_or_default();
+    let changed: Vec<&str> = answers.lines().filter(|line| !golden.lines().any(|known| known == *line)).collect();
+    assert!(changed.is_empty() && golden.len() == answers.len(), "{changed:#?}");
+}
