@@ -37,7 +37,7 @@ impl Failures {
         let recorded = dry_run.failures.last();
         let last =
             traced.or(recorded.map(|failure| (failure.stack, failure.bytes, None))).map(|(stack, bytes, retry)| {
-                let locate = |stack: StackId| study.stacks().code_location(study.stacks().line_id(stack));
+                let locate = |stack: StackId| study.stacks().location_of(stack);
                 // The trace has no stack for a backward pass; the recorder has that of the thread that waits for it.
                 let location = stack.map(locate).filter(|location| location.frame.is_some());
                 let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));

@@ -52,7 +52,7 @@ const VALUE_SIZED_OPERATORS: [&str; 15] = [
 
 pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u64>) -> ReadReport {
     let stacks = study.stacks();
-    let location = read.stack.map(|stack| stacks.code_location(stacks.line_id(stack)));
+    let location = read.stack.map(|stack| stacks.location_of(stack));
     let mut operators = read.operators.split(' ');
     let sized_by = operators.clone().find(|name| VALUE_SIZED_OPERATORS.contains(name));
     let operator = match sized_by.or(operators.next()).unwrap_or_default() {
@@ -68,7 +68,7 @@ pub(super) fn read_report(study: &Study<'_>, read: &ValueRead, peak_us: Option<u
         decides_a_size: sized_by.is_some(),
         value: read.value,
         usage: read.usage,
-        decided_at: read.decided_at.and_then(|stack| stacks.code_location(stacks.line_id(stack)).frame),
+        decided_at: read.decided_at.and_then(|stack| stacks.location_of(stack).frame),
     }
 }
 

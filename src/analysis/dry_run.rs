@@ -123,8 +123,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
     // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
-        let stacks = study.stacks();
-        let location = stacks.code_location(stacks.line_id(stack));
+        let location = study.stacks().location_of(stack);
         warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&location).to_string());
     }
     report.add_warnings(warnings);
@@ -141,10 +140,7 @@ fn trains(device: &DeviceReport) -> bool {
 
 /// The facts for the verdict. `peak` is the most memory that a device has reserved.
 fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak: u64) -> ProcessFacts<'r> {
-    let locate = |stack: &Option<StackId>| {
-        let stacks = study.stacks();
-        stack.map(|stack| stacks.code_location(stacks.line_id(stack))).unwrap_or_default()
-    };
+    let locate = |stack: &Option<StackId>| stack.map(|stack| study.stacks().location_of(stack)).unwrap_or_default();
     let end = match &dry_run.end {
         ProcessEnd::Finished => None,
         ProcessEnd::Unrecorded => Some(DryRunReason::EndNotRecorded),
@@ -345,15 +341,9 @@ pub(super) struct DeviceUse {
 /// The memory over time on a device of a dry run that ended at `end_us`.
 fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
     let mut reserved = device.history().map_or(0, |history| history.outcome.initial_totals.reserved);
-    let moves = device
-        .device()
-        .entries_where(|action| action.is_growth() || matches!(action, Action::SegmentFree | Action::SegmentUnmap));
+    let moves = device.device().entries_where(Action::changes_reserved);
     let steps = moves.map(|(index, entry)| {
-        reserved = if entry.action.is_growth() {
-            reserved.saturating_add(entry.size)
-        } else {
-            reserved.saturating_sub(entry.size)
-        };
+        reserved = entry.reserved_after(reserved);
         Some((device.device().time_us(index)?, reserved))
     });
     let steps: Option<Vec<(u64, u64)>> = steps.chain([end_us.map(|end_us| (end_us, 0))]).collect();

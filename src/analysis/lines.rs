@@ -52,14 +52,14 @@ fn by_line(device: DeviceStudy<'_, '_>, by_stack: BlockSums<StackId>, top: usize
 /// Each free block with the stacks of its neighbours; one stack if both are of the same line.
 fn stranded_beside(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)> {
     let is_free = |block: &&Block| block.state == BlockState::Inactive;
-    let mut pairs = Vec::new();
-    for (index, free) in blocks.iter().enumerate().filter(|(_, block)| is_free(block)) {
+    let free_blocks = blocks.iter().enumerate().filter(|(_, block)| is_free(block));
+    let pairs = free_blocks.flat_map(|(index, free)| {
         let beside = [index.checked_sub(1), index.checked_add(1)];
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
             beside.filter(|block| !is_free(block)).map(|block| block.extended_stack).collect();
         beside.dedup_by_key(|stack| stacks.user_frame(*stack));
-        pairs.extend(beside.into_iter().map(|stack| (stack, free.size)));
-    }
-    pairs
+        beside.into_iter().map(|stack| (stack, free.size))
+    });
+    pairs.collect()
 }

@@ -379,7 +379,7 @@ impl Kept {
                 // An object with several tensors is none itself.
                 Written { value: written.value.filter(|value| is_tensor || is_graph || value.contains('(')), ..written }
             }),
-            allocated_by: stacks.code_location(stacks.line_id(largest.1)),
+            allocated_by: stacks.location_of(largest.1),
             ..KeptByVariable::default()
         }
     }

@@ -61,7 +61,7 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     relevant.truncate(SHOWN_BLOCKERS);
     relevant.sort_by_key(|(_, line)| Reverse(line.bytes_unlocked));
     let report = |(stack, line): (StackId, Blocker)| Blocker {
-        location: stacks.code_location(stacks.line_id(stack)),
+        location: stacks.location_of(stack),
         operation: stacks.operation(stack),
         frames: stacks.frame_list(stack),
         ..line

@@ -108,7 +108,7 @@ impl JudgedRequest {
             confidence,
             verdict_reason: reason,
             outlook,
-            location: stacks.code_location(stacks.line_id(request.extended_stack)),
+            location: stacks.location_of(request.extended_stack),
             source: None,
             operation: stacks.operation(request.extended_stack),
             user_metadata: request

@@ -123,7 +123,7 @@ impl<'a> DeviceHolders<'a> {
         let rows = shown.into_iter().map(|(status, held, row)| {
             let location_on = |side: usize| {
                 let (stack, reader) = (row.largest[side]?, self.readers[side]);
-                Some(reader.code_location(reader.line_id(stack.id)))
+                Some(reader.location_of(stack.id))
             };
             let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {

@@ -108,8 +108,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The source line of trace entry `entry`.
     pub fn code_location(self, entry: usize) -> CodeLocation {
-        let stacks = self.stacks();
-        stacks.code_location(stacks.line_id(self.device().entry(entry).extended_stack))
+        self.stacks().location_of(self.device().entry(entry).extended_stack)
     }
 
     /// See [`Study::text`].

@@ -40,7 +40,8 @@ pub struct SimulatedDevice {
     capacity: u64,
     /// By this process.
     used: u64,
-    used_elsewhere: u64,
+    /// By other processes.
+    pub(super) used_elsewhere: u64,
     placement: Placement,
     segments: AddressSpace,
     reservations: AddressSpace,
@@ -65,11 +66,6 @@ impl SimulatedDevice {
     pub fn with_placement(mut self, placement: Placement) -> Self {
         self.placement = placement;
         self
-    }
-
-    /// Sets the bytes that other processes use.
-    pub fn set_used_elsewhere(&mut self, bytes: u64) {
-        self.used_elsewhere = bytes;
     }
 
     fn add_used(&mut self, size: u64) -> Result<u64, OutOfMemory> {

@@ -18,11 +18,11 @@ pub(super) struct RecordedDevice<'a> {
     moves: Vec<(usize, TraceEntry)>,
     next_move: usize,
     /// Free bytes of the device at the last failure.
-    free_bytes: u64,
+    pub(super) free_bytes: u64,
     capacity: Option<u64>,
     reservations: &'a Reservations,
     /// Existing reservations: base to size.
-    reserved: BTreeMap<u64, u64>,
+    pub(super) reserved: BTreeMap<u64, u64>,
     next_unused_base: u64,
     /// The operation: last entry, pool, stream, and whether it uses the small pool.
     op: (usize, PoolId, u64, bool),
@@ -61,15 +61,6 @@ impl<'a> RecordedDevice<'a> {
     pub(super) fn released_segments(&self) -> Vec<u64> {
         let freed = self.moves.iter().filter(|(_, entry)| entry.action == Action::SegmentFree);
         freed.map(|(_, entry)| entry.addr).collect()
-    }
-
-    pub(super) fn set_free_bytes(&mut self, bytes: u64) {
-        self.free_bytes = bytes;
-    }
-
-    /// Adds a reservation that existed before the recording.
-    pub(super) fn add_reservation(&mut self, (base, size): (u64, u64)) {
-        self.reserved.insert(base, size);
     }
 
     fn is_reserved(&self, addr: u64) -> bool {

@@ -53,7 +53,7 @@ impl<'a> Verifier<'a> {
         let mut recorded_device = RecordedDevice::new(hypothesis.capacity, reservations);
         for segment in &segments {
             address_ranges.insert(segment.range.addr, segment.range.size);
-            segment.reservation.into_iter().for_each(|range| recorded_device.add_reservation(range));
+            recorded_device.reserved.extend(segment.reservation);
         }
         let adopted = allocator.add_initial_memory(&segments, &blocks);
         allocator.entries.clear();
@@ -149,7 +149,7 @@ impl<'a> Verifier<'a> {
         let entry = self.trace.entry(last);
         let prelude = self.read_prelude(entries.start..last, pool)?;
         if entry.action == Action::Oom {
-            self.device.set_free_bytes(entry.addr);
+            self.device.free_bytes = entry.addr;
         }
         let pool_and_id = (pool, self.trace.snapshot().pools.get(pool));
         let interpretations =

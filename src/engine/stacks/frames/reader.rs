@@ -235,6 +235,11 @@ impl<'a> StackReader<'a> {
         ids.get(self.leading_line(&ids, &code)).copied()
     }
 
+    /// The line that represents `stack`, for output.
+    pub fn location_of(&self, stack: StackId) -> CodeLocation {
+        self.code_location(self.line_id(stack))
+    }
+
     /// Frame, caller and autograd node of `line`, for output.
     pub fn code_location(&self, line: LineId) -> CodeLocation {
         let node_of = |id| autograd_node(self.snapshot.frame_text(id).1);

@@ -158,7 +158,7 @@ impl CudaDevice {
     /// A simulated device with this GPU's total and usable memory.
     pub fn to_simulated(&self, device: u64) -> SimulatedDevice {
         let mut simulated = SimulatedDevice::new(device, self.info.total_bytes);
-        simulated.set_used_elsewhere(self.info.total_bytes.saturating_sub(self.info.within_reach_bytes));
+        simulated.used_elsewhere = self.info.total_bytes.saturating_sub(self.info.within_reach_bytes);
         simulated
     }
 
@@ -204,6 +204,10 @@ impl CudaDevice {
     /// Whether every later call fails.
     pub fn is_broken(&self) -> bool {
         self.run.fault.is_some() || self.run.missing_bytes > 0
+    }
+
+    fn check_usable(&self) -> Result<(), OutOfMemory> {
+        if self.is_broken() { Err(OutOfMemory) } else { Ok(()) }
     }
 
     /// Records why the driver refused `size` bytes.
@@ -305,9 +309,7 @@ fn keep_on_error(first: &mut Result<(), CudaError>, result: Result<(), CudaError
 
 impl DeviceMemory for &mut CudaDevice {
     fn allocate(&mut self, size: u64) -> Result<u64, OutOfMemory> {
-        if self.is_broken() {
-            return Err(OutOfMemory);
-        }
+        self.check_usable()?;
         let addr = self.simulated_device.allocate(size)?;
         let driver_addr = self.time_call(DeviceCall::Malloc, |this| this.gpu.allocate(size)).map_err(|error| {
             self.simulated_device.free(addr, size);
@@ -329,9 +331,7 @@ impl DeviceMemory for &mut CudaDevice {
     }
 
     fn reserve(&mut self, size: u64, granule: u64) -> Result<u64, OutOfMemory> {
-        if self.is_broken() {
-            return Err(OutOfMemory);
-        }
+        self.check_usable()?;
         let base = self.simulated_device.reserve(size, granule)?;
         self.reserve_addresses(base, size, granule).map_err(|error| {
             self.simulated_device.release(base, size);
@@ -351,9 +351,7 @@ impl DeviceMemory for &mut CudaDevice {
     }
 
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
-        if self.is_broken() {
-            return Err(OutOfMemory);
-        }
+        self.check_usable()?;
         self.simulated_device.map(addr, size)?;
         let driver_addr = self.time_call(DeviceCall::Map, |this| this.map_reserved(addr, size)).map_err(|error| {
             self.simulated_device.unmap(addr, size);
