@@ -189,13 +189,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let Some(reduction) = reductions.next_if(is_output) else { continue };
             let bytes_of = |request: usize| script.blocks[initial_count + request].bytes;
             let Some(buffers) = reduction.scratch(bytes_of, conditions) else { continue };
-            let buffers = buffers.map(|bytes| {
-                let buffer = script.duplicate_block(block);
-                let own = &mut script.blocks[buffer as usize];
-                (own.bytes, own.is_failed) = (bytes, false);
-                script.ops.push(ScriptOp { kind: ScriptOpKind::Alloc(buffer), ..*op });
-                buffer
-            });
+            let buffers = buffers.map(|bytes| script.push_copy(block, bytes, op.source));
             script.ops.extend(buffers.into_iter().rev().map(|buffer| ScriptOp::moved_free(op.source, buffer)));
         }
         script

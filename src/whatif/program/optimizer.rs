@@ -115,11 +115,7 @@ struct LiveTemporaries {
 impl LiveTemporaries {
     /// Makes a temporary of `bytes` like `block`.
     fn add_copy(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
-        let copy = script.duplicate_block(block);
-        let own = &mut script.blocks[copy as usize];
-        (own.bytes, own.is_failed) = (bytes, false);
-        script.ops.push(ScriptOp { kind: ScriptOpKind::Alloc(copy), ..op });
-        self.blocks.push(copy);
+        self.blocks.push(script.push_copy(block, bytes, op.source));
     }
 
     fn free_all(&mut self, op: ScriptOp, script: &mut Script) {

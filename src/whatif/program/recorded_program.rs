@@ -13,6 +13,7 @@ use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Allocation, Category, Confidence, classify_allocations};
+use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::whatif::forecast::{Forecast, ForecastLength};
 use crate::whatif::sureness::Sureness;
 
@@ -246,16 +247,13 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     /// The source line that allocated most bytes of `blocks`.
     pub(crate) fn largest_line(&self, blocks: impl Iterator<Item = u32>) -> Option<LineId> {
-        let mut lines: FxHashMap<LineId, u64> = FxHashMap::default();
         let mut line_by_stack: FxHashMap<StackId, LineId> = FxHashMap::default();
-        for block in blocks {
+        let lines = sum_by_key(blocks.map(|block| {
             let stack = self.allocation_stack(block);
             let line = line_by_stack.entry(stack).or_insert_with(|| self.device.stacks().line_id(stack));
-            let bytes = lines.entry(*line).or_default();
-            *bytes = bytes.saturating_add(self.rounded_bytes(block));
-        }
-        let largest = lines.into_iter().max_by_key(|(line, bytes)| (*bytes, std::cmp::Reverse(*line)));
-        largest.map(|(line, _)| line)
+            (*line, self.rounded_bytes(block))
+        }));
+        sorted_by_bytes(lines).first().map(|(line, _)| *line)
     }
 
     /// The program after a `change` of the blocks with `is_changed`, as `script` performs it.

@@ -120,6 +120,15 @@ impl Script {
         to_u32(self.blocks.len() - 1)
     }
 
+    /// Appends a request for a block of `bytes` that is otherwise equal to `block`, and is served. It is from `source`.
+    pub fn push_copy(&mut self, block: u32, bytes: u64, source: u32) -> u32 {
+        let copy = self.duplicate_block(block);
+        let own = &mut self.blocks[copy as usize];
+        (own.bytes, own.is_failed) = (bytes, false);
+        self.ops.push(ScriptOp { source, kind: ScriptOpKind::Alloc(copy) });
+        copy
+    }
+
     /// The number of requests before operation `op` of the program, in its unchanged script.
     pub fn requests_before(&self, op: u32) -> usize {
         self.blocks[self.initial_count..].partition_point(|block| block.allocated_at < Some(op))
