@@ -56,7 +56,7 @@ USER_SHARE, WALK_SHARE, TEXT_SHARE = 0.45, 0.75, 0.88
 # Objects, or rows of text, between two looks at the clock.
 INTERVAL = 16
 # The same for objects that are only listed.
-LISTED_INTERVAL = 1000
+LISTED_INTERVAL = 500
 # Seconds of a search among all objects, for each block of memory that Python has allocated.
 SEARCHED_S = 15e-9
 # Items of a large container that are visited in one go. If the first ones lead to no tensor, the rest waits.
@@ -514,16 +514,18 @@ class Walk:
 
     def push_values_of_calls(self):
         """The generators of the program that a loop goes through, and the list that a statement makes."""
-        lists = []
-        for obj in self.in_time(gc.get_objects(), LISTED_INTERVAL):
-            if type(obj) is types.GeneratorType and id(obj) not in self.seen:
-                frame = obj.gi_frame
-                if frame is not None and self.is_users(frame):
-                    root = Root("frame", frames=[objects.describe_frame(frame)])
-                    self.push(obj, Path(None, objects.plain(frame.f_code.co_name), root=root))
-            is_unseen = type(obj) is list and id(obj) not in self.seen and not is_one_of(obj, (lists, self.kept))
-            if is_unseen and self.has_memory(obj):
-                lists.append(obj)
+        known, lists = gc.get_objects(), []
+        for start in self.in_time(range(0, len(known), LISTED_INTERVAL), 1):
+            part = known[start : start + LISTED_INTERVAL]  # few of the objects are worth more than a look at the class
+            for obj in [one for one in part if type(one) is list or type(one) is types.GeneratorType]:
+                if id(obj) in self.seen:
+                    continue
+                if type(obj) is list:
+                    if obj is not self.kept and self.has_memory(obj):
+                        lists.append(obj)
+                elif obj.gi_frame is not None and self.is_users(obj.gi_frame):
+                    root = Root("frame", frames=[objects.describe_frame(obj.gi_frame)])
+                    self.push(obj, Path(None, objects.plain(obj.gi_frame.f_code.co_name), root=root))
         items = {id(item) for one in lists for item in self.in_time(one)}
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
@@ -538,13 +540,15 @@ class Walk:
         listed = self.in_time(known, LISTED_INTERVAL)
         return [obj for obj in listed if self.kind(type(obj)) == "tensor" and id(obj) not in self.seen]
 
-    def has_memory(self, item, depth=MAX_NESTED):
-        """Whether it is a tensor of a GPU or a module, or a container that begins with one."""
-        if type(item) in (list, tuple, dict):
-            items = iter(item.values() if type(item) is dict else item)
-            return depth > 0 and self.has_memory(next(items, None), depth - 1)
-        kind = self.kind(type(item))
-        return kind == "module" or (kind == "tensor" and self.tensors.storage(item) is not None)
+    def has_memory(self, items):
+        """Whether the first item of a list is a tensor of a GPU or a module, or a container that begins with one."""
+        for _ in range(MAX_NESTED):
+            item = next(iter(items.values() if type(items) is dict else items), None)
+            if type(item) not in (list, tuple, dict):
+                kind = self.kind(type(item))
+                return kind == "module" or (kind == "tensor" and self.tensors.storage(item) is not None)
+            items = item
+        return False
 
     def climb(self, pair, pairs, search_s):
         """Goes up from a tensor to what refers to it. Returns the root and the label of its name: those of a cycle, or
