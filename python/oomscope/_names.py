@@ -1,25 +1,7 @@
 """Names the tensors of this process that are on a GPU: which variable keeps each of them alive.
 
 `describe(budget_s)` returns a dict of built-in types, which the recorder stores as `oomscope.names` in the snapshot:
-
-- `version`: 1. `complete`: whether the walk has seen everything: the time sufficed, and no backward pass ran elsewhere.
-- `tensors`: a row of integers for each storage, the largest first: address, bytes, kind (index in `kinds`), name (in
-  `texts`), root (in `roots`), operator that saved it (in `texts`), whether only an autograd graph leads from the
-  variable to it (0 or 1), dtype (in `texts`), shape (in `shapes`, or -1), number of tensors at different places in it.
-  `texts[0]` is None.
-- `kinds`: the words for what a storage is, see `KINDS`. `saved` is for the backward pass.
-- `roots`: where names start: `kind` (see `Root`), `author` of the code (`user`, `library`, `pytorch`), and `frames`
-  (a list with the function, for a local variable) or `module` with its `file`.
-- `containers`: (name in `texts`, name of the type in `texts`, number of items) of containers on the way to a tensor.
-- `optimizers`: number of optimizers.
-- `untrained`: the largest modules (names in `texts`) whose parameters require gradients although no optimizer has any
-  of them. `idle`: those whose parameters all have the learning rate 0. `adapted`: those with adapters whose other
-  parameters are trained, too. `evaluating`: the outermost modules that do not train.
-- `alone`: of each value with memory that no other object has, its variables: (index in `calls`, name in `texts`).
-- `modules`: (name in `texts`, name of the class in `texts`, its `forward` in `forwards`) of modules of torch.nn whose
-  class has that method. `forwards`: `frames` (a list with the first line of the method) and `last_line`.
-- `locals`: `frames` (a list with the innermost function of the user), and `tensors`: (name, dtype, shape).
-- `calls`: for each running function of the user, the innermost first, `frames` (a list with it).
+docs/snapshot-format.md has its layout.
 
 The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
 the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so

@@ -3,7 +3,7 @@
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::warning::words;
 
-/// The contents of `oomscope.names`. `python/oomscope/_names.py` describes the layout.
+/// The contents of `oomscope.names`. `docs/snapshot-format.md` describes the layout.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TensorNames {
     /// Storages with a name, the largest first.
