@@ -143,8 +143,6 @@ class Walk:
         self.tensors, self.clock, self.end = tensors, clock, end
         self.objects = objects.Objects(tensors.directory)
         self.thread_start = time.thread_time() - clock()
-        # When the current part of the walk ends.
-        self.until = end
         self.allocated_bytes, self.named_bytes = sum(tensors.allocated()), 0
         self.can_read_graphs = tensors.is_graph_stable()
         self.storages = {}
@@ -154,8 +152,8 @@ class Walk:
         self.near, self.queue = collections.deque(), collections.deque()
         # Objects of PyTorch to visit before the next other one.
         self.near_turns = MAX_NEAR_TURNS
-        # To visit if memory is left without a name.
-        self.late = []
+        # To visit once these are empty, and to visit if memory is left without a name.
+        self.late, self.deferred = [], []
         # Those that the time did not suffice for, by id; `Items` by that of their list.
         self.frontier = {}
         self.is_complete = self.can_read_graphs
@@ -185,7 +183,7 @@ class Walk:
 
     def is_over(self):
         """Whether the time is over. What was not visited until then makes the names incomplete."""
-        if self.clock() <= min(self.until, self.end):
+        if self.clock() <= self.end:
             return False
         self.is_complete = False
         return True
@@ -212,17 +210,20 @@ class Walk:
 
     def run(self, until):
         """Visits what is in the queues, at most until then."""
-        self.until = until
+        end, self.end = self.end, min(until, self.end)
         for count, (obj, path) in enumerate(self.pending(), 1):
             self.visit(obj, path)
             if not count % INTERVAL and (self.is_over() or len(self.kept) > MAX_OBJECTS):
                 self.is_complete = False
                 self.leave()
-        self.until = self.end
+        self.end = end
 
     def pending(self):
         """What is in the queues, until they are empty."""
-        while self.near or self.queue:
+        while self.near or self.queue or self.late:
+            if not self.near and not self.queue:
+                self.queue.extend(self.late)
+                self.late.clear()
             if self.near and (self.near_turns > 0 or not self.queue):
                 self.near_turns = max(self.near_turns - 1, 0)
                 yield self.near.popleft()
@@ -236,16 +237,16 @@ class Walk:
     def leave(self):
         """Empties the queues when the time is over."""
         room = max(MAX_FRONTIER - len(self.frontier), 0)
-        for obj, path in itertools.islice(itertools.chain(self.near, self.late, self.queue), room):
+        for obj, path in itertools.islice(itertools.chain(self.near, self.deferred, self.queue), room):
             self.frontier[id(obj.objects if type(obj) is objects.Items else obj)] = obj, path
-        for queue in (self.near, self.queue, self.late):
+        for queue in (self.near, self.queue, self.late, self.deferred):
             queue.clear()
 
     def visit_items(self, items, path):
         """Visits the next ones. The others follow once all that these lead to is visited."""
-        if items.next and not items.found and not items.is_late:
-            items.is_late = True
-            self.late.append((items, path))
+        if items.next and not items.found and not items.is_deferred:
+            items.is_deferred = True
+            self.deferred.append((items, path))
             return
         start, items.next = items.next, items.next + CHUNK
         self.took_turns(min(CHUNK, len(items.objects) - start))
@@ -481,7 +482,7 @@ class Walk:
             if storage and storage[0] not in self.storages:
                 sized.append((storage[1], tensor))
         sized.sort(key=lambda one: -one[0])
-        is_known = self.is_complete and not self.late
+        is_known = self.is_complete and not self.deferred
         value = Root("call" if is_known else "unreached"), ""
         alike = {}
         for index, pair in enumerate(self.in_time(sized)):
@@ -554,7 +555,7 @@ class Walk:
                     found = self.item_in(items, path, level)
             if found is not None:
                 self.queue.append(found)
-                self.run(min(self.clock() + search_s, self.end))
+                self.run(self.clock() + search_s)
                 self.leave()
                 return None
             is_cycle = is_cycle or any(id(obj) in passed for obj in above)
@@ -703,7 +704,7 @@ def describe(budget_s=BUDGET_S):
             walk = Walk(tensors, start_clock(), budget_s * WALK_SHARE)
             walk.calls = running_calls(walk)
             visit_all(walk, budget_s)
-            walk.until = walk.end = budget_s * TEXT_SHARE
+            walk.end = budget_s * TEXT_SHARE
             described = encode(walk)
             described["locals"] = describe_locals(walk)
             described["calls"] = [{"frames": [call.frame]} for call in walk.calls]
@@ -723,12 +724,12 @@ def visit_all(walk, budget_s):
     for author in (objects.LIBRARY, objects.PYTORCH):
         if not walk.has_all():
             walk.push_frames(author)
-            walk.run(min(walk.end, walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4))
+            walk.run(walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4)
     if not walk.has_all() and walk.is_complete:
-        walk.queue.extend(walk.late)
-        walk.late.clear()
+        walk.queue.extend(walk.deferred)
+        walk.deferred.clear()
         # Not all of the time: a search from the tensors finds what is deep in a large heap.
-        walk.run(max(walk.end - SEARCHES * walk.search_s(), walk.clock()))
+        walk.run(walk.end - SEARCHES * walk.search_s())
     if not walk.has_all():
         walk.note_unreached()
         walk.run(walk.end)

@@ -43,14 +43,14 @@ is_tracked = gc.is_tracked
 class Items:
     """The items of a container, with the state of a walk that may visit some of them first."""
 
-    __slots__ = ("found", "is_late", "label", "next", "objects", "path", "type_name")
+    __slots__ = ("found", "is_deferred", "label", "next", "objects", "path", "type_name")
 
     def __init__(self, type_name, objects, label):
         self.type_name, self.objects = type_name, objects
         # From an index to the label of that item.
         self.label = label
         # For the walk: where they are, how many are visited, whether one led anywhere, whether the others have waited.
-        self.path, self.next, self.found, self.is_late = None, 0, False, False
+        self.path, self.next, self.found, self.is_deferred = None, 0, False, False
 
 
 def type_name(cls):
