@@ -22,6 +22,7 @@ import contextlib
 import ctypes
 import errno
 import functools
+import glob
 import io
 import operator
 import os
@@ -399,12 +400,12 @@ class Overlay:
         self.replace("replace", self.rename)
         # Removal through descriptors of directories would pass by these functions.
         shutil._use_fd_functions = False
-        # Up to Python 3.10, pathlib has its own references to the functions of `os`.
-        accessor = getattr(pathlib, "_NormalAccessor", None)
-        for name, original in list(vars(accessor).items() if accessor else ()):
-            module = {"posix": os, "io": io}.get(getattr(original, "__module__", None))
-            if module is not None and hasattr(module, original.__name__):
-                setattr(accessor, name, staticmethod(getattr(module, original.__name__)))
+        # Up to Python 3.10 pathlib has its own references to the functions of `os`, and since 3.13 glob.
+        for owner in filter(None, (getattr(pathlib, "_NormalAccessor", None), getattr(glob, "_StringGlobber", None))):
+            for name, original in list(vars(owner).items()):
+                module = {"posix": os, "io": io}.get(getattr(original, "__module__", None))
+                if module is not None and hasattr(module, original.__name__):
+                    setattr(owner, name, staticmethod(getattr(module, original.__name__)))
 
     def resolve(self, function, path, *args):
         """`function(path, ..)` with the real functions of `os`. What is not a path is returned as it is."""
