@@ -7,10 +7,8 @@ use super::inputs;
 use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable};
 use crate::study::PositionSelector;
 
-/// Prints the unreadable files and combines the rest; `None` if all files are unreadable.
-///
-/// # Errors
-/// Returns an error if there is no file at all, or if no snapshot has the position or the device of `options`.
+/// Prints the unreadable files and combines the rest; `None` if all files are unreadable. Fails if there is no file at all,
+/// or if no snapshot has the position or the device of `options`.
 pub(super) fn combine_snapshots(
     snapshots: Vec<SnapshotReport>,
     unreadable: Vec<Unreadable>,

@@ -51,10 +51,7 @@ pub struct Config {
 }
 
 impl Config {
-    /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// Returns the first line that is invalid or contradicts another.
+    /// Parses the text of a file. The error names the first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
         let located = |Problem { span, message }| {
             let before = text.get(..span.start).unwrap_or(text);

@@ -22,9 +22,7 @@ pub(super) struct DirectoryLock(#[cfg_attr(not(unix), expect(dead_code, reason =
 
 #[cfg(unix)]
 impl DirectoryLock {
-    /// Locks `directory`; `None` if the system or the file system has no locks on directories.
-    ///
-    /// # Errors
+    /// Locks `directory`; `None` if the system or the file system has no locks on directories. The error is
     /// [`io::ErrorKind::WouldBlock`] if another process has it.
     pub(super) fn take(directory: &Path, operation: FlockOperation) -> io::Result<Option<Self>> {
         use rustix::io::Errno;

@@ -69,10 +69,8 @@ pub(super) fn print_stderr(message: &str) {
     let _ = writeln!(io::stderr().lock(), "oomscope: {}", escape_text(message));
 }
 
-/// Reports the unreadable files beside a number of files that were `read`. `None` if no file was read.
-///
-/// # Errors
-/// Returns an error if there is no file at all.
+/// Reports the unreadable files beside a number of files that were `read`. `None` if no file was read; fails if there is
+/// no file at all.
 pub(super) fn report_unreadable(unreadable: &[Unreadable], read: usize) -> anyhow::Result<Option<Exit>> {
     for file in unreadable {
         print_stderr(&format!("{}: {}", file.path, file.message));

@@ -211,10 +211,7 @@ pub(super) fn read_each<T: Send>(
 }
 
 /// Reads the inputs one after the other and calls `process` with each snapshot and its path. Returns the unreadable files,
-/// in the order of the inputs; JSON files that are named like a rank come last.
-///
-/// # Errors
-/// The first error of `process`, which ends the work.
+/// in the order of the inputs; JSON files that are named like a rank come last. The first error of `process` ends the work.
 pub(super) fn read_in_turn(
     inputs: &[Input],
     mut process: impl FnMut(&Snapshot, &str) -> anyhow::Result<()>,

@@ -34,10 +34,7 @@ pub(super) fn write_answers<T: Serialize>(
     }
 }
 
-/// Writes each answer as a line of JSON. The error of a file is a line, too, and a message.
-///
-/// # Errors
-/// Returns an error if no input is a snapshot.
+/// Writes each answer as a line of JSON. The error of a file is a line, too, and a message. Fails if no input is a snapshot.
 pub(super) fn write_lines<T: Serialize>(
     output: Output,
     inputs: &[Input],

@@ -121,10 +121,7 @@ impl Check {
         self.snapshots.iter().cloned().chain(self.command.iter().map(PathBuf::from)).collect()
     }
 
-    /// The command and its arguments.
-    ///
-    /// # Errors
-    /// If there is none, or snapshots as well.
+    /// The command and its arguments. Fails if there is none, or snapshots as well.
     pub(super) fn checked_command(&self) -> anyhow::Result<&[OsString]> {
         if self.command.is_empty() {
             bail!("--gpu is for a dry run, which needs a command: oomscope check --gpu h100 -- python train.py");

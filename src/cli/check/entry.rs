@@ -96,9 +96,6 @@ impl EntryArgs {
     }
 
     /// Compares `entry` with the one before. Writes it if that is wanted and the check has `passed`.
-    ///
-    /// # Errors
-    /// If the file cannot be written.
     pub(super) fn finish(
         &self,
         entry: BaselineEntry,

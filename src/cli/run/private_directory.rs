@@ -6,10 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// Creates `path` if it is missing, without write permission for others. Returns whether it was created.
-///
-/// # Errors
-/// If other users may write to an existing directory: they could replace a file by a link.
+/// Creates `path` if it is missing, without write permission for others. Returns whether it was created. Fails if other
+/// users may write to an existing directory: they could replace a file by a link.
 pub(super) fn create_or_check(path: &Path) -> anyhow::Result<bool> {
     let is_new = !path.exists();
     create_with_mode(path, 0o755, true).with_context(|| format!("{}: cannot be created", path.display()))?;

@@ -56,9 +56,6 @@ impl FoldedWriter {
     }
 
     /// Writes the lines, sorted.
-    ///
-    /// # Errors
-    /// Any error from `out`.
     pub fn finish(self, out: &mut dyn Write) -> io::Result<()> {
         self.lines.iter().try_for_each(|(stack, bytes)| writeln!(out, "{stack} {bytes}"))
     }

@@ -63,9 +63,6 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     /// Adds a snapshot as a process.
-    ///
-    /// # Errors
-    /// Any error from the file.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let starts = recording.devices.iter().filter(|device| !device.window.is_empty());
         let first_us = starts.map(|device| device.time_us(device.window.start)).min().unwrap_or_default();
@@ -185,9 +182,6 @@ impl<W: Write> PerfettoWriter<W> {
     }
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// Any error from the file.
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }

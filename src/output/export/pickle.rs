@@ -17,9 +17,6 @@ use crate::study::TracePosition;
 use crate::study::lifetimes::SegmentRange;
 
 /// Writes the window of `recording` as a pickle of the release that recorded it.
-///
-/// # Errors
-/// Any error from `out`.
 pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
     let snapshot = recording.study.snapshot();
     let devices: Vec<EmittedDevice<'_>> = recording.devices.iter().map(emitted_device).collect();

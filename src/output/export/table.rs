@@ -83,15 +83,9 @@ pub(super) fn text_cell(text: Option<&str>) -> Cell<'_> {
 /// Writes the rows of one table to one file.
 pub trait TableSink {
     /// Writes a row with a cell for each column.
-    ///
-    /// # Errors
-    /// Any error from the file.
     fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()>;
 
     /// Completes the file.
-    ///
-    /// # Errors
-    /// Any error from the file.
     fn finish(&mut self) -> io::Result<()>;
 }
 
@@ -103,9 +97,6 @@ pub struct CsvTable<W> {
 
 impl<W: Write> CsvTable<W> {
     /// Writes the header.
-    ///
-    /// # Errors
-    /// Any error from `out`.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         writeln!(out, "{}", table.columns.iter().map(|column| column.name).format(","))?;
         Ok(Self { out, line: String::new() })

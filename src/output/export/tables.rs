@@ -70,9 +70,6 @@ impl<S: TableSink + Send> TableSet<S> {
     }
 
     /// Adds the rows of a snapshot.
-    ///
-    /// # Errors
-    /// Any error from the files.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let [to_allocations, to_events, to_stacks, to_segments, to_run] = &mut self.0;
         let stacks = recording.study.stacks();
@@ -98,9 +95,6 @@ impl<S: TableSink + Send> TableSet<S> {
     }
 
     /// Completes the files.
-    ///
-    /// # Errors
-    /// Any error from the files.
     pub fn finish(&mut self) -> io::Result<()> {
         self.0.iter_mut().try_for_each(TableSink::finish)
     }

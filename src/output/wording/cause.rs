@@ -112,8 +112,8 @@ fn describe_dead_end(dead_end: DeadEnd, reason: &VerdictReason) -> String {
             size(next.spare_bytes.unwrap_or(0)) // known: it is less than needed
         ),
         DeadEnd::Filling(filling) => {
-            let (requests, spare) = (counted(filling.requests, "request"), size(filling.spare_bytes));
-            format!("this line took {} in its last {requests}, and {spare} is left", size(filling.bytes))
+            let (requests, left) = (counted(filling.requests, "request"), size(filling.spare_bytes));
+            format!("this line took {} in its last {requests}, and {left} is left", size(filling.bytes))
         }
         DeadEnd::EverySettingFails => "under every setting that was tried the job fails again".to_owned(),
         DeadEnd::Growth(bytes) => format!("what the program holds grows by {} a step", size(bytes)),

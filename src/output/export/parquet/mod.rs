@@ -48,9 +48,6 @@ pub struct ParquetTable<W> {
 
 impl<W: Write> ParquetTable<W> {
     /// Writes the start of the file.
-    ///
-    /// # Errors
-    /// Any error from `out`.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         let leaves = table.columns.iter().flat_map(|column| leaves_of(*column)).map(|(_, kind)| Leaf::new(kind));
