@@ -12,7 +12,8 @@ use tempfile::TempDir;
 
 use crate::support::{fixtures, late, program};
 
-/// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all.
+/// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all. Those after `last` and
+/// `failed` are run on what [`late`] makes of a recording.
 const COMMANDS: [(&str, &[&str]); 12] = [
     ("analyze --full", &[]),
     ("last analyze --full", &["changes", "gate", "programs", "where"]),
@@ -31,9 +32,6 @@ const COMMANDS: [(&str, &[&str]); 12] = [
     ("export --format pickle --from 20 --to end-20", &["diff", "goes_on", "recorded", "programs"]),
     ("export --format perfetto", &["diff", "engines", "programs"]),
 ];
-
-/// Words before a command whose recording is made of one in `fixtures/`.
-const MADE: [(&str, fn(&TempDir, &str) -> Vec<u8>); 2] = [("last", late::last), ("failed", late::failed)];
 
 /// FNV-1a.
 fn add(checksum: &mut u64, bytes: &[u8]) {
@@ -86,10 +84,10 @@ fn checksum_of(command: &str) -> u64 {
         args.extend(["-o", tables.to_str().unwrap()]);
         add(&mut checksum, &[output_of(&args).0]);
         files_in(&tables).iter().for_each(|table| add(&mut checksum, &std::fs::read(table).unwrap()));
-    } else if let Some((_, made)) = MADE.iter().find(|(word, _)| *word == args[0]) {
+    } else if matches!(args[0], "last" | "failed") {
         let directory = TempDir::new().unwrap();
-        let name = args.pop().unwrap().strip_prefix("fixtures/").unwrap();
-        let snapshot = made(&directory, name.trim_end_matches(".pickle.gz"));
+        let name = args.pop().unwrap().strip_prefix("fixtures/").unwrap().trim_end_matches(".pickle.gz");
+        let snapshot = if args[0] == "last" { late::last(&directory, name) } else { late::failed(&directory, name) };
         let args = [&args[1..], &["--format", "json", "-"]].concat();
         let output = program::oomscope(&args).write_stdin(snapshot).output().unwrap();
         add(&mut checksum, &[output.status.code().unwrap() as u8]);
