@@ -293,7 +293,7 @@ mod tests {
         // Between what fits and what fails.
         assert_eq!(after(&[("t4", 25, false, false), ("t4", 21, false, false), h100]), Some(("t4", 15, false)));
         assert_eq!(after(&[("t4", 21, false, false), t4, h100]), Some(("t4", 18, false)));
-        assert_eq!(after(&[("t4", 17, true, false), ("t4", 21, false, false), t4, h100]), Some(("t4", 18, false)));
+        assert_eq!(after(&[("t4", 8, false, false), ("t4", 21, false, false), t4, h100]), Some(("t4", 18, false)));
         assert_eq!(after(&[("t4", 16, false, false), t4, h100]), Some(("t4", 20, true)));
         let three = [("t4", 25, false, false), ("t4", 21, false, false), ("t4", 19, false, false), h100];
         assert_eq!(after(&three), Some(("t4", 20, true)));
