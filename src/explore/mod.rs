@@ -1,9 +1,9 @@
 //! The screen of `oomscope explore`: one device of a recording, in a terminal.
 //!
 //! In: a [`DeviceStudy`](crate::study::DeviceStudy) and an analysis, as the program around has them ready, and
-//! [`Input`]s of the user. Out: cells of a `ratatui` buffer ([`draw()`], [`draw_ranks`]), and an [`Effect`] for the
-//! program around. [`State::handle`] and [`draw()`] are pure, so tests need no
-//! terminal. All text is escaped in one function. Knows no terminal, no thread and no file.
+//! [`Input`]s of the user. Out: cells of a `ratatui` buffer ([`draw()`]), and an [`Effect`] for the program around.
+//! [`State::handle`] and [`draw()`] are pure, so tests need no terminal. All text is escaped in one function. Knows no
+//! terminal, no thread and no file.
 
 mod draw;
 mod draw_map;

@@ -101,7 +101,7 @@ impl Serving {
     }
 
     /// The largest `max_model_len` with which an engine that did not start would, without the uncounted memory: a
-    /// multiple of [`BLOCK_TOKENS`], and not more than the engine estimates.
+    /// multiple of `BLOCK_TOKENS`, and not more than the engine estimates.
     pub fn longest_len(&self) -> Option<u64> {
         let (possible, needed) = self.possible_model_len.zip(self.needed_kv_cache_bytes)?;
         let left = self.kv_cache_bytes?.saturating_sub(self.uncounted_bytes());

@@ -2,7 +2,7 @@
 //!
 //! In: one recording. Out: a row for each change that the recording suggests, such as activation checkpointing of a
 //! module that it calls repeatedly. A change edits the script of the program's operations, and its row has the figures
-//! of the edited script's replay under the recorded settings. [`Sureness`] rates one assumption: that the
+//! of the edited script's replay under the recorded settings. [`Sureness`](super::Sureness) rates one assumption: that the
 //! changed program would make exactly these calls. Does not know the program's source, only its requests.
 //!
 //! `recorded_program` has the script and the phase of each operation; each kind of change has a file that edits the
