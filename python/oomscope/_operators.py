@@ -125,7 +125,7 @@ class Operators:
         """`before`, which first notes the type of the argument that is read."""
 
         def noting(keys, *args, **kwargs):
-            self.read_type = str(args[index].dtype).rpartition(".")[2]
+            self.read_type = str(getattr(args[index], "dtype", "")).rpartition(".")[2]
             return before(keys, *args, **kwargs)
 
         return noting

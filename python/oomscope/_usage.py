@@ -121,13 +121,8 @@ def find(places, truths=frozenset(), operators="", files=(), seen=None):
     those of the condition that the value is in (see `_values.condition`): where all were false, its branch has not run.
     `files` are the user's (see `users_files`), and `seen` is what ran (see `_observed`).
     """
-    if not HARMLESS_OPERATORS.isdisjoint(operators.split()):
+    if is_harmless(places) or not HARMLESS_OPERATORS.isdisjoint(operators.split()):
         return REPORT, None
-    for code, _, _ in places:
-        if is_harmless_code(code):
-            return REPORT, None
-        if not is_torch(code.co_filename):
-            break
     flow = Flow(places, truths, files, seen)
     flow.is_size = not SIZED_OPERATORS.isdisjoint(operators.split())
     flow.run()
@@ -157,6 +152,14 @@ def exits_before(source, statement):
         is_before = isinstance(node, ast.If) and node.lineno < statement.lineno
         if is_before and any(isinstance(inner, (ast.Return, ast.Raise)) for inner in [*node.body, *node.orelse]):
             yield node.test
+
+
+def is_harmless(places):
+    """Whether a library reads it for people, or needs the same memory whatever it is."""
+    for code, _, _ in places:
+        if is_harmless_code(code) or not is_torch(code.co_filename):
+            return is_harmless_code(code)
+    return False
 
 
 def is_harmless_code(code):

@@ -84,9 +84,9 @@ impl Finding {
     }
 
     /// Severity of a violation, for comparing findings of one code: the ratio to the limit, then the figure itself,
-    /// because the limit may be 0. Unknown figures are the worst.
+    /// because the limit may be 0. An unknown figure is worse than one that passes, and no violation that is known.
     pub fn excess(&self) -> (f64, f64) {
-        let Some(actual) = self.actual else { return (f64::INFINITY, f64::INFINITY) }; // unknown
+        let Some(actual) = self.actual else { return (1.0, f64::INFINITY) };
         let times = actual.as_f64() / self.limit.as_f64();
         (if times.is_nan() { 0.0 } else { times }, actual.as_f64())
     }

@@ -12,11 +12,12 @@ use crate::snapshot::WriteKind;
 impl ProgramText<'_> {
     /// The statements that may keep what the innermost of `frames` makes, the nearest first.
     pub fn keepers(&self, frames: &[Line<'_>]) -> Vec<Keep> {
-        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad: true, entered: BTreeSet::new() };
+        // A caller that turns gradients off does so for all that it calls.
+        let has_grad = self.has_grad(frames);
+        let mut flow = Flow { program: self, keeps: Vec::new(), has_grad, entered: BTreeSet::new() };
         let mut inner: Option<&str> = None;
         for frame in frames.iter().filter(|frame| !frame.function.ends_with("comp>") && frame.function != "<genexpr>") {
             let Some(place) = self.place(frame) else { break };
-            flow.has_grad &= place.has_grad();
             let named = inner.filter(|name| calls(place.statement(), name));
             // A package is between the two frames, and gets the value.
             if inner.is_some() && named.is_none() && frame.calls_package {

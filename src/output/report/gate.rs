@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use super::phrases::{Names, and_others};
 use crate::analysis::{DryRunVerdict, group};
 use crate::base::units::{count, counted, escape_text, size};
-use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
+use crate::base::warning::{Code, RECORD_MORE_COMMAND, RECORD_TO_END_COMMAND};
 use crate::compare::gate::{
     BaselineComparison, CheckReport, CheckedJob, CodeLine, FileWarning, Finding, Objection, ObjectionCode, Severity,
 };
@@ -273,7 +273,7 @@ impl CheckReport {
                 ("record the job again with more trace entries".to_owned(), Some(RECORD_MORE_COMMAND.to_owned()))
             }
             (None, Some(Code::NoTrace | Code::Truncated)) => {
-                ("record the job with its history, from its start".to_owned(), Some(RECORD_COMMAND.to_owned()))
+                ("record the job with its history, from its start".to_owned(), Some(RECORD_TO_END_COMMAND.to_owned()))
             }
             (None, _) => {
                 ("see what holds the memory, and which requests failed".to_owned(), command_line("analyze", path))

@@ -6,13 +6,13 @@ use super::cause::describe_cause;
 use super::dry_verdict::describe_verdict;
 use super::peers::{describe_difference, even_out};
 use super::place::{category_label, describe_position_on, location_label};
-use super::variables::describe_variable;
+use super::variables::{describe_keeper, describe_variable};
 use crate::allocator::conf::{EXPANDABLE_SEGMENTS, shell_assignment};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{OomReport, RequestReport};
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunReason, SnapshotReport};
 use crate::base::units::{count, counted, duration, escape_name, percent, ratio, size};
-use crate::base::warning::{Code, RECORD_COMMAND, RECORD_MORE_COMMAND};
+use crate::base::warning::{Code, RECORD_MORE_COMMAND, RECORD_TO_END_COMMAND};
 use crate::output::document::{Text, alarm, amount, strong};
 use crate::stacks::frames::FrameReport;
 use crate::study::attribution::{Category, MemoryBreakdown};
@@ -189,9 +189,9 @@ fn advise_on_growth(device: &DeviceReport) -> Option<(String, Option<String>)> {
         return Some((detach(graphs, variable), graphs.result_at.as_ref().map(FrameReport::file_line)));
     }
     let leak = leaks.suspects.first()?;
-    let (line, rate) = (leak.location.label(), size(leaks.bytes_per_step));
+    let what = leaks.variable.as_deref().map_or_else(|| leak.location.label(), describe_keeper);
     let copy = leak.location.frame.as_ref().map(FrameReport::file_line);
-    Some((format!("look at {line}: memory grows by {rate} per step"), copy))
+    Some((format!("look at {what}: memory grows by {} per step", size(leaks.bytes_per_step)), copy))
 }
 
 /// The change that would save most, if that is notable.
@@ -244,7 +244,7 @@ fn advise_on_record(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<
             "start the recording before the model is built, to see who holds the {} from before it",
             size(before)
         );
-        (action, Some(RECORD_COMMAND.to_owned()))
+        (action, Some(RECORD_TO_END_COMMAND.to_owned()))
     })
 }
 

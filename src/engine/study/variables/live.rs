@@ -190,7 +190,11 @@ impl<'a> LiveVariables<'a> {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
                 items: Some(found.items),
-                filled_at: written.as_ref().filter(|_| !name.ends_with(']')).map(|written| written.at.clone()),
+                // A method that is not known fills what this statement makes.
+                filled_at: written
+                    .as_ref()
+                    .filter(|written| !name.ends_with(']') && !written.makes_empty())
+                    .map(|written| written.at.clone()),
             }),
             written,
             dtype: largest.map(|tensor| text(tensor.dtype)),

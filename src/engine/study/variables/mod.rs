@@ -164,6 +164,12 @@ impl Written {
             backward: keep.backward,
         }
     }
+
+    /// Whether it assigns an empty container, such as `[]` or `deque()`.
+    fn makes_empty(&self) -> bool {
+        let is_empty = |value: &str| ["[]", "{}", "()"].iter().any(|end| value.ends_with(end));
+        self.kind == WriteKind::Assign && self.value.as_deref().is_some_and(is_empty)
+    }
 }
 
 /// The end of the name of an item, after its container's name.

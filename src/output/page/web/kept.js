@@ -60,7 +60,8 @@ export function drawKept() {
   const lines = keepingLines(device);
   byId("kept-section").hidden = !lines.length;
   if (!lines.length) return;
-  const { bytes_per_step: rate, steps_left: left } = device.analysis.leaks;
+  const { bytes_per_step: rate, steps_left } = device.analysis.leaks;
+  const left = device.analysis.ooms.length ? null : steps_left;
   const most = lines[0].bytes;
   const rows = lines.slice(0, KEPT_LINES).map((line) => {
     const bar = make("i", { class: "share" });
