@@ -81,3 +81,34 @@ impl Processes {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::device::DeviceReport;
+
+    #[test]
+    fn a_failure_outranks_later_snapshots() {
+        let order = |path: &str, events, oom_count| {
+            super::order(&SnapshotReport {
+                path: path.to_owned(),
+                size_bytes: 0,
+                process: None,
+                events,
+                time_us: None,
+                torch_version: String::new(),
+                settings: serde_json::Map::new(),
+                settings_string: None,
+                found_settings: Vec::new(),
+                truncated: false,
+                warnings: Vec::new(),
+                host: None,
+                recorder: None,
+                dry_run: None,
+                devices: vec![DeviceReport { oom_count, ..DeviceReport::default() }],
+            })
+        };
+        assert!(order("a.pickle", 9, 0) < order("a.pickle", 5, 1));
+        assert!(order("a.pickle", 5, 1) < order("a.pickle", 6, 1));
+    }
+}

@@ -241,3 +241,104 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
     let found = difference(DifferenceKind::Line, Some(row.location.clone()), [bytes, usual]);
     is_cause.then_some(RankDifference { category: row.category, ..found })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::analysis::step_requests::StepRequests;
+    use crate::stacks::phases::Phase;
+    use crate::study::attribution::{ByCategory, Confidence, MemoryBreakdown};
+    use crate::study::memory::{BlockSum, Share, TopRows};
+
+    fn peers<'r>(rows: &'r [RankRow], devices: &'r [DeviceReport]) -> Vec<Peer<'r>> {
+        rows.iter().zip(devices).map(|(row, device)| Peer { row, device }).collect()
+    }
+
+    #[test]
+    fn memory_on_the_gpu_of_another_rank_is_a_cause_from_a_twentieth_on() {
+        let devices = vec![DeviceReport::default(); 3];
+        let found = |foreign_bytes, is_own_device| {
+            let foreign = RankRow { host_device: Some(0), is_own_device, ..RankRow::of_rank(1) };
+            let rows = [(RankRow::of_rank(0), 100), (RankRow::of_rank(1), 90), (foreign, foreign_bytes)];
+            let rows = rows.map(|(row, bytes)| RankRow { peak_reserved_bytes: bytes, ..row });
+            let found = foreign_memory(&peers(&rows, &devices))?;
+            Some((found.kind, found.rows, found.foreign, found.bytes))
+        };
+        assert_eq!(found(5, false), Some((DifferenceKind::ForeignMemory, vec![0], vec![2], 5)));
+        assert_eq!(found(4, false), None);
+        assert_eq!(found(90, true), Some((DifferenceKind::SharedGpu, vec![0], vec![2], 90)));
+    }
+
+    /// Memory of which a step holds `state` bytes.
+    fn holding(step: u32, allocated_bytes: u64, state: u64) -> DeviceReport {
+        let share = Share { bytes: state, blocks: 1, share_ratio: 0.0 };
+        let state = ByCategory {
+            category: Category::OptimizerState,
+            share,
+            confidence: Confidence::High,
+            high_bytes: 0,
+            known_bytes: 0,
+            medium_bytes: 0,
+        };
+        let held = MemoryBreakdown {
+            event: None,
+            phase: Phase::Forward,
+            step: Some(step),
+            allocated_bytes,
+            blocks: 1,
+            by_category: vec![state],
+            by_engine: Vec::new(),
+            pools_for: Vec::new(),
+            by_rule: Vec::new(),
+            by_phase: Vec::new(),
+            by_line: TopRows { rows: Vec::new(), rest: BlockSum::default() },
+            by_variable: Vec::new(),
+            compared_lines: Vec::new(),
+            by_stack: TopRows { rows: Vec::new(), rest: BlockSum::default() },
+            unused_graphs: None,
+            kept_groups: Vec::new(),
+        };
+        DeviceReport { at_peak: Some(held), ..DeviceReport::default() }
+    }
+
+    #[test]
+    fn a_rank_with_a_tenth_more_state_differs_from_those_that_have_state() {
+        let rows: Vec<RankRow> = (0..4).map(RankRow::of_rank).collect();
+        let found = |allocated, state, last_step| {
+            let usual = || holding(1, 200, 200);
+            let devices = [holding(1, allocated, state), usual(), usual(), holding(last_step, 100, 0)];
+            let found = uneven_state(&peers(&rows, &devices))?;
+            Some((found.kind, found.rows, found.peers, [found.bytes, found.peers_bytes]))
+        };
+        assert_eq!(found(200, 220, 0), Some((DifferenceKind::OptimizerState, vec![0], 2, [220, 200])));
+        assert_eq!(found(200, 220, 1).map(|(_, _, peers, _)| peers), Some(3), "it has lost its state");
+        assert_eq!(found(201, 220, 0), None, "no tenth of the memory");
+        assert_eq!(found(100, 219, 0), None, "no tenth more");
+    }
+
+    #[test]
+    fn a_request_is_compared_with_those_of_the_same_line() {
+        let rows = [0, 1, 2].map(RankRow::of_rank);
+        let device = |lines: &[(u64, bool)], steps| {
+            let line = |&(bytes, in_module): &(u64, bool)| LineRequests {
+                location: CodeLocation::default(),
+                in_module,
+                bytes: [(0, bytes)].into(),
+            };
+            let lines = lines.iter().map(line).collect();
+            DeviceReport { step_requests: StepRequests { step: 0, steps, lines }, ..DeviceReport::default() }
+        };
+        let found = |line, steps, others: &[(u64, bool)]| {
+            let devices = [device(&[line], steps), device(others, steps), device(others, steps)];
+            let peers = peers(&rows, &devices);
+            let found = larger_request(&peers[0], &[&peers[1], &peers[2]])?;
+            Some((found.kind, [found.bytes, found.peers_bytes]))
+        };
+        assert_eq!(found((220, false), 1, &[(200, false)]), Some((DifferenceKind::Input, [220, 200])));
+        assert_eq!(found((219, false), 1, &[(200, false)]), None);
+        assert_eq!(found((220, true), 1, &[(200, true)]), Some((DifferenceKind::Routed, [220, 200])));
+        assert_eq!(found((220, false), 3, &[]), Some((DifferenceKind::Alone, [220, 0])));
+        assert_eq!(found((220, false), 2, &[]), None, "half of the steps run it");
+        assert_eq!(found((220, true), 3, &[]), None);
+    }
+}

@@ -146,3 +146,36 @@ impl RankRow {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl RankRow {
+        /// A rank on the GPU of its number, which holds nothing.
+        pub(in crate::analysis) fn of_rank(rank: u64) -> Self {
+            Self {
+                path: format!("rank{rank}.pickle"),
+                rank: Some(rank.to_string()),
+                host: None,
+                device: 0,
+                host_device: Some(rank),
+                step: None,
+                phase: None,
+                is_own_device: true,
+                failed_line: None,
+                requested_bytes: None,
+                state_bytes: [0; 2],
+                failed_at: 0,
+                oom_count: 0,
+                has_recorded_failure: false,
+                verdict: None,
+                conclusion: None,
+                capacity_bytes: None,
+                reach_bytes: None,
+                peak_allocated_bytes: 0,
+                peak_reserved_bytes: 0,
+            }
+        }
+    }
+}

@@ -338,4 +338,43 @@ mod tests {
             assert_eq!(list_of_ranks(numbers.iter().copied().collect()), text);
         }
     }
+
+    #[test]
+    fn devices_of_one_rank_are_counted() {
+        let row = |(rank, device)| RankRow { device, ..RankRow::of_rank(rank) };
+        let ranks = Ranks {
+            rows: [(0, 0), (0, 1), (1, 0), (2, 0)].map(row).to_vec(),
+            failures: Vec::new(),
+            groups: Vec::new(),
+            difference: None,
+            attempts: None,
+            other_jobs: Vec::new(),
+            earlier_dumps: 0,
+            median_peak_allocated_bytes: 0,
+            outlier: None,
+            summary: String::new(),
+            failed: String::new(),
+            peaks: String::new(),
+        };
+        let labels = [&[0, 1][..], &[0, 2], &[1, 2, 3], &[0, 1, 2, 3]].map(|rows| ranks.labels(rows));
+        assert_eq!(labels, ["2 devices", "ranks 0 and 1", "ranks 0 to 2", "4 devices"]);
+        assert_eq!(ranks.holders(&[0, 1]), "rank 0");
+    }
+
+    #[test]
+    fn groups_of_failures_are_counted_unless_there_is_one() {
+        let rows: Vec<RankRow> = (0..4).map(RankRow::of_rank).collect();
+        let failure = |rows: &[usize], line: &str| FailureGroup {
+            verdict: Verdict::Capacity,
+            conclusion: Verdict::Capacity,
+            line: line.to_owned(),
+            rows: rows.to_vec(),
+        };
+        let described = |failures: &[FailureGroup]| describe_failures(failures, &rows, 4, RowNames::new(&rows));
+        assert_eq!(described(&[failure(&[0, 2], "a.py:1")]), "2 of 4 ran out of memory: at a.py:1 (capacity)");
+        let two = [failure(&[0, 2], "a.py:1"), failure(&[3], "b.py:2")];
+        let text = "3 of 4 ran out of memory: 2 at a.py:1 (capacity), rank 3 at b.py:2 (capacity)";
+        assert_eq!(described(&two), text);
+        assert_eq!(described(&[]), "none ran out of memory");
+    }
 }

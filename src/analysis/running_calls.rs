@@ -163,3 +163,25 @@ pub(super) fn lines_of<'a>(device: DeviceStudy<'_, 'a>, stack: StackId) -> Vec<L
     }
     lines
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_begins_where_its_first_line_runs_again() {
+        let text = "def f(x):\n    a = g(x)\n    b = g(a)\n    for c in b:\n        g(c)\n";
+        let program = ProgramText::new([("m.py", text)].into_iter(), true);
+        let start = |since, lines: &[u32]| {
+            let mut call = CallInTrace { since, start: since, ..CallInTrace::default() };
+            for (index, line) in lines.iter().enumerate() {
+                let line = Line { file: "m.py", line: *line, function: "f", calls_package: false };
+                call.add(index, &line, &program);
+            }
+            call.start
+        };
+        assert_eq!(start(0, &[2, 3, 3, 2, 2, 3]), 3);
+        assert_eq!(start(2, &[2, 3, 3, 2, 3, 3]), 4, "earlier entries are of other calls");
+        assert_eq!(start(1, &[2, 5, 2, 5]), 1, "a loop runs its line several times in one call");
+    }
+}

@@ -384,3 +384,21 @@ impl Kept {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_stack_with_most_bytes_stands_for_a_statement() {
+        let mut kept = Kept::default();
+        for (stack, bytes, kind) in [(1, 5, None), (2, 7, Some(TensorKind::Gradient)), (3, 7, None)] {
+            let group = Group { sum: BlockSum { bytes, blocks: 2 }, ..Group::default() };
+            let traits = StackTraits { is_package: stack == 1, is_module: stack > 1, is_backward: false, kind };
+            kept.add(StackId(stack), &group, &traits, (stack != 2, stack as usize));
+        }
+        assert_eq!((kept.largest, kept.kind), ((7, StackId(2)), Some(TensorKind::Gradient)), "the first of two");
+        assert_eq!((kept.sum, kept.has_package), (BlockSum { bytes: 19, blocks: 6 }, true));
+        assert_eq!((kept.graphs, kept.counts), (vec![(7, true)], vec![2, 2, 2]));
+    }
+}

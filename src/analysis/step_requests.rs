@@ -32,7 +32,7 @@ pub(super) struct LineRequests {
     /// The line is called by a module, so it does not load data.
     pub(super) in_module: bool,
     /// By step, the size of the first request that is not tiny: workspaces and buckets come later.
-    bytes: BTreeMap<usize, u64>,
+    pub(super) bytes: BTreeMap<usize, u64>,
 }
 
 impl LineRequests {

@@ -33,13 +33,18 @@ fn a_limit_holds_up_to_the_figure_itself() {
     let report = program::analyze(&[OOM]);
     let device = &report["snapshots"][0]["devices"][0];
     let (free, peak) = (&device["fragmentation"], &device["peak"]);
-    for (flag, code, actual) in [
-        ("--max-fragmentation", "fragmentation", &free["stranded_ratio"]),
-        ("--max-gap-ratio", "gap-ratio", &free["gap_ratio"]),
-        ("--max-inactive-split-ratio", "inactive-split-ratio", &free["inactive_split_ratio"]),
-        ("--max-peak-reserved", "peak-reserved", &peak["reserved_bytes"]),
-        ("--max-peak-allocated", "peak-allocated", &peak["allocated_bytes"]),
-        ("--max-ooms", "ooms", &device["oom_count"]),
+    for (flag, code, words, actual) in [
+        ("--max-fragmentation", "fragmentation", "free beside live blocks", &free["stranded_ratio"]),
+        ("--max-gap-ratio", "gap-ratio", "not held by the program", &free["gap_ratio"]),
+        (
+            "--max-inactive-split-ratio",
+            "inactive-split-ratio",
+            "free in partly used segments",
+            &free["inactive_split_ratio"],
+        ),
+        ("--max-peak-reserved", "peak-reserved", "reserved memory peaks at ", &peak["reserved_bytes"]),
+        ("--max-peak-allocated", "peak-allocated", "allocated memory peaks at ", &peak["allocated_bytes"]),
+        ("--max-ooms", "ooms", "failed; the last requested ", &device["oom_count"]),
     ] {
         let less = match actual.as_u64() {
             Some(whole) => (whole - 1).to_string(),
@@ -49,6 +54,7 @@ fn a_limit_holds_up_to_the_figure_itself() {
             let (exit, finding) = finding(&[flag, &limit, OOM]);
             assert_eq!((exit, &finding["passed"]), (i32::from(!passes), &json!(passes)), "{finding}");
             assert_eq!((&finding["code"], &finding["actual"]), (&json!(code), actual), "{finding}");
+            assert!(finding["message"].as_str().unwrap().contains(words), "{finding}");
             assert_eq!((&finding["path"], &finding["device"]), (&json!(OOM), &json!(0)));
         }
     }

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use crate::support::program::{refusal, result_of, text};
 use crate::support::recorded::Recorded;
 use crate::support::{fixtures, recorded};
+use oomscope::base::warning::Code;
 use oomscope::snapshot::Snapshot;
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
@@ -141,7 +142,8 @@ fn nothing_fits_below_what_was_held() {
         for row in &unbounded.rows {
             assert!(row.smallest_capacity_bytes.unwrap() >= least(&unbounded), "{name} {row:?}");
         }
-        for capacity in [20 * MIB, least(&unbounded) / 2, least(&unbounded) - 1] {
+        let (least_of_all, before) = (least(&unbounded), unbounded.devices[0].reserved_before_bytes);
+        for capacity in [20 * MIB, least_of_all / 2, least_of_all - 1, before.clamp(MIB, least_of_all - 1)] {
             let report = rows(&snapshot, &options, Some(capacity));
             assert!(!report.devices[0].some_row_serves, "{name} {capacity}");
             for row in &report.rows {
@@ -152,11 +154,16 @@ fn nothing_fits_below_what_was_held() {
             let overrides = Overrides { capacity: Some(capacity), ..Overrides::default() };
             let (report, _) = replay_with(&study, "a", &overrides, false);
             assert!(!report.devices[0].ooms.is_empty(), "{name} {capacity}");
+            let is_small = report.warnings.iter().any(|warning| warning.code == Code::SmallCapacity);
+            assert_eq!(is_small, capacity < before, "{name} {capacity}");
         }
     }
     let late = text(&fixtures::path("2.15.0-gpt_varlen-late"));
     let page = result_of(&["whatif", "--capacity", "1GiB", &late]);
     assert!(page.contains("nothing helps of "), "{page}");
+    let page = result_of(&["whatif", "--capacity", "80GiB", &late]);
+    let mut gains = page.lines().filter(|line| line.contains("reserves 1.21 GiB less"));
+    assert!(gains.any(|line| line.contains("checkpoint each of 6 calls")), "{page}");
     let page = result_of(&["replay", "--capacity", "1GiB", &late]);
     assert!(page.starts_with("no, it does not fit 1 GiB: ") && page.contains("fail"), "{page}");
 }

@@ -280,3 +280,26 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_for_all_memory_within_reach_may_be_served() {
+        let exceeds = |needed, is_rounded_up| {
+            let trials = SettingTrials {
+                forecast: None,
+                controls: Vec::new(),
+                failed: Vec::new(),
+                tried: Vec::new(),
+                needed: BTreeMap::new(),
+                reach: 100,
+                reserved_before: 0,
+                is_rounded_up,
+            };
+            trials.exceeds_reach(needed)
+        };
+        assert_eq!([exceeds(100, false), exceeds(101, false), exceeds(101, true)], [false, true, false]);
+    }
+}

@@ -194,3 +194,30 @@ pub(super) fn failures([before, after]: [u64; 2]) -> String {
         _ => String::new(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::diff::{LiveChange, Status};
+    use crate::stacks::frames::CodeLocation;
+
+    #[test]
+    fn changes_that_add_up_to_nothing_are_counted() {
+        let line = |delta_bytes| LineChange {
+            status: Status::Grown,
+            held: LiveChange { delta_bytes, ..LiveChange::default() },
+            location: CodeLocation::default(),
+            operation: None,
+            operation_share_ratio: None,
+        };
+        let of =
+            |deltas: &[i64]| summary("at peak", [512, 512], &deltas.iter().map(|by| line(*by)).collect::<Vec<_>>());
+        assert_eq!(of(&[]), "allocated at peak is the same, 512 B");
+        let text = "allocated at peak is the same, 512 B, though 1 line of code holds more and 2 less";
+        assert_eq!(of(&[9, -5, -4, 0]), text);
+        assert_eq!(
+            [growth(512, 768), growth(512, 256)],
+            ["grew 256 B (+50%) to 768 B", "shrank 256 B (-50%) to 256 B"]
+        );
+    }
+}

@@ -375,6 +375,12 @@ mod tests {
         let found = log("vllm serve x\n\nCUDA error: an illegal memory access was encountered\nShardCannotStart\n");
         assert!(found.place.unwrap().advice.contains("--gpu-memory-utilization"));
         assert_eq!(found.other_error.map(|(line, _)| line), Some(3));
+        let better = log("ShardCannotStart\nx\nvllm serve x\ntext_generation_router\n");
+        assert_eq!(better.place.map(|place| place.words[0].as_str()), Some("vllm serve "), "the first of the table");
+        // Each line has a name with its value, and a value.
+        let settings = (0..MAX_SETTINGS).map(|n| format!("CONF=expandable_segments:{n}"));
+        let settings = settings.collect::<Vec<_>>().join("\n");
+        assert_eq!(log(&settings).settings.len(), MAX_SETTINGS);
         assert_eq!(log(&format!("E: {WHOLE}\nRuntimeError: CUDA error: out of memory")).other_error, None);
     }
 

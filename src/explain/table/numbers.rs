@@ -171,6 +171,7 @@ mod tests {
         assert_eq!(vllm.fill("--max-model-len {=fits}").as_deref(), Some("--max-model-len 127776"));
         assert_eq!(vllm.fill("{requested-free}").as_deref(), Some("113 MiB"));
         assert_eq!(vllm.fill("{free-requested}"), None, "differences are positive");
+        assert_eq!(vllm.fill("{free-free}").or(vllm.fill("{fits-fits}")), None);
         assert_eq!(vllm.fill("{tokens-fits} {unknown}"), None);
         assert_eq!(vllm.fill("{tokens-fits}").as_deref(), Some("3,296"));
         assert_eq!(vllm.fill("no numbers").as_deref(), Some("no numbers"));

@@ -188,3 +188,25 @@ fn relative_error(predicted: u64, recorded: u64) -> f64 {
     let sign = if predicted < recorded { -1.0 } else { 1.0 };
     sign * ratio(predicted.abs_diff(recorded), recorded)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_have_a_sign_and_a_limit() {
+        let errors = [3, 4, 5].map(|predicted| relative_error(predicted, 4).to_bits());
+        assert_eq!(errors, [-0.25, 0.0, 0.25].map(f64::to_bits));
+        let check = |predicted: u64, recorded: u64| LeaveOneOutCheck {
+            size: 1,
+            recorded_allocated_bytes: recorded,
+            predicted_allocated_bytes: predicted,
+            allocated_error_ratio: relative_error(predicted, recorded),
+            recorded_reserved_bytes: 7,
+            predicted_reserved_bytes: 7,
+            reserved_error_ratio: 0.0,
+        };
+        assert_eq!([99, 101, 98, 102].map(|predicted| check(predicted, 100).is_off()), [false, false, true, true]);
+        assert_eq!([100, 101].map(|predicted| check(predicted, 100).is_exact()), [true, false]);
+    }
+}

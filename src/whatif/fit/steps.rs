@@ -19,7 +19,7 @@ impl Steps {
         let phases = recording.device.phases();
         let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
         let ends = phases.steps.ends().iter().map(|end| *end as usize);
-        let first_start = (ends.len() > 0).then(|| phases.steps.entries(0).map_or(0, |first| first.start));
+        let first_start = ends.clone().next().and_then(|_| phases.steps.entries(0)).map(|first| first.start);
         let inner_bounds = first_start.into_iter().chain(ends).map(request_at);
         let bounds = std::iter::once(0).chain(inner_bounds).chain([recording.requests.len()]);
         Self { ranges: bounds.tuple_windows().map(|(start, end)| start..end).collect() }
@@ -79,4 +79,26 @@ pub(super) fn requests_that_vary(recording: &SizedRecording<'_, '_>) -> Vec<bool
         varies[index] = first_bytes.get(&key).is_some_and(|(_, varies)| *varies);
     }
     varies
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_compared_with_the_same_step() {
+        let steps = |bounds: &[usize]| Steps { ranges: bounds.windows(2).map(|pair| pair[0]..pair[1]).collect() };
+        let counterparts = |own: &[usize], step, other: &[usize]| {
+            let found = steps(own).counterparts(step, &steps(other));
+            found.into_iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
+        };
+        let (three, two, none) = ([0, 1, 3, 6, 9, 10], [0, 2, 4, 6, 8], [0, 5]);
+        for (step, range) in [(0, (0, 1)), (1, (1, 3)), (2, (3, 6))] {
+            assert_eq!(counterparts(&three, step, &two), [range]);
+        }
+        assert_eq!(counterparts(&three, 3, &two), [(9, 10), (6, 9)], "after the last step");
+        assert_eq!(counterparts(&two, 3, &three), [(4, 6)]);
+        assert_eq!(counterparts(&three, 0, &none), [(0, 10)]);
+        assert_eq!(counterparts(&none, 2, &three), [(0, 5)]);
+    }
 }

@@ -122,3 +122,98 @@ pub(super) fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         warn(Code::PredictionOff, text);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::fit::prediction::LeaveOneOutCheck;
+
+    /// The warnings about an answer from two like recordings, once `change` has changed it.
+    fn warnings_after(change: impl FnOnce(&mut FitDevice)) -> Vec<(Code, String)> {
+        let mut device = FitDevice {
+            device: 0,
+            capacity_bytes: None,
+            paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+            stacks_paired_ratio: 1.0,
+            asked_paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+            shrinking_ratio: WARN_UNMATCHED_RATIO,
+            freed_elsewhere_ratio: WARN_ERROR_RATIO,
+            varying_ratio: WARN_UNMATCHED_RATIO,
+            guessed_ratio: WARN_UNMATCHED_RATIO,
+            largest_recorded: 8,
+            sizes: Vec::new(),
+            largest: None,
+            largest_safe: None,
+            best: None,
+            by_data: None,
+            growth_at: 8,
+            growth: Vec::new(),
+            growth_rest_bytes: 0,
+            requests: vec![9, 9],
+            unpaired: Vec::new(),
+            launched_on: None,
+            is_launched_elsewhere: false,
+            checked: Vec::new(),
+            has_recording_warnings: false,
+        };
+        change(&mut device);
+        let mut warnings = Warnings::default();
+        warn_about_device(&device, &mut warnings);
+        assert_eq!(device.is_doubtful(), !warnings.to_vec().is_empty());
+        warnings.to_vec().into_iter().map(|warning| (warning.code, warning.message)).collect()
+    }
+
+    fn checked(size: u64, allocated_error_ratio: f64) -> LeaveOneOutCheck {
+        LeaveOneOutCheck {
+            size,
+            recorded_allocated_bytes: 0,
+            predicted_allocated_bytes: 0,
+            allocated_error_ratio,
+            recorded_reserved_bytes: 0,
+            predicted_reserved_bytes: 0,
+            reserved_error_ratio: 0.0,
+        }
+    }
+
+    #[test]
+    fn only_what_exceeds_a_limit_is_warned_of() {
+        assert_eq!(warnings_after(|device| device.stacks_paired_ratio = 0.5), []);
+        for (change, code, words) in [
+            (
+                (|device| device.paired_ratio = 0.5) as fn(&mut FitDevice),
+                Code::Unpaired,
+                "50% of the memory at the peak is in",
+            ),
+            (
+                |device| (device.paired_ratio, device.requests) = (0.5, vec![9, 10]),
+                Code::Unpaired,
+                "larger sizes may need more",
+            ),
+            (
+                |device| device.asked_paired_ratio = 0.5,
+                Code::Unpaired,
+                "50% of requested bytes are in one recording only",
+            ),
+            (|device| device.shrinking_ratio = 0.5, Code::UnlikeRecordings, "shrinks with the size"),
+            (|device| device.varying_ratio = 0.5, Code::VaryingShapes, "varies between steps"),
+            (|device| device.guessed_ratio = 0.5, Code::GuessedGrowth, "grow along an unknown curve"),
+            (|device| device.freed_elsewhere_ratio = 0.5, Code::UnlikeRecordings, "is freed earlier"),
+        ] {
+            let found = warnings_after(change);
+            assert!(found.len() == 1 && found[0].0 == code && found[0].1.contains(words), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_worst_prediction_is_warned_of() {
+        let text = |ratios: &[f64]| {
+            let checks = (1..).zip(ratios).map(|(size, ratio)| checked(size, *ratio)).collect();
+            let found = warnings_after(|device| device.checked = checks);
+            found.into_iter().map(|(_, message)| message).collect::<String>()
+        };
+        let start = "GPU 0: predicted from the other recordings, the peak at";
+        assert_eq!(text(&[0.01, -0.01]), "");
+        assert_eq!(text(&[0.0, 0.25]), format!("{start} 2 is 25% too high"));
+        assert_eq!(text(&[0.25, -0.5, 0.0]), format!("{start} 2 is 50% too low, 2 of 3 off"));
+    }
+}

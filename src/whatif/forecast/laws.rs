@@ -150,6 +150,19 @@ mod tests {
     }
 
     #[test]
+    fn one_value_tests_a_line_only_if_it_is_exact() {
+        for (trend, series, error) in [
+            (Trend::Line, &[997, 999, 1000][..], 1.0), // off by 1/1000
+            (Trend::Line, &[998, 1000, 1001], 1.0 / 1001.0),
+            (Trend::Line, &[0, 999, 999, 1000], 1.0),
+            (Trend::Constant, &[999, 1000], 0.001),
+            (Trend::Line, &[1, 2], f64::INFINITY),
+        ] {
+            assert_eq!(trend.error(series).total_cmp(&error), std::cmp::Ordering::Equal, "{series:?}");
+        }
+    }
+
+    #[test]
     fn a_trend_is_tested_on_the_past() {
         let of = |series: &[u64]| {
             let (trend, error) = Trend::of_series(series);

@@ -78,8 +78,7 @@ const NOTABLE_GAIN_PARTS: u64 = 20;
 impl ProgramRow {
     /// Whether the changed program needs less memory, or serves the failed request.
     pub fn is_gain(&self) -> bool {
-        let needs_less =
-            self.reserved_gain_bytes > 0 || (self.allocated_gain_bytes > 0 && self.reserved_gain_bytes == 0);
+        let needs_less = (self.reserved_gain_bytes, self.allocated_gain_bytes) > (0, 0);
         needs_less || self.serves_failed == Some(true)
     }
 

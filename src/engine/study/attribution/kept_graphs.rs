@@ -127,3 +127,31 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
 fn sum_bytes<'b>(blocks: impl Iterator<Item = &'b OwnBlock>) -> u64 {
     blocks.fold(0, |sum, block| sum.saturating_add(block.bytes))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_graph_is_kept_if_enough_of_its_blocks_and_bytes_are() {
+        let block = |forward_pass, bytes, is_freed| OwnBlock {
+            entry: 0,
+            bytes,
+            forward_pass,
+            is_forward: true,
+            is_saved: true,
+            is_freed,
+        };
+        let pass = |kept: [u64; 2], freed: &[u64]| {
+            let freed = freed.iter().map(|bytes| block(1, *bytes, true));
+            kept_pass(&kept.map(|bytes| block(1, bytes, false)).into_iter().chain(freed).collect::<Vec<_>>())
+        };
+        assert_eq!(pass([60, 40], &[50, 50]), Some((1, 100)), "half of the bytes");
+        assert_eq!(pass([60, 40], &[50, 51]), None);
+        assert_eq!(pass([60, 40], &[25; 4]), Some((1, 100)), "a third of the blocks");
+        assert_eq!(pass([60, 40], &[20; 5]), None);
+        assert_eq!(kept_pass(&[block(1, 9, false), block(1, 1, true)]), None, "one output");
+        let passes = [(1, 5), (1, 5), (2, 7), (2, 7), (3, 6), (3, 6)].map(|(pass, bytes)| block(pass, bytes, false));
+        assert_eq!(kept_pass(&passes), Some((2, 14)), "most bytes");
+    }
+}

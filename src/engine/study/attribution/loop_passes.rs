@@ -108,7 +108,8 @@ impl LoopPasses {
         for (index, entry) in trace.entries().take(end).enumerate() {
             match entry.action {
                 Action::Alloc | Action::Oom => {
-                    let made_by = chains.request(entry.stack, entry.size);
+                    let chain = chains.chain(entry.stack);
+                    let made_by = chains.request(chain, entry.stack, entry.size);
                     if let Some(line) = growing.get(&index) {
                         passes.growing.entry(made_by.chain.id).or_default().push(**line);
                     }
@@ -165,9 +166,8 @@ impl LoopPasses {
 }
 
 impl Chains<'_> {
-    /// Counts a request of `stack` for `bytes`.
-    fn request(&mut self, stack: StackId, bytes: u64) -> MadeBy {
-        let chain = self.chain(stack);
+    /// Counts a request of `stack`, which has `chain`, for `bytes`.
+    fn request(&mut self, chain: Rc<CallChain>, stack: StackId, bytes: u64) -> MadeBy {
         // A loop of one line, with another thread or line in between.
         if self.last_chain != chain.id
             && !chain.calls_module
@@ -248,5 +248,29 @@ mod tests {
             let passes = LoopPasses { old_frees: [(7, frees)].into_iter().collect(), ..LoopPasses::default() };
             assert_eq!(passes.is_bounded(7, bytes), is_bounded, "{bytes}");
         }
+    }
+
+    #[test]
+    fn a_pass_begins_where_a_function_goes_back() {
+        let snapshot = Snapshot::default();
+        let stacks = StackReader::new(&snapshot);
+        let mut chains = Chains {
+            snapshot: &snapshot,
+            stacks: &stacks,
+            by_stack: Vec::new(),
+            nodes: vec![Node::default(); 2],
+            node_ids: FxHashMap::default(),
+            chain_ids: FxHashMap::default(),
+            last_chain: u32::MAX,
+            entered_by: FxHashMap::default(),
+        };
+        // Line 9 of the outer function calls the inner one.
+        let passes = [(0, 7), (1, 3), (1, 5), (1, 5), (1, 3), (0, 8), (1, 3), (0, 7)].map(|(node, line)| {
+            let path = if node == 0 { vec![(0, line)] } else { vec![(0, 9), (1, line)] };
+            let chain = CallChain { id: node * 10 + line, path, ..CallChain::default() };
+            chains.request(Rc::new(chain), StackId(line), 1).pass
+        });
+        // The loop of one line in the inner function counts as well.
+        assert_eq!(passes, [0, 0, 0, 0, 1, 1, 3, 2]);
     }
 }

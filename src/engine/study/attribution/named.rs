@@ -120,3 +120,31 @@ fn is_users_item(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot)
     let is_users = root.author == Author::User && matches!(root.kind, RootKind::Frame | RootKind::Module);
     is_users && tensor.name.is_some_and(|name| snapshot.text(name).contains('['))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_outrank_inferred_categories() {
+        use Category::{Activations, Inputs, Other, Parameters};
+        use Confidence::{Known, Low, Medium};
+        let block = LiveBlock { address: 9, ..LiveBlock::default() };
+        let corrected = |named, has_parameters, has_no_graph, classification| {
+            let blocks = [(9, (None, named))].into_iter().collect();
+            let mut classified = [classification];
+            NamedBlocks { blocks, has_parameters, has_no_graph }.correct(&[block], &mut classified, true);
+            classified[0]
+        };
+        let variable =
+            |is_model, is_free, classification| corrected(NamedUse::Variable, is_model, is_free, classification);
+        assert_eq!(variable(true, true, (Parameters, Low)), (Inputs, Low));
+        assert_eq!(variable(false, true, (Parameters, Low)), (Parameters, Low));
+        assert_eq!(variable(true, true, (Parameters, Medium)), (Parameters, Medium));
+        assert_eq!(variable(true, true, (Activations, Medium)), (Other, Low));
+        assert_eq!(variable(true, false, (Activations, Medium)), (Activations, Medium));
+        assert_eq!(corrected(NamedUse::Kept, true, false, (Parameters, Low)), (Other, Known));
+        assert_eq!(corrected(NamedUse::Kept, false, false, (Parameters, Low)), (Parameters, Low));
+        assert_eq!(corrected(NamedUse::Category(Parameters), false, false, (Other, Low)), (Parameters, Known));
+    }
+}

@@ -323,6 +323,10 @@ mod tests {
         assert!(!is_copy(&sizes(&[(1024, 2)]), &parameters), "too few");
         assert!(!is_copy(&sizes(&[(4096, 1), (5000, 4)]), &parameters), "other sizes");
         assert!(!is_copy(&sizes(&[(4096, 40)]), &parameters), "many of one size");
+        assert!(!is_copy(&sizes(&[(1024, 6), (64, 2)]), &parameters), "two small sizes");
+        let small = sizes(&[(90_000, 2), (1024, 6), (64, 4), (32, 4)]);
+        assert!(is_copy(&sizes(&[(1024, 5), (64, 2), (32, 1)]), &small), "many of three small sizes");
+        assert!(!is_copy(&sizes(&[(1024, 4), (64, 2), (32, 1)]), &small), "few");
     }
 
     const MODEL: [u64; 4] = [800, 40, 300, 40];

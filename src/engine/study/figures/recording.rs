@@ -138,3 +138,14 @@ pub(super) fn growth_ratio(peaks: [u64; 2]) -> Result<f64, UnknownReason> {
         grown => Ok(grown as f64 / before as f64),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_from_nothing_has_no_ratio() {
+        assert_eq!(growth_ratio([0, 1]), Err(UnknownReason::BaselineIsZero));
+        assert_eq!([[0, 0], [4, 4], [4, 5], [4, 1]].map(growth_ratio), [Ok(0.0), Ok(0.0), Ok(0.25), Ok(-0.75)]);
+    }
+}

@@ -319,4 +319,14 @@ mod tests {
         assert_eq!(typical_rise(&[90, 60, 30, 0]), None);
         assert_eq!(typical_rise(&[5]), Some(0));
     }
+
+    #[test]
+    fn the_first_request_of_an_iteration_belongs_to_it() {
+        // Two requests an iteration, which stay; the last iteration has made one.
+        let requests = Requests::of_one_site(7);
+        let sums = [(0, BlockSum { bytes: 1024, blocks: 2 })].into_iter().collect();
+        let [line] = growing_lines(&requests, &sums, &[0, 2, 4, 6])[..] else { panic!() };
+        let found = (line.first_iteration, line.last_entry, line.iterations, line.live_blocks, line.live_bytes);
+        assert_eq!(found, (0, 60, 4, 7, 3584));
+    }
 }

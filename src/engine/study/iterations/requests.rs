@@ -143,3 +143,34 @@ impl Requests {
         self.sites.iter().zip(&self.rows).map(&mut number).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Requests {
+        /// Requests for 512 bytes at every tenth entry, whose blocks stay.
+        pub(in crate::study::iterations) fn of_one_site(count: u32) -> Self {
+            let row = |index| Row { size: 1, entry: index * 10, freed_after: NEVER, live_before: i64::from(index) };
+            Self { sites: vec![0; count as usize], rows: (0..count).map(row).collect() }
+        }
+    }
+
+    #[test]
+    fn blocks_that_are_freed_later_are_live_at_an_earlier_end() {
+        let row = |(entry, freed_after): &(u32, u32)| Row {
+            size: 1,
+            entry: *entry,
+            freed_after: *freed_after,
+            live_before: 0,
+        };
+        let up_to = |end| {
+            let rows = [(3, 1), (5, 2), (8, NEVER)].iter().map(row).collect();
+            let rest = Requests { sites: vec![0; 3], rows }.up_to(end)?;
+            Some(rest.rows.iter().map(|row| row.freed_after).collect::<Vec<_>>())
+        };
+        assert_eq!(up_to(5), Some(vec![1, NEVER]));
+        assert_eq!(up_to(4), Some(vec![NEVER]));
+        assert_eq!(up_to(8), None);
+    }
+}

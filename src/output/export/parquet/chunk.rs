@@ -180,3 +180,14 @@ impl Chunk {
 pub(super) fn i32_of(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn integers_that_repeat_often_have_a_dictionary() {
+        let known = |values: &[i64]| Some(Dictionary::from_integers(values)?.known.len());
+        assert_eq!([&[7, 7, 7, 7][..], &[7, 7, 7], &[5, 5, 5, 5, 5, 5, 5, 6]].map(known), [Some(1), None, Some(2)]);
+    }
+}

@@ -194,3 +194,22 @@ fn schema(columns: &[Column]) -> Vec<Element> {
     }
     schema
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_collected_into_groups() {
+        let columns = &[Column { name: "n", kind: Kind::Integer }];
+        let mut table = ParquetTable::new(Table { name: "t", columns }, Vec::new()).unwrap();
+        let mut counts = Vec::new();
+        for row in 1..=GROUP_ROWS + 1 {
+            table.row([Cell::Integer(7)]).unwrap();
+            if row == 3 || row >= GROUP_ROWS {
+                counts.push((table.groups.len(), table.rows_in_group, table.rows));
+            }
+        }
+        assert_eq!(counts, [(0, 3, 0), (1, 0, 1 << 17), (1, 1, 1 << 17)]);
+    }
+}
