@@ -14,7 +14,7 @@ use crate::support::{fixtures, late, program};
 
 /// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all. Those after `last` and
 /// `failed` are run on what [`late`] makes of a recording.
-const COMMANDS: [(&str, &[&str]); 12] = [
+const COMMANDS: [(&str, &[&str]); 13] = [
     ("analyze --full", &[]),
     ("last analyze --full", &["changes", "gate", "programs", "where"]),
     ("failed analyze --full", &["diff", "gate", "where"]),
@@ -28,7 +28,8 @@ const COMMANDS: [(&str, &[&str]); 12] = [
             --max-peak-allocated 20MiB --max-step-growth 1MiB",
         &["changes", "dead_ends", "diff", "gate", "goes_on", "recorded"],
     ),
-    ("export --format csv", &["advised", "dead_ends", "engines", "programs"]),
+    ("export --format csv", &["advised", "dead_ends", "engines"]),
+    ("export --format parquet", &["programs"]),
     ("export --format pickle --from 20 --to end-20", &["diff", "goes_on", "recorded", "programs"]),
     ("export --format perfetto", &["diff", "engines", "programs"]),
 ];

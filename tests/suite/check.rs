@@ -39,7 +39,7 @@ fn a_limit_holds_up_to_the_figure_itself() {
         (
             "--max-inactive-split-ratio",
             "inactive-split-ratio",
-            "free in partly used segments",
+            "GiB reserved is free in partly used segments",
             &free["inactive_split_ratio"],
         ),
         ("--max-peak-reserved", "peak-reserved", "reserved memory peaks at ", &peak["reserved_bytes"]),

@@ -31,7 +31,7 @@ impl Rows {
         self.names.iter().position(|other| *other == name).unwrap_or_else(|| panic!("no column {name}"))
     }
 
-    /// The cells of column `name` in the rows of `device`.
+    /// The cells of column `name`, and the lengths of texts, in the rows of `device`.
     fn of_device(&self, device: u64, name: &str) -> Vec<Option<i64>> {
         let (of, column) = (self.column("device"), self.column(name));
         let own = self.rows.iter().filter(|row| row[of] == Some(device as i64));
@@ -44,7 +44,8 @@ impl TableSink for Rows {
         let number = |cell: Cell<'_>| match cell {
             Cell::Integer(number) => Some(number),
             Cell::Flag(flag) => Some(i64::from(flag)),
-            Cell::Null | Cell::Text(_) | Cell::Frames(_) => None,
+            Cell::Text(text) => Some(text.len() as i64),
+            Cell::Null | Cell::Frames(_) => None,
         };
         let row: Vec<Option<i64>> = cells.into_iter().map(number).collect();
         assert_eq!(row.len(), self.names.len());
@@ -369,6 +370,8 @@ fn texts_of_the_program_are_slices() {
         assert_eq!(slices.iter().filter(|found| **found == slice).count(), 1, "{slice:?} {slices:?}");
     }
     assert!(slices.contains(&("kv cache", 105_000, 105_000, Some(1024))), "{slices:?}");
+    let lengths = ["prefill", "kv cache", "decode"].map(|text| Some(text.len() as i64));
+    assert_eq!(tables(&study)[0].of_device(0, "user_metadata"), lengths, "the text of `annotate` comes first");
 }
 
 #[test]
