@@ -344,6 +344,8 @@ mod tests {
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU \u{1} has a total capacity of 1.00 GiB of which",
         );
         assert_eq!((one.device, one.releases.unwrap().to_string().as_str()), (Some(1), "2.3"));
+        let device = |code: &str| parse_device(&format!("Tried to allocate 1 MiB. GPU {code} has"));
+        assert_eq!(["\u{1f}", " ", "7", "x"].map(device), [Some(31), None, Some(7), None]);
         let lost = parse_allocation(
             "",
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU  has a total capacity of 1.00 GiB of which",

@@ -272,4 +272,26 @@ mod tests {
             let _ = scratch(&[LoopDimension { size: c, stride: 1, output_stride: 0 }], SUM, conditions);
         }
     }
+
+    #[test]
+    fn loops_have_the_dimensions_of_their_layout() {
+        const GIB: u64 = 1 << 30;
+        let loops = |layout, input_bytes, outputs: u64| {
+            let shape = ReductionShape { layout, item_bytes: 4, output_item_bytes: 4, kernel: SUM };
+            let dimensions = shape.dimensions(input_bytes, outputs * 4)?;
+            Some(dimensions.into_iter().map(|of| (of.size, of.stride, of.output_stride)).collect::<Vec<_>>())
+        };
+        for layout in [Layout::Rows, Layout::Columns] {
+            assert_eq!(loops(layout, 40, 1), Some(vec![(10, 1, 0)]));
+        }
+        assert_eq!(loops(Layout::Rows, 240, 6), Some(vec![(10, 1, 0), (6, 10, 1)]));
+        assert_eq!(loops(Layout::Columns, 240, 6), Some(vec![(10, 6, 0), (6, 1, 1)]));
+        assert_eq!(loops(Layout::Images, 40, 1), Some(vec![(10, 1, 0), (1, 10, 0), (1, 10, 1)]));
+        assert_eq!(loops(Layout::Rows, 4, 1), None, "nothing is reduced");
+        assert_eq!(loops(Layout::Rows, 41, 1), None);
+        // Halved twice.
+        assert_eq!(loops(Layout::Rows, 4 * GIB, 1), Some(vec![(GIB / 4, 1, 0)]));
+        assert_eq!(loops(Layout::Rows, 4 * GIB, 16), Some(vec![(GIB / 16, 1, 0), (4, GIB / 16, 1)]));
+        assert_eq!(loops(Layout::Columns, 4 * GIB, 16), Some(vec![(GIB / 64, 16, 0), (16, 1, 1)]));
+    }
 }

@@ -64,8 +64,7 @@ fn simplest_between(above: f64, up_to: f64) -> f64 {
         if integer > above || up_to <= integer {
             break;
         }
-        (above, up_to) =
-            (1.0 / (up_to - integer), if above > integer { 1.0 / (above - integer) } else { f64::INFINITY });
+        (above, up_to) = (1.0 / (up_to - integer), 1.0 / (above - integer)); // infinite if `above` is whole
         if up_to.is_infinite() {
             terms.push(above.ceil());
             break;
