@@ -18,9 +18,7 @@ use crate::support::fixtures;
 /// The statements of line 12, separated by lines.
 const STATEMENTS: &str = "\
 y = model(x)
-y = model(x).detach()
 kept.append(model(x))
-kept.append(model(x).detach())
 kept.extend(model(x))
 kept += [model(x)]
 kept = [model(part) for part in x]
@@ -49,8 +47,7 @@ fn text(statement: &str, is_loop: bool) -> String {
         &format!("        {statement}"),
         "        print(size)",
     ];
-    let end = "\n".repeat(86);
-    format!("{before}{}{end}main()\n", lines.join("\n"))
+    format!("{before}{}{}main()\n", lines.join("\n"), "\n".repeat(86))
 }
 
 /// How the blocks of the program live: each makes 12 passes.
@@ -99,12 +96,12 @@ fn describe(advice: &Advice) -> String {
         return format!("{advice:?}").split(|c: char| !c.is_alphanumeric()).next().unwrap().to_owned();
     };
     let name = keeper.name.as_deref().unwrap_or("no variable");
-    let sizes = format!("{} MiB, {} of graphs", keeper.bytes >> 20, keeper.graph_bytes >> 20);
     let written = keeper.written.as_ref().map_or("not written".to_owned(), |written| {
         let Written { at, kind, in_loop, has_grad, is_read, backward, .. } = written;
         format!("{kind:?} at {}, {in_loop} {has_grad} {is_read} {backward:?}", at.line)
     });
-    format!("{:?} of {name}: {sizes}; {written}", row.kind)
+    let [bytes, of_graphs] = [keeper.bytes >> 20, keeper.graph_bytes >> 20];
+    format!("{:?} of {name}: {bytes} MiB, {of_graphs} of graphs; {written}", row.kind)
 }
 
 #[test]

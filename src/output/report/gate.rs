@@ -59,8 +59,8 @@ fn context(report: &CheckReport) -> Text {
 fn why(report: &CheckReport) -> Option<String> {
     let job = report.dry_run.as_ref().filter(|job| !job.passed).map(|job| job.reason.clone());
     let unknown = || {
-        let failed = report.failed_findings();
-        Some(failed.into_iter().find(|finding| finding.actual.is_none() && finding.lines.is_empty())?.message.clone())
+        let worst = *report.failed_findings().first()?;
+        (worst.actual.is_none() && worst.lines.is_empty()).then(|| worst.message.clone())
     };
     job.or_else(unknown)
 }
