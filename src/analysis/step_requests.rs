@@ -1,9 +1,10 @@
 //! The requests of each source line by step, for comparison of a rank with its peers in the same step.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use crate::base::ids::StackId;
-use crate::snapshot::Action;
+use crate::base::intern::SeededMap;
+use crate::snapshot::{Action, TraceEntry};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::study::DeviceStudy;
 
@@ -58,46 +59,46 @@ impl StepRequests {
             start..ends.get(step).map_or(window.end, |end| end + 1)
         };
         let mut found = Self { step, steps: ends.len().min(MAX_STEPS) + 1, lines: Vec::new() };
-        let (mut row_of_line, mut row_of_stack) = (BTreeMap::new(), HashMap::new());
+        let (mut row_of_line, mut row_of_stack) = (BTreeMap::new(), SeededMap::default());
         let others = (0..=ends.len()).rev().filter(|other| *other != step).take(MAX_STEPS);
         for step in std::iter::once(step).chain(others) {
+            let mut bytes_of_row = [None; MAX_LINES];
             for entry in range(step) {
-                if matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom)) {
-                    found.add(device, (step, entry), (&mut row_of_line, &mut row_of_stack));
+                if !matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom)) {
+                    continue;
                 }
+                let TraceEntry { size, extended_stack: stack, .. } = device.device().entry(entry);
+                let row = *row_of_stack.entry(stack).or_insert_with(|| found.row(device, stack, &mut row_of_line));
+                if let Some(bytes) = row.and_then(|row| bytes_of_row.get_mut(row)) {
+                    *bytes = bytes.filter(|bytes| *bytes >= MIN_BYTES).or_else(|| (*bytes).max(Some(size)));
+                }
+            }
+            for (line, bytes) in found.lines.iter_mut().zip(bytes_of_row) {
+                line.bytes.extend(bytes.map(|bytes| (step, bytes)));
             }
         }
         found
     }
 
-    fn add(
+    /// The row of the line of `stack`, added if it is new; `None` if there are too many.
+    fn row(
         &mut self,
         device: DeviceStudy<'_, '_>,
-        (step, entry): (usize, usize),
-        (row_of_line, row_of_stack): (&mut BTreeMap<LineId, usize>, &mut HashMap<StackId, Option<usize>>),
-    ) {
-        let request = device.device().entry(entry);
-        let (stacks, stack) = (device.stacks(), request.extended_stack);
-        let row = *row_of_stack.entry(stack).or_insert_with(|| {
-            let line = stacks.line_id(stack);
-            let new = self.lines.len();
-            let row = row_of_line.get(&line).copied().or_else(|| (new < MAX_LINES).then_some(new))?;
-            if row == new {
-                let model_call = stacks.model_call(stack);
-                // A wrapper such as DistributedDataParallel moves data to the device within its own call.
-                let is_inner = model_call != line.frame || stacks.module_calls(stack) > 1;
-                let in_module = line.is_backward || (model_call.is_some() && is_inner);
-                let location = stacks.code_location(line);
-                self.lines.push(LineRequests { location, in_module, bytes: BTreeMap::new() });
-                row_of_line.insert(line, row);
-            }
-            Some(row)
-        });
-        if let Some(line) = row.and_then(|row| self.lines.get_mut(row)) {
-            let bytes = line.bytes.entry(step).or_default();
-            if *bytes < MIN_BYTES {
-                *bytes = request.size.max(*bytes);
-            }
+        stack: StackId,
+        row_of_line: &mut BTreeMap<LineId, usize>,
+    ) -> Option<usize> {
+        let (stacks, new) = (device.stacks(), self.lines.len());
+        let line = stacks.line_id(stack);
+        let row = row_of_line.get(&line).copied().or_else(|| (new < MAX_LINES).then_some(new))?;
+        if row == new {
+            let model_call = stacks.model_call(stack);
+            // A wrapper such as DistributedDataParallel moves data to the device within its own call.
+            let is_inner = model_call != line.frame || stacks.module_calls(stack) > 1;
+            let in_module = line.is_backward || (model_call.is_some() && is_inner);
+            let location = stacks.code_location(line);
+            self.lines.push(LineRequests { location, in_module, bytes: BTreeMap::new() });
+            row_of_line.insert(line, row);
         }
+        Some(row)
     }
 }
