@@ -70,26 +70,34 @@ impl<const SHIFT: u32> Numbers<SHIFT> {
     }
 
     /// Appends a row.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "called three times for every entry")]
+    #[inline(always)]
     pub fn push(&mut self, value: u64) {
-        if self.wide.is_empty() {
-            if self.narrow.is_empty() {
-                self.base = value.saturating_sub(1 << (31 + SHIFT));
-            }
-            let offset = value.wrapping_sub(self.base);
-            match u32::try_from(offset >> SHIFT) {
-                Ok(narrow) if offset.is_multiple_of(1 << SHIFT) => return self.narrow.push(narrow),
-                _ => self.widen(),
-            }
+        match self.narrowed(value) {
+            Some(narrow) if !self.narrow.is_empty() => self.narrow.push(narrow),
+            _ => self.push_first_or_wide(value),
         }
-        self.wide.push(value);
+    }
+
+    /// `value` in 32 bits.
+    #[inline]
+    fn narrowed(&self, value: u64) -> Option<u32> {
+        let offset = value.wrapping_sub(self.base);
+        u32::try_from(offset >> SHIFT).ok().filter(|_| offset.is_multiple_of(1 << SHIFT))
     }
 
     #[cold]
-    fn widen(&mut self) {
+    fn push_first_or_wide(&mut self, value: u64) {
+        if self.narrow.is_empty() && self.wide.is_empty() {
+            self.base = value.saturating_sub(1 << (31 + SHIFT));
+            if let Some(narrow) = self.narrowed(value) {
+                return self.narrow.push(narrow);
+            }
+        }
         let narrow = std::mem::take(&mut self.narrow);
         pages::reserve(&mut self.wide, narrow.capacity());
         self.wide.extend(narrow.iter().map(|narrow| self.base.wrapping_add(u64::from(*narrow) << SHIFT)));
+        self.wide.push(value);
     }
 
     /// The number in `row`, if there is one.

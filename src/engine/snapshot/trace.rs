@@ -116,7 +116,8 @@ impl TraceEntries {
     }
 
     /// Adds an entry whose context is in row `context`.
-    #[inline]
+    #[expect(clippy::inline_always, reason = "called for every entry")]
+    #[inline(always)]
     pub(super) fn push_row(&mut self, action: Action, [addr, size, time]: [u64; 3], stack: StackId, context: u32) {
         if action == Action::Oom {
             self.failed_requests.push(self.len());

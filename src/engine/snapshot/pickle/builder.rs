@@ -25,11 +25,6 @@ pub enum Place {
 impl Record {
     /// No value is this one.
     pub const ABSENT: Value = Value::EMPTY_DICT;
-
-    #[inline]
-    pub(super) fn new(integers: [u64; INTEGERS]) -> Self {
-        Self { integers, values: [Self::ABSENT; VALUES] }
-    }
 }
 
 /// Builds values from the contents of a pickle.

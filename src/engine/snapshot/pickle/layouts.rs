@@ -5,7 +5,7 @@
 //! offsets of the rest. A dict that fits a layout is decoded by a masked comparison and a few loads, without executing
 //! its forty opcodes.
 
-use super::builder::{Builder, INTEGERS, Place, Record};
+use super::builder::{Builder, INTEGERS, Place, Record, VALUES};
 use super::memo::Memo;
 use super::opcode as op;
 use super::value::Value;
@@ -46,12 +46,12 @@ struct Operand {
 #[derive(Clone, Copy)]
 enum Field {
     None,
-    Integer(Operand),
-    Reference(Operand),
-    /// `SHORT_BINUNICODE`, memoized: start and end of the text, and the text itself if it has at most eight bytes.
-    Text(u8, u8, Option<Operand>),
+    Integer,
+    Reference,
+    /// `SHORT_BINUNICODE`, memoized: start and end of the text.
+    Text(u8, u8),
     /// A memoized tuple of two small integers. The operand spans both, and the opcode between them.
-    Pair(Operand),
+    Pair,
     /// A memoized list of references; always the last value.
     List,
 }
@@ -61,7 +61,9 @@ struct ValueField {
     /// Its index in [`Record::values`].
     index: usize,
     field: Field,
-    /// The bytes of the last text or pair, and its value. Most dicts repeat it.
+    /// The bytes that decide on the value, at most eight.
+    operand: Operand,
+    /// These bytes in the last dict, and the value. Most dicts repeat it. None for a longer text.
     last: Option<(u64, Value)>,
 }
 
@@ -85,8 +87,6 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Layouts {
     pub(super) known: Vec<Layout>,
-    /// Indexes of `known`, roughly by falling frequency.
-    order: Vec<usize>,
     /// Indexes of the last layouts, [`HISTORY_BITS`] each. Programs loop, so the layout that followed this history last
     /// time probably follows again.
     history: u64,
@@ -127,26 +127,30 @@ impl ValueField {
     /// The value in the dict that starts with `start`. The caller replaces that of a list.
     #[inline]
     fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
-        let operand = match self.field {
-            Field::None | Field::List => return Some(Value::NONE),
-            Field::Integer(operand) => return Value::int(operand.read(start).cast_signed()),
-            Field::Reference(operand) => return memo.get_plain(u32::try_from(operand.read(start)).ok()?),
-            Field::Text(_, _, operand) => operand,
-            Field::Pair(operand) => Some(operand),
-        };
-        let word = operand.map(|operand| operand.read(start));
-        match (&self.last, word) {
-            (Some((known, value)), Some(word)) if *known == word => return Some(*value),
-            _ => {}
+        let word = self.operand.read(start);
+        if let Some((known, value)) = self.last
+            && known == word
+        {
+            return Some(value);
         }
-        let value = if let Field::Text(from, to, _) = self.field {
-            let text = start.get(usize::from(from)..usize::from(to))?;
-            builder.text(std::str::from_utf8(text).ok()?)
-        } else {
-            let [first, _, second, ..] = word?.to_le_bytes();
-            builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
+        let value = match self.field {
+            Field::None | Field::List => Value::NONE,
+            Field::Integer => Value::int(word.cast_signed())?,
+            Field::Reference => memo.get_plain(u32::try_from(word).ok()?)?,
+            Field::Text(from, to) => {
+                let text = start.get(usize::from(from)..usize::from(to))?;
+                let value = builder.text(std::str::from_utf8(text).ok()?);
+                if text.len() > WORD {
+                    return Some(value);
+                }
+                value
+            }
+            Field::Pair => {
+                let [first, _, second, ..] = word.to_le_bytes();
+                builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
+            }
         };
-        self.last = word.map(|word| (word, value));
+        self.last = Some((word, value));
         Some(value)
     }
 }
@@ -164,7 +168,8 @@ impl Layout {
     /// The record of the dict that starts with `start`, without its list.
     #[inline]
     pub(super) fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Record> {
-        let mut record = Record::new(self.integers.map(|operand| operand.read(start)));
+        let integers = self.integers.map(|operand| operand.read(start));
+        let mut record = Record { integers, values: [Record::ABSENT; VALUES] };
         for field in &mut self.values {
             *record.values.get_mut(field.index)? = field.read(start, memo, builder)?;
         }
@@ -175,7 +180,7 @@ impl Layout {
     pub(super) fn learn(start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Self> {
         let (mut len, mut mask) = (0, [0; MAX_BYTES]);
         let (mut keys, mut fields) = (Vec::new(), Vec::new());
-        while !matches!(fields.last(), Some(Field::List)) {
+        while !matches!(fields.last(), Some((Field::List, _))) {
             let rest = start.get(len..)?;
             let (slot, key_len) = match *rest {
                 [op::SETITEMS, ..] => {
@@ -189,14 +194,14 @@ impl Layout {
             };
             keys.push(memo.get_plain(slot)?);
             let at = len + key_len;
-            let (field, operand, value_len) = Field::learn(at, start.get(at..)?)?;
+            let (field, operand, varied, value_len) = Field::learn(at, start.get(at..)?)?;
             let value = at..at + value_len;
             mask.get_mut(len..value.end)?.fill(0xff);
-            mask.get_mut(value.start + operand.start..value.start + operand.end)?.fill(0);
-            if let Field::Pair(_) = field {
+            mask.get_mut(value.start + varied.start..value.start + varied.end)?.fill(0);
+            if let Field::Pair = field {
                 *mask.get_mut(value.start + 2)? = 0xff;
             }
-            fields.push(field);
+            fields.push((field, operand));
             len = value.end;
         }
         if keys.len() > MAX_KEYS {
@@ -218,9 +223,9 @@ impl Layout {
             list: None,
             used: 0,
         };
-        for (place, field) in places.into_iter().zip(fields) {
+        for (place, (field, operand)) in places.into_iter().zip(fields) {
             let index = match (place, field) {
-                (Place::Integer(index), Field::Integer(operand)) => {
+                (Place::Integer(index), Field::Integer) => {
                     *layout.integers.get_mut(index)? = operand;
                     continue;
                 }
@@ -228,48 +233,43 @@ impl Layout {
                 (Place::Value(index), _) => index,
             };
             match field {
-                Field::Text(..) | Field::Pair(_) => layout.memoized.push(index),
+                Field::Text(..) | Field::Pair => layout.memoized.push(index),
                 Field::List => {
                     layout.memoized.push(index);
                     layout.list = Some(index);
                 }
                 _ => {}
             }
-            layout.values.push(ValueField { index, field, last: None });
+            layout.values.push(ValueField { index, field, operand, last: None });
         }
         Some(layout)
     }
 }
 
 impl Field {
-    /// The field whose value begins `rest`, at offset `at` of the dict; the range of its bytes that differ between
-    /// dicts; and its length.
-    fn learn(at: usize, rest: &[u8]) -> Option<(Self, std::ops::Range<usize>, usize)> {
-        let operand = |start: usize, len: usize, is_signed| Operand::new(at + start, len, is_signed);
-        let (field, operand, after) = match *rest {
-            [op::NONE, ..] => (Self::None, 1..1, 0),
-            [op::BININT1, _, op::BININT1, _, op::TUPLE2, op::MEMOIZE, ..] => {
-                (Self::Pair(operand(1, 3, false)?), 1..4, 2)
-            }
-            [op::BINGET, ..] => (Self::Reference(operand(1, 1, false)?), 1..2, 0),
-            [op::LONG_BINGET, ..] => (Self::Reference(operand(1, 4, false)?), 1..5, 0),
-            [op::BININT1, ..] => (Self::Integer(operand(1, 1, false)?), 1..2, 0),
-            [op::BININT2, ..] => (Self::Integer(operand(1, 2, false)?), 1..3, 0),
-            [op::BININT, ..] => (Self::Integer(operand(1, 4, true)?), 1..5, 0),
-            [op::LONG1, n @ 1..=7, ..] => {
-                let len = usize::from(n);
-                (Self::Integer(operand(2, len, true)?), 2..2 + len, 0)
-            }
+    /// The field whose value begins `rest`, at offset `at` of the dict; its operand; the range of its bytes that differ
+    /// between dicts; and its length.
+    fn learn(at: usize, rest: &[u8]) -> Option<(Self, Operand, std::ops::Range<usize>, usize)> {
+        let (field, varied, is_signed, after) = match *rest {
+            [op::NONE, ..] => (Self::None, 1..1, false, 0),
+            [op::BININT1, _, op::BININT1, _, op::TUPLE2, op::MEMOIZE, ..] => (Self::Pair, 1..4, false, 2),
+            [op::BINGET, ..] => (Self::Reference, 1..2, false, 0),
+            [op::LONG_BINGET, ..] => (Self::Reference, 1..5, false, 0),
+            [op::BININT1, ..] => (Self::Integer, 1..2, false, 0),
+            [op::BININT2, ..] => (Self::Integer, 1..3, false, 0),
+            [op::BININT, ..] => (Self::Integer, 1..5, true, 0),
+            [op::LONG1, n @ 1..=7, ..] => (Self::Integer, 2..2 + usize::from(n), true, 0),
             [op::SHORT_BINUNICODE, n, ..] if rest.get(2 + usize::from(n)) == Some(&op::MEMOIZE) => {
                 let len = usize::from(n);
                 let [from, to] = [at + 2, at + 2 + len].map(u8::try_from);
-                (Self::Text(from.ok()?, to.ok()?, operand(2, len, false)), 2..2 + len, 1)
+                (Self::Text(from.ok()?, to.ok()?), 2..2 + len, false, 1)
             }
-            [op::EMPTY_LIST, op::MEMOIZE, op::MARK, ..] => (Self::List, 3..3, 0),
+            [op::EMPTY_LIST, op::MEMOIZE, op::MARK, ..] => (Self::List, 3..3, false, 0),
             _ => return None,
         };
-        let len = operand.end + after;
-        Some((field, operand, len))
+        let len = varied.end + after;
+        let operand = Operand::new(at + varied.start, varied.len().min(WORD), is_signed)?;
+        Some((field, operand, varied, len))
     }
 }
 
@@ -279,7 +279,7 @@ impl Layouts {
     pub(super) fn find(&self, start: &Start) -> Option<usize> {
         let fits = |index: usize| self.known.get(index).is_some_and(|layout| layout.fits(start));
         let guess = usize::from(*self.guesses.get(self.guess_slot())?);
-        if fits(guess) { Some(guess) } else { self.order.iter().copied().find(|index| fits(*index)) }
+        if fits(guess) { Some(guess) } else { (0..self.known.len()).find(|index| fits(*index)) }
     }
 
     #[inline]
@@ -297,14 +297,8 @@ impl Layouts {
             layout.used = self.clock;
         }
         let slot = self.guess_slot();
-        if let (Some(guess), Ok(right)) = (self.guesses.get_mut(slot), u8::try_from(index))
-            && *guess != right
-        {
+        if let (Some(guess), Ok(right)) = (self.guesses.get_mut(slot), u8::try_from(index)) {
             *guess = right;
-            let position = self.order.iter().position(|other| *other == index);
-            if let Some(position) = position.filter(|position| *position > 0) {
-                self.order.swap(position - 1, position);
-            }
         }
         self.history = self.history << HISTORY_BITS | index as u64;
     }
@@ -321,7 +315,6 @@ impl Layouts {
         self.learned = self.clock;
         if self.known.len() < MAX_LAYOUTS {
             self.guesses.resize(1 << GUESS_BITS, 0);
-            self.order.push(self.known.len());
             self.known.push(layout);
             return;
         }
@@ -335,6 +328,5 @@ impl Layouts {
     /// Forgets the layouts: after a memo slot is overwritten, a reference may mean another key.
     pub(super) fn clear(&mut self) {
         self.known.clear();
-        self.order.clear();
     }
 }
