@@ -213,7 +213,7 @@ impl<'a> BlockLives<'a> {
             if let Some(allocated_at) = block.allocated_at
                 && self.backward_passes_at(allocated_at) == self.backward_passes_at(at)
             {
-                self.count_outliving_pass(*block, allocated_at, at, false);
+                self.count_outliving_pass(block, allocated_at, at, false);
             }
         }
         self.count_computed();
@@ -259,7 +259,7 @@ impl<'a> BlockLives<'a> {
         self.has_stacks_of_frees |= traits.caller.is_some();
         let by_program = is_run_by_program(traits);
         if let Some(allocated_at) = block.allocated_at {
-            self.count_free(block, allocated_at, at, by_program);
+            self.count_free(&block, allocated_at, at, by_program);
         }
         if !block.is_in_live_set {
             return;
@@ -274,20 +274,20 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    fn count_free(&mut self, block: OpenBlock, allocated_at: TracePoint, freed: TracePoint, by_program: bool) {
+    fn count_free(&mut self, block: &OpenBlock, allocated_at: TracePoint, freed: TracePoint, by_program: bool) {
         if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
             return; // teardown
         }
         let forward = block.forwards_begun;
         self.count_outliving_pass(block, allocated_at, freed, by_program);
         let last = self.forwards_begun;
-        let is_before_backward = self.backward_passes_at(allocated_at) == self.backward_passes_at(freed);
+        let [passes_before, passes_after] = [allocated_at, freed].map(|point| self.backward_passes_at(point));
+        let (passes, is_before_backward) = (passes_after.saturating_sub(passes_before), passes_before == passes_after);
         let in_forward = self.phase(allocated_at) == Phase::Forward;
         let is_module_block = in_forward && self.phases.stack_traits(block.stack).has_forward_frame;
         if in_forward && forward == last && is_before_backward {
             self.forward_passes[forward].count(is_module_block, |counts| &mut counts.freed);
         }
-        let passes = self.backward_passes_at(freed).saturating_sub(self.backward_passes_at(allocated_at));
         let in_backward = self.phase(freed) == Phase::Backward && !by_program;
         if in_forward && passes > 0 && in_backward {
             self.forward_passes[forward].count(is_module_block, |counts| &mut counts.freed_by_backward);
@@ -349,7 +349,7 @@ impl<'a> BlockLives<'a> {
     }
 
     /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
-    fn count_outliving_pass(&mut self, block: OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
+    fn count_outliving_pass(&mut self, block: &OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
             let runs = self.outlived_by_size.entry(block.requested_bytes).or_default();
             match runs.last_mut().filter(|(last, _)| *last == allocated_at.run) {

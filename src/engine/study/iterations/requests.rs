@@ -6,7 +6,7 @@ use crate::allocator::round_size;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::base::pages;
-use crate::snapshot::{Action, Device};
+use crate::snapshot::{Action, Device, TraceEntry};
 
 /// A request, counted from 0.
 pub type RequestId = usize;
@@ -51,35 +51,37 @@ impl Requests {
         pages::reserve(&mut requests.sites, last);
         pages::reserve(&mut requests.rows, last);
         for index in 0..last {
-            let entry = device.entry(index);
+            // Only requests need the other columns.
+            let TraceEntry { action, addr, size: bytes, .. } = device.entry(index);
             let freed_before = just_freed.take();
-            match entry.action {
+            match action {
                 Action::Oom if end == Some(index) => {}
                 // Most frees complete at once.
-                Action::FreeCompleted if freed_before == Some(entry.addr) => continue,
-                Action::FreeRequested => just_freed = Some(entry.addr),
+                Action::FreeCompleted if freed_before == Some(addr) => continue,
+                Action::FreeRequested => just_freed = Some(addr),
                 Action::Alloc | Action::FreeCompleted => {}
                 _ => continue,
             }
-            if entry.size == 0 {
+            if bytes == 0 {
                 continue; // no request
             }
-            if matches!(entry.action, Action::Alloc | Action::Oom) {
-                let size = blocks(entry.size);
-                requests.sites.push(sites.site(snapshot, entry.stack, entry.stream, entry.pool.unwrap_or_default()));
-                if entry.action == Action::Alloc {
-                    live_requests.insert(entry.addr, to_u32(requests.rows.len()));
+            if matches!(action, Action::Alloc | Action::Oom) {
+                let TraceEntry { stack, stream, pool, .. } = device.entry(index);
+                let size = blocks(bytes);
+                requests.sites.push(sites.site(snapshot, stack, stream, pool.unwrap_or_default()));
+                if action == Action::Alloc {
+                    live_requests.insert(addr, to_u32(requests.rows.len()));
                 }
                 requests.rows.push(Row { size, entry: to_u32(index), freed_after: NEVER, live_before: live });
                 live += i64::from(size);
-            } else if let Some(request) = live_requests.remove(&entry.addr) {
+            } else if let Some(request) = live_requests.remove(&addr) {
                 let last = to_u32(requests.rows.len() - 1);
                 let row = &mut requests.rows[request as usize];
                 row.freed_after = last;
                 live -= i64::from(row.size);
-            } else if entry.action == Action::FreeRequested {
+            } else if action == Action::FreeRequested {
                 // A block that is older than the trace.
-                live -= i64::from(blocks(entry.size));
+                live -= i64::from(blocks(bytes));
             }
         }
         requests
