@@ -89,7 +89,7 @@ fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize) -> Retry {
     let (mut allocated, mut reserved) = (0, 0);
     let mut is_after = false;
     device.replay(Tracking::Totals, |step| {
-        is_after |= step.entry.is_some_and(|(entry, _)| entry > failed_entry);
+        is_after |= step.at.is_some_and(|(entry, _)| entry > failed_entry);
         if is_after {
             let totals = step.tiling.totals();
             (allocated, reserved) = (totals.allocated.max(allocated), totals.reserved.max(reserved));

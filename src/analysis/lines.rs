@@ -26,7 +26,7 @@ pub fn lines_after(
 ) -> Vec<LineShare> {
     let mut by_stack = BlockSums::default();
     device.replay(Tracking::Totals, |step| {
-        if step.entry.map(|(index, _)| index as u64) == entry {
+        if step.at.map(|(index, _)| index as u64) == entry {
             let blocks = step.tiling.active_blocks().filter(|block| is_counted(block.state));
             by_stack = sum_by_key(blocks.map(|block| (block.context, block.size)));
         }

@@ -39,7 +39,7 @@ fn the_last_moment_is_the_snapshot() {
             let (mut last, entries) = (Layout::default(), device.len());
             let literal = LiteralReplay { device, settings: &settings, settings_changes: &[] };
             let outcome = literal.run(Tracking::Totals, |step| {
-                if step.entry.is_none_or(|(index, _)| index + 1 == entries) {
+                if step.at.is_none_or(|(index, _)| index + 1 == entries) {
                     last = Layout::from_tiling(step.tiling, device.id());
                 }
             });

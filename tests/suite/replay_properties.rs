@@ -56,7 +56,7 @@ fn replay(snapshot: &Snapshot, device: u64, settings: &Settings) -> (Vec<Totals>
         |step| {
             totals.push(step.tiling.totals());
             if let Err(what) = is_sound(step.tiling) {
-                unsound.get_or_insert((step.entry.map(|(index, _)| index), what));
+                unsound.get_or_insert((step.at.map(|(index, _)| index), what));
             }
         },
     );

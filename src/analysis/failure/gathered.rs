@@ -43,16 +43,18 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
     /// Call for each step of the replay. A replay may start over.
     #[inline]
     pub(crate) fn observe(&mut self, step: &ReplayStep<'_>) {
-        let Some((index, entry)) = step.entry else {
+        let Some((index, action)) = step.at else {
             *self = Self::new(self.device);
             return;
         };
-        if entry.action == Action::Oom && self.device.window().contains(&index) {
+        if action == Action::Oom && self.device.window().contains(&index) {
             debug_assert!(self.remaining > 0, "a replay passes every entry once, from its start");
             self.remaining = self.remaining.saturating_sub(1);
             if self.remaining < self.max_reported {
                 let is_late = self.remaining < DESCRIBED_OOMS;
-                self.failed.push(FailureFacts::recorded(self.device, step, (index, entry), is_late));
+                let mut request = self.device.device().entry(index);
+                request.pool = request.pool.or(step.failure_pool);
+                self.failed.push(FailureFacts::recorded(self.device, step, (index, request), is_late));
             }
         }
     }

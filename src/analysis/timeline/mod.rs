@@ -40,26 +40,21 @@ fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warn
     let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::default());
     let (mut recorder, mut marks) = fresh();
     let history = study.replay(Tracking::FreeKinds, |step| {
-        if step.entry.is_none() {
+        if step.at.is_none() {
             (recorder, marks) = fresh();
         }
-        let entry = step.entry.map(|(index, _)| index);
-        let Some(sample) = sample_index(window, entry) else { return }; // outside the window
+        let Some(sample) = sample_index(window, step.at.map(|(index, _)| index)) else { return }; // outside the window
         // A block that is freed and completed within one call never counts as pending.
-        let being_freed = step.entry.map_or(0, |(index, event)| {
-            if !is_completed_at_once(device, index) {
-                return 0;
-            }
-            match step.tiling.block_at(event.addr) {
-                Some((size, BlockState::ActivePendingFree)) => size,
-                _ => 0,
-            }
-        });
+        let freed = step.at.filter(|(index, _)| is_completed_at_once(device, *index));
+        let being_freed = match freed.and_then(|(index, _)| step.tiling.block_at(device.entry(index).addr)) {
+            Some((size, BlockState::ActivePendingFree)) => size,
+            _ => 0,
+        };
         recorder.add(sample, step.tiling, being_freed);
-        if let Some((index, event)) = &step.entry
-            && window.contains(index)
+        if let Some((index, _)) = step.at
+            && window.contains(&index)
         {
-            marks.add_entry(*index, event, recorder.bucket_of(sample));
+            marks.add_entry(index, &device.entry(index), recorder.bucket_of(sample));
         }
     });
     let outcome = history?.outcome;

@@ -105,7 +105,7 @@ impl PeaksByPhase {
     pub(super) fn before_entry(device: DeviceStudy<'_, '_>, until: Option<u64>) -> Self {
         let mut maxima = Self::default();
         device.replay(Tracking::Totals, |step| {
-            let entry = step.entry.map(|(index, _)| index);
+            let entry = step.at.map(|(index, _)| index);
             if entry.is_none() {
                 maxima = Self::default();
             }

@@ -42,16 +42,16 @@ impl BlockSizes {
     /// Records what `step` changed. The steps come in order.
     #[expect(clippy::inline_always, reason = "called for every entry")]
     #[inline(always)]
-    pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
-        let Some((index, entry)) = &step.entry else {
+    pub(super) fn add_step(&mut self, step: &ReplayStep<'_>, device: Device<'_>) {
+        let Some((index, action)) = step.at else {
             let active = step.tiling.active_blocks();
             self.initial.extend(active.filter(|block| block.state == BlockState::ActiveAllocated));
             return;
         };
-        if entry.action == Action::Alloc {
+        if action == Action::Alloc {
             let bytes = step.tiling.allocated_bytes();
-            if bytes != usual_bytes(entry.size) {
-                self.unusual.push((to_u32(*index), bytes));
+            if bytes != usual_bytes(device.entry(index).size) {
+                self.unusual.push((to_u32(index), bytes));
             }
         }
         for address in step.tiling.damaged_blocks() {
@@ -59,7 +59,7 @@ impl BlockSizes {
                 Some((bytes, BlockState::ActiveAllocated)) => bytes,
                 _ => 0,
             };
-            self.changes.push((to_u32(*index), SizeChange { address: *address, bytes }));
+            self.changes.push((to_u32(index), SizeChange { address: *address, bytes }));
         }
     }
 

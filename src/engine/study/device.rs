@@ -182,7 +182,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             let mut block_sizes = BlockSizes::default();
             let outcome = literal(is_changed).run(keep, |step| {
                 builder.add_step(step);
-                block_sizes.add_step(step);
+                block_sizes.add_step(step, device);
                 observe(step);
             });
             (builder.finish(outcome, is_changed), block_sizes)
@@ -315,7 +315,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     fn allocated_before(self, entries: &[usize]) -> Vec<u64> {
         let (mut allocated, mut last) = (Vec::with_capacity(entries.len()), 0);
         self.replay(Tracking::Totals, |step| {
-            match step.entry {
+            match step.at {
                 None => allocated.clear(), // a replay may start over
                 Some((index, _)) => {
                     let is_passed = |entry: &&usize| **entry <= index;

@@ -118,8 +118,7 @@ impl<'a> HistoryBuilder<'a> {
     #[expect(clippy::inline_always, reason = "called for every entry")]
     #[inline(always)]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>) {
-        let entry = step.entry.map(|(index, _)| index);
-        let Some(sample) = window::sample_index(&self.window, entry) else {
+        let Some(sample) = window::sample_index(&self.window, step.at.map(|(index, _)| index)) else {
             return; // outside the window
         };
         let totals = step.tiling.totals();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
-use crate::snapshot::{Action, Block, BlockState, Segment, Stacks, TraceEntry};
+use crate::snapshot::{Action, Block, BlockState, Segment, TraceEntry};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{self, Category, Confidence};
@@ -85,16 +85,16 @@ impl MemoryLifetimes {
         let mut lives = Self::default();
         let id = device.id();
         let traced = device.replay(Tracking::Changes, |step| {
-            match &step.entry {
+            match step.at {
                 None => {
                     lives = Self::default(); // a replay may start over
                     let layout = Layout::from_tiling(step.tiling, id);
                     lives.begin(layout.segments.iter(), &layout.blocks);
                 }
-                Some((index, entry)) => {
-                    let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
-                    lives.apply(to_u32(*index).saturating_add(1), alloc, step);
-                    lives.annotate(entry);
+                Some((index, _)) => {
+                    let entry = device.device().entry(index);
+                    lives.apply(to_u32(index).saturating_add(1), &entry, step);
+                    lives.annotate(&entry);
                 }
             }
             observe(step);
@@ -173,8 +173,9 @@ impl MemoryLifetimes {
         }
     }
 
-    /// Applies the changes of one entry; `alloc` is the address that it allocated.
-    fn apply(&mut self, now: EntryCount, alloc: Option<u64>, step: &ReplayStep<'_>) {
+    /// Applies the changes of `entry`.
+    fn apply(&mut self, now: EntryCount, entry: &TraceEntry, step: &ReplayStep<'_>) {
+        let alloc = (entry.action == Action::Alloc).then_some(entry.addr);
         for change in step.tiling.changes() {
             match *change {
                 Change::Added(tile) => {
@@ -185,7 +186,7 @@ impl MemoryLifetimes {
                         end: None,
                         address: tile.addr,
                         bytes: tile.size,
-                        made_by: step.entry.map_or(Stacks::EMPTY, |(_, entry)| entry.extended_stack),
+                        made_by: entry.extended_stack,
                         place,
                         is_expandable: tile.is_expandable,
                     });

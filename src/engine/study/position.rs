@@ -114,7 +114,7 @@ impl DeviceStudy<'_, '_> {
         let mut layout = None;
         if position != TracePosition::Snapshot {
             self.replay(Tracking::Totals, |step| {
-                if position == TracePosition::after(step.entry.map(|(index, _)| index as u64)) {
+                if position == TracePosition::after(step.at.map(|(index, _)| index as u64)) {
                     layout = Some(Layout::from_tiling(step.tiling, self.id()));
                 }
             });

@@ -105,7 +105,7 @@ impl<'s, 'a> SleepReader<'s, 'a> {
 
     pub(super) fn observe(&mut self, step: &ReplayStep<'_>) {
         self.memory.reserved = step.tiling.totals().reserved;
-        let Some((index, entry)) = &step.entry else {
+        let Some((index, _)) = step.at else {
             // A replay may start over.
             (self.report, self.memory.blocks) = (SleepReport::default(), SeededMap::default());
             self.memory.by_engine.clear();
@@ -115,6 +115,7 @@ impl<'s, 'a> SleepReader<'s, 'a> {
             }
             return;
         };
+        let entry = self.device.entry(index);
         match entry.action {
             Action::Alloc => {
                 let engine = self.engine_of(entry.stack);
@@ -125,11 +126,11 @@ impl<'s, 'a> SleepReader<'s, 'a> {
         }
         let on_device = self.memory.reserved.saturating_sub(self.report.asleep_bytes);
         if on_device > self.report.peak_on_device_bytes {
-            (self.report.peak_on_device_bytes, self.report.peak_event) = (on_device, Some(*index as u64));
+            (self.report.peak_on_device_bytes, self.report.peak_event) = (on_device, Some(index as u64));
         }
         let (next, is_last) = (self.device.time_us(index + 1), index + 1 >= self.device.len());
         while let Some(change) = self.next_change().filter(|change| is_last || Some(change.time_us) <= next) {
-            self.report.add(change, Some(*index), &self.memory);
+            self.report.add(change, Some(index), &self.memory);
         }
     }
 

@@ -54,7 +54,7 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
     fn new(device: DeviceStudy<'s, 'a>) -> Self {
         let mut totals: [Numbers<9>; 2] = Default::default();
         let lives = MemoryLifetimes::observe_device(device, |step| {
-            if step.entry.is_none() {
+            if step.at.is_none() {
                 totals = Default::default(); // a replay may start over
             }
             let now = step.tiling.totals();

@@ -7,6 +7,7 @@ use super::segment_pools::{SegmentPools, no_split_pools};
 use super::tiling::{Tiling, Tracking};
 use super::totals::Totals;
 use crate::allocator::conf::Settings;
+use crate::base::ids::PoolId;
 use crate::snapshot::{Action, Device, Pools, TraceEntry};
 
 /// A device's trace, to be applied as recorded.
@@ -31,9 +32,10 @@ pub struct SettingsChange {
 /// The state of the replay before the first entry, or after an entry.
 #[derive(Debug)]
 pub struct ReplayStep<'a> {
-    /// The entry with its index; `None` before the first. A failed request has its private pool, if that can be
-    /// inferred.
-    pub entry: Option<(usize, TraceEntry)>,
+    /// The index of the entry and its action; `None` before the first. Most observers need no more of an entry.
+    pub at: Option<(usize, Action)>,
+    /// The private pool of a failed request, if that is not recorded but can be inferred.
+    pub failure_pool: Option<PoolId>,
     pub tiling: &'a Tiling,
     /// See `Outcome::lacks_completions`.
     pub lacks_completions: bool,
@@ -76,30 +78,33 @@ impl LiteralReplay<'_> {
         let mut first_contradiction = None;
         let mut failure_pools = None;
         let lacks_completions = lacks_completions(self.device);
-        observe(&ReplayStep { entry: None, tiling: &tiling, lacks_completions });
+        let device = self.device;
         let mut settings_changes = self.settings_changes;
-        for index in 0..self.device.len() {
-            let mut entry = self.device.entry(index);
+        let (mut at, mut failure_pool) = (None, None);
+        for index in 0..=device.len() {
+            // The only call, so that it is inlined.
+            observe(&ReplayStep { at, failure_pool, tiling: &tiling, lacks_completions });
+            let Some(recorded) = device.action(index) else { break };
+            (at, failure_pool) = (Some((index, recorded)), None);
             while let [change, later @ ..] = settings_changes
                 && change.first_entry <= index
             {
                 tiling.set_settings(&change.settings);
                 settings_changes = later;
             }
-            let action = match entry.action {
+            let action = match recorded {
                 Action::FreeRequested if lacks_completions => Action::FreeCompleted,
                 action => action,
             };
             tiling.start_entry();
-            if !apply_entry(index, action, &entry, &mut tiling, &pools) {
+            if !apply_entry(device, index, action, &mut tiling, &pools) {
                 contradictions += 1;
                 first_contradiction = first_contradiction.or(Some(index));
             }
-            if entry.action == Action::Oom && entry.pool.is_none() {
-                let pools = failure_pools.get_or_insert_with(|| SegmentPools::new(self.device));
-                entry.pool = Some(pools.pool_of(&entry)).filter(|pool| *pool != Pools::DEFAULT);
+            if action == Action::Oom && device.entry(index).pool.is_none() {
+                let pools = failure_pools.get_or_insert_with(|| SegmentPools::new(device));
+                failure_pool = Some(pools.pool_of(&device.entry(index))).filter(|pool| *pool != Pools::DEFAULT);
             }
-            observe(&ReplayStep { entry: Some((index, entry)), tiling: &tiling, lacks_completions });
         }
         let end_differences = self.count_end_differences(&tiling);
         LiteralOutcome { initial_totals, contradictions, first_contradiction, end_differences, lacks_completions }
@@ -115,16 +120,18 @@ impl LiteralReplay<'_> {
     }
 }
 
-/// Applies one entry as `action`; false if it contradicts the state.
-#[inline]
-fn apply_entry(index: usize, action: Action, entry: &TraceEntry, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
+/// Applies entry `index` as `action`; false if it contradicts the state. Each action reads only what it needs.
+fn apply_entry(device: Device<'_>, index: usize, action: Action, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
     match action {
-        Action::Alloc => tiling.alloc(entry.addr, entry.size, entry.extended_stack, entry.stream),
-        Action::FreeRequested => tiling.free_requested(entry.addr),
-        Action::FreeCompleted => tiling.free_completed(entry.addr),
-        Action::SegmentAlloc | Action::SegmentMap => tiling.add_range(pools.added_range(index, entry)),
-        Action::SegmentFree => tiling.free_segment(entry.addr),
-        Action::SegmentUnmap => tiling.unmap(entry.addr, entry.size),
+        Action::Alloc => {
+            let TraceEntry { addr, size, extended_stack, stream, .. } = device.entry(index);
+            tiling.alloc(addr, size, extended_stack, stream)
+        }
+        Action::FreeRequested => tiling.free_requested(device.entry(index).addr),
+        Action::FreeCompleted => tiling.free_completed(device.entry(index).addr),
+        Action::SegmentAlloc | Action::SegmentMap => tiling.add_range(pools.added_range(index, &device.entry(index))),
+        Action::SegmentFree => tiling.free_segment(device.entry(index).addr),
+        Action::SegmentUnmap => tiling.unmap(device.entry(index).addr, device.entry(index).size),
         Action::Snapshot | Action::Oom | Action::Other => Ok(()),
     }
     .is_ok()

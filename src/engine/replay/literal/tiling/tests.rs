@@ -65,7 +65,7 @@ fn free_kinds_of_recordings_equal_a_full_count() {
                 entries += 1;
                 let kinds = step.tiling.free_kinds().unwrap();
                 if entries % 37 == 0 {
-                    assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.entry);
+                    assert_eq!(kinds, count_free_kinds(step.tiling), "{} {:?}", path.display(), step.at);
                 }
                 peaks = FreeKinds {
                     releasable: peaks.releasable.max(kinds.releasable),
