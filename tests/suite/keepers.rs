@@ -70,12 +70,8 @@ fn program(life: &str) -> Program {
             }
             _ => kept.push(program.alloc(&main_at(12, &[]), 20)),
         }
-        let len = match life {
-            "last" | "replaced" => 1,
-            "last four" => 4,
-            _ => usize::MAX,
-        };
-        if kept.len() > len {
+        let len = [("last", 1), ("replaced", 1), ("last four", 4)].iter().find(|(name, _)| *name == life);
+        if len.is_some_and(|(_, len)| kept.len() > *len) {
             program.free(kept.remove(0));
         }
         if life == "trained" {
