@@ -75,7 +75,8 @@ impl<const SHIFT: u32> Numbers<SHIFT> {
     pub fn push(&mut self, value: u64) {
         match self.narrowed(value) {
             Some(narrow) if !self.narrow.is_empty() => self.narrow.push(narrow),
-            _ => self.push_first_or_wide(value),
+            _ if !self.wide.is_empty() => self.wide.push(value),
+            _ => self.push_first_or_widen(value),
         }
     }
 
@@ -87,8 +88,8 @@ impl<const SHIFT: u32> Numbers<SHIFT> {
     }
 
     #[cold]
-    fn push_first_or_wide(&mut self, value: u64) {
-        if self.narrow.is_empty() && self.wide.is_empty() {
+    fn push_first_or_widen(&mut self, value: u64) {
+        if self.narrow.is_empty() {
             self.base = value.saturating_sub(1 << (31 + SHIFT));
             if let Some(narrow) = self.narrowed(value) {
                 return self.narrow.push(narrow);
