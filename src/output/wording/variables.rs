@@ -30,7 +30,7 @@ pub(super) fn describe_keeper(kept: &KeptByVariable) -> String {
             format!("`{}`, {}{filled}", container.name, container_label(container))
         }
         (None, Some(RootKind::Cycle)) => keeper_name(kept),
-        (None, None) if kept.function.is_none() => "C++ code (no tensor of Python)".to_owned(),
+        (None, None) if kept.function.is_none() && kept.name.is_none() => "C++ code (no tensor of Python)".to_owned(),
         (None, _) if kept.name.is_none() => keeper_name(kept),
         (None, _) => format!("`{}`", keeper_name(kept)),
     }
