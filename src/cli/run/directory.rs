@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{ArgAction, Args};
-use serde::Serialize;
+use serde_json::json;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, remove_parts, snapshots_in};
 use super::restart::{ChosenDirectory, choose_directory};
@@ -25,7 +25,7 @@ const MODULES: &[(&str, &str)] = files! {
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args, Serialize)]
+#[derive(Debug, Args)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -139,7 +139,9 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let config = serde_json::to_string(options)?;
+        let RecorderOptions { max_entries, stacks, at, keep, names } = options;
+        let config =
+            json!({ "max_entries": max_entries, "stacks": stacks, "at": at, "keep": keep, "names": names }).to_string();
         for (name, text) in [RECORDER, ("config", &config)].iter().chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
