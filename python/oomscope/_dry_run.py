@@ -261,7 +261,7 @@ class DryRun:
             is_mask = name.split(" ")[0] == "nonzero"  # how many of its elements are set, `_operators` knows
             if known is not None and (is_mask or self.set_values.at(frames) in (None, values.ANOTHER)):
                 ctypes.memmove(destination, known[0], size)
-                if not known[1] or is_mask and usage.is_harmless(places):
+                if not known[1] or (is_mask and usage.is_harmless(places)):
                     place = innermost and (innermost.f_code, innermost.f_lasti)
                     self.known_at[place] += 1
                     self.stop_if_stuck(self.known_at[place], frames)
