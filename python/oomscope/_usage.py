@@ -155,7 +155,7 @@ def exits_before(source, statement):
 
 
 def is_harmless(places):
-    """Whether a library reads it for people, or needs the same memory whatever it is."""
+    """Whether library code reads it that prints, or that needs the same memory for every value."""
     for code, _, _ in places:
         if is_harmless_code(code) or not is_torch(code.co_filename):
             return is_harmless_code(code)

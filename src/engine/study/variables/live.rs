@@ -193,7 +193,7 @@ impl<'a> LiveVariables<'a> {
                 // A method that is not known fills what this statement makes.
                 filled_at: written
                     .as_ref()
-                    .filter(|written| !name.ends_with(']') && !written.makes_empty())
+                    .filter(|written| !name.ends_with(']') && !written.makes_empty(snapshot.text(found.type_name)))
                     .map(|written| written.at.clone()),
             }),
             written,

@@ -165,9 +165,10 @@ impl Written {
         }
     }
 
-    /// Whether it assigns an empty container, such as `[]` or `deque()`.
-    fn makes_empty(&self) -> bool {
-        let is_empty = |value: &str| ["[]", "{}", "()"].iter().any(|end| value.ends_with(end));
+    /// Whether it assigns an empty container of this type, such as `[]` or `collections.deque()`.
+    fn makes_empty(&self, type_name: &str) -> bool {
+        let called = |value: &str| value.strip_suffix("()").and_then(|name| name.rsplit('.').next()) == Some(type_name);
+        let is_empty = |value: &str| matches!(value, "[]" | "{}") || called(value);
         self.kind == WriteKind::Assign && self.value.as_deref().is_some_and(is_empty)
     }
 }
