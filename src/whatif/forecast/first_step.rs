@@ -1,10 +1,13 @@
 //! The rest of the first optimizer step: what it does for each parameter, for those that have not had their turn.
 
+use std::ops::Range;
+
 use super::history::in_proportion;
-use super::laws::scale;
+use super::laws::{is_constant, scale};
 use super::program_index::ProgramIndex;
+use super::steady::Parts;
 use super::writer::ContinuationWriter;
-use crate::base::intern::SeededSet;
+use crate::base::intern::SeededMap;
 use crate::study::iterations::{CallSites, Repetition, RequestId, Requests};
 use crate::whatif::outcome::WhyUnknown;
 
@@ -29,16 +32,21 @@ impl Turns<'_> {
         self.requests.bytes(self.start(turn))
     }
 
+    /// The turns whose requests are all known. A first turn that fails is known up to its failed request.
+    fn known(&self) -> Range<usize> {
+        0..(self.count - 1).max(1)
+    }
+
     /// The size of request `offset` in the turn of a parameter whose first request has `lead` bytes.
     fn size(&self, offset: usize, lead: u64) -> u64 {
-        let earlier = 0..self.count - 1;
-        if let Some(turn) = earlier.clone().find(|turn| self.lead(*turn) == lead) {
+        if let Some(turn) = self.known().find(|turn| self.lead(*turn) == lead) {
             return self.requests.bytes(self.start(turn) + offset);
         }
-        let sizes: Vec<u64> = earlier.clone().map(|turn| self.requests.bytes(self.start(turn) + offset)).collect();
-        let leads: Vec<u64> = earlier.map(|turn| self.lead(turn)).collect();
-        let last = leads.last().copied().unwrap_or(1);
-        scale(&sizes, &leads, lead).unwrap_or_else(|| in_proportion(sizes.last().copied().unwrap_or(lead), lead, last))
+        let sizes: Vec<u64> = self.known().map(|turn| self.requests.bytes(self.start(turn) + offset)).collect();
+        let leads: Vec<u64> = self.known().map(|turn| self.lead(turn)).collect();
+        // Parameters of one size show no law: their state is as large as they are.
+        let law = if is_constant(&leads) { None } else { scale(&sizes, &leads, lead) };
+        law.unwrap_or_else(|| in_proportion(sizes[sizes.len() - 1], lead, leads[leads.len() - 1]))
     }
 
     /// Repeats request `offset` of `turn` for a parameter whose first request has `lead` bytes, and the frees after it.
@@ -69,28 +77,28 @@ impl Turns<'_> {
     }
 }
 
-/// Predicts the turns of the remaining parameters, and returns the number of requests.
+/// Predicts the turns of the remaining parameters.
 ///
 /// # Errors
 /// The program is not in the first step of an optimizer.
 pub(super) fn predict_first_step(
     index: &ProgramIndex,
     requests: &Requests,
-    inner: Repetition,
+    inner: Option<Repetition>,
     sites: &CallSites,
     writer: &mut ContinuationWriter<'_, '_>,
-) -> Result<usize, WhyUnknown> {
+) -> Result<Parts, WhyUnknown> {
     let failed = requests.count() - 1;
-    let Repetition { period, matched } = inner;
-    let is_in_optimizer = |request: RequestId| sites.has_frame(requests.site(request), |frame| frame.is_optimizer);
-    if !(failed + 1 - period..=failed).all(is_in_optimizer) {
-        return Err(WhyUnknown::NoLoop);
-    }
-    let first = failed + 1 - (period + matched).min(failed + 1);
+    let is_in_optimizer = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_optimizer);
+    let step = failed + 1 - (0..=failed).rev().take_while(is_in_optimizer).count();
+    // The first turn repeats nothing: that no request before it was in an optimizer shows what it is.
+    let first_turn = || !(0..step).any(|request| is_in_optimizer(&request));
+    let (first, period) = match inner.filter(|inner| inner.period <= failed + 1 - step && inner.matched > 0) {
+        Some(Repetition { period, matched }) => (failed + 1 - (period + matched).min(failed + 1), period),
+        None if step <= failed && first_turn() => (step, failed + 1 - step),
+        None => return Err(WhyUnknown::NoLoop),
+    };
     let turns = Turns { index, requests, first, period, count: (failed + 1 - first).div_ceil(period) };
-    if turns.count < 2 {
-        return Err(WhyUnknown::NoLoop);
-    }
     let remaining = remaining_parameters(&turns, sites);
     let current = turns.start(turns.count - 1);
     let offset = failed - current;
@@ -99,48 +107,49 @@ pub(super) fn predict_first_step(
         let sizes = (0..=offset).map(|at| (requests.bytes(turns.start(*turn) + at), requests.bytes(current + at)));
         sizes.filter(|(before, now)| before == now).count()
     };
-    let like = (0..turns.count - 1).max_by_key(|turn| (equal(turn), *turn)).unwrap_or(0);
+    let like = turns.known().max_by_key(|turn| (equal(turn), *turn)).unwrap_or(0);
     let mut blocks: Vec<RequestId> = (current..=failed).collect();
     turns.repeat_frees((like, offset), &blocks, writer);
     let lead = turns.lead(turns.count - 1);
     for at in offset + 1..period {
         turns.repeat_request((like, at), lead, &mut blocks, writer);
     }
-    for lead in remaining.unwrap_or_default() {
+    for lead in remaining {
         blocks.clear();
         for at in 0..period {
-            turns.repeat_request((turns.count - 2, at), lead, &mut blocks, writer);
+            turns.repeat_request((turns.known().end - 1, at), lead, &mut blocks, writer);
         }
     }
-    Ok(writer.len() - 1 - failed)
+    let sure = writer.len() - 1 - failed;
+    // A first turn does not show how many requests follow its failed one.
+    let limit = if turns.count > 1 { WhyUnknown::FirstIteration } else { WhyUnknown::NoLoop };
+    Ok(Parts { rest: sure, one_more: sure, sure, limit: Some(limit) })
 }
 
-/// The sizes of the parameters that have not had their turn; `None` if the turns are not those of parameters.
-fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Option<Vec<u64>> {
+/// The sizes of the parameters that have not had their turn; none if the turns are not those of parameters.
+fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Vec<u64> {
     let requests = turns.requests;
     let failed = requests.count() - 1;
     let is_call = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_module_call);
     let first_call = (0..failed).find(is_call).unwrap_or(failed);
     let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
+    // Only parameters with a gradient have turns.
+    let mut gradients: SeededMap<u64, usize> = SeededMap::default();
+    for request in (first_call..turns.first).filter(stays).filter(|request| !sites.has_python(requests.site(*request)))
+    {
+        *gradients.entry(requests.bytes(request)).or_default() += 1;
+    }
+    let mut take = |bytes: &u64| gradients.get_mut(bytes).filter(|left| **left > 0).map(|left| *left -= 1).is_some();
+    let mut leads = (0..turns.count).map(|turn| turns.lead(turn));
+    if !leads.all(|lead| take(&lead)) {
+        return Vec::new();
+    }
     // Inputs are no parameters.
     let is_model =
         |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor);
     let parameters = (0..first_call).filter(stays).filter(is_model).map(|request| requests.bytes(request));
-    let parameters: Vec<u64> = parameters.collect();
-    // Only parameters with a gradient have turns.
-    let is_gradient = |request: &RequestId| !sites.has_python(requests.site(*request));
-    let gradients = (first_call..turns.first).filter(stays).filter(is_gradient).map(|request| requests.bytes(request));
-    let known: SeededSet<u64> = parameters.iter().copied().collect();
-    let mut gradients: Vec<u64> = gradients.filter(|bytes| known.contains(bytes)).collect();
-    gradients.sort_unstable();
-    let start = parameters.len().checked_sub(gradients.len())?;
-    let trained = &parameters[start..];
-    let mut by_size = trained.to_vec();
-    by_size.sort_unstable();
-    if by_size != gradients {
-        return None;
-    }
-    let mut leads = (0..turns.count).map(|turn| turns.lead(turn));
-    let is_in_order = leads.by_ref().zip(trained).all(|(lead, bytes)| lead == *bytes);
-    (is_in_order && turns.count <= trained.len()).then(|| trained[turns.count..].to_vec())
+    // The latest first: optimizers have the parameters of a model in its order, often.
+    let mut remaining: Vec<u64> = parameters.rev().filter(take).collect();
+    remaining.reverse();
+    remaining
 }

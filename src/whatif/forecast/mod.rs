@@ -80,12 +80,14 @@ impl<'a> Forecast<'a> {
         let index = ProgramIndex::new(program, &loops.requests)?;
         let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
         let live_bytes = writer.live_bytes();
-        let first_step =
-            loops.inner.map(|inner| predict_first_step(&index, &loops.requests, inner, &sites, &mut writer));
+        let is_first = loops.iterations.is_none() && device.lost_history().is_none();
+        let first_step = if loops.inner.is_some() || is_first {
+            predict_first_step(&index, &loops.requests, loops.inner, &sites, &mut writer)
+        } else {
+            Err(WhyUnknown::NoLoop)
+        };
         let parts = match (first_step, &loops.iterations) {
-            (Some(Ok(turns)), _) => {
-                Parts { rest: turns, one_more: turns, sure: turns, limit: Some(WhyUnknown::FirstIteration) }
-            }
+            (Ok(parts), _) => parts,
             (_, Some(iterations)) => {
                 let reach = reach.filter(|_| loops.growth(&|_| None).is_some());
                 let predictor = SteadyPredictor::new(&loops.requests, &index, iterations, &sites, &mut writer);
@@ -98,8 +100,7 @@ impl<'a> Forecast<'a> {
                     None => Parts { limit: Some(WhyUnknown::NewRequests), ..Parts::default() },
                 }
             }
-            (Some(Err(why)), None) => Parts { limit: Some(why), ..Parts::default() },
-            (None, None) => Parts { limit: Some(WhyUnknown::NoLoop), ..Parts::default() },
+            (Err(why), None) => Parts { limit: Some(why), ..Parts::default() },
         };
         let requests = writer.len() - 1 - failed;
         let failed_entry = loops.requests.entry(failed);

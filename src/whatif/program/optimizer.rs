@@ -6,6 +6,7 @@
 
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange};
+use crate::base::ids::to_u32;
 use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
@@ -45,7 +46,8 @@ pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool>
         let is_freed_in_step = match freed_at {
             // A request of another phase ends the step.
             Some(freed_at) => recording.is_same_phase_run(allocated_at, freed_at),
-            None => recording.categories()[index] == Category::Temporaries,
+            // In the first step it may be state as well.
+            None => recording.categories()[index] == Category::Temporaries && !recording.is_guess(to_u32(index)),
         };
         is_freed_in_step
             && recording.phase_at(allocated_at) == Phase::Optimizer

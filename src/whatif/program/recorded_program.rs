@@ -145,6 +145,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
         let is_recorded = |op: &u32| (*op as usize) < self.recorded_ops;
         let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
+        let mut rows_by_stack: FxHashMap<StackId, usize> = FxHashMap::default();
         let mut allocations = Vec::new();
         for (index, block) in self.script.blocks.iter().enumerate() {
             let freed_at = block.freed_at.filter(is_recorded).map(|op| at(op).saturating_add(1));
@@ -160,6 +161,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             if let Some(born) = allocated_at {
                 allocation_rows.insert(born, allocations.len());
             }
+            rows_by_stack.insert(block.stack, allocations.len());
             allocations.push(Allocation {
                 address,
                 bytes,
@@ -176,15 +178,19 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 if let Some(row) = allocation_rows.get(&at(op)) {
                     categorized[*row]
                 } else {
-                    // A failed request gets the category that most allocations of its phase have.
+                    // A failed request gets the category of its stack, or that of most allocations of its phase.
                     let purpose = self.device.phases().stack_traits(block.stack).purpose;
-                    let category = match self.phase_at(op) {
-                        Phase::Forward => Category::Activations,
-                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerState) => Category::OptimizerState,
-                        Phase::Backward | Phase::Optimizer => Category::Temporaries,
-                        _ => Category::Other,
-                    };
-                    (category, Confidence::Low)
+                    rows_by_stack.get(&block.stack).map(|row| categorized[*row]).unwrap_or(match self.phase_at(op) {
+                        Phase::Forward => (Category::Activations, Confidence::Low),
+                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerState) => {
+                            (Category::OptimizerState, Confidence::Low)
+                        }
+                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerStep) => {
+                            (Category::Temporaries, Confidence::Medium)
+                        }
+                        Phase::Backward | Phase::Optimizer => (Category::Temporaries, Confidence::Low),
+                        _ => (Category::Other, Confidence::Low),
+                    })
                 }
             }
         };
