@@ -1,14 +1,14 @@
 //! Half the batch, in two passes: each forward and backward pass runs twice with half the memory, and the second run
 //! adds its gradients to those of the first.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::passes::{Pass, find_passes};
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange};
-use crate::base::ids::to_u32;
+use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
-use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
+use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 use crate::whatif::sureness::Sureness;
@@ -21,6 +21,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     if passes.is_empty() || !is_halved.contains(&true) || is_failure_fixed(recording, &passes, &is_halved) {
         return None;
     }
+    let kept = find_kept(recording);
     let mut script = recording.script.clone();
     for (block, is_halved) in script.blocks.iter_mut().zip(&is_halved) {
         if *is_halved {
@@ -32,7 +33,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
     for pass in passes.iter().filter(|pass| !pass.backward.is_empty()) {
         let (start, end) = (pass.forward.start as usize, pass.backward.end as usize);
         ops.extend_from_slice(&recording.script.ops[end_of_last..start]);
-        run_twice(&recording.script.ops[start..end], categories, &mut script, &mut ops);
+        run_twice(&recording.script.ops[start..end], categories, &kept, &mut script, &mut ops);
         end_of_last = end;
     }
     ops.extend_from_slice(&recording.script.ops[end_of_last..]);
@@ -96,9 +97,26 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
     categories.iter().enumerate().map(is_halved).collect()
 }
 
+/// For each block, whether a step keeps it beyond the next one, as in a list of outputs: both runs keep theirs. The last
+/// steps do not show that, but earlier ones whose blocks the same stack allocated.
+fn find_kept(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
+    let blocks = &recording.script.blocks;
+    let last_step = recording.script.ops.last().and_then(|op| recording.step_at(op.source)).unwrap_or(0);
+    let outlives = |block: &ScriptBlock| {
+        let step = block.allocated_at.and_then(|op| recording.step_at(op));
+        step.map(|step| (step, recording.outlives_step(block, step + 1)))
+    };
+    let is_shown =
+        |block: &&ScriptBlock| outlives(block).is_some_and(|(step, is_kept)| is_kept && step + 1 < last_step);
+    let stacks: FxHashSet<StackId> = blocks.iter().filter(is_shown).map(|block| block.stack).collect();
+    let is_kept =
+        |block: &ScriptBlock| stacks.contains(&block.stack) && outlives(block).is_some_and(|(_, is_kept)| is_kept);
+    blocks.iter().map(is_kept).collect()
+}
+
 /// Appends `pass` to `ops` twice. The first run has copies of all blocks except the gradients, to which the second run
 /// adds its own.
-fn run_twice(pass: &[ScriptOp], categories: &[Category], script: &mut Script, ops: &mut Vec<ScriptOp>) {
+fn run_twice(pass: &[ScriptOp], categories: &[Category], kept: &[bool], script: &mut Script, ops: &mut Vec<ScriptOp>) {
     let mut first_pass: FxHashMap<u32, u32> = FxHashMap::default();
     let mut second_gradients: FxHashMap<u32, u32> = FxHashMap::default();
     for op in pass {
@@ -132,7 +150,8 @@ fn run_twice(pass: &[ScriptOp], categories: &[Category], script: &mut Script, op
             ScriptOpKind::Alloc(block) => {
                 let gradient = second_gradients.get(&block).copied();
                 ops.push(ScriptOp { kind: ScriptOpKind::Alloc(gradient.unwrap_or(block)), ..*op });
-                let freed = gradient.or_else(|| first_pass.remove(&block));
+                let of_first = || first_pass.remove(&block).filter(|_| !kept[block as usize]);
+                let freed = gradient.or_else(of_first);
                 let free = freed.map(|block| ScriptOp::moved_free(op.source, block));
                 if gradient.is_some() {
                     pending_free = free;

@@ -25,8 +25,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         let step = block.allocated_at.and_then(|op| recording.step_at(op));
         // Blocks from outside a step, such as the model's, are meant to stay.
         let Some(step) = step.filter(|_| can_be_leftover && !block.is_failed) else { continue };
-        let freed_in = block.freed_at.map(|op| recording.step_at(op));
-        if freed_in.is_none_or(|end_step| end_step.is_none_or(|end_step| end_step > step)) {
+        if recording.outlives_step(block, step) {
             steps.entry(recording.allocation_stack(to_u32(index))).or_default().insert(step);
             leftovers.push((to_u32(index), step));
         }

@@ -122,6 +122,11 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         Some(step + u32::from(op as usize >= self.recorded_ops))
     }
 
+    /// Whether `block` is live after the end of step `step`.
+    pub(crate) fn outlives_step(&self, block: &ScriptBlock, step: u32) -> bool {
+        block.freed_at.and_then(|op| self.step_at(op)).is_none_or(|freed_in| freed_in > step)
+    }
+
     /// Whether the recording shows where training steps begin.
     pub(crate) fn has_steps(&self) -> bool {
         self.device.phases().steps.marker().is_some()
