@@ -7,7 +7,7 @@ use super::containers::makes_parts;
 use super::program::{Place, ProgramText, calls_backward, last_part};
 use super::tracked::{ON_HOST, Tracked, carries};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::writes::{PUT, Write, writes};
+use super::writes::{FILL, PUT, Write, writes};
 use crate::snapshot::{BackwardCall, WriteKind};
 
 /// A statement of the program that keeps a value.
@@ -330,7 +330,10 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
         let writes = statement.kind == StmtKind::Assign
             && statement.parts.split_last().is_some_and(|(_, targets)| targets.iter().any(is_it));
         let puts = statement.kind == StmtKind::Expression
-            && statement.parts.iter().any(|call| call.called().is_some_and(|name| PUT.contains(&name)));
+            && statement
+                .parts
+                .iter()
+                .any(|call| call.called().is_some_and(|name| PUT.contains(&name) || FILL.contains(&name)));
         !writes && !puts && read.iter().flat_map(Expr::walk).any(is_it)
     })
 }

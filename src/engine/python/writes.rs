@@ -19,6 +19,8 @@ pub(super) struct Write<'s, 'a> {
 }
 
 pub(super) const PUT: [&str; 7] = ["append", "appendleft", "add", "insert", "push", "put", "put_nowait"];
+/// The functions of Python's library that add their second argument to their first.
+pub(super) const FILL: [&str; 4] = ["heappush", "insort", "insort_left", "insort_right"];
 const JOIN: [&str; 7] = ["cat", "concat", "concatenate", "stack", "hstack", "vstack", "append"];
 
 /// The writes of `statement`, without those in its body.
@@ -65,9 +67,16 @@ fn assigned<'s, 'a>(tuple: Option<&'s Expr<'a>>, target: &'s Expr<'a>, value: &'
     Write { kind, target, values: std::slice::from_ref(value), method: None, state }
 }
 
-/// The write of a call to a container's method.
+/// The write of a call to a container's method, or of one that gets the container.
 fn put<'s, 'a>(call: &'s Expr<'a>) -> Option<Write<'s, 'a>> {
-    let (name, receiver, values) = (call.called()?, call.receiver()?, call.parts.get(1..)?);
+    let name = call.called()?;
+    if let [_, target, value, ..] = call.parts.as_slice()
+        && FILL.contains(&name)
+    {
+        let values = std::slice::from_ref(value);
+        return Some(Write { kind: WriteKind::Put, target: base(target), values, method: None, state: None });
+    }
+    let (receiver, values) = (call.receiver()?, call.parts.get(1..)?);
     let kind = match name {
         _ if PUT.contains(&name) => WriteKind::Put,
         "extend" => WriteKind::Extend,

@@ -1,6 +1,7 @@
 //! Half the batch, in two passes: each forward and backward pass runs twice with half the memory, and the second run
 //! adds its gradients to those of the first.
 
+use itertools::Itertools as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::passes::{Pass, find_passes};
@@ -98,20 +99,18 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
 }
 
 /// For each block, whether a step keeps it beyond the next one, as in a list of outputs: both runs keep theirs. The last
-/// steps do not show that, but earlier ones whose blocks the same stack allocated.
+/// steps do not show that, but earlier ones whose blocks the same stack allocated. A single step may make a buffer.
 fn find_kept(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
     let blocks = &recording.script.blocks;
     let last_step = recording.script.ops.last().and_then(|op| recording.step_at(op.source)).unwrap_or(0);
-    let outlives = |block: &ScriptBlock| {
-        let step = block.allocated_at.and_then(|op| recording.step_at(op));
-        step.map(|step| (step, recording.outlives_step(block, step + 1)))
+    let kept_of = |block: &ScriptBlock| {
+        let step = block.allocated_at.and_then(|op| recording.step_at(op))?;
+        recording.outlives_step(block, step + 1).then_some((block.stack, step))
     };
-    let is_shown =
-        |block: &&ScriptBlock| outlives(block).is_some_and(|(step, is_kept)| is_kept && step + 1 < last_step);
-    let stacks: FxHashSet<StackId> = blocks.iter().filter(is_shown).map(|block| block.stack).collect();
-    let is_kept =
-        |block: &ScriptBlock| stacks.contains(&block.stack) && outlives(block).is_some_and(|(_, is_kept)| is_kept);
-    blocks.iter().map(is_kept).collect()
+    let shown: FxHashSet<(StackId, u32)> =
+        blocks.iter().filter_map(kept_of).filter(|(_, step)| step + 1 < last_step).collect();
+    let steps = shown.iter().map(|(stack, _)| *stack).counts();
+    blocks.iter().map(|block| kept_of(block).is_some_and(|(stack, _)| steps.get(&stack) > Some(&1))).collect()
 }
 
 /// Appends `pass` to `ops` twice. The first run has copies of all blocks except the gradients, to which the second run

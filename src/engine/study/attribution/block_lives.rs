@@ -255,8 +255,10 @@ impl<'a> BlockLives<'a> {
         let Some(block) = live.remove(&entry.addr) else {
             return; // the second entry of a free, or a free of an unknown block
         };
-        let traits = self.phases.stack_traits(entry.stack);
-        self.has_stacks_of_frees |= traits.caller.is_some();
+        // Recorded with `context="alloc"`, a free has the stack of the allocation, which says nothing of the free.
+        let is_own = entry.stack != block.stack || block.allocated_at.is_some_and(|allocated| allocated.run == at.run);
+        let traits = if is_own { self.phases.stack_traits(entry.stack) } else { StackTraits::default() };
+        self.has_stacks_of_frees |= traits.caller.is_some() && entry.stack != block.stack;
         let by_program = is_run_by_program(traits);
         if let Some(allocated_at) = block.allocated_at {
             self.count_free(&block, allocated_at, at, by_program);

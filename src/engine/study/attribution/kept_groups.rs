@@ -187,9 +187,11 @@ pub(super) fn kept_groups(
                 // A pass has one output, or two.
                 keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
                     && share_of(&|block| {
-                        block
-                            .allocated_at
-                            .is_some_and(|at| lifetimes.phase(at) == Phase::Forward && lifetimes.keeps_graph(at))
+                        // After a backward pass that freed the rest, what stays are outputs that a hook, say, put somewhere.
+                        block.allocated_at.is_some_and(|at| {
+                            let pass = lifetimes.forward_pass(at);
+                            lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
+                        })
                     }) > HALF,
                 before_backward: share_of(&|block| {
                     // The pass that runs may be the one that the graphs are for.
