@@ -30,8 +30,8 @@ pub(super) struct Fit {
 
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
-    /// For a GPU by name it is the memory that the CUDA context leaves (dry-run --help lists the names). A command runs
-    /// on h100 by default.
+    /// PyTorch may use all of a size; of a GPU it may use what the CUDA context leaves (dry-run --help lists the names,
+    /// and its --memory includes the context). A command runs on h100 by default.
     #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_fit_capacity), hide_possible_values = true)]
     capacity: Option<Capacity>,
 

@@ -12,7 +12,8 @@ pub fn looks_like_log(bytes: &[u8]) -> bool {
     let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x08 | 0x1b | 0x80..);
     let text = start.trim_ascii_start();
     let is_json = match text {
-        [b'{', ..] => true,
+        // What Python prints of a dict is no JSON: `{'loss': 2.1}`.
+        [b'{', rest @ ..] => matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]),
         [b'[', rest @ ..] => match rest.trim_ascii_start() {
             [b'{' | b'[' | b']' | b'"', ..] => true,
             // A list of numbers, but not a time stamp or rank in brackets.
@@ -135,6 +136,7 @@ mod tests {
             "(EngineCore pid=3) x",
             "[rank0]: é 1",
             "[2026-01-01 10:00:00] x",
+            "{'loss': 2.1} {'loss': 2.0}",
             "\u{1b}[31m5 %\r",
         ] {
             assert!(looks_like_log(log.as_bytes()), "{log}");

@@ -45,8 +45,8 @@ pub struct Leaks {
     pub kind: Option<GrowthKind>,
     /// Growth per step of what is live between iterations, in bytes.
     pub bytes_per_step: u64,
-    /// Device memory that was not allocated between the last iterations in bytes; absent if nothing grows or the
-    /// device's capacity is unknown.
+    /// Device memory in bytes that is not allocated when the last iteration needs most, as the one before it did; absent
+    /// if nothing grows or the device's capacity is unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub remaining_bytes: Option<u64>,
     /// Number of steps until `remaining_bytes` is used up at this rate; absent without `remaining_bytes`.
@@ -97,7 +97,8 @@ impl Leaks {
         let other_suspects = suspects.len().saturating_sub(top) as u64;
         suspects.truncate(top);
         let bytes_per_step = growth.bytes_per_step();
-        let remaining_bytes = capacity.map(|capacity| capacity.saturating_sub(growth.allocated_bytes));
+        let remaining_bytes = capacity
+            .map(|capacity| capacity.saturating_sub(growth.allocated_bytes).saturating_sub(growth.needed_bytes));
         let steps_left = remaining_bytes.and_then(|left| left.checked_div(bytes_per_step));
         Self {
             kind: Some(growth.kind),

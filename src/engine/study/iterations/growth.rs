@@ -45,6 +45,8 @@ pub struct Growth {
     pub rate: GrowthRate,
     /// Allocated bytes at the start of the last iteration.
     pub(crate) allocated_bytes: u64,
+    /// The most that the last whole iteration needed beside the memory at its start.
+    pub(crate) needed_bytes: u64,
     /// The trace entries of the first requests of the iterations, including the last.
     pub start_entries: Vec<usize>,
     /// Training steps in each iteration; 1 without an optimizer.
@@ -165,6 +167,7 @@ impl ProgramLoops {
             iterations: iterations.complete(),
             rate,
             allocated_bytes: 0,
+            needed_bytes: self.requests.needed_in(iterations.range(iterations.complete() - 1)),
             start_entries: starts.iter().map(|start| self.requests.entry(*start)).collect(),
             steps_per_iteration: steps.div_ceil(iterations.complete() as u64).max(1),
             lines,
