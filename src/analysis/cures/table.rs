@@ -112,9 +112,10 @@ const NO_GRAD: &[&str] = &[
 ];
 const PUT_ON_HOST: &[&str] = &[
     "put only what you need of `{value}`, without its `{attribute}`, into `{name}`{at}: {items} on the GPU",
-    "put `{tensor}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU",
-    "put only what you need of `{value}`, or its tensors in host memory (.cpu()), into `{name}`{at}: {items} on the GPU",
-    "put copies in host memory ({detach}.cpu()), or only what you need, into `{name}`{at}: {items} on the GPU",
+    "put `{tensor}{detach}.cpu()`, or only what you need of it, into `{name}`{at}: {items} on the GPU{back}",
+    "put only what you need of `{value}`, or its tensors in host memory (.cpu()), into `{name}`{at}: {items} on the \
+     GPU{back}",
+    "put copies in host memory ({detach}.cpu()), or only what you need, into `{name}`{at}: {items} on the GPU{back}",
 ];
 
 /// For one variable, from who keeps it to what its statement does. The largest variable with a cure leads.
@@ -253,8 +254,8 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
         "call gc.collect() in each step, or leave the garbage collector on: {calls} of {line} hold {size}, as in reference \
          cycles, and the program calls gc.disable()";
     PutOnHost: Gathered =>
-        "put what {line} makes in host memory ({detach}.cpu()), or keep only what you need of it: {calls} hold {size} on \
-         the GPU";
+        "put what {line} makes in host memory ({detach}.cpu(), and move it back where it is read), or keep only what \
+         you need of it: {calls} hold {size} on the GPU";
     DataOnHost: MadeBefore, OneBlock, Large =>
         "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the \
          start";
