@@ -114,20 +114,27 @@ pub(super) fn predict_first_step(
     for at in offset + 1..period {
         turns.repeat_request((like, at), lead, &mut blocks, writer);
     }
-    for lead in remaining {
+    for lead in &remaining.sizes {
         blocks.clear();
         for at in 0..period {
-            turns.repeat_request((turns.known().end - 1, at), lead, &mut blocks, writer);
+            turns.repeat_request((turns.known().end - 1, at), *lead, &mut blocks, writer);
         }
     }
     let sure = writer.len() - 1 - failed;
-    // A first turn does not show how many requests follow its failed one.
-    let limit = if turns.count > 1 { WhyUnknown::FirstIteration } else { WhyUnknown::NoLoop };
-    Ok(Parts { rest: sure, one_more: sure, sure, limit: Some(limit) })
+    // A first turn does not show how many requests follow its failed one, nor do turns in an unknown order.
+    let is_rough = turns.count == 1 || !remaining.is_in_order && !remaining.sizes.is_empty();
+    Ok(Parts { rest: sure, one_more: sure, sure, is_rough, limit: Some(WhyUnknown::FirstIteration) })
 }
 
-/// The sizes of the parameters that have not had their turn; none if the turns are not those of parameters.
-fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Vec<u64> {
+/// The parameters that have not had their turn; none if the turns are not those of parameters.
+#[derive(Default)]
+struct Remaining {
+    sizes: Vec<u64>,
+    /// In the order of their turns, as far as sizes show it.
+    is_in_order: bool,
+}
+
+fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Remaining {
     let requests = turns.requests;
     let failed = requests.count() - 1;
     let is_call = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_module_call);
@@ -140,16 +147,22 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Vec<u64> {
         *gradients.entry(requests.bytes(request)).or_default() += 1;
     }
     let mut take = |bytes: &u64| gradients.get_mut(bytes).filter(|left| **left > 0).map(|left| *left -= 1).is_some();
-    let mut leads = (0..turns.count).map(|turn| turns.lead(turn));
-    if !leads.all(|lead| take(&lead)) {
-        return Vec::new();
-    }
     // Inputs are no parameters.
     let is_model =
         |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor);
     let parameters = (0..first_call).filter(stays).filter(is_model).map(|request| requests.bytes(request));
-    // The latest first: optimizers have the parameters of a model in its order, often.
-    let mut remaining: Vec<u64> = parameters.rev().filter(take).collect();
-    remaining.reverse();
-    remaining
+    // The latest first, because the first layers are frozen, if any.
+    let mut trained: Vec<u64> = parameters.rev().filter(&mut take).collect();
+    trained.reverse();
+    let leads: Vec<u64> = (0..turns.count).map(|turn| turns.lead(turn)).collect();
+    if trained.starts_with(&leads) {
+        return Remaining { sizes: trained.split_off(leads.len()), is_in_order: true };
+    }
+    // Groups of an optimizer have another order. Sizes that had their turn are of the group that has it now.
+    for lead in &leads {
+        let Some(at) = trained.iter().position(|bytes| bytes == lead) else { return Remaining::default() };
+        trained.remove(at);
+    }
+    trained.sort_by_key(|bytes| !leads.contains(bytes)); // stable
+    Remaining { sizes: trained, is_in_order: false }
 }

@@ -40,6 +40,8 @@ pub(super) struct Parts {
     pub(super) one_more: usize,
     /// Leading requests whose sizes follow from laws.
     pub(super) sure: usize,
+    /// The requests are known by their sum, but not by their number.
+    pub(super) is_rough: bool,
     /// Why later ones are unsure, or not predicted.
     pub(super) limit: Option<WhyUnknown>,
 }
@@ -134,7 +136,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         if self.iterations.is_inner {
             let is_sure = is_rest_sure && is_shown && is_copy && next_sizes == NextSizes::Regular;
             let sure = if is_sure { requests } else { 0 };
-            return Parts { rest: requests, one_more: requests, sure, limit: Some(WhyUnknown::FirstIteration) };
+            let limit = Some(WhyUnknown::FirstIteration);
+            return Parts { rest: requests, one_more: requests, sure, is_rough: false, limit };
         }
         let Repetition { period, matched } = self.iterations.repetition;
         let is_whole_match = !self.iterations.is_uniform || matched >= period || done >= period;
@@ -145,7 +148,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             () if self.iterations.complete() < 2 => (repeated.min(rest), Some(WhyUnknown::SingleIteration)),
             () => (requests, None),
         };
-        Parts { rest, one_more, sure, limit }
+        Parts { rest, one_more, sure, is_rough: false, limit }
     }
 
     /// Number of requests before the first whose block stays live: the program may have made that one only once.

@@ -105,7 +105,7 @@ impl Forecast<'_> {
         JobOutcome::FailsAgain {
             after_requests: (number - 1) as u64,
             steps_later: self.iterations_until(number),
-            sure: number <= SURE_REQUESTS && self.parts.limit != Some(WhyUnknown::NoLoop),
+            sure: number <= SURE_REQUESTS && !self.parts.is_rough,
             location: Box::new(location.unwrap_or_default()),
         }
     }
