@@ -7,7 +7,8 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
-use crate::study::attribution::{KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
+use crate::stacks::phases::Phase;
+use crate::study::attribution::{ByCategory, Category, KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::Sureness;
@@ -43,6 +44,8 @@ pub enum Advice {
     NoGrad(UnusedGraphs),
     /// Load the checkpoint into host memory, at this line.
     LoadOnHost(CodeLocation),
+    /// Make the model smaller, or divide it: it does not fit. With the bytes of its parameters until then.
+    SmallerModel(CodeLocation, u64),
     /// Put a serving engine to sleep while other code runs: `vLLM` or `SGLang`.
     SleepEngine(&'static Engine),
     /// The standard advice of the verdict.
@@ -255,6 +258,13 @@ const RULES: &[Rule] = &[
         let mut guesses = evidence.changes.iter().filter(may_lead);
         let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
         Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
+    },
+    // A model that does not fit, even without anything else.
+    |(oom, _)| {
+        let held = oom.held.as_ref().filter(|held| held.phase == Phase::Init && oom.verdict == Verdict::Capacity)?;
+        let of_model = |row: &&ByCategory| row.category == Category::Parameters;
+        let bytes = held.by_category.iter().find(of_model)?.share.bytes;
+        (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes))
     },
     // Replays that all fail.
     |(oom, evidence)| {

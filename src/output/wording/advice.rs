@@ -58,6 +58,13 @@ impl fmt::Display for Advice {
                 let line = location.brief_label();
                 write!(f, "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {line}")
             }
+            Self::SmallerModel(location, bytes) => write!(
+                f,
+                "make the model of {} smaller (bfloat16 or quantized parameters), or divide it among GPUs: {} of parameters \
+                 are on this one, and more follow",
+                location.brief_label(),
+                size(*bytes)
+            ),
             Self::SleepEngine(engine) => f.write_str(&describe_sleep(engine)),
             Self::Standard(verdict) => f.write_str(StandardAdvice::for_verdict(*verdict).text),
             Self::UnknownCapacity(advice) => write!(
@@ -145,6 +152,7 @@ impl Advice {
             Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
+            Self::SmallerModel(location, _) => file_line(location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::SleepEngine(engine) => Some(engine.sleep_calls[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),

@@ -12,7 +12,7 @@ pub fn looks_like_log(bytes: &[u8]) -> bool {
     let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x08 | 0x1b | 0x80..);
     let text = start.trim_ascii_start();
     let is_json = match text {
-        // What Python prints of a dict is no JSON: `{'loss': 2.1}`.
+        // Python prints a dict so, and it is no JSON: `{'loss': 2.1}`.
         [b'{', rest @ ..] => matches!(rest.trim_ascii_start(), [b'"' | b'}', ..]),
         [b'[', rest @ ..] => match rest.trim_ascii_start() {
             [b'{' | b'[' | b']' | b'"', ..] => true,

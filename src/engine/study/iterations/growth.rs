@@ -45,7 +45,7 @@ pub struct Growth {
     pub rate: GrowthRate,
     /// Allocated bytes at the start of the last iteration.
     pub(crate) allocated_bytes: u64,
-    /// The most that the last whole iteration needed beside the memory at its start.
+    /// Peak of the last whole iteration beyond the memory at its start.
     pub(crate) needed_bytes: u64,
     /// The trace entries of the first requests of the iterations, including the last.
     pub start_entries: Vec<usize>,
