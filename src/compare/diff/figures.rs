@@ -5,7 +5,7 @@ use serde::{Serialize, Serializer};
 
 use crate::base::units::saturated;
 use crate::study::Peak;
-use crate::study::figures::{Amount, Figure, FigureSource, MemoryState, UnknownReason};
+use crate::study::figures::{Amount, Figure, MemoryState};
 
 /// The compared figures with their paths in the JSON. All but the peaks and `ooms` apply to the compared position.
 const JSON_PATHS: [(&str, Figure); 26] = [
@@ -44,39 +44,18 @@ const JSON_PATHS: [(&str, Figure); 26] = [
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Figures([Amount; JSON_PATHS.len()]);
 
-/// The source of the figures.
-struct ComparedFigures {
-    state: MemoryState,
-    peak: Peak,
-    ooms: u64,
-}
-
-impl FigureSource for ComparedFigures {
-    fn state(&self) -> MemoryState {
-        self.state
-    }
-
-    fn peak_reserved(&self) -> Result<u64, UnknownReason> {
-        Ok(self.peak.reserved_bytes)
-    }
-
-    fn peak_allocated(&self) -> Result<u64, UnknownReason> {
-        Ok(self.peak.allocated_bytes)
-    }
-
-    fn failed_requests(&self) -> Result<u64, UnknownReason> {
-        Ok(self.ooms)
-    }
-}
-
 impl Figures {
     /// The figures of `state`, with the `peak` of the compared part and the number of failed requests.
     pub(super) fn new(state: MemoryState, peak: Peak, ooms: u64) -> Self {
-        let compared = ComparedFigures { state, peak, ooms };
-        Self(JSON_PATHS.map(|(_, figure)| {
-            let reading = figure.read(&compared);
-            debug_assert!(reading.is_ok(), "{} is always available here", figure.word());
-            reading.unwrap_or(Amount::Count(0))
+        Self(JSON_PATHS.map(|(_, figure)| match figure {
+            Figure::PeakReserved => Amount::Bytes(peak.reserved_bytes.into()),
+            Figure::PeakAllocated => Amount::Bytes(peak.allocated_bytes.into()),
+            Figure::Ooms => Amount::Count(ooms.into()),
+            _ => {
+                let amount = figure.at(&state);
+                debug_assert!(amount.is_some(), "{} is always available here", figure.word());
+                amount.unwrap_or(Amount::Count(0))
+            }
         }))
     }
 

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::base::warning::{self, words};
 use crate::stacks::frames::FrameReport;
-use crate::study::figures::{Amount, Figure, Unit, UnknownReason};
+use crate::study::figures::{Amount, Figure, Unit};
 
 words! {
     /// The effect of a violated limit.
@@ -62,19 +62,6 @@ pub struct CodeLine {
     pub bytes: u64,
     /// The kind of these bytes, in a phrase.
     pub what: &'static str,
-}
-
-/// The warning code for why a figure is unknown.
-pub(super) fn missing_code(why: &UnknownReason) -> warning::Code {
-    match why {
-        UnknownReason::NoHistory => warning::Code::NoTrace,
-        UnknownReason::HistoryLost { .. } => warning::Code::HistoryLost,
-        UnknownReason::StartsLate { .. } => warning::Code::Truncated,
-        UnknownReason::Contradictory { .. } => warning::Code::TraceInconsistent,
-        UnknownReason::UnknownAction { .. } => warning::Code::UnknownAction,
-        UnknownReason::NoEntry { .. } | UnknownReason::BaselineIsZero => warning::Code::NotInBaseline,
-        UnknownReason::MissingSnapshot { .. } => warning::Code::NotChecked,
-    }
 }
 
 impl Finding {

@@ -5,17 +5,18 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::allow_missing::AllowMissing;
 use super::changes::DeviceChange;
 use super::entries::{BaselineEntry, MeasuredDevice};
-use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds, missing_code};
+use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds};
 use super::limits::{Limit, LimitRules, Limits, add_defaults_for_entry};
 use super::measure::measure;
 use super::measured::GatedDevice;
+use super::unknown::UnknownReason;
 use crate::analysis::failure::failures;
 use crate::analysis::{LineShare, process_or_contents, warn_about_file};
 use crate::base::warning;
 use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
-use crate::study::figures::{Amount, Figure, UnknownReason};
+use crate::study::figures::{Amount, Figure};
 use crate::study::{Scope, Study, warn_about_trace};
 
 /// Maximum number of source lines in a finding.
@@ -116,7 +117,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let gated = GatedDevice { device, path, before, failures, accepts_late_start, entry, grown };
         if gate.is_measured && judged.incomplete.is_none() {
             let why = gated.check_complete(None).err();
-            judged.incomplete = why.filter(|why| !gate.allow_missing.allows(missing_code(why).word()));
+            judged.incomplete = why.filter(|why| !gate.allow_missing.allows(why.code().word()));
         }
         judged.findings.extend(gate.findings(&gated, &limits));
         judged.devices.push(device.id());
@@ -197,12 +198,12 @@ impl Gate<'_> {
         let missing = |row: &MeasuredDevice| {
             Err(UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() })
         };
-        let (actual, why) = match device.map_or_else(missing, |device| figure.read(device)) {
+        let (actual, why) = match device.map_or_else(missing, |device| device.read(figure)) {
             Ok(actual) => (Some(actual), None),
             // An incomplete figure may violate the limit already.
             Err(why) => (why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why)),
         };
-        let missing = why.as_ref().map(missing_code);
+        let missing = why.as_ref().map(UnknownReason::code);
         let is_allowed = actual.is_none()
             && missing
                 .is_some_and(|why| [why.word(), figure.word()].iter().any(|word| self.allow_missing.allows(word)));

@@ -2,6 +2,7 @@
 
 use super::changes::LineDelta;
 use super::entries::MeasuredDevice;
+use super::unknown::UnknownReason;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{LineShare, lines_after, lines_beside_free};
 use crate::base::units::{counted, size};
@@ -10,7 +11,19 @@ use crate::snapshot::BlockState;
 use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::DeviceStudy;
 use crate::study::attribution::Leaks;
-use crate::study::figures::{Figure, FigureSource, MemoryState, UnknownReason};
+use crate::study::figures::{Amount, Figure};
+
+/// Entries have an action that no known release writes.
+const UNKNOWN_ACTION: &str =
+    "trace entries have an unknown action, which may be one that matters here, such as a failed request";
+
+/// Trace entries contradict each other.
+const CONTRADICTORY: &str = "the trace contradicts itself: entries are missing or altered";
+
+/// Memory was reserved before the first entry, and nothing shows that this entry is the first recorded one.
+const STARTS_LATE: &str = "the recording starts late, and the file does not show whether earlier entries are lost: \
+    record with `oomscope run`, which notes the size of the ring, or start before the first use of CUDA; \
+    --allow-missing truncated takes the recording as whole";
 
 /// A device whose figures are computed as limits need them.
 pub(super) struct GatedDevice<'s, 'a> {
@@ -40,56 +53,58 @@ impl GatedDevice<'_, '_> {
     /// Fails if part of the recording is or may be lost, or contradicts itself; then `at_least` is a lower bound of the figure.
     pub(super) fn check_complete(&self, at_least: Option<u64>) -> Result<(), UnknownReason> {
         let Some(over_time) = self.device.history() else { return Err(UnknownReason::NoHistory) };
-        match self.device.lost_history() {
-            Some(lost) => Err(UnknownReason::HistoryLost { why: lost.to_string(), at_least }),
+        let (code, why) = match self.device.lost_history() {
+            Some(lost) => (Code::HistoryLost, lost.to_string()),
             None if self.device.snapshot().warnings.has(Code::UnknownAction) => {
-                Err(UnknownReason::UnknownAction { at_least })
+                (Code::UnknownAction, UNKNOWN_ACTION.to_owned())
             }
-            None if over_time.outcome.is_inconsistent() => Err(UnknownReason::Contradictory { at_least }),
+            None if over_time.outcome.is_inconsistent() => (Code::TraceInconsistent, CONTRADICTORY.to_owned()),
             None if !self.accepts_late_start && !self.device.is_start_shown() => {
-                Err(UnknownReason::StartsLate { at_least })
+                (Code::Truncated, STARTS_LATE.to_owned())
             }
-            None => Ok(()),
+            None => return Ok(()),
+        };
+        Err(UnknownReason::Incomplete { code, why, at_least })
+    }
+
+    /// The value of a figure.
+    pub(super) fn read(&self, figure: Figure) -> Result<Amount, UnknownReason> {
+        let bytes = |bytes: u64| Amount::Bytes(bytes.into());
+        match figure {
+            Figure::PeakReserved => self.traced(|| self.device.peak().reserved_bytes).map(bytes),
+            Figure::PeakAllocated => self.traced(|| self.device.peak().allocated_bytes).map(bytes),
+            Figure::Ooms => {
+                let failed = self.traced(|| self.device.failed_requests().count() as u64);
+                failed.map(|failed| Amount::Count(failed.into()))
+            }
+            Figure::StepGrowth => {
+                self.check_complete(None)?;
+                Ok(bytes(Leaks::bytes_per_step(self.device)))
+            }
+            Figure::GrowthPeakAllocated | Figure::GrowthPeakReserved => {
+                self.replayed_peaks(figure).map(|peaks| Amount::Bytes(growth(peaks)))
+            }
+            Figure::GrowthRatioPeakAllocated | Figure::GrowthRatioPeakReserved => {
+                growth_ratio(self.replayed_peaks(figure)?).map(Amount::Ratio)
+            }
+            _ => figure.at(&self.device.memory().state).ok_or(UnknownReason::NoHistory),
         }
     }
-}
 
-impl FigureSource for GatedDevice<'_, '_> {
-    fn state(&self) -> MemoryState {
-        self.device.memory().state
-    }
-
-    fn peak_reserved(&self) -> Result<u64, UnknownReason> {
-        self.traced(|| self.device.peak().reserved_bytes)
-    }
-
-    fn peak_allocated(&self) -> Result<u64, UnknownReason> {
-        self.traced(|| self.device.peak().allocated_bytes)
-    }
-
-    fn failed_requests(&self) -> Result<u64, UnknownReason> {
-        self.traced(|| self.device.failed_requests().count() as u64)
-    }
-
-    fn step_growth(&self) -> Result<u64, UnknownReason> {
-        self.check_complete(None)?;
-        Ok(Leaks::bytes_per_step(self.device))
-    }
-
-    fn replayed_peaks(&self) -> Result<[[u64; 2]; 2], UnknownReason> {
+    /// The peaks that a figure of growth compares, replayed from an empty pool: in the baseline and now.
+    fn replayed_peaks(&self, figure: Figure) -> Result<[u64; 2], UnknownReason> {
         let now = self.device.figures_from_empty().ok_or(UnknownReason::NoHistory)?;
         let device = self.device.id();
         let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
         self.check_complete(None)?;
         let before = baseline.totals;
-        Ok([
-            [before.peak_allocated_bytes, now.peak_allocated_bytes],
-            [before.peak_reserved_bytes, now.peak_reserved_bytes],
-        ])
+        Ok(if is_of_allocated(figure) {
+            [before.peak_allocated_bytes, now.peak_allocated_bytes]
+        } else {
+            [before.peak_reserved_bytes, now.peak_reserved_bytes]
+        })
     }
-}
 
-impl GatedDevice<'_, '_> {
     /// Describes a figure, whose formatted value is `value`.
     pub(super) fn sentence(&self, figure: Figure, value: &str) -> String {
         let memory = self.device.memory();
@@ -126,11 +141,8 @@ impl GatedDevice<'_, '_> {
     }
 
     fn growth(&self, figure: Figure, value: &str) -> String {
-        let Ok([allocated, reserved]) = self.replayed_peaks() else { return String::new() }; // no growth to describe
-        let (kind, [before, now]) = match figure {
-            Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => ("allocated", allocated),
-            _ => ("reserved", reserved),
-        };
+        let Ok([before, now]) = self.replayed_peaks(figure) else { return String::new() }; // no growth to describe
+        let kind = if is_of_allocated(figure) { "allocated" } else { "reserved" };
         let peak = format!("the peak of {kind} memory, replayed from an empty pool,");
         if before == now {
             return format!("{peak} is {}, as in the baseline", size(now));
@@ -188,5 +200,36 @@ impl GatedDevice<'_, '_> {
             bytes: line.after_bytes.saturating_sub(line.before_bytes),
         };
         grown.map(share).filter(|share| share.bytes > 0).take(top).collect()
+    }
+}
+
+/// Whether a figure of growth is about allocated memory, not reserved memory.
+fn is_of_allocated(figure: Figure) -> bool {
+    matches!(figure, Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated)
+}
+
+/// Growth of a peak over the baseline in bytes; negative if it shrank.
+fn growth([before, now]: [u64; 2]) -> i128 {
+    i128::from(now) - i128::from(before)
+}
+
+/// Growth of a peak relative to the baseline.
+fn growth_ratio(peaks: [u64; 2]) -> Result<f64, UnknownReason> {
+    let [before, _] = peaks;
+    match growth(peaks) {
+        grown if before == 0 && grown > 0 => Err(UnknownReason::BaselineIsZero),
+        _ if before == 0 => Ok(0.0),
+        grown => Ok(grown as f64 / before as f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn growth_from_nothing_has_no_ratio() {
+        assert_eq!(growth_ratio([0, 1]), Err(UnknownReason::BaselineIsZero));
+        assert_eq!([[0, 0], [4, 4], [4, 5], [4, 1]].map(growth_ratio), [Ok(0.0), Ok(0.0), Ok(0.25), Ok(-0.75)]);
     }
 }

@@ -13,6 +13,7 @@ mod judge;
 mod limits;
 mod measure;
 mod measured;
+mod unknown;
 mod verdict;
 
 pub use allow_missing::{AllowMissing, Objection, ObjectionCode};

@@ -2,7 +2,6 @@
 
 use serde::{Serialize, Serializer};
 
-use super::recording::{FigureSource, Reading, growth, growth_ratio};
 use super::{Amount, MemoryState, Unit};
 
 /// A limit on a figure.
@@ -17,14 +16,14 @@ pub struct FigureLimit {
 }
 
 /// Declares every figure once: variant, name, unit, meaning, optional limit (key, example, addition to the meaning) and
-/// value. Names and keys are stable.
+/// value in a memory state, unless it is a figure of the whole recording. Names and keys are stable.
 macro_rules! catalogue {
     (
-        $state:ident, $recording:ident:
+        $state:ident:
         $($Figure:ident $word:literal $unit:ident
             $meaning:literal
             $(limit($key:literal, $example:literal $(, $when:literal)?))?
-            => $read:expr;)*
+            $(=> $read:expr)?;)*
     ) => {
         /// A figure of a device.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -65,17 +64,20 @@ macro_rules! catalogue {
                 }
             }
 
-            /// Its value in a memory state or over a recording.
+            /// Its value in a memory state; `None` if it needs a recording.
             #[inline]
-            fn value(self, $state: &MemoryState, $recording: &dyn FigureSource) -> Reading {
-                match self { $(Self::$Figure => Ok(Amount::$unit(From::from($read))),)* }
+            pub fn at(self, $state: &MemoryState) -> Option<Amount> {
+                match self {
+                    $($(Self::$Figure => Some(Amount::$unit(From::from($read))),)?)*
+                    _ => None,
+                }
             }
         }
     };
 }
 
 catalogue! {
-    state, recording:
+    state:
     GapRatio "gap-ratio" Ratio
         "Share of reserved memory that is not allocated"
         limit("max-gap-ratio", "\"30%\"", ", at the snapshot")
@@ -162,49 +164,31 @@ catalogue! {
         => state.blocks.inactive.count;
     PeakReserved "peak-reserved" Bytes
         "Peak reserved memory of the recording"
-        limit("max-peak-reserved", "\"72GiB\"")
-        => recording.peak_reserved()?;
+        limit("max-peak-reserved", "\"72GiB\"");
     PeakAllocated "peak-allocated" Bytes
         "Peak allocated memory of the recording"
-        limit("max-peak-allocated", "\"65GiB\"")
-        => recording.peak_allocated()?;
+        limit("max-peak-allocated", "\"65GiB\"");
     Ooms "ooms" Count
         "Number of failed requests in the recording"
-        limit("max-ooms", "0")
-        => recording.failed_requests()?;
+        limit("max-ooms", "0");
     StepGrowth "step-growth" Bytes
         "Growth of memory per training step, or per iteration of another loop"
-        limit("max-step-growth", "\"1MiB\"")
-        => recording.step_growth()?;
+        limit("max-step-growth", "\"1MiB\"");
     GrowthPeakAllocated "growth-peak-allocated" Bytes
         "Growth of the peak of allocated memory over the baseline, replayed from an empty pool"
-        limit("max-growth", "\"2GiB\"")
-        => growth(recording.replayed_peaks()?[0]);
+        limit("max-growth", "\"2GiB\"");
     GrowthPeakReserved "growth-peak-reserved" Bytes
         "Growth of the peak of reserved memory over the baseline, replayed from an empty pool"
-        limit("max-growth", "\"2GiB\"")
-        => growth(recording.replayed_peaks()?[1]);
+        limit("max-growth", "\"2GiB\"");
     GrowthRatioPeakAllocated "growth-ratio-peak-allocated" Ratio
         "The growth of the peak of allocated memory, relative to the baseline"
-        limit("max-growth-ratio", "\"5%\"")
-        => growth_ratio(recording.replayed_peaks()?[0])?;
+        limit("max-growth-ratio", "\"5%\"");
     GrowthRatioPeakReserved "growth-ratio-peak-reserved" Ratio
         "The growth of the peak of reserved memory, relative to the baseline"
-        limit("max-growth-ratio", "\"5%\"")
-        => growth_ratio(recording.replayed_peaks()?[1])?;
+        limit("max-growth-ratio", "\"5%\"");
 }
 
 impl Figure {
-    /// Its value for a device.
-    pub fn read(self, source: &dyn FigureSource) -> Reading {
-        self.value(&source.state(), source)
-    }
-
-    /// Its value in a memory state; `None` if it needs a recording.
-    pub fn at(self, state: &MemoryState) -> Option<Amount> {
-        self.value(state, state).ok()
-    }
-
     /// Its JSON key: the name with underscores, and a suffix for bytes.
     pub fn json_key(self) -> String {
         let unit = if self.unit() == Unit::Bytes { "_bytes" } else { "" };
