@@ -49,7 +49,7 @@ pub use self::window::{Bound, Window, entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
 use crate::python::ProgramText;
 use crate::replay::literal::{recorded_settings, settings_for_release};
-use crate::replay::model::{Inference, KnownSetup, infer};
+use crate::replay::model::{Inference, infer};
 use crate::snapshot::{Device, Snapshot};
 use crate::stacks::frames::{Origin, StackReader};
 
@@ -147,7 +147,7 @@ impl<'a> Study<'a> {
     pub fn inference(&self) -> &Inference<'a> {
         self.inference.get_or_init(|| {
             let devices: Vec<Device<'a>> = self.devices.iter().map(|(device, _)| *device).collect();
-            let inference = infer(self.snapshot, &devices, KnownSetup { minor: self.scope.minor, capacity: None });
+            let inference = infer(self.snapshot, &devices, self.scope.minor);
             debug_assert_eq!(inference.devices.len(), devices.len(), "every device is inferred");
             inference
         })

@@ -1,6 +1,6 @@
 //! Values that users choose for settings in practice, tried where a file does not record them.
 
-use super::divergence::Divergence;
+use super::verification::Divergence;
 use crate::base::units::MIB;
 
 /// Percentages of the device, for `set_per_process_memory_fraction`.

@@ -1,6 +1,5 @@
 //! Runs the model through a recording, under settings that may change.
 
-use super::divergence::Divergence;
 use super::hypothesis::Hypothesis;
 use super::verification::{EntrySink, Verification};
 use super::verify::Verifier;
@@ -40,18 +39,9 @@ impl Verifier<'_> {
         self.ops.position()
     }
 
-    pub(super) fn divergence(&self) -> Option<&Divergence> {
-        self.so_far.divergence.as_ref()
-    }
-
     /// The first entry that is not reproduced so far.
     pub(super) fn reached_entry(&self) -> usize {
-        self.divergence().map_or(self.position(), |divergence| divergence.entry_index)
-    }
-
-    /// Number of live blocks: the cost of a clone.
-    pub(super) fn live_blocks(&self) -> usize {
-        self.live.len()
+        self.so_far.divergence.as_ref().map_or(self.position(), |divergence| divergence.entry_index)
     }
 
     /// Performs one operation; false at the end of the trace or once the model has diverged.
@@ -62,7 +52,7 @@ impl Verifier<'_> {
         let Some(op) = self.ops.next() else { return false }; // the end of the trace
         self.perform(&op);
         if let Some(sink) = sink {
-            let last = op.entries().end.saturating_sub(1);
+            let last = op.entries.end.saturating_sub(1);
             let time = self.trace.time_us(last).unwrap_or(0); // snapshots write a missing time as 0
             for entry in &self.so_far.allocator.entries {
                 sink(entry, time);

@@ -11,23 +11,14 @@ use rayon::prelude::*;
 
 use super::common_values::{MEMORY_FRACTION_PERCENTS, ROUNDUP_DIVISIONS, split_limits};
 use super::cursor::InferredDevice;
-use super::divergence::{Divergence, Fault};
 use super::hypothesis::{Hypothesis, INFERRED_THRESHOLD, INFERRED_THRESHOLD_BITS};
 use super::settings_search::find_settings_changes;
+use super::verification::{Divergence, Fault};
 use crate::allocator::conf::Settings;
 use crate::allocator::{Behaviour, SMALL_SEGMENT};
 use crate::base::ids::PoolId;
 use crate::replay::literal::{candidate_releases, inferred_capacity, no_split_pools, settings_for_release};
 use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
-
-/// The user's knowledge about a recording.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct KnownSetup {
-    /// The minor release of PyTorch 2 that recorded it.
-    pub minor: Option<u32>,
-    /// Total bytes of each device.
-    pub capacity: Option<u64>,
-}
 
 /// The best hypothesis for each device.
 #[derive(Debug)]
@@ -40,16 +31,17 @@ pub struct Inference<'a> {
     pub devices: Vec<InferredDevice<'a>>,
 }
 
-/// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`.
-pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSetup) -> Inference<'a> {
-    let possible = known.minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
-    let best = best_release(snapshot, devices, known.capacity, possible.clone());
+/// Finds the hypotheses with which the model reproduces most entries of the traces of `devices`. `minor` is the minor
+/// release of PyTorch 2 that recorded them, if the user knows it.
+pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], minor: Option<u32>) -> Inference<'a> {
+    let possible = minor.map_or_else(|| candidate_releases(&snapshot.torch), |minor| minor..=minor);
+    let best = best_release(snapshot, devices, possible.clone());
     let by_keys = candidate_releases(&snapshot.torch_by_keys);
     // The stacks may come from another build: the allocator's decisions are better evidence.
-    let best = if best.is_exact || known.minor.is_some() || by_keys == possible {
+    let best = if best.is_exact || minor.is_some() || by_keys == possible {
         best
     } else {
-        let other = best_release(snapshot, devices, known.capacity, by_keys);
+        let other = best_release(snapshot, devices, by_keys);
         if other.is_exact { other } else { best }
     };
     if best.is_exact {
@@ -63,7 +55,6 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], known: KnownSet
 fn best_release<'a>(
     snapshot: &'a Snapshot,
     devices: &[Device<'a>],
-    capacity: Option<u64>,
     possible: RangeInclusive<u32>,
 ) -> Inference<'a> {
     // An inference holds the memory of an allocator: two of them at a time, not all.
@@ -74,12 +65,11 @@ fn best_release<'a>(
                 minor,
                 settings: settings_for_release(snapshot, minor),
                 limit: None,
-                capacity,
+                capacity: None,
                 no_split: Vec::new(),
                 assumes_captures: true,
                 settings_changes: Vec::new(),
             };
-            let start = Hypothesis { limit: start.limit_from_settings(), ..start };
             let verify_one = |&device: &Device<'a>| {
                 let no_split = no_split_pools(device, &start.settings);
                 InferredDevice::verified(device, Hypothesis { no_split, ..start.clone() })

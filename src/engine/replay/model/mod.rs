@@ -5,12 +5,9 @@
 //! on a simulated device, under any settings (`simulate`); one more request (`try_request`); and a snapshot file of
 //! the result (`emit`). Knows no stacks but by id, and does not judge what the results mean.
 
-mod address_ranges;
 mod common_values;
 mod cursor;
-mod divergence;
 mod emit;
-mod end_state;
 mod hypothesis;
 mod infer;
 mod interpretations;
@@ -22,11 +19,9 @@ mod verification;
 mod verify;
 
 pub use cursor::{InferredDevice, verify};
-pub use divergence::{Divergence, Fault};
 pub use emit::{EmittedDevice, EmittedTexts, emit};
-pub use end_state::count_end_differences;
 pub use hypothesis::Hypothesis;
-pub use infer::{Inference, KnownSetup, infer};
+pub use infer::{Inference, infer};
 pub use simulate::{Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity};
 pub use try_request::{RequestResult, try_request};
-pub use verification::{EntrySink, Verification};
+pub use verification::{Divergence, EntrySink, Fault, Verification, count_end_differences};

@@ -6,8 +6,8 @@
 
 use super::common_values::{LARGE_SEGMENT_SIZES_MIB, ROUNDUP_DIVISIONS, split_limits};
 use super::cursor::InferredDevice;
-use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
+use super::verification::{Divergence, Fault};
 use super::verify::Verifier;
 use crate::allocator::conf::{Settings, option_since};
 use crate::base::units::MIB;
@@ -83,7 +83,7 @@ impl<'a> SettingsSearch<'a> {
             while ahead.step(&mut None) {
                 op_starts.push(ahead.position());
             }
-            let Some(divergence) = ahead.divergence() else { break }; // the epochs explain the whole trace
+            let Some(divergence) = &ahead.so_far.divergence else { break }; // the epochs explain the whole trace
             if !matches!(divergence.fault, Fault::Decision) {
                 return None;
             }
@@ -207,7 +207,7 @@ impl<'a> SettingsSearch<'a> {
             walk.advance_to(*from, &mut None);
             for (rank, settings) in candidates.iter().enumerate() {
                 let mut trial = walk.clone();
-                self.spend(trial.live_blocks())?;
+                self.spend(trial.live.len())?; // the cost of a clone
                 trial.set_settings(settings);
                 self.advance(&mut trial, diverged_at.saturating_add(HORIZON))?;
                 if trial.reached_entry() > diverged_at {

@@ -1,22 +1,21 @@
 //! Performs the recorded operations on the model, with a device that answers as the recorded one did, and compares
 //! every entry that the model writes with the recording.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use rustc_hash::FxHashSet;
 
-use super::address_ranges::AddressRanges;
-use super::divergence::{Divergence, Fault};
 use super::hypothesis::Hypothesis;
 use super::interpretations::{Interpretation, Prelude, interpretations, request_from_entry};
 use super::recorded_device::RecordedDevice;
-use super::verification::Verification;
+use super::verification::{Divergence, Fault, Verification};
 use crate::allocator::conf::Settings;
 use crate::allocator::{AllocatorEntry, BlockId, PendingFreeId, Request, is_small_request, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{InitialState, PoolIndex, Reservations};
-use crate::replay::ops::{Boundary, TraceOp, TraceOps};
+use crate::replay::ops::{Boundary, TraceOp, TraceOpKind, TraceOps};
 use crate::snapshot::{Action, Device, Frame, Snapshot, TraceEntry};
 
 /// The entry of an operation that cannot be performed, and why.
@@ -93,17 +92,18 @@ impl<'a> Verifier<'a> {
     #[inline]
     pub(super) fn perform(&mut self, op: &TraceOp) {
         self.collected_before = self.so_far.allocator.garbage_collected_bytes();
-        let result = match op {
-            TraceOp::Free { entries, is_pending } => self.replay_free(entries.start, *is_pending),
-            TraceOp::Alloc { entries, pool, .. } if self.is_plain_alloc(entries) => {
+        let entries = &op.entries;
+        let result = match &op.kind {
+            TraceOpKind::Free { is_pending } => self.replay_free(entries.start, *is_pending),
+            TraceOpKind::Alloc { pool, .. } if self.is_plain_alloc(entries) => {
                 self.replay_plain_alloc(entries.start, *pool)
             }
-            TraceOp::Alloc { entries, pool, boundary } => self.replay_alloc(entries.clone(), *pool, *boundary),
-            TraceOp::Release { entries, pools, is_all_pools, stack } => {
+            TraceOpKind::Alloc { pool, boundary } => self.replay_alloc(entries.clone(), *pool, *boundary),
+            TraceOpKind::Release { pools, is_all_pools, stack } => {
                 self.replay_release(entries.clone(), pools, (*is_all_pools, *stack))
             }
-            TraceOp::Marker { entry_index } => {
-                self.write_marker(*entry_index);
+            TraceOpKind::Marker => {
+                self.write_marker(entries.start);
                 Ok(())
             }
         };
@@ -111,7 +111,7 @@ impl<'a> Verifier<'a> {
             self.set_divergence(index, None, fault);
             return;
         }
-        self.compare(op.entries());
+        self.compare(entries.clone());
     }
 
     fn replay_free(&mut self, index: usize, is_pending: bool) -> OpResult {
@@ -397,6 +397,39 @@ impl<'a> Verifier<'a> {
             names_pools: recorded.is_none_or(|entry| entry.pool.is_some()),
             has_collected: self.so_far.allocator.garbage_collected_bytes() > self.collected_before,
         });
+    }
+}
+
+/// Disjoint ranges: the addresses that the recorded device has allocated.
+#[derive(Debug, Clone, Default)]
+struct AddressRanges(BTreeMap<u64, u64>);
+
+impl AddressRanges {
+    /// False if the range is empty, exceeds the address space or overlaps another.
+    fn insert(&mut self, addr: u64, size: u64) -> bool {
+        // The caller reports either as a divergence.
+        let Some(end) = addr.checked_add(size).filter(|end| *end > addr) else { return false };
+        if self.0.range(..end).next_back().is_some_and(|(_, other_end)| *other_end > addr) {
+            return false;
+        }
+        self.0.insert(addr, end);
+        true
+    }
+
+    /// Removes a range, which may span several inserted ones or a part of one.
+    fn remove(&mut self, addr: u64, size: u64) {
+        let end = addr.saturating_add(size);
+        while let Some((&start, &other_end)) = self.0.range(..end).next_back()
+            && other_end > addr
+        {
+            self.0.remove(&start);
+            if other_end > end {
+                self.0.insert(end, other_end);
+            }
+            if start < addr {
+                self.0.insert(start, addr);
+            }
+        }
     }
 }
 

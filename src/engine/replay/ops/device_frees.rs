@@ -2,8 +2,7 @@
 
 use std::ops::Range;
 
-use super::trace_op::TraceOp;
-use super::trace_ops::TraceOps;
+use super::trace_ops::{TraceOp, TraceOpKind, TraceOps};
 use crate::snapshot::Device;
 
 /// Memory that one operation returned to the device.
@@ -31,13 +30,13 @@ pub fn device_frees(device: Device<'_>, reserved: u64) -> impl Iterator<Item = D
         ops.skip_simple_ops();
         ops.next()
     });
-    changing_ops.filter_map(move |op| {
-        let (entries, is_for_request) = match op {
-            TraceOp::Alloc { entries, boundary, .. } if entries.len() > 1 => {
-                (entries, !boundary.is_some_and(|boundary| boundary.is_likely))
+    changing_ops.filter_map(move |TraceOp { entries, kind }| {
+        let is_for_request = match kind {
+            TraceOpKind::Alloc { boundary, .. } if entries.len() > 1 => {
+                !boundary.is_some_and(|boundary| boundary.is_likely)
             }
-            TraceOp::Release { entries, .. } => (entries, false),
-            TraceOp::Alloc { .. } | TraceOp::Free { .. } | TraceOp::Marker { .. } => return None,
+            TraceOpKind::Release { .. } => false,
+            TraceOpKind::Alloc { .. } | TraceOpKind::Free { .. } | TraceOpKind::Marker => return None,
         };
         let bytes = returned_bytes(&entries);
         let entry_index = if is_for_request { entries.end - 1 } else { entries.start };

@@ -11,12 +11,10 @@ mod program_reader;
 mod script;
 #[cfg(test)]
 mod script_tests;
-mod trace_op;
 mod trace_ops;
 mod workspaces;
 
 pub use device_frees::{DeviceFree, device_frees};
 pub use program::{ListRange, LiveRequest, Operation, OperationKind, Program, ReleaseScope};
 pub use script::{Script, ScriptBlock, ScriptOp, ScriptOpKind, ScriptPeak};
-pub use trace_op::{Boundary, TraceOp};
-pub use trace_ops::TraceOps;
+pub use trace_ops::{Boundary, TraceOp, TraceOpKind, TraceOps};

@@ -3,8 +3,7 @@
 use std::ops::Range;
 
 use super::program::{ListRange, Operation, OperationKind, Program, ReleaseScope};
-use super::trace_op::TraceOp;
-use super::trace_ops::TraceOps;
+use super::trace_ops::{TraceOp, TraceOpKind, TraceOps};
 use crate::allocator::conf::Settings;
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
@@ -66,12 +65,11 @@ impl ProgramReader<'_> {
     }
 
     fn read_op(&mut self, op: &TraceOp, ops: &TraceOps<'_>) {
-        let last = to_u32(op.entries().end - 1);
-        match op {
-            TraceOp::Free { entries, is_pending } => {
-                self.read_free(last, entries.start, *is_pending);
-            }
-            TraceOp::Alloc { entries, pool, boundary } => {
+        let entries = &op.entries;
+        let last = to_u32(entries.end - 1);
+        match &op.kind {
+            TraceOpKind::Free { is_pending } => self.read_free(last, entries.start, *is_pending),
+            TraceOpKind::Alloc { pool, boundary } => {
                 let likely = boundary.filter(|boundary| boundary.is_likely);
                 let start = likely.map_or(entries.start, |boundary| boundary.first_entry);
                 if start > entries.start {
@@ -80,11 +78,11 @@ impl ProgramReader<'_> {
                 }
                 self.read_alloc(last, start..entries.end, *pool, ops);
             }
-            TraceOp::Release { entries, pools, is_all_pools, stack } => {
+            TraceOpKind::Release { pools, is_all_pools, stack } => {
                 self.read_release(last, entries.clone(), pools, (*is_all_pools, *stack));
             }
-            TraceOp::Marker { entry_index } => {
-                let entry = self.program.device.entry(*entry_index);
+            TraceOpKind::Marker => {
+                let entry = self.program.device.entry(entries.start);
                 if entry.action == Action::Snapshot {
                     // Entries before PyTorch 2.12 have no pool.
                     self.push(last, OperationKind::Snapshot(entry.pool.unwrap_or_default()));

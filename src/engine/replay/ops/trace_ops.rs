@@ -6,11 +6,41 @@
 
 use std::ops::Range;
 
-use super::trace_op::{Boundary, TraceOp};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{SegmentPools, is_completed_at_once, lacks_completions};
 use crate::snapshot::{Action, Device};
+
+/// An operation of the program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceOp {
+    /// The indexes of the trace entries that it wrote.
+    pub entries: Range<usize>,
+    pub kind: TraceOpKind,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TraceOpKind {
+    /// A request. Its last entry says whether it was served. `boundary` is set where the entries before the last one
+    /// may belong to an earlier release.
+    Alloc { pool: PoolId, boundary: Option<Boundary> },
+    /// A free. It is pending if another stream still uses the block.
+    Free { is_pending: bool },
+    /// Cached memory released on request: `empty_cache()`, or a `MemPool` that was dropped. `pools` are the private
+    /// pools that released memory, in order. With `is_all_pools` the program asked all pools, even if some had nothing
+    /// to release.
+    Release { pools: Vec<PoolId>, is_all_pools: bool, stack: StackId },
+    /// An entry that is no work of the allocator.
+    Marker,
+}
+
+/// The entry at which a request begins if the entries before it belong to a release.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Boundary {
+    pub(crate) first_entry: usize,
+    /// The device had room for the request without the release.
+    pub(crate) is_likely: bool,
+}
 
 /// Reads one device's trace operation by operation.
 #[derive(Debug, Clone)]
@@ -163,7 +193,7 @@ impl<'a> TraceOps<'a> {
         is_all_pools |= self.is_empty_cache_stack(stack)
             || (!pools.is_empty() && completed.iter().any(|pool| !pools.contains(pool)));
         let entries = self.next_entry..end.max(self.next_entry + 1);
-        TraceOp::Release { entries, pools, is_all_pools, stack }
+        TraceOp { entries, kind: TraceOpKind::Release { pools, is_all_pools, stack } }
     }
 
     fn advance_past(&mut self, entries: Range<usize>) {
@@ -194,11 +224,11 @@ impl Iterator for TraceOps<'_> {
                 let entries = first..first + 1 + usize::from(is_completed);
                 self.next_entry = entries.end;
                 let is_pending = !is_completed && !self.lacks_completions;
-                return Some(TraceOp::Free { entries, is_pending });
+                return Some(TraceOp { entries, kind: TraceOpKind::Free { is_pending } });
             }
             Action::Snapshot | Action::Other => {
                 self.next_entry = first + 1;
-                return Some(TraceOp::Marker { entry_index: first });
+                return Some(TraceOp { entries: first..first + 1, kind: TraceOpKind::Marker });
             }
             _ => {}
         }
@@ -215,12 +245,12 @@ impl Iterator for TraceOps<'_> {
                 let boundary = if first == last { None } else { self.find_boundary(&entries) };
                 self.advance_past(first..last);
                 let pool = self.pools.pool_of(&self.device.entry(last));
-                TraceOp::Alloc { entries, pool, boundary }
+                TraceOp { entries, kind: TraceOpKind::Alloc { pool, boundary } }
             }
         } else {
             self.read_release(first..last)
         };
-        self.advance_past(op.entries());
+        self.advance_past(op.entries.clone());
         Some(op)
     }
 }
