@@ -222,7 +222,7 @@ fn device_report(
         device: inferred.device.id(),
         start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
         statistics: memory_stats(snapshot, hypothesis, allocator),
-        figures: allocator.statistics().run_figures(),
+        figures: allocator.statistics.run_figures(),
         assumed: Assumed {
             capacity_bytes: hypothesis.capacity,
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),
@@ -242,7 +242,7 @@ fn device_report(
 /// The statistics under the keys of `torch.cuda.memory_stats()`.
 fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &CachingAllocator) -> BTreeMap<String, i64> {
     let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
-    let figures = allocator.statistics().figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
+    let figures = allocator.statistics.figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
     let mut figures: BTreeMap<String, i64> = figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
     // PyTorch reports no limit as -1.
     let limit = Some(allocator.settings.max_split_size).filter(|limit| *limit != u64::MAX);

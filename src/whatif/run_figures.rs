@@ -11,7 +11,7 @@ use crate::study::DeviceStudy;
 pub(super) fn recorded_figures(device: DeviceStudy<'_, '_>) -> RunFigures {
     let verification = &device.inferred().verification;
     if verification.is_exact() {
-        return verification.allocator.statistics().run_figures();
+        return verification.allocator.statistics.run_figures();
     }
     let (trace, peak) = (device.device(), device.peak());
     let count = |is_counted: fn(Action) -> bool| trace.entries_where(is_counted).count() as u64;

@@ -123,7 +123,7 @@ fn on_a_larger_device_the_failed_request_is_served_and_freed() {
     let bytes_before = Study::new(&from, Scope::default()).inference().devices[0]
         .verification
         .allocator
-        .statistics()
+        .statistics
         .allocated_bytes
         .all
         .current;
@@ -133,7 +133,7 @@ fn on_a_larger_device_the_failed_request_is_served_and_freed() {
     let recorded = device.recorded.as_ref().unwrap();
     assert_eq!((device.ooms.len(), device.avoided_ooms.len(), recorded.ooms.len()), (0, 1, 1));
     assert_eq!(device.avoided_ooms[0].event, recorded.ooms[0].event);
-    let after = emitted[0].allocator.statistics().allocated_bytes.all.current;
+    let after = emitted[0].allocator.statistics.allocated_bytes.all.current;
     assert_eq!(after, bytes_before, "the program went on without it");
     assert_eq!((device.exact, device.events.matched), (None, None), "nothing is held against it");
     assert_eq!(report.mode, "what-if");

@@ -15,9 +15,10 @@ use crate::allocator::trace_action::Action;
 use crate::base::ids::{PoolId, StackId};
 
 /// The allocator of one device.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct CachingAllocator {
-    pub(super) behaviour: Behaviour,
+    /// The rules of the release that it follows.
+    pub behaviour: Behaviour,
     /// The settings for the next request. Existing blocks keep their sizes if they change, as by
     /// `torch.cuda.memory._set_allocator_settings`.
     pub settings: Settings,
@@ -31,65 +32,23 @@ pub struct CachingAllocator {
     pub(super) reserved_bytes: u64,
     pub(super) registration_counter: u32,
     pub(super) initial_ages: InitialAges,
-    pub(super) statistics: AllocatorStatistics,
+    /// Statistics since the allocator was created.
+    pub statistics: AllocatorStatistics,
     /// Trace entries, until the caller drops them.
     pub entries: Vec<AllocatorEntry>,
-    pub(super) service: ServedBy,
-    undefined_behaviour: Option<&'static str>,
+    /// How the last request was served.
+    pub served_by: ServedBy,
+    /// Why PyTorch's own behaviour is undefined from here on, if it is.
+    pub undefined_behaviour: Option<&'static str>,
     pub(super) pending_frees: u64,
-    pub(super) garbage_collected: u64,
+    /// Bytes that `garbage_collect_cached_blocks` has released so far.
+    pub garbage_collected_bytes: u64,
 }
 
 impl CachingAllocator {
     /// An empty allocator. `limit` is the most bytes it may reserve (`set_per_process_memory_fraction`).
     pub fn new(behaviour: Behaviour, settings: Settings, limit: Option<u64>) -> Self {
-        Self {
-            behaviour,
-            settings,
-            allowed_memory_maximum: limit,
-            blocks: Arena::default(),
-            pools: PoolSet::default(),
-            expandable_segments: Vec::new(),
-            pending: BTreeMap::new(),
-            reserved_bytes: 0,
-            registration_counter: 0,
-            initial_ages: InitialAges::default(),
-            statistics: AllocatorStatistics::default(),
-            entries: Vec::new(),
-            service: ServedBy::default(),
-            undefined_behaviour: None,
-            pending_frees: 0,
-            garbage_collected: 0,
-        }
-    }
-
-    /// Statistics since the allocator was created.
-    pub fn statistics(&self) -> &AllocatorStatistics {
-        &self.statistics
-    }
-
-    /// The rules of the release that it follows.
-    pub fn behaviour(&self) -> &Behaviour {
-        &self.behaviour
-    }
-
-    /// How the last request was served.
-    pub fn served_by(&self) -> ServedBy {
-        self.service
-    }
-
-    /// Bytes that `garbage_collect_cached_blocks` has released so far.
-    pub fn garbage_collected_bytes(&self) -> u64 {
-        self.garbage_collected
-    }
-
-    /// Why PyTorch's own behaviour is undefined from here on, if it is.
-    pub fn undefined_behaviour(&self) -> Option<&'static str> {
-        self.undefined_behaviour
-    }
-
-    pub(super) fn set_undefined_behaviour(&mut self, why: &'static str) {
-        self.undefined_behaviour.get_or_insert(why);
+        Self { behaviour, settings, allowed_memory_maximum: limit, ..Self::default() }
     }
 
     /// `MemPool(no_split=True)`: blocks of `pool` are never split.
@@ -116,7 +75,7 @@ impl CachingAllocator {
             is_expandable: self.uses_expandable_segments(request.pool),
             context: request.context,
         };
-        self.service = ServedBy::Cached;
+        self.served_by = ServedBy::Cached;
         let id = match self.get_free_block(&params) {
             Some(id) => id,
             None => self.alloc_from_device(&params, request, device)?,
@@ -135,21 +94,21 @@ impl CachingAllocator {
         if self.is_gc_enabled() {
             self.garbage_collect_cached_blocks(params.context, device);
         }
-        self.service = ServedBy::Grown;
+        self.served_by = ServedBy::Grown;
         if let Some(id) = self.alloc_block(params, device) {
             return Some(id);
         }
-        if self.service == ServedBy::Rejected {
+        if self.served_by == ServedBy::Rejected {
             return None;
         }
-        self.service = ServedBy::GrownAfterRelease;
+        self.served_by = ServedBy::GrownAfterRelease;
         if self.release_available_cached_blocks(params, device)
             && let Some(id) = self.alloc_block(params, device)
         {
             return Some(id);
         }
         if !request.is_capturing {
-            self.service = ServedBy::GrownAfterRetry;
+            self.served_by = ServedBy::GrownAfterRetry;
             let Request { wait_order, freeable, .. } = *request;
             self.release_cached_blocks(None, wait_order, freeable, params.context, device);
             self.statistics.num_alloc_retries += 1;
@@ -157,7 +116,7 @@ impl CachingAllocator {
                 return Some(id);
             }
         }
-        self.service = ServedBy::Failed;
+        self.served_by = ServedBy::Failed;
         self.entries.push(AllocatorEntry {
             action: Action::Oom,
             addr: device.free_bytes(),
@@ -209,7 +168,7 @@ impl CachingAllocator {
             let total = device.total_bytes();
             if after > fraction_of(total, self.settings.per_process_memory_fraction) {
                 self.statistics.num_oom_rejections += 1;
-                self.service = ServedBy::Rejected;
+                self.served_by = ServedBy::Rejected;
                 return None;
             }
         }

@@ -215,7 +215,7 @@ impl CachingAllocator {
             let counter = &mut self.pools.get_mut(pool).cuda_malloc_count;
             *counter -= 1;
             if *counter < 0 {
-                self.set_undefined_behaviour(
+                self.undefined_behaviour.get_or_insert(
                     "PyTorch counts an expandable private pool's memory once per request when it \
                     is mapped but once per range when it is unmapped, and its own assertion on that \
                     count fails here",

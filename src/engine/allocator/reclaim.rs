@@ -47,7 +47,7 @@ impl CachingAllocator {
                 false
             });
         }
-        self.garbage_collected += released;
+        self.garbage_collected_bytes += released;
     }
 
     /// `release_available_cached_blocks`: releases one segment that is large enough for the request, or several
@@ -70,7 +70,7 @@ impl CachingAllocator {
             let smaller = || free_list.free.range_before_rev(from).take_while(|key| key.size >= limit);
             let finds_expandable = larger.as_ref().map_or_else(|| smaller().any(is_expandable), is_expandable);
             if finds_expandable {
-                self.set_undefined_behaviour(
+                self.undefined_behaviour.get_or_insert(
                     "before 2.8 PyTorch releases expandable memory here as if it were a whole segment, and \
                     its own assertion fails",
                 );

@@ -51,55 +51,41 @@ pub enum Rule {
     ThrowsOnCudaMallocOom,
 }
 
-/// A minor release, and what it introduced.
-#[derive(Debug, Clone, Copy)]
-struct Release {
-    minor: u32,
-    rules: &'static [Rule],
-    /// Keys of a snapshot, of its settings and of `memory_stats()`.
-    keys: &'static [&'static str],
-}
-
-const fn release(minor: u32, rules: &'static [Rule], keys: &'static [&'static str]) -> Release {
-    Release { minor, rules, keys }
-}
+/// A minor release, the rules that it introduced, and so the keys of a snapshot, of its settings and of `memory_stats()`.
+type Release = (u32, &'static [Rule], &'static [&'static str]);
 
 /// Oldest first, without gaps. Row 0 stands for releases older than the supported ones.
 const RELEASES: [Release; 16] = [
-    release(0, &[], &["device_traces"]), // pytorch/pytorch#86241
-    release(1, &[], &["is_expandable"]),
-    release(2, &[], &["time_us"]), // pytorch/pytorch#112266
-    release(
+    (0, &[], &["device_traces"]), // pytorch/pytorch#86241
+    (1, &[], &["is_expandable"]),
+    (2, &[], &["time_us"]), // pytorch/pytorch#112266
+    (
         3,
         &[Rule::StacksOfSegmentFrees],
         &["allocator_settings", "num_device_alloc", "num_device_free", "num_sync_all_streams"],
     ),
-    release(4, &[Rule::ZeroDivisions], &[]),
-    release(5, &[Rule::ExpandablePrivatePools, Rule::UnmapCountsForPool], &["external_annotations"]),
-    release(6, &[], &[]),
-    release(7, &[], &[]),
-    release(8, &[Rule::ReclaimSkipsExpandable], &["compile_context"]),
-    release(9, &[], &["graph_capture_record_stream_reuse"]),
-    release(
-        10,
-        &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128],
-        &["user_metadata"],
-    ),
-    release(11, &[Rule::ResetsNonSplitRounding], &[]),
-    release(12, &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom], &["pool_id", "num_oom_rejections"]),
-    release(
+    (4, &[Rule::ZeroDivisions], &[]),
+    (5, &[Rule::ExpandablePrivatePools, Rule::UnmapCountsForPool], &["external_annotations"]),
+    (6, &[], &[]),
+    (7, &[], &[]),
+    (8, &[Rule::ReclaimSkipsExpandable], &["compile_context"]),
+    (9, &[], &["graph_capture_record_stream_reuse"]),
+    (10, &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128], &["user_metadata"]),
+    (11, &[Rule::ResetsNonSplitRounding], &[]),
+    (12, &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom], &["pool_id", "num_oom_rejections"]),
+    (
         13,
         &[Rule::OldestSegment, Rule::ReservationMustFit, Rule::PrivatePoolsRetry, Rule::StatisticsByPool],
         &["max_round_threshold"],
     ),
-    release(14, &[], &["host_traces", "internal_metadata"]),
-    release(15, &[], &[]),
+    (14, &[], &["host_traces", "internal_metadata"]),
+    (15, &[], &[]),
 ];
 
 /// The oldest supported minor release.
 pub const OLDEST: u32 = 1;
 /// The newest supported minor release.
-pub const NEWEST: u32 = RELEASES[RELEASES.len() - 1].minor;
+pub const NEWEST: u32 = RELEASES[RELEASES.len() - 1].0;
 
 /// Which of several free blocks of the same size serves a request (pytorch/pytorch#167662).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,13 +99,13 @@ pub enum TieBreak {
 }
 
 /// The rules of one release: a bit for each. Equal for releases with the same rules, so one replay answers for all of them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Behaviour(u32);
 
 impl Behaviour {
     /// The rules of PyTorch 2.`minor`: 9 for 2.9.1.
     pub fn for_release(minor: u32) -> Self {
-        let rules = RELEASES.iter().take_while(|release| release.minor <= minor).flat_map(|release| release.rules);
+        let rules = RELEASES.iter().take_while(|(first, ..)| *first <= minor).flat_map(|(_, rules, _)| *rules);
         Self(rules.fold(0, |bits, rule| bits | 1 << *rule as u32))
     }
 
@@ -147,7 +133,7 @@ pub fn has_rule(minor: u32, rule: Rule) -> bool {
 
 /// The release that first wrote `key`; `None` if all releases do.
 pub fn key_since(key: &str) -> Option<u32> {
-    RELEASES.iter().find(|release| release.keys.contains(&key)).map(|release| release.minor)
+    RELEASES.iter().find(|(.., keys)| keys.contains(&key)).map(|(minor, ..)| *minor)
 }
 
 /// Parses `2.9`, `2.9.1` or `2.9.1+cu128` to the minor release.
@@ -169,7 +155,7 @@ mod tests {
 
     #[test]
     fn every_release_has_a_row_and_nothing_is_listed_twice() {
-        let minors: Vec<u32> = RELEASES.iter().map(|release| release.minor).collect();
+        let minors: Vec<u32> = RELEASES.iter().map(|(minor, ..)| *minor).collect();
         assert_eq!(minors, (0..=NEWEST).collect::<Vec<_>>());
         let once = |all: Vec<String>| {
             let mut sorted = all.clone();
@@ -178,7 +164,7 @@ mod tests {
             assert_eq!(sorted.len(), all.len(), "{all:?}");
         };
         let named = |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        once(RELEASES.iter().flat_map(|r| r.rules).map(|rule| format!("{rule:?}")).collect());
-        once(RELEASES.iter().flat_map(|r| named(r.keys)).collect());
+        once(RELEASES.iter().flat_map(|(_, rules, _)| *rules).map(|rule| format!("{rule:?}")).collect());
+        once(RELEASES.iter().flat_map(|(.., keys)| named(keys)).collect());
     }
 }

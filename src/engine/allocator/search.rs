@@ -80,9 +80,7 @@ impl CachingAllocator {
     pub(super) fn is_gc_enabled(&self) -> bool {
         self.allowed_memory_maximum.is_some() && self.settings.garbage_collection_threshold > 0.0
     }
-}
 
-impl CachingAllocator {
     /// Allocates exactly the bytes of `request` at `addr` and leaves the remainder of that free block free: each block
     /// of a checkpoint is restored at its old size, whatever the rules for splitting. `None` if no large enough free
     /// block starts at `addr`.
@@ -104,7 +102,7 @@ impl CachingAllocator {
             is_expandable: block.is_expandable(),
             context: request.context,
         };
-        self.service = ServedBy::Cached;
+        self.served_by = ServedBy::Cached;
         self.remove_from_free_list(id);
         Some(self.alloc_found_block_with_split(id, &params, request.size, block.size > request.size))
     }

@@ -208,7 +208,7 @@ impl Machine {
         };
         let expected = self.audit.expected_free_block(&self.allocator, &request);
         let served = self.allocator.malloc(&request, &mut self.device);
-        let service = self.allocator.served_by();
+        let service = self.allocator.served_by;
         let last = self.allocator.entries.last().copied();
         if let Some(expected) = expected {
             assert_eq!(service == ServedBy::Cached, expected.is_some(), "{size} {expected:?}");
@@ -245,7 +245,7 @@ impl Machine {
         }
         self.step(&Step::Release { only: None, order: 0 });
         assert_eq!(self.device.inner.free_bytes(), self.device.inner.total_bytes());
-        let statistics = self.allocator.statistics();
+        let statistics = &self.allocator.statistics;
         assert_eq!(statistics.reserved_bytes.all.current, 0);
         assert_eq!(statistics.active.all.current, 0);
         assert_eq!(self.allocator.view().0, []);
@@ -283,7 +283,7 @@ proptest! {
     ) {
         let (one, other) = (run(&setup, &program), run(&setup, &program));
         prop_assert_eq!(one.journal, other.journal);
-        prop_assert_eq!(one.allocator.statistics(), other.allocator.statistics());
+        prop_assert_eq!(&one.allocator.statistics, &other.allocator.statistics);
         prop_assert_eq!(one.allocator.view(), other.allocator.view());
     }
 }
@@ -302,10 +302,10 @@ fn random_programs_reach_every_outcome() {
         let mut machine = Machine::new(&setup);
         for step in &program {
             machine.step(step);
-            seen.insert(format!("{:?}", machine.allocator.served_by()));
+            seen.insert(format!("{:?}", machine.allocator.served_by));
         }
         unmapped += machine.journal.iter().filter(|e| e.action == Action::SegmentUnmap).count();
-        collected += u64::from(machine.allocator.garbage_collected_bytes() > 0);
+        collected += u64::from(machine.allocator.garbage_collected_bytes > 0);
     }
     assert_eq!(seen.len(), 6, "{seen:?}");
     assert!(unmapped > 500 && collected > 10, "{unmapped} {collected}");

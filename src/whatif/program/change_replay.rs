@@ -119,7 +119,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     /// The outcome of `program`, which was replayed `on_device`.
     fn outcome_from(&self, program: &Program<'_>, on_device: Simulation) -> ReplayOutcome {
         let Simulation { ooms: mut failed, headroom, allocator, .. } = on_device;
-        let figures = allocator.statistics().run_figures();
+        let figures = allocator.statistics.run_figures();
         drop(allocator); // as large as the live blocks
         // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
         // in the pool.

@@ -10,7 +10,6 @@ mod format;
 mod number;
 mod parse;
 mod settings;
-mod tokens;
 
 pub use change::{ConfChange, find_option, shell_assignment};
 pub use dialect::option_since;

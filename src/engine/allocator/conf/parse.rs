@@ -2,9 +2,8 @@
 
 use super::dialect::{Dialect, KnownOption, OptionMeaning};
 use super::error::ConfError;
-use super::number::{self, NumberError};
+use super::number;
 use super::settings::{Reserve, Settings};
-use super::tokens::{Tokens, unclosed_list};
 use crate::allocator::releases::Rule;
 use crate::base::units::{GIB, MIB};
 
@@ -57,6 +56,80 @@ pub fn parse(text: &str, before: &Settings, minor: u32, unknown: UnknownKeys) ->
     Ok(ParsedConf { settings: reader.settings, warnings: reader.warnings })
 }
 
+/// Words and punctuation of a settings string.
+struct Tokens {
+    list: Vec<String>,
+    /// Colons and commas are checked, and a missing one is reported.
+    is_strict: bool,
+}
+
+impl Tokens {
+    /// Splits `text` at punctuation, which becomes tokens too, and removes blanks.
+    fn tokenize(text: &str, dialect: Dialect) -> Self {
+        let is_strict = !dialect.has(Rule::SharedParser);
+        let mut list = Vec::new();
+        let mut word = String::new();
+        for c in text.chars() {
+            if matches!(c, ',' | ':' | '[' | ']') {
+                if !word.is_empty() {
+                    list.push(std::mem::take(&mut word));
+                }
+                list.push(c.to_string());
+            } else if c != ' ' && (is_strict || !('\t'..='\r').contains(&c)) {
+                word.push(c);
+            }
+        }
+        if !word.is_empty() {
+            list.push(word);
+        }
+        Self { list, is_strict }
+    }
+
+    fn is_token(&self, at: usize, token: &str) -> bool {
+        self.list.get(at).is_some_and(|found| found == token)
+    }
+
+    /// The token at `at`; an error if the string ends before it.
+    fn require(&self, at: usize) -> Result<&str, ConfError> {
+        self.list.get(at).map(String::as_str).ok_or_else(|| {
+            ConfError::new("Index out of bounds in ConfigTokenizer")
+                .with_help("the string ends where a value should follow".to_owned())
+        })
+    }
+
+    /// Checks that the token at `at` is `mark`. A dialect that is not strict accepts any token.
+    fn expect_mark(&self, at: usize, mark: &str) -> Result<(), ConfError> {
+        if !self.is_strict {
+            return self.require(at).map(drop);
+        }
+        if self.is_token(at, mark) {
+            return Ok(());
+        }
+        let message = format!("Error parsing CachingAllocator settings, expected {mark}");
+        let help = match self.list.get(at) {
+            Some(token) => format!("found '{token}'"),
+            None => "the string ends there".to_owned(),
+        };
+        Err(ConfError::new(message).with_help(help))
+    }
+
+    /// Position of the last token of the value that belongs to the key at `at`: the value, or the `]` of a list.
+    fn skip_value(&self, at: usize) -> Result<usize, ConfError> {
+        self.require(at + 1)?;
+        if self.require(at + 2)? != "[" {
+            return Ok(at + 2);
+        }
+        let rest = self.list.iter().skip(at + 3).position(|token| token == "]");
+        rest.map(|rest| at + 3 + rest).ok_or_else(unclosed_list)
+    }
+}
+
+/// PyTorch's error for a list without `]`.
+fn unclosed_list() -> ConfError {
+    let message = "Expected closing bracket ']' in ConfigTokenizer but reached end of config";
+    ConfError::new(message)
+}
+
 const LARGE_SEGMENT: &str = "large_segment_size_mb";
 
 /// The large segment size bounds other options, so PyTorch reads it first, wherever its key is.
@@ -87,7 +160,7 @@ fn fail<T>(message: impl Into<String>) -> Result<T, ConfError> {
 
 /// Converts the error of parsing `token`, the value of `key`. PyTorch's message is only the name of the C++
 /// function, `parser`.
-fn map_number_error<T>(read: Result<T, NumberError>, parser: &str, token: &str, key: &str) -> Result<T, ConfError> {
+fn map_number_error<T>(read: Result<T, &'static str>, parser: &str, token: &str, key: &str) -> Result<T, ConfError> {
     read.map_err(|error| ConfError::new(parser).with_help(format!("'{token}' {error}, for {key}")))
 }
 

@@ -138,15 +138,13 @@ impl ReplayDevice for SimulatedDevice {
     }
 }
 
-impl Placement {
-    /// splitmix64
-    fn draw(state: &mut u64) -> u64 {
-        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let z = *state;
-        let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
+/// splitmix64
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = *state;
+    let z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// The free addresses for segments or reservations.
@@ -170,7 +168,7 @@ impl AddressSpace {
             Placement::Highest => self.highest_below_used(size),
             Placement::Scattered(state) => (0..MAX_DRAWS).find_map(|_| {
                 let pages = self.span / 4 / PAGE;
-                let base = self.origin + Placement::draw(state) % pages * PAGE;
+                let base = self.origin + draw(state) % pages * PAGE;
                 self.gaps.at(base).filter(|gap| gap.end - base >= size).map(|_| base)
             }),
         };

@@ -221,7 +221,7 @@ impl Audit {
 
     fn check_statistics(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &CheckingDevice) {
         let limit = allocator.settings.max_split_size;
-        let s = allocator.statistics();
+        let s = &allocator.statistics;
         let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
         let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&PoolBlock) -> u64| {
             let sum = |half: Option<bool>| -> u64 {

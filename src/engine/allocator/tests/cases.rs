@@ -73,7 +73,7 @@ impl Run {
     }
 
     fn retries(&self) -> (u64, u64, u64) {
-        let s = self.allocator.statistics();
+        let s = &self.allocator.statistics;
         (s.num_alloc_retries, s.num_sync_all_streams, s.num_ooms)
     }
 }
@@ -131,7 +131,7 @@ fn expandable_memory_grows_and_shrinks_by_granules() {
     assert_eq!(run.take_entries(RESERVATIONS), [(SegmentMap, 40, 20), (Alloc, 30, 25)]);
     run.alloc(33 * MIB);
     assert_eq!(run.take_entries(RESERVATIONS), [(SegmentMap, 120, 40), (Alloc, 120, 33)]);
-    assert_eq!(run.allocator.statistics().segment.all.allocated, 0, "nothing was a segment");
+    assert_eq!(run.allocator.statistics.segment.all.allocated, 0, "nothing was a segment");
 }
 
 /// Observed.
@@ -229,7 +229,7 @@ fn without_a_limit_nothing_is_garbage_collected() {
     let block = run.alloc(40 * MIB);
     run.free(block);
     run.alloc(50 * MIB);
-    assert_eq!(run.allocator.statistics().num_device_free, 0);
+    assert_eq!(run.allocator.statistics.num_device_free, 0);
 }
 
 #[test]
@@ -242,7 +242,7 @@ fn an_oversize_request_releases_the_smallest_large_enough_segment() {
     run.alloc(50 * MIB);
     let expected = [(SegmentFree, 120, 80), (SegmentAlloc, 120, 50), (Alloc, 120, 50)];
     assert_eq!(run.take_entries(SEGMENTS), expected);
-    assert_eq!(run.allocator.served_by(), ServedBy::GrownAfterRelease);
+    assert_eq!(run.allocator.served_by, ServedBy::GrownAfterRelease);
     assert_eq!(run.retries(), (0, 0, 0));
 }
 
@@ -269,7 +269,7 @@ fn an_oversize_block_serves_requests_within_the_rounding() {
         run.take_entries(SEGMENTS);
         run.alloc(60 * MIB);
         assert_eq!(run.take_entries(SEGMENTS).len() == 1, fits);
-        let largest = run.allocator.statistics().allocated_bytes.all.current;
+        let largest = run.allocator.statistics.allocated_bytes.all.current;
         assert_eq!(largest, if fits { 80 } else { 60 } * MIB);
     }
 }
@@ -290,8 +290,8 @@ fn a_no_split_pool_allocates_whole_segments() {
         (Alloc, 40, 0),
     ];
     assert_eq!(run.take_entries(SEGMENTS), expected);
-    assert_eq!(run.allocator.statistics().allocated_bytes.all.current, 42 * MIB);
-    assert_eq!(run.allocator.statistics().inactive_split.all.allocated, 0);
+    assert_eq!(run.allocator.statistics.allocated_bytes.all.current, 42 * MIB);
+    assert_eq!(run.allocator.statistics.inactive_split.all.allocated, 0);
 }
 
 #[test]
@@ -332,13 +332,13 @@ fn a_request_above_the_fraction_fails_without_a_trace_entry() {
     for minor in [11, 12] {
         let mut run = run(minor, settings.clone(), 100 * MIB, None);
         let served = run.try_alloc(60 * MIB, PoolId(0), false).is_some();
-        let statistics = run.allocator.statistics();
+        let statistics = &run.allocator.statistics;
         if minor == 11 {
             assert!(served, "not known yet");
         } else {
             assert!(!served && run.allocator.entries.is_empty());
             assert_eq!((statistics.num_oom_rejections, statistics.num_ooms), (1, 0));
-            assert_eq!(run.allocator.served_by(), ServedBy::Rejected);
+            assert_eq!(run.allocator.served_by, ServedBy::Rejected);
         }
     }
 }
@@ -415,7 +415,7 @@ fn max_split_size_lets_expandable_segments_grow_without_bound() {
                 run.free(a);
                 run.alloc(2 * MIB);
                 run.free(b);
-                run.allocator.statistics().reserved_bytes.all.current / MIB
+                run.allocator.statistics.reserved_bytes.all.current / MIB
             })
             .collect();
         assert_eq!((&reserved[..3], reserved[99]), (&first[..], last));

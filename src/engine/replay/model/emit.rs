@@ -72,8 +72,9 @@ pub fn emit(
         emitter.write_annotations()?;
     }
     if emitter.has_key("host_traces") {
-        emitter.write_empty_list("host_segments")?;
-        emitter.write_empty_list("host_traces")?;
+        for key in ["host_segments", "host_traces"] {
+            emitter.write_item(key, &json!([]))?;
+        }
     }
     emitter.pickle.end_small_dict();
     emitter.pickle.finish()?;
@@ -228,24 +229,14 @@ impl Emitter<'_> {
                 effective.insert(key.to_owned(), default);
             }
         }
-        let total = effective.len() + 1;
-        self.pickle.write_interned("allocator_settings")?;
-        self.pickle.begin_dict()?;
-        self.pickle.begin_item(0, total);
-        self.write_string("PYTORCH_CUDA_ALLOC_CONF", string)?;
-        self.pickle.end_dict_item(0, total);
-        self.write_pairs(&effective, 1, total)
+        // The first of the sorted keys: all others are in lower case.
+        effective.insert("PYTORCH_CUDA_ALLOC_CONF".to_owned(), json!(string));
+        self.write_item("allocator_settings", &Value::Object(effective))
     }
 
-    /// Writes pairs from index `first` on of an open dict with `total` pairs.
-    fn write_pairs(&mut self, pairs: &Map<String, Value>, first: usize, total: usize) -> io::Result<()> {
-        for (index, (key, value)) in (first..).zip(pairs) {
-            self.pickle.begin_item(index, total);
-            self.pickle.write_interned(key)?;
-            self.write_value(value)?;
-            self.pickle.end_dict_item(index, total);
-        }
-        Ok(())
+    fn write_item(&mut self, key: &str, value: &Value) -> io::Result<()> {
+        self.pickle.write_interned(key)?;
+        self.write_value(value)
     }
 
     fn write_value(&mut self, value: &Value) -> io::Result<()> {
@@ -262,7 +253,12 @@ impl Emitter<'_> {
             Value::Array(items) => self.write_list(items.len(), items, Self::write_value).map(drop),
             Value::Object(pairs) => {
                 self.pickle.begin_dict()?;
-                self.write_pairs(pairs, 0, pairs.len())
+                for (index, (key, value)) in pairs.iter().enumerate() {
+                    self.pickle.begin_item(index, pairs.len());
+                    self.write_item(key, value)?;
+                    self.pickle.end_dict_item(index, pairs.len());
+                }
+                Ok(())
             }
         }
     }
@@ -312,11 +308,6 @@ impl Emitter<'_> {
         self.pickle.end_small_dict();
         self.frames[id.index()] = Some(memo);
         Ok(())
-    }
-
-    fn write_empty_list(&mut self, key: &str) -> io::Result<()> {
-        self.pickle.write_interned(key)?;
-        self.write_list::<()>(0, [], |_, ()| Ok(())).map(drop)
     }
 
     fn write_list<T>(

@@ -52,11 +52,7 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], minor: Option<u
 }
 
 /// The release among `possible` with which the model reproduces most entries.
-fn best_release<'a>(
-    snapshot: &'a Snapshot,
-    devices: &[Device<'a>],
-    possible: RangeInclusive<u32>,
-) -> Inference<'a> {
+fn best_release<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], possible: RangeInclusive<u32>) -> Inference<'a> {
     // An inference holds the memory of an allocator: two of them at a time, not all.
     let best = group_by_behaviour(snapshot, possible)
         .into_par_iter()

@@ -79,7 +79,7 @@ pub(super) fn interpretations(
         // Nothing was waited for or released, although something could have been: PyTorch skips that in a capture only.
         // The id of a capture's own pool ends in 0.
         let is_private = pool != PoolId::default();
-        let is_capture_pool = is_private && (id[1] == 0 || !allocator.behaviour().has(Rule::PrivatePoolsRetry));
+        let is_capture_pool = is_private && (id[1] == 0 || !allocator.behaviour.has(Rule::PrivatePoolsRetry));
         let known: Vec<PendingFreeId> = prelude.completed.iter().map(|(_, pending_free)| *pending_free).collect();
         plain.is_capturing = is_capture_pool
             || allocator.has_pending_other_than(&known)

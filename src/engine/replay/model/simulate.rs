@@ -25,7 +25,7 @@ const MAX_ENLARGEMENTS: usize = 16;
 /// Headroom is measured to within this part of itself.
 const HEADROOM_PARTS: u64 = 256;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Simulation {
     /// Number of entries that the model wrote.
     pub predicted: usize,
@@ -43,7 +43,7 @@ pub struct Simulation {
 impl Simulation {
     /// Peaks and numbers of device calls.
     pub fn figures(&self) -> RunFigures {
-        self.allocator.statistics().run_figures()
+        self.allocator.statistics.run_figures()
     }
 }
 
@@ -68,7 +68,7 @@ fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request
         let (mut allocator, mut device) = (simulator.simulation.allocator.clone(), simulator.device.clone());
         allocator.malloc(&Request { size, ..*request }, &mut device).is_some()
     };
-    let statistics = simulator.simulation.allocator.statistics();
+    let statistics = &simulator.simulation.allocator.statistics;
     let cached = statistics.reserved_bytes.all.current.saturating_sub(statistics.allocated_bytes.all.current);
     let free = simulator.device.free_bytes().saturating_add(cached);
     let (mut served, mut failing) = (0, free.saturating_add(1));
@@ -176,14 +176,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         Self {
             program,
             settings_changes: &hypothesis.settings_changes,
-            simulation: Simulation {
-                predicted: 0,
-                ooms: Vec::new(),
-                avoided: Vec::new(),
-                at_failures: BTreeMap::new(),
-                headroom: BTreeMap::new(),
-                allocator,
-            },
+            simulation: Simulation { allocator, ..Simulation::default() },
             device,
             slots: blocks,
             completed_frees: Vec::new(),
@@ -301,7 +294,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
     /// leaves no entry if the cache is empty.
     fn is_treated_as_capture(&self, pool: PoolId, stream: u64) -> bool {
         pool != PoolId::default()
-            && !self.simulation.allocator.behaviour().has(Rule::PrivatePoolsRetry)
+            && !self.simulation.allocator.behaviour.has(Rule::PrivatePoolsRetry)
             && !self.program.is_in_capture(pool, stream).unwrap_or(self.assumes_captures)
     }
 

@@ -41,7 +41,7 @@ pub fn try_request(
     let request = Request::in_default_pool(size, stream);
     let free_block_bytes = allocator.free_block_size(&request);
     let service = match allocator.malloc(&request, &mut simulated) {
-        Some(_) => allocator.served_by(),
+        Some(_) => allocator.served_by,
         None => ServedBy::Failed,
     };
     let (mut served_from, mut released_bytes, mut grown) = (None, 0u64, 0u64);

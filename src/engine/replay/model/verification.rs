@@ -5,7 +5,7 @@ use crate::base::units::{self, size};
 use crate::snapshot::{Action, Block, BlockState, Device, Segment, TraceEntry};
 
 /// The model compared with a recording, entry by entry.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Verification {
     /// The recording begins with an empty allocator.
     pub starts_empty: bool,

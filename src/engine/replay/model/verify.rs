@@ -58,15 +58,11 @@ impl<'a> Verifier<'a> {
         allocator.entries.clear();
         let so_far = Verification {
             starts_empty: initial_state.is_empty(),
-            reserved_before: allocator.statistics().reserved_bytes.all.current,
+            reserved_before: allocator.statistics.reserved_bytes.all.current,
             misplaced_blocks: adopted.misplaced,
             recorded: trace.len(),
-            predicted: 0,
-            matched: 0,
-            divergence: None,
-            time_reversals: 0,
-            ambiguous_ops: 0,
             allocator,
+            ..Verification::default()
         };
         Self {
             trace,
@@ -91,7 +87,7 @@ impl<'a> Verifier<'a> {
 
     #[inline]
     pub(super) fn perform(&mut self, op: &TraceOp) {
-        self.collected_before = self.so_far.allocator.garbage_collected_bytes();
+        self.collected_before = self.so_far.allocator.garbage_collected_bytes;
         let entries = &op.entries;
         let result = match &op.kind {
             TraceOpKind::Free { is_pending } => self.replay_free(entries.start, *is_pending),
@@ -380,7 +376,7 @@ impl<'a> Verifier<'a> {
         if let Some((index, predicted)) = difference {
             let fault = Fault::Decision;
             self.set_divergence(index, predicted, fault);
-        } else if let Some(why) = self.so_far.allocator.undefined_behaviour() {
+        } else if let Some(why) = self.so_far.allocator.undefined_behaviour {
             self.set_divergence(entries.end.saturating_sub(1), None, Fault::Undefined(why));
         }
     }
@@ -395,7 +391,7 @@ impl<'a> Verifier<'a> {
             recorded,
             fault,
             names_pools: recorded.is_none_or(|entry| entry.pool.is_some()),
-            has_collected: self.so_far.allocator.garbage_collected_bytes() > self.collected_before,
+            has_collected: self.so_far.allocator.garbage_collected_bytes > self.collected_before,
         });
     }
 }
