@@ -36,7 +36,7 @@ pub(crate) struct FailureCollector<'s, 'a> {
 impl<'s, 'a> FailureCollector<'s, 'a> {
     /// A collector for the window of `device`.
     pub(crate) fn new(device: DeviceStudy<'s, 'a>) -> Self {
-        let max_reported = device.stacks().bounds().failures;
+        let max_reported = device.stacks().max_failures;
         Self { device, max_reported, remaining: device.failed_requests().count(), failed: Vec::new() }
     }
 

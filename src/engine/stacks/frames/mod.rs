@@ -1,12 +1,10 @@
 //! Classifies frames as user code, package, PyTorch or plumbing, and picks the source line that stands for a stack.
 
-mod bounds;
 mod frame;
 mod helpers;
 mod location;
 mod origin;
 mod reader;
-mod strip_paths;
 
 pub use self::frame::{FrameList, FrameReport};
 pub use self::location::{BEFORE_RECORDING, CodeLocation, Culprit, LineId, UNKNOWN_NODE, code_and_caller};

@@ -4,15 +4,29 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rustc_hash::FxHashMap;
 
-use super::bounds::{ReportBounds, frame_bytes};
 use super::frame::{FrameList, FrameReport};
 use super::helpers::HelperLines;
 use super::location::{CodeFrames, CodeLocation, FrameRef, LineId, StackFrames, UNKNOWN_NODE, autograd_node};
-use super::origin::{InstalledCode, Origin, forward_slashes, package_name};
-use super::strip_paths::strip_directories;
+use super::origin::{InstalledCode, Origin, forward_slashes, package_name, strip_directories};
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::snapshot::{ExtendedStack, Snapshot, Stacks};
+
+// How much of the stacks of one snapshot a report has room for. A file of a few kilobytes can refer to one stack of
+// millions of frames from thousands of failed requests: without bounds, its report would have gigabytes.
+
+/// Bytes of JSON for all stacks of a report.
+const REPORT_BYTES: usize = 24 << 20;
+/// Bytes of a frame in JSON, without its text.
+const FRAME_BYTES: usize = 112;
+/// Stacks of each device in a report that belong to no failed request: those that hold most memory.
+const STACKS_OF_DEVICE: usize = 16;
+/// Stacks of a failed request in a report: its own, and those of the blocks beside free memory.
+const STACKS_OF_FAILURE: usize = 6;
+/// Failed requests in a report.
+const FAILURES: usize = 4000;
+/// The same for each device: minimum and maximum.
+const FAILURES_OF_DEVICE: [usize; 2] = [16, 1000];
 
 /// The operator that a C++ frame runs: `aten::bmm` for `at::_ops::bmm::call(...)`, `BmmBackward0` for
 /// `torch::autograd::generated::BmmBackward0::apply(...)`.
@@ -33,7 +47,10 @@ pub struct StackReader<'a> {
     node_frames: Vec<Option<FrameId>>,
     /// The frames of the stacks in reports, which are few.
     frame_lists: Mutex<FxHashMap<StackId, FrameList>>,
-    bounds: ReportBounds,
+    /// The room in a report: bytes of JSON for each stack.
+    list_bytes: usize,
+    /// The room in a report: failed requests of each device.
+    pub max_failures: usize,
     /// Computed on first use.
     helper_lines: OnceLock<HelperLines>,
     strips_paths: bool,
@@ -51,13 +68,19 @@ impl<'a> StackReader<'a> {
         let mut known = FxHashMap::default();
         let first_of_node = |id| Some(*known.entry(autograd_node(snapshot.frame_text(id).1)?).or_insert(id));
         let node_frames = ids().map(first_of_node).collect();
+        let [minimum, maximum] = FAILURES_OF_DEVICE;
+        let max_failures = (FAILURES / snapshot.devices().count().max(1)).clamp(minimum, maximum);
+        let described =
+            |failed: usize| STACKS_OF_DEVICE + failed.min(max_failures) + failed.min(minimum) * STACKS_OF_FAILURE;
+        let stacks: usize = snapshot.devices().map(|device| described(device.failed_requests().count())).sum();
         Self {
             snapshot,
             installed,
             origins,
             node_frames,
             frame_lists: Mutex::default(),
-            bounds: ReportBounds::from_snapshot(snapshot),
+            list_bytes: REPORT_BYTES / stacks.max(1),
+            max_failures,
             helper_lines: OnceLock::new(),
             strips_paths: false,
         }
@@ -98,11 +121,6 @@ impl<'a> StackReader<'a> {
         FrameReport { file, line, name: escape_name(name), origin }
     }
 
-    /// The room in a report of the snapshot.
-    pub fn bounds(&self) -> ReportBounds {
-        self.bounds
-    }
-
     /// The frames of `stack`, as many as the bounds allow.
     pub fn frame_list(&self, stack: StackId) -> FrameList {
         // A thread that panics while it holds the lock has inserted a whole list or none.
@@ -116,8 +134,8 @@ impl<'a> StackReader<'a> {
         let (mut frames, mut bytes) = (Vec::new(), 0);
         for id in ids.iter() {
             let frame = self.frame_report(id);
-            bytes += frame_bytes(&frame);
-            if bytes > self.bounds.list_bytes && !frames.is_empty() {
+            bytes += FRAME_BYTES + frame.file.len() + frame.name.len();
+            if bytes > self.list_bytes && !frames.is_empty() {
                 break;
             }
             frames.push(frame);
