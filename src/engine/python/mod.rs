@@ -3,7 +3,6 @@
 //! In: the text of a program's files and the frames of a stack. Out: statements with their targets. Nothing is imported
 //! or run, and text that is not Python is skipped.
 
-mod containers;
 mod expressions;
 mod follow;
 mod imports;

@@ -16,7 +16,8 @@ pub struct ProgramText<'a> {
     /// The statements that write to a variable, by the last part of its name.
     writes: FxHashMap<&'a str, Vec<StmtPath>>,
     /// No file of the program is missing.
-    is_complete: bool,
+    /// All source files of the program are known.
+    pub is_complete: bool,
 }
 
 /// A file, and the path of indexes to one of its statements, the outermost first.
@@ -101,11 +102,6 @@ impl<'a> ProgramText<'a> {
     /// Every statement, in the order of the text.
     pub(super) fn statements(&self) -> impl Iterator<Item = &Stmt<'a>> {
         self.files.iter().flat_map(|file| &file.statements).flat_map(Stmt::walk)
-    }
-
-    /// Whether no file of the program is missing.
-    pub fn is_complete(&self) -> bool {
-        self.is_complete
     }
 
     /// Whether the program has no text.

@@ -22,6 +22,9 @@ use crate::study::memory::{BlockSums, MemoryReport, report_memory, sum_live_by_s
 use crate::study::sleep::{SleepReader, SleepReport};
 use crate::study::variables::LiveVariables;
 
+/// Longer traces are not continued: every replay of the continuation would take too long.
+pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
+
 /// The facts of one device, each filled in on first use.
 #[derive(Debug, Default)]
 pub(super) struct DeviceFacts<'a> {
@@ -338,12 +341,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         };
         (!self.device().is_empty()).then(|| self.facts.figures_from_empty.get_or_init(replay))
     }
-}
 
-/// Longer traces are not continued: every replay of the continuation would take too long.
-pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
-
-impl DeviceStudy<'_, '_> {
     /// The last failed request of the window, if no allocation follows it.
     pub fn ending_failure(self) -> Option<usize> {
         let trace = self.device();

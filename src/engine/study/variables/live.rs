@@ -157,16 +157,15 @@ impl<'a> LiveVariables<'a> {
         let (holder, group) = &self.variables[index];
         let (snapshot, names) = (self.snapshot, self.names);
         let text = |id| escape_name(snapshot.text(id));
-        let (name, root) = match holder {
-            Holder::Python(name, root) => (&**name, Some(&names.roots[*root])),
-            Holder::Call | Holder::Cpp(_) | Holder::Unreached(_) => ("", None),
+        let (name, root, kind) = match holder {
+            Holder::Python(name, root) => (&**name, Some(&names.roots[*root]), Some(names.roots[*root].kind)),
+            Holder::Call => ("", None, Some(RootKind::Call)),
+            Holder::Cpp(_) => ("", None, None),
+            Holder::Unreached(_) => ("", None, Some(RootKind::Unreached)),
         };
-        let function = match holder {
-            Holder::Cpp(frame) => *frame,
-            Holder::Python(..) | Holder::Call | Holder::Unreached(_) => {
-                root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first())
-            }
-        };
+        let called = if let Holder::Cpp(frame) = holder { *frame } else { None };
+        let function =
+            called.or_else(|| root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first()));
         let container = self.containers.of_item(name);
         let written = self.written.get(index).and_then(Option::as_ref).map(|keep| Written::new(keep, stacks));
         let largest = group.largest;
@@ -178,11 +177,7 @@ impl<'a> LiveVariables<'a> {
             graph_bytes: group.graph_bytes,
             name: (!name.is_empty()).then(|| escape_name(name)),
             kind: group.kind(),
-            root: match holder {
-                Holder::Call => Some(RootKind::Call),
-                Holder::Unreached(_) => Some(RootKind::Unreached),
-                Holder::Python(..) | Holder::Cpp(_) => root.map(|root| root.kind),
-            },
+            root: kind,
             author: root.map(|root| root.author),
             function: function.map(|frame| stacks.frame_report(frame)),
             module: root.and_then(|root| root.module).map(text),

@@ -6,16 +6,17 @@
 
 mod keepers;
 mod live;
-mod running;
+
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
 pub use self::live::{LiveVariables, fold_indexes};
 use super::category::{Category, Confidence};
 use super::memory::TopRows;
-use crate::base::ids::SymbolId;
+use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::{escape_name, ratio};
-use crate::python::{Keep, ProgramText};
+use crate::python::{Keep, Line, ProgramText};
 use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
@@ -193,7 +194,7 @@ impl KeptReport {
             keepers,
             optimizers: names.optimizers,
             // Files that are missing may have a backward pass.
-            trains: names.optimizers.map(|count| count > 0 || !text.is_complete() || text.computes_gradients()),
+            trains: names.optimizers.map(|count| count > 0 || !text.is_complete || text.computes_gradients()),
             untrained: texts(&untrained),
             idle: texts(&names.idle),
             adapted: texts(&names.adapted),
@@ -201,6 +202,31 @@ impl KeptReport {
             unread: texts(&variables.unread(text)),
             graph_backward: text.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
         }
+    }
+}
+
+impl LiveVariables<'_> {
+    fn line_of(&self, call: StackId) -> Option<Line<'_>> {
+        let id = self.snapshot.stacks.frames(call).first()?;
+        let (file, function) = self.snapshot.frame_text(id);
+        Some(Line { file, line: self.snapshot.stacks.frame(id).line, function, calls_package: false })
+    }
+
+    /// Whether a running function may call `backward` below its line.
+    fn may_train(&self, text: &ProgramText<'_>) -> bool {
+        let trains = |call: &StackId| self.line_of(*call).and_then(|line| text.has_backward_from(&line));
+        self.names.calls.is_empty() || self.names.calls.iter().any(|call| trains(call).unwrap_or(true))
+    }
+
+    /// Variables of running functions whose memory no other object has, and that no text reads any more.
+    fn unread(&self, text: &ProgramText<'_>) -> Vec<SymbolId> {
+        let of_call = |call: &StackId| self.line_of(*call).and_then(|line| text.unread_from(&line)).unwrap_or_default();
+        let by_call: Vec<BTreeSet<String>> = self.names.calls.iter().map(of_call).collect();
+        let is_unread = |(call, name): &(usize, SymbolId)| {
+            by_call.get(*call).is_some_and(|names| names.contains(self.snapshot.text(*name)))
+        };
+        let values = self.names.alone.iter().filter(|value| value.iter().all(is_unread));
+        values.filter_map(|value| value.first().map(|(_, name)| *name)).collect()
     }
 }
 
