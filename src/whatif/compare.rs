@@ -1,24 +1,25 @@
-//! Replays under many settings, compared: `oomscope/whatif/1`.
+//! Replays under many settings, compared: the JSON of `oomscope whatif`, and what it is made from.
 
 use std::cmp::Reverse;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rayon::prelude::*;
+use serde::Serialize;
 
 use super::forecast::{Forecast, ForecastLength};
-use super::grid::{Candidate, candidates};
-use super::outcome::{JobOutcome, free_of, is_failure_unreplayable};
-use super::overridden_run::OverriddenRun;
-use super::overrides::{Overrides, apply_option, hypothesis_with};
+use super::outcome::{
+    JobOutcome, TriedKind, TriedMark, TriedOn, TriedRow, free_of, is_failure_unreplayable, sort_tried,
+};
+use super::overrides::{
+    Candidate, Overrides, apply_option, candidates, divergence_warning, hypothesis_on, hypothesis_with,
+    settings_changed_warning, settings_warning, single_entry_warning,
+};
 use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
-use super::run_figures::recorded_figures;
-use super::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
-use super::smallest_capacity::{hypothesis_on, smallest_capacity};
-use super::tried::{TriedKind, TriedMark, TriedOn, TriedRow, sort_tried};
-use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
+use super::run::{OverriddenRun, recorded_figures, smallest_capacity};
+use crate::allocator::RunFigures;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
-use crate::base::warning::Warnings;
+use crate::base::warning::{Warning, Warnings};
 use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// Selects what to try, and on which device.
@@ -237,4 +238,116 @@ fn requirement(
         Some(smallest) => Requirement::Capacity(smallest),
         None => Requirement::OtherSettings,
     }
+}
+
+/// The JSON of `oomscope whatif`.
+#[derive(Debug, Serialize)]
+#[serde(remote = "Self")]
+pub struct WhatIfReport {
+    /// Path of the snapshot, as given on the command line.
+    pub path: String,
+    /// The recorded settings string; `None` if the release does not record it.
+    #[serde(skip)]
+    pub recorded_settings: Option<String>,
+    /// Device memory of the replays, the largest of all devices: `--capacity`, else what a failed request shows to be
+    /// within reach; null if none failed.
+    pub capacity_bytes: Option<u64>,
+    /// The PyTorch releases whose rules the replay followed.
+    pub torch_version: String,
+    /// Problems of the snapshot, and limits of the replays.
+    pub warnings: Vec<Warning>,
+    /// One row for each device and setting: for each device the recorded settings first, which without `--capacity`
+    /// have the figures of the recording. The others are sorted by `ooms`, `peak_reserved_bytes` and `device_allocs`.
+    pub rows: Vec<WhatIfRow>,
+    /// Peak of the live bytes, each request rounded, the largest of all devices: no setting needs less.
+    pub lower_bound_bytes: u64,
+    /// Bounds of the rows of each device.
+    pub devices: Vec<WhatIfDevice>,
+    /// The changes to the program of each device; absent if only settings were tried, and without devices whose trace is too
+    /// long to try them by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub program: Option<Vec<ProgramDevice>>,
+}
+
+/// Bounds of the rows of one device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WhatIfDevice {
+    /// Device index.
+    pub device: u64,
+    /// Device memory of the replays, in bytes; null if unbounded.
+    pub capacity_bytes: Option<u64>,
+    /// Bytes that the process may reserve of it; absent if nothing shows a limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_bytes: Option<u64>,
+    /// Peak of the live bytes, each request rounded: no setting needs less. Up to the end of one more iteration if a failure
+    /// ended the recording and the job goes on.
+    pub lower_bound_bytes: u64,
+    /// Bytes reserved before the first trace entry: no smaller device is claimed to be enough.
+    pub reserved_before_bytes: u64,
+    /// Whether the model reproduces the recording; if not, every row is an estimate.
+    pub exact: bool,
+    /// Whether at least one setting, possibly the recorded ones, serves every request.
+    pub some_row_serves: bool,
+    /// Settings and changes to the program in one list, the best first.
+    pub tried: Vec<TriedRow>,
+    /// Whether changes to the program were not tried, because the trace is long; absent if false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub skips_program: bool,
+    /// The result of all rows, for the summary.
+    #[serde(skip)]
+    pub verdict: SettingsVerdict,
+}
+
+/// The verdict of all rows of a device.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SettingsVerdict {
+    /// The best row with which the last failed request is served, other than the recorded settings.
+    pub best: Option<WhatIfRow>,
+    /// The best of the settings and changes of the program, if anything helps or may help.
+    pub best_tried: Option<TriedRow>,
+    /// The needs of the program if requests fail in every row.
+    pub requirement: Requirement,
+    /// Why the start of the recording is missing.
+    pub lost: Option<LostHistory>,
+    /// Whether a replay under the recorded settings serves the last failed request.
+    pub is_unreplayable: bool,
+}
+
+/// The needs of a program if requests fail under all settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Requirement {
+    /// A higher limit of the process: on the device, this many bytes are enough.
+    HigherLimit(u64),
+    /// Less live memory, or a larger device: live memory alone exceeds the device.
+    LessMemory,
+    /// A recording that starts earlier: more was reserved before this one than the device has.
+    EarlierRecording,
+    /// A device with this many bytes available.
+    Capacity(u64),
+    /// Other settings: under these, no device is large enough.
+    OtherSettings,
+}
+
+/// The replay of one device under one setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct WhatIfRow {
+    /// The options tried, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`; empty for the recorded settings.
+    pub settings: String,
+    /// Device index.
+    pub device: u64,
+    /// Number of requests that fail.
+    pub ooms: usize,
+    /// Entry index of the first failed request in the device's trace; null if none fails.
+    pub first_oom_event: Option<usize>,
+    /// The outcome of the job under these settings.
+    pub then: JobOutcome,
+    /// Peaks and numbers of device calls.
+    #[serde(flatten)]
+    pub figures: RunFigures,
+    /// The peak of reserved bytes up to the end of one more iteration, if a failure ended the recording and the job goes on: what changes of
+    /// the program are compared with.
+    #[serde(skip)]
+    pub continued_peak_bytes: u64,
+    /// Smallest device memory with which no request fails, to within 2 MiB or 1/256; null if no device is large enough.
+    pub smallest_capacity_bytes: Option<u64>,
 }

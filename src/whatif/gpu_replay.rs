@@ -8,8 +8,7 @@ use serde::Serialize;
 use thiserror::Error;
 
 use super::overrides::{Overrides, hypothesis_with};
-use super::replay::{entry_report, failed_request};
-use super::reports::{EntryReport, FailedRequest};
+use super::replay::{EntryReport, FailedRequest, entry_report, failed_request};
 use crate::allocator::conf::Settings;
 use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCall, GpuReport, Refusal};
 use crate::allocator::{AllocatorEntry, RunFigures};

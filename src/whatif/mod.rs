@@ -7,44 +7,31 @@
 //! why a request failed, nor how an answer is shown.
 
 mod compare;
-mod emit;
 pub mod fit;
 pub(crate) mod forecast;
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 mod gpu_replay;
-mod grid;
 mod outcome;
-mod overridden_run;
 mod overrides;
 pub mod plan;
 pub mod program;
 mod replay;
-mod reports;
-mod run_figures;
-mod settings_report;
-mod smallest_capacity;
-mod sureness;
-mod tried;
-mod warnings;
+mod run;
 
-pub use self::compare::{Tries, WhatIfOptions, compare_settings};
-pub use self::emit::{Journal, ModelRun, run_model, write_snapshot};
+pub use self::compare::{
+    Requirement, SettingsVerdict, Tries, WhatIfDevice, WhatIfOptions, WhatIfReport, WhatIfRow, compare_settings,
+};
 #[cfg(feature = "cuda")]
 #[doc(hidden)]
 pub use self::gpu_replay::{CallReport, CallTimes, LiveDevice, LiveDifference, LiveError, LiveReport, replay_on_gpu};
-pub(crate) use self::grid::{Candidate, candidates};
-pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
-pub(crate) use self::outcome::{free_at_peak, free_of};
-pub(crate) use self::overrides::hypothesis_with;
+pub use self::outcome::{JobOutcome, NOTICEABLE_PARTS, Sureness, TriedKind, TriedMark, TriedRow, WhyUnknown};
+pub(crate) use self::outcome::{TriedOn, free_of, settings_order, sort_tried};
+pub(crate) use self::overrides::{Candidate, candidates, hypothesis_on, hypothesis_with, settings_warning};
 pub use self::overrides::{Overrides, apply_option};
-pub use self::replay::{replay_with, verify_study};
-pub(crate) use self::reports::inferred_options;
-pub use self::reports::{
+pub(crate) use self::replay::inferred_options;
+pub use self::replay::{
     Assumed, DivergenceReport, EntryReport, EventCounts, FailedRequest, ReplayReport, ReplayedDevice, SettingsFrom,
+    replay_with, verify_study,
 };
-pub use self::settings_report::{Requirement, SettingsVerdict, WhatIfDevice, WhatIfReport, WhatIfRow};
-pub use self::sureness::Sureness;
-pub use self::tried::{TriedKind, TriedMark, TriedRow};
-pub(crate) use self::tried::{TriedOn, settings_order, sort_tried};
-pub(crate) use self::warnings::settings_warning;
+pub use self::run::{Journal, ModelRun, run_model, write_snapshot};

@@ -13,7 +13,7 @@ use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
-use crate::whatif::{Candidate, JobOutcome, Overrides, candidates, free_at_peak, hypothesis_with, settings_order};
+use crate::whatif::{Candidate, JobOutcome, Overrides, candidates, free_of, hypothesis_with, settings_order};
 
 /// A replay under other settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -159,7 +159,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
                 let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
                 let later = forecast.map(|known| known.outcome(device, &done));
-                let free_bytes = free_at_peak(&hypothesis, &done);
+                let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
                 let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
                 (done, then)
             };

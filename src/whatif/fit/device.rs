@@ -6,15 +6,14 @@ use std::ops::{Range, RangeInclusive};
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::device_recordings::{DeviceRecordings, FittedSizes};
-use super::fit_search::{FitSearch, FoundSizes, Largest};
-use super::fitted_program::FittedProgram;
+use super::fitted_program::{DeviceRecordings, FittedProgram, FittedSizes};
 use super::growth::{GrowingLine, PeakMemory};
 use super::input::{FitOptions, SizedRecording};
+use super::pairing::Steps;
 use super::prediction::{
-    LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO, predict,
+    FitSearch, FoundSizes, Largest, LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO,
+    WARN_UNMATCHED_RATIO, predict,
 };
-use super::steps::Steps;
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, Sureness, apply_option, hypothesis_with};
 

@@ -1,16 +1,16 @@
 //! A recorded program whose requests are functions of the size: each request is paired with those of recordings at other
-//! sizes, and a law is fitted to their bytes.
+//! sizes, and a law is fitted to their bytes. Each of the recordings of a device can be fitted to the others.
 
 use std::cmp::Reverse;
+use std::sync::OnceLock;
 
 use rustc_hash::FxHashMap;
 
-use super::input::{SizedRecording, SizedRequest};
+use super::input::{FitInput, SizedRecording, SizedRequest};
 use super::law::{Law, LawKind, Point};
-use super::pairing::{RecordingPairs, pair_recordings};
+use super::pairing::{RecordingPairs, pair_recordings, requests_that_vary};
 use super::reduction::LaunchConditions;
-use super::reductions::{Reduction, find_reductions};
-use super::steps::requests_that_vary;
+use super::reductions::{Reduction, find_reductions, mark_scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::{Program, Script, ScriptOp, ScriptOpKind};
@@ -218,4 +218,59 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
     let mut law_counts: Vec<_> = law_counts.into_iter().collect();
     law_counts.sort_by_key(|((bytes, kind), (occurrences, _))| (*bytes, *occurrences, Reverse(*kind)));
     law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
+}
+
+/// The recordings of one device, in order of size.
+pub(in crate::whatif) struct DeviceRecordings<'s, 'a> {
+    pub(super) recordings: Vec<SizedRecording<'s, 'a>>,
+}
+
+impl<'s, 'a> DeviceRecordings<'s, 'a> {
+    /// The recordings of device `id` in order of size; those without a trace of it are left out.
+    pub(in crate::whatif) fn from_inputs(inputs: &[FitInput<'s, 'a>], id: u64) -> Self {
+        let mut recordings: Vec<SizedRecording<'s, 'a>> =
+            inputs.iter().filter_map(|input| SizedRecording::from_input(input, id)).collect();
+        recordings.sort_by_key(|recording| recording.size);
+        mark_scratch(&mut recordings);
+        Self { recordings }
+    }
+
+    /// The recording nearest to `size`, without the one of size `left_out`. Recordings that do not end with a failure
+    /// come first, and the larger of two equally near ones.
+    pub(super) fn nearest(&self, size: u64, left_out: Option<u64>) -> Option<usize> {
+        let candidates = self.recordings.iter().enumerate();
+        let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
+        let rank = |(_, recording): &(usize, &SizedRecording<'_, '_>)| {
+            (recording.ends_in_failure(), recording.size.abs_diff(size), Reverse(recording.size))
+        };
+        candidates.min_by_key(rank).map(|(index, _)| index)
+    }
+
+    /// Fits the recording at `index` to all others, without the one of size `left_out`.
+    pub(super) fn fit_recording(&self, index: usize, left_out: Option<u64>) -> FittedProgram<'_, 's, 'a> {
+        let base = &self.recordings[index];
+        let is_other =
+            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
+        let others: Vec<&SizedRecording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
+        FittedProgram::from_recordings(base, &others)
+    }
+}
+
+pub(in crate::whatif) struct FittedSizes<'r, 's, 'a> {
+    recordings: &'r DeviceRecordings<'s, 'a>,
+    programs: Vec<OnceLock<FittedProgram<'r, 's, 'a>>>,
+}
+
+impl<'r, 's, 'a> FittedSizes<'r, 's, 'a> {
+    /// There are at least two recordings.
+    pub(in crate::whatif) fn new(recordings: &'r DeviceRecordings<'s, 'a>) -> Self {
+        let programs = recordings.recordings.iter().map(|_| OnceLock::new()).collect();
+        Self { recordings, programs }
+    }
+
+    /// The program of the recording nearest to `size`.
+    pub(in crate::whatif) fn at(&self, size: u64) -> &FittedProgram<'r, 's, 'a> {
+        let nearest = self.recordings.nearest(size, None).unwrap_or(0);
+        self.programs[nearest].get_or_init(|| self.recordings.fit_recording(nearest, None))
+    }
 }

@@ -9,8 +9,7 @@
 //!            -- law, polynomial --> the bytes of each request as a function of the size
 //!            -- reductions -------> buffers of reductions, which begin at a threshold; reduction: PyTorch's launch rule
 //!            -- fitted_program ---> the operations of the nearest recording with the bytes of another size
-//!            -- prediction -------> their replay: peaks and failures
-//!            -- fit_search -------> the largest size at which no request fails
+//!            -- prediction -------> their replay: peaks and failures, and the largest size at which no request fails
 //!            -- next_size --------> which size to run next, where the program can be run
 //!            -- growth -----------> the source lines of the memory at the peak, and how they grow
 //! ```
@@ -20,8 +19,6 @@
 //! the others, to check the prediction.
 
 mod device;
-mod device_recordings;
-mod fit_search;
 mod fitted_program;
 mod growth;
 mod input;
@@ -32,20 +29,15 @@ mod prediction;
 mod reduction;
 mod reductions;
 mod report;
-mod steps;
-mod warnings;
 
 pub use self::device::FitDevice;
-pub(super) use self::device_recordings::{DeviceRecordings, FittedSizes};
-pub use self::fit_search::Largest;
-pub(super) use self::fit_search::{FitSearch, SizeSearch};
-pub(super) use self::fitted_program::FittedProgram;
+pub(super) use self::fitted_program::{DeviceRecordings, FittedProgram, FittedSizes};
 pub use self::growth::GrowingLine;
 pub use self::input::{FitInput, FitOptions};
 pub use self::law::LawKind;
 pub use self::next_size::{Bracket, SizeChooser};
 pub(crate) use self::next_size::{size_on_line, step_below};
-pub(super) use self::prediction::predict;
-pub use self::prediction::{LeaveOneOutCheck, PredictedFailure, SizeReport};
+pub(super) use self::prediction::{FitSearch, SizeSearch, predict};
+pub use self::prediction::{Largest, LeaveOneOutCheck, PredictedFailure, SizeReport};
 pub(super) use self::report::torch_version;
 pub use self::report::{FitRefusal, FitReport, RecordingReport, RefusalCode, fit};

@@ -1,15 +1,14 @@
-//! The JSON of `oomscope fit`, and what it is made from.
+//! The JSON of `oomscope fit`, what it is made from, and its warnings about the recordings and the answer.
 
 use serde::Serialize;
 
 use super::device::FitDevice;
-use super::device_recordings::DeviceRecordings;
-use super::input::{FitInput, FitOptions};
-use super::prediction::MIN_PAIRED_RATIO;
-use super::warnings::{warn_about_device, warn_about_recordings};
-use crate::base::units::percent;
-use crate::base::warning::{Warning, Warnings, words};
-use crate::study::DeviceStudy;
+use super::fitted_program::DeviceRecordings;
+use super::input::{FitInput, FitOptions, SizedRecording};
+use super::prediction::{MIN_PAIRED_RATIO, WARN_ERROR_RATIO, WARN_UNMATCHED_RATIO};
+use crate::base::units::{count, percent};
+use crate::base::warning::{Code, Warning, Warnings, words};
+use crate::study::{DeviceStudy, LostHistory};
 use crate::whatif::replay::describe_releases;
 
 /// The JSON of `oomscope fit`.
@@ -154,5 +153,215 @@ pub struct FitRefusal {
 impl FitRefusal {
     pub(super) fn new(code: RefusalCode, sentence: impl Into<String>) -> Self {
         Self { code, paired_ratio: None, sentence: sentence.into() }
+    }
+}
+
+/// Warns about the recordings. Returns whether there is a warning: it makes every figure an estimate.
+fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warnings) -> bool {
+    let mut has_warnings = false;
+    let mut warn = |code, message: String| {
+        has_warnings = true;
+        warnings.add(code, message);
+    };
+    for recording in &family.recordings {
+        let (size, id) = (count(recording.size), recording.device.id());
+        if recording.ends_in_failure() {
+            warn(
+                Code::EndsInFailure,
+                format!("GPU {id}: the recording at {size} ends with a failed request: later ones are missing"),
+            );
+        }
+        if !recording.device.inferred().verification.is_exact() {
+            warn(
+                Code::ModelParted,
+                format!("GPU {id}: the model does not reproduce the recording at {size}: all is an estimate"),
+            );
+        }
+        let reserved_before = recording.device.reserved_before();
+        if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
+            warn(
+                Code::StartsLater,
+                format!(
+                    "GPU {id}: the recording at {size} starts late, and an earlier peak is unknown: record from the start"
+                ),
+            );
+        }
+    }
+    let requested_bytes = |recording: &SizedRecording<'_, '_>| {
+        recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
+    };
+    let [first, rest @ ..] = family.recordings.as_slice() else { return has_warnings };
+    let id = first.device.id();
+    if let Some(last) = rest.iter().rfind(|recording| requested_bytes(recording) == requested_bytes(first)) {
+        let [first, last] = [first, last].map(|recording| count(recording.size));
+        warn(
+            Code::UnlikeRecordings,
+            format!(
+                "GPU {id}: the recordings at {first} and {last} request equal bytes: did the program run at these sizes?"
+            ),
+        );
+    }
+    let settings = |recording: &SizedRecording<'_, '_>| recording.device.inferred().hypothesis.settings.clone();
+    if rest.iter().any(|recording| settings(recording) != settings(first)) {
+        warn(
+            Code::UnlikeRecordings,
+            format!("GPU {id}: the recordings have different settings: a size is replayed under the nearest one's"),
+        );
+    }
+    has_warnings
+}
+
+/// Warns about the answer.
+fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
+    let mut warn = |code, text: String| warnings.add(code, format!("GPU {}: {text}", device.device));
+    if device.paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
+        let share = percent(1.0 - device.paired_ratio);
+        let line = device.unpaired.first();
+        let example = line.map_or_else(String::new, |line| format!(", most of it by {}", line.location.label()));
+        let grows = device.requests.first() < device.requests.last();
+        let caveat = if grows { "; larger sizes may need more" } else { "" };
+        let text = format!("{share} of the memory at the peak is in only one recording{example}{caveat}");
+        warn(Code::Unpaired, text);
+    } else if device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
+        let share = percent(1.0 - device.asked_paired_ratio);
+        let text = format!("{share} of requested bytes are in one recording only: the code took another path there");
+        warn(Code::Unpaired, text);
+    }
+    if device.shrinking_ratio > WARN_UNMATCHED_RATIO {
+        let share = percent(device.shrinking_ratio);
+        let text = format!("{share} of the memory at the peak shrinks with the size: different programs or dtypes?");
+        warn(Code::UnlikeRecordings, text);
+    }
+    if device.varies() {
+        let share = percent(device.varying_ratio);
+        let text = format!("{share} of the memory at the peak varies between steps: longer data needs more");
+        warn(Code::VaryingShapes, text);
+    }
+    if device.guessed_ratio > WARN_UNMATCHED_RATIO {
+        let share = percent(device.guessed_ratio);
+        let text = format!("{share} of requested bytes grow along an unknown curve: record one more size");
+        warn(Code::GuessedGrowth, text);
+    }
+    if let Some((largest, times)) = device.distant_size() {
+        let trusted_sizes = device.trusted_sizes();
+        let evidence = if trusted_sizes[0] == device.largest_recorded { "recorded" } else { "checked" };
+        let largest = count(largest);
+        let [checked, trusted] = trusted_sizes.map(count);
+        let is_likely = !device.has_doubtful_recordings();
+        let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
+        let text = format!("{largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}");
+        warn(Code::FarAway, text);
+    }
+    if device.freed_elsewhere_ratio > WARN_ERROR_RATIO {
+        let share = percent(device.freed_elsewhere_ratio);
+        let text = format!("{share} of the memory at a peak is freed earlier in another recording: gradients off?");
+        warn(Code::UnlikeRecordings, text);
+    }
+    let off = || device.checked.iter().filter(|check| check.is_off());
+    if let Some(worst) = off().max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
+        let error = worst.allocated_error_ratio;
+        let others = match off().count() {
+            1 => String::new(),
+            count => format!(", {count} of {} off", device.checked.len()),
+        };
+        let (size, share) = (count(worst.size), percent(error.abs()));
+        let side = if error > 0.0 { "high" } else { "low" };
+        let text = format!("predicted from the other recordings, the peak at {size} is {share} too {side}{others}");
+        warn(Code::PredictionOff, text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::fit::prediction::LeaveOneOutCheck;
+
+    /// The warnings about an answer from two like recordings, once `change` has changed it.
+    fn warnings_after(change: impl FnOnce(&mut FitDevice)) -> Vec<(Code, String)> {
+        let mut device = FitDevice {
+            device: 0,
+            capacity_bytes: None,
+            paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+            stacks_paired_ratio: 1.0,
+            asked_paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+            shrinking_ratio: WARN_UNMATCHED_RATIO,
+            freed_elsewhere_ratio: WARN_ERROR_RATIO,
+            varying_ratio: WARN_UNMATCHED_RATIO,
+            guessed_ratio: WARN_UNMATCHED_RATIO,
+            largest_recorded: 8,
+            sizes: Vec::new(),
+            largest: None,
+            largest_safe: None,
+            best: None,
+            by_data: None,
+            growth_at: 8,
+            growth: Vec::new(),
+            growth_rest_bytes: 0,
+            requests: vec![9, 9],
+            unpaired: Vec::new(),
+            launched_on: None,
+            is_launched_elsewhere: false,
+            checked: Vec::new(),
+            has_recording_warnings: false,
+        };
+        change(&mut device);
+        let mut warnings = Warnings::default();
+        warn_about_device(&device, &mut warnings);
+        assert_eq!(device.is_doubtful(), !warnings.to_vec().is_empty());
+        warnings.to_vec().into_iter().map(|warning| (warning.code, warning.message)).collect()
+    }
+
+    fn checked(size: u64, allocated_error_ratio: f64) -> LeaveOneOutCheck {
+        LeaveOneOutCheck {
+            size,
+            recorded_allocated_bytes: 0,
+            predicted_allocated_bytes: 0,
+            allocated_error_ratio,
+            recorded_reserved_bytes: 0,
+            predicted_reserved_bytes: 0,
+            reserved_error_ratio: 0.0,
+        }
+    }
+
+    #[test]
+    fn only_what_exceeds_a_limit_is_warned_of() {
+        assert_eq!(warnings_after(|device| device.stacks_paired_ratio = 0.5), []);
+        for (change, code, words) in [
+            (
+                (|device| device.paired_ratio = 0.5) as fn(&mut FitDevice),
+                Code::Unpaired,
+                "50% of the memory at the peak is in",
+            ),
+            (
+                |device| (device.paired_ratio, device.requests) = (0.5, vec![9, 10]),
+                Code::Unpaired,
+                "larger sizes may need more",
+            ),
+            (
+                |device| device.asked_paired_ratio = 0.5,
+                Code::Unpaired,
+                "50% of requested bytes are in one recording only",
+            ),
+            (|device| device.shrinking_ratio = 0.5, Code::UnlikeRecordings, "shrinks with the size"),
+            (|device| device.varying_ratio = 0.5, Code::VaryingShapes, "varies between steps"),
+            (|device| device.guessed_ratio = 0.5, Code::GuessedGrowth, "grow along an unknown curve"),
+            (|device| device.freed_elsewhere_ratio = 0.5, Code::UnlikeRecordings, "is freed earlier"),
+        ] {
+            let found = warnings_after(change);
+            assert!(found.len() == 1 && found[0].0 == code && found[0].1.contains(words), "{found:?}");
+        }
+    }
+
+    #[test]
+    fn the_worst_prediction_is_warned_of() {
+        let text = |ratios: &[f64]| {
+            let checks = (1..).zip(ratios).map(|(size, ratio)| checked(size, *ratio)).collect();
+            let found = warnings_after(|device| device.checked = checks);
+            found.into_iter().map(|(_, message)| message).collect::<String>()
+        };
+        let start = "GPU 0: predicted from the other recordings, the peak at";
+        assert_eq!(text(&[0.01, -0.01]), "");
+        assert_eq!(text(&[0.0, 0.25]), format!("{start} 2 is 25% too high"));
+        assert_eq!(text(&[0.25, -0.5, 0.0]), format!("{start} 2 is 50% too low, 2 of 3 off"));
     }
 }

@@ -8,9 +8,7 @@
 //! that would confirm most.
 
 mod cell;
-mod checkpointed_sizes;
 mod report;
-mod settings_sizes;
 
 pub use self::cell::{PlanCell, PlanChange, PlanRun};
 pub use self::report::{NextRun, PlanGpu, PlanOptions, PlanReport, plan};

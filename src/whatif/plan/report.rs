@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use super::cell::{PlanCell, PlanChange, PlanRun};
-use super::checkpointed_sizes::CheckpointedSizes;
-use super::settings_sizes::{SettingsSizes, extrapolated_cell};
+use super::cell::{CheckpointedSizes, PlanCell, PlanChange, PlanRun, SettingsSizes, extrapolated_cell};
 use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
 use crate::base::warning::{Code, Warning};

@@ -4,15 +4,14 @@
 use itertools::Itertools as _;
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::passes::{Pass, find_passes};
-use super::recorded_program::RecordedProgram;
+use super::recorded_program::{Pass, RecordedProgram, find_passes};
 use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
 use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// Splits each forward and backward pass in two halves.
 pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {

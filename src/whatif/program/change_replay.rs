@@ -4,18 +4,15 @@ use std::collections::BTreeSet;
 
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange, ProgramRow};
-use crate::allocator::RunFigures;
 use crate::allocator::device::UNBOUNDED;
-use crate::allocator::round_size;
+use crate::allocator::{RunFigures, round_size};
 use crate::base::units::signed_difference;
 use crate::replay::model::{Hypothesis, Simulation, simulate, simulate_with_headroom};
 use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::stacks::frames::CodeLocation;
 use crate::study::attribution::KeptGraphs;
 use crate::study::iterations::GrowthRate;
-use crate::whatif::smallest_capacity::hypothesis_on;
-use crate::whatif::sureness::Sureness;
-use crate::whatif::{JobOutcome, Overrides, free_of, hypothesis_with};
+use crate::whatif::{JobOutcome, Overrides, Sureness, free_of, hypothesis_on, hypothesis_with};
 
 /// Replays changed programs and compares them with the unchanged one.
 pub(super) struct ChangeReplayer<'r, 's, 'a> {

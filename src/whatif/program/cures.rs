@@ -10,7 +10,7 @@ use crate::base::ids::to_u32;
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::DeviceStudy;
 use crate::study::attribution::KeptGroup;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// The result of a replay for the last failed request.
 pub(crate) enum CureReplay {

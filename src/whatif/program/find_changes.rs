@@ -13,7 +13,7 @@ use super::precision::halve_precision;
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange, ProgramDevice, ProgramRow, rank_rows};
 use crate::study::DeviceStudy;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// Changes to longer traces are only replayed on request, because each costs a replay.
 const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;

@@ -8,7 +8,7 @@ use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::{StackId, to_u32};
 use crate::replay::ops::{ScriptOp, ScriptOpKind};
 use crate::study::attribution::Category;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// Leftovers of less than 1/1000 of the peak are ignored: most programs leave a scalar loss behind.
 const MIN_LEFTOVER_PARTS: u64 = 1000;

@@ -12,14 +12,11 @@
 mod batch;
 mod change_replay;
 mod checkpoint;
-mod checkpoint_plan;
 mod cures;
 mod find_changes;
 mod leftovers;
-mod module_tree;
 mod modules;
 mod optimizer;
-mod passes;
 mod precision;
 mod recorded_program;
 mod report;

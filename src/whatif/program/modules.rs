@@ -2,19 +2,21 @@
 //!
 //! The frames outside a `forward` identify its call site. Requests of one call site belong to the next call when their
 //! stacks start over. If the recorder saw the modules, the items of one container share a call site, whatever their
-//! classes, and their number shows how many calls there are.
+//! classes, and their number shows how many calls there are: a [`ModuleTree`] has them by the code of their `forward`.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
-use super::module_tree::{ItemClass, ModuleItems, ModuleTree};
-use super::passes::{Pass, forward_pass_of};
-use super::recorded_program::RecordedProgram;
+use super::recorded_program::{Pass, RecordedProgram, forward_pass_of};
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use crate::base::intern::SeededMap;
 use crate::replay::ops::ScriptOpKind;
+use crate::snapshot::Snapshot;
 use crate::stacks::frames::Origin;
+use crate::study::variables::{ITEM, fold_indexes};
 
 /// A module that one call site calls several times in a forward pass.
 #[derive(Debug, Clone)]
@@ -237,6 +239,83 @@ fn find_call_ends(requests: &[CallRequest], module_count: Option<usize>, part_co
     let ends: Vec<usize> = (0..requests.len()).filter(is_end).map(|index| index + 1).collect();
     let is_count = module_count.is_none_or(|count| ends.len() == count);
     (is_count && (2..part_count).contains(&ends.len())).then_some(ends)
+}
+
+/// The items of the containers of modules, such as `model.blocks[*]`.
+#[derive(Debug, Default)]
+struct ModuleTree {
+    /// The methods `forward` of each file, in order of their lines.
+    methods: FxHashMap<SymbolId, Vec<Method>>,
+    containers: Vec<ModuleItems>,
+}
+
+/// The items of one container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ModuleItems {
+    /// Such as `model.blocks[*]`.
+    pub(super) name: String,
+    count: usize,
+}
+
+/// The `forward` of one class, all of whose items are in one container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Method {
+    first_line: u64,
+    last_line: u64,
+    item: ItemClass,
+}
+
+/// A class of items, and their container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct ItemClass {
+    container: u32,
+    /// A number for the class.
+    class: u32,
+}
+
+impl ModuleTree {
+    fn from_snapshot(snapshot: &Snapshot) -> Self {
+        let modules = snapshot.tensor_names.iter().flat_map(|names| &names.modules);
+        let mut containers: Vec<ModuleItems> = Vec::new();
+        let mut container_ids: SeededMap<String, u32> = SeededMap::default();
+        let mut classes: FxHashMap<(SymbolId, u64, u64), BTreeSet<u32>> = FxHashMap::default();
+        for module in modules {
+            let name = fold_indexes(snapshot.text(module.name));
+            let Some(frame) = snapshot.stacks.frames(module.forward).first() else { continue };
+            let frame = snapshot.stacks.frame(frame);
+            if !name.ends_with(ITEM) {
+                continue;
+            }
+            let id = *container_ids.entry(name).or_insert_with_key(|name| {
+                containers.push(ModuleItems { name: name.clone(), count: 0 });
+                to_u32(containers.len() - 1)
+            });
+            containers[id as usize].count += 1;
+            classes.entry((frame.file, u64::from(frame.line), module.last_line)).or_default().insert(id);
+        }
+        let mut classes: Vec<_> = classes.into_iter().collect();
+        classes.sort_unstable_by_key(|(place, _)| *place);
+        let mut methods: FxHashMap<SymbolId, Vec<Method>> = FxHashMap::default();
+        for (class, ((file, first_line, last_line), of_class)) in classes.into_iter().enumerate() {
+            // Calls of a class with items in several containers could be of any of these.
+            if let (Some(container), 1) = (of_class.first(), of_class.len()) {
+                let item = ItemClass { container: *container, class: to_u32(class) };
+                methods.entry(file).or_default().push(Method { first_line, last_line, item });
+            }
+        }
+        Self { methods, containers }
+    }
+
+    /// The class whose `forward` has this line.
+    fn class_at(&self, file: SymbolId, line: u64) -> Option<ItemClass> {
+        let methods = self.methods.get(&file)?;
+        let after = methods.partition_point(|method| method.first_line <= line);
+        methods[..after].last().filter(|method| line <= method.last_line).map(|method| method.item)
+    }
+
+    fn items(&self, container: u32) -> &ModuleItems {
+        &self.containers[container as usize]
+    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use crate::base::ids::to_u32;
 use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// Removes the temporaries of the optimizer's step.
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {

@@ -1,12 +1,11 @@
 //! The model in half precision.
 
-use super::passes::{Pass, find_passes};
-use super::recorded_program::RecordedProgram;
+use super::recorded_program::{Pass, RecordedProgram, find_passes};
 use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::study::attribution::Category;
-use crate::whatif::sureness::Sureness;
+use crate::whatif::Sureness;
 
 /// A stack with one of these functions shows that the program already computes in half precision.
 const HALF_PRECISION_FUNCTIONS: [&str; 6] =

@@ -7,9 +7,8 @@ use serde::Serialize;
 use crate::base::warning::words;
 use crate::replay::ops::Script;
 use crate::stacks::frames::{CodeLocation, FrameReport, LineId};
-use crate::whatif::JobOutcome;
-use crate::whatif::sureness::Sureness;
-use crate::whatif::tried::{TriedKind, TriedOn, TriedRow, mark, saves};
+use crate::whatif::outcome::{TriedKind, TriedOn, TriedRow, mark, saves};
+use crate::whatif::{JobOutcome, Sureness};
 
 /// Changes to the program of one device.
 #[derive(Debug, Clone, PartialEq, Serialize)]
