@@ -2,7 +2,7 @@
 //! verdict.
 
 use super::cures::{Cure, find_cure};
-use super::shape_cure::ShapeCure;
+use super::in_parts::ShapeCure;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
@@ -11,9 +11,8 @@ use crate::stacks::phases::Phase;
 use crate::study::attribution::{ByCategory, Category, KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::{KeptByVariable, KeptReport};
-use crate::whatif::Sureness;
 use crate::whatif::program::{ProgramChange, ProgramRow};
-use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, WhyUnknown};
+use crate::whatif::{JobOutcome, NOTICEABLE_PARTS, Sureness, WhyUnknown};
 
 /// A recommended action.
 #[derive(Debug, Clone, PartialEq)]

@@ -1,28 +1,31 @@
-//! The report on one device.
+//! The report on one device, with what could be gained where no request failed.
 
 use serde::{Serialize, Serializer};
 
 use super::advice::{Advice, explaining_growth};
-use super::expandable_gain::ExpandableGain;
-use super::idle_cache::{IdleCache, cache_flushes};
 use super::local_tensors::LocalTensors;
 use super::step_requests::StepRequests;
+use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{FailureCollector, OomReport, RequestReport, request};
 use crate::base::details::promised;
 use crate::base::threads;
-use crate::base::units::{counted, ratio};
+use crate::base::units::{GIB, counted, ratio};
 use crate::base::warning::{Code, Warnings};
 use crate::replay::literal::Tracking;
-use crate::stacks::phases::Phase;
+use crate::replay::model::simulate;
+use crate::replay::ops::device_frees;
+use crate::stacks::phases::{Phase, Phases};
 use crate::study::annotations::by_annotation;
 use crate::study::attribution::{self, Attribution, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport};
 use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SizedCount, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
-use crate::study::{DeviceStudy, MemoryHistory, Peak, PositionSelector, Scope, TracePosition, warn_about_trace};
+use crate::study::{
+    DeviceStudy, MemoryHistory, Peak, PositionSelector, SERIES_ALLOCATED, Scope, TracePosition, warn_about_trace,
+};
 use crate::whatif::program::{ProgramRow, best_optimizer_change};
-use crate::whatif::{NOTICEABLE_PARTS, TriedOn, TriedRow};
+use crate::whatif::{NOTICEABLE_PARTS, Overrides, TriedOn, TriedRow, apply_option, hypothesis_with};
 
 /// One device of a snapshot.
 #[derive(Debug, Clone, Default, Serialize)]
@@ -277,4 +280,86 @@ pub struct Options<'a> {
     pub request: Option<u64>,
     /// Custom categories, in addition to the built-in ones.
     pub rules: &'a [CategoryRule],
+}
+
+/// Replay only if stranded free memory is at least this share of reserved memory.
+const MIN_STRANDED_RATIO: f64 = 0.2;
+/// Recommend the setting only if the peak of reserved memory falls by at least this share.
+const MIN_GAIN_RATIO: f64 = 0.05;
+
+/// A lower peak of reserved memory with expandable segments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ExpandableGain {
+    /// Free bytes that `empty_cache()` would not release, without private pools, whose graphs reuse theirs.
+    pub stranded_bytes: u64,
+    /// Peak of reserved bytes in the replay.
+    pub peak_reserved_bytes: u64,
+}
+
+impl ExpandableGain {
+    /// Replays `device` with expandable segments. `None` if little memory is stranded, if segments are expandable
+    /// already, if the model does not reproduce the recording, or if little would be gained.
+    fn from_replay(device: DeviceStudy<'_, '_>, memory: &MemoryReport) -> Option<Self> {
+        let private = memory.private_pools.unwrap_or_default().inactive_bytes;
+        let stranded_bytes = memory.fragmentation.stranded_bytes.saturating_sub(private);
+        let is_stranded = ratio(stranded_bytes, memory.reserved_bytes) >= MIN_STRANDED_RATIO;
+        if !is_stranded || memory.segments.expandable.count > 0 || !device.inferred().verification.is_exact() {
+            return None;
+        }
+        let recorded = &device.inferred().hypothesis;
+        let settings = apply_option(device.snapshot(), recorded, EXPANDABLE_SEGMENTS).ok()?; // the release lacks it
+        let overrides = Overrides { settings: Some(settings), ..Overrides::default() };
+        let outcome = simulate(device.program(), &hypothesis_with(device, &overrides), None);
+        let peak_reserved_bytes = outcome.figures().peak_reserved_bytes;
+        let gain = device.peak().reserved_bytes.saturating_sub(peak_reserved_bytes);
+        let is_worthwhile = ratio(gain, device.peak().reserved_bytes) >= MIN_GAIN_RATIO;
+        is_worthwhile.then_some(Self { stranded_bytes, peak_reserved_bytes })
+    }
+}
+
+/// Less is no reason to change a program.
+const MIN_IDLE_BYTES: u64 = GIB;
+/// Idle memory is this share of the reserved memory at least.
+const MIN_IDLE_RATIO: f64 = 0.2;
+/// Idle memory was not used in the last of this number of equal parts of the recording.
+const RECENT_PARTS: usize = 2;
+
+/// Free memory in the cache that nothing used for half the recording.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct IdleCache {
+    /// Bytes that `torch.cuda.empty_cache()` would release to other processes.
+    pub bytes: u64,
+    /// All reserved bytes.
+    pub reserved_bytes: u64,
+}
+
+impl IdleCache {
+    /// `None` if most of what is reserved is or was in use of late, or if that part of the recording has no whole step of
+    /// a program that trains: each step needs its peak again.
+    fn from_history(history: &MemoryHistory, memory: &MemoryReport, phases: &Phases) -> Option<Self> {
+        let buckets = history.samples.buckets();
+        let recent = &buckets[buckets.len() - buckets.len() / RECENT_PARTS..];
+        let start = history.first_entry + recent.first()?.first as u64;
+        let ends = phases.steps.ends().iter().filter(|end| u64::from(**end) >= start).count();
+        if ends < 2 && phases.runs().iter().any(|run| run.phase == Phase::Backward) {
+            return None;
+        }
+        let used = recent.iter().map(|bucket| bucket.max[SERIES_ALLOCATED]).max()?;
+        let reserved_bytes = memory.reserved_bytes;
+        // Later work needs `used` again.
+        let bytes = memory.fragmentation.releasable_bytes.min(reserved_bytes.saturating_sub(used));
+        (bytes >= MIN_IDLE_BYTES && ratio(bytes, reserved_bytes) >= MIN_IDLE_RATIO)
+            .then_some(Self { bytes, reserved_bytes })
+    }
+}
+
+/// The requests that found no room until the allocator had released cached memory, which waits for the GPU each time, and
+/// the bytes released for them; `None` if there was none.
+fn cache_flushes(device: DeviceStudy<'_, '_>, history: &MemoryHistory) -> Option<SizedCount> {
+    let window = device.window();
+    let released = device_frees(device.device(), history.outcome.initial_totals.reserved);
+    let for_requests = released.filter(|one| one.is_for_request && window.contains(&one.entry_index));
+    let mut flushes = SizedCount::default();
+    for_requests.for_each(|one| flushes.add(one.bytes));
+    (flushes.count > 0).then_some(flushes)
 }

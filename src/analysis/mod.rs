@@ -7,28 +7,21 @@ mod advice;
 mod analyzed;
 mod cures;
 mod device;
-mod dry_failures;
 mod dry_range;
 mod dry_reads;
 mod dry_run;
 mod dry_verdict;
-mod expandable_gain;
 pub mod failure;
-mod idle_cache;
 mod in_parts;
 mod jobs;
 mod last_failure;
-mod latest;
 mod lines;
 mod local_tensors;
 mod names;
 mod peers;
-mod process;
 mod rank_row;
 mod ranks;
 mod running_calls;
-mod shape_cure;
-mod shared_device;
 mod snapshot;
 mod statements;
 mod step_requests;
@@ -41,15 +34,14 @@ pub use crate::replay::literal::Bucket;
 pub use advice::{Advice, NoSettingHelps, OversizedRequest};
 pub use analyzed::{AnalyzeReport, JobVerdict, Unreadable};
 pub use cures::{Cure, CureHolder, CureKind, CureRow, Fact};
-pub use device::{DeviceReport, Options};
+pub use device::{DeviceReport, ExpandableGain, IdleCache, Options};
 pub use dry_range::{RangeReport, WorkspacesReport};
 pub use dry_reads::ReadReport;
 pub use dry_run::{DryRunCertainty, DryRunReport, DryRunWarning};
 pub use dry_verdict::{
     DryRunReason, DryRunVerdict, FailedRequest, ProgramEnd, ProgramError, ReadBefore, Retry, SharedDevice,
 };
-pub use expandable_gain::ExpandableGain;
-pub use idle_cache::IdleCache;
+pub use in_parts::ShapeCure;
 pub use jobs::{Attempts, OtherJob};
 pub use lines::{LineShare, lines_after, lines_beside_free};
 pub(crate) use local_tensors::request_bytes;
@@ -58,12 +50,10 @@ pub(crate) use names::{host_in_path, rank_in_path};
 #[cfg(feature = "cli")]
 pub(crate) use names::{is_requested, without_reason};
 pub use peers::{DifferenceKind, RankDifference};
-pub use process::process_or_contents;
 pub use rank_row::RankRow;
 pub(crate) use ranks::group;
 pub use ranks::{FailureGroup, Ranks};
-pub use shape_cure::ShapeCure;
-pub use snapshot::{SnapshotReport, analyze, analyze_study, warn_about_file, warnings_of};
+pub use snapshot::{SnapshotReport, analyze, analyze_study, process_or_contents, warn_about_file, warnings_of};
 pub use trials::{
     RefusedSize, ServingPlanReport, ServingPlanRow, SizeRunReport, SizeSearchReport, TrialOutcome, TrialReport,
     TrialsReport,

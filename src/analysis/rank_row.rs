@@ -87,10 +87,7 @@ pub(super) fn median(values: impl Iterator<Item = u64>) -> u64 {
 pub(super) fn rows_of(snapshot: &SnapshotReport) -> impl Iterator<Item = (RankRow, &DeviceReport)> {
     let most = snapshot.devices.iter().max_by_key(|device| (device.oom_count > 0, device.peak.allocated_bytes));
     let own = most.map(|device| device.device);
-    snapshot.devices.iter().map(move |device| {
-        let row = RankRow::new(snapshot, device);
-        (RankRow { is_own_device: own == Some(row.device), ..row }, device)
-    })
+    snapshot.devices.iter().map(move |device| (RankRow::new(snapshot, device, own == Some(device.device)), device))
 }
 
 impl RankRow {
@@ -114,7 +111,7 @@ impl RankRow {
             && std::iter::zip(self.state_bytes, other.state_bytes).all(|(a, b)| is_near(a, b, EQUAL_RATIO))
     }
 
-    fn new(snapshot: &SnapshotReport, device: &DeviceReport) -> Self {
+    fn new(snapshot: &SnapshotReport, device: &DeviceReport, is_own_device: bool) -> Self {
         let (recorder, oom) = (snapshot.recorder.as_ref(), device.ooms.last());
         let held = device.held();
         let failed_at = |oom: &OomReport| match (&snapshot.dry_run, oom.held.as_ref()) {
@@ -129,7 +126,7 @@ impl RankRow {
             host_device: recorder.and_then(|it| it.host_device(device.device)),
             step: held.and_then(|held| held.step),
             phase: held.map(|held| held.phase),
-            is_own_device: true,
+            is_own_device,
             failed_at: oom.map_or(0, failed_at),
             failed_line: oom.map(|oom| oom.location.label()),
             requested_bytes: oom.map(|oom| oom.requested_bytes),

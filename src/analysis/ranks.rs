@@ -6,8 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
-use super::jobs::{Attempts, Job, OtherJob};
-use super::latest::latest_dumps;
+use super::jobs::{Attempts, Job, OtherJob, latest_dumps};
 use super::names::rank_in_path;
 use super::peers::{Peer, RankDifference, find_difference};
 use super::rank_row::{OUTLIER_RATIO, RankRow, median, rows_of};

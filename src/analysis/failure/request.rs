@@ -5,10 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Serialize, Serializer};
 
 use super::failed::FailureFacts;
-use super::judged::{Served, VerdictReason};
-use super::judged_request::JudgedRequest;
-use super::oom::{FailureContext, OomReport};
-use super::outlook::Outlook;
+use super::judged::{Outlook, Served, VerdictReason};
+use super::oom::{FailureContext, JudgedRequest, OomReport};
 use crate::allocator::ServedBy;
 use crate::allocator::verdict::{Certainty, Verdict};
 use crate::replay::literal::{candidate_releases, inferred_capacity};
