@@ -7,17 +7,13 @@
 
 mod answer;
 mod conclusion;
-mod figures;
 pub mod message;
 mod numbers;
 mod standard_advice;
 #[doc(hidden)]
 pub mod table;
-mod texts;
-mod verdict;
 
-pub use answer::{ExplainReport, ExplainedFailure};
-pub use figures::PrintedFigure;
+pub use answer::{ExplainReport, ExplainedFailure, PrintedFigure};
 pub use standard_advice::{Snippet, StandardAdvice};
 
 use self::conclusion::Conclusion;
@@ -92,7 +88,7 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         let mut allocation = allocation.as_ref().clone();
         allocation.expandable = has_expandable_segments(message, log);
         let found = MessageNumbers::from_allocation(allocation, &message.text);
-        (conclusion, figures) = (verdict::conclude(&found), figures::allocator_figures(&found, form));
+        (conclusion, figures) = (conclusion::conclude(&found), answer::allocator_figures(&found, form));
         let first = match conclusion.verdict {
             Verdict::Capacity | Verdict::Unknown if !found.is_wrong_size() => place,
             Verdict::MemoryLimit if found.allowed.is_none() => earlier_error(log, message.line),
@@ -109,7 +105,7 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
             conclusion.advice.splice(0..0, place);
         }
         copy = found.fill_first(&form.copy);
-        figures = figures::form_figures(form, found.amounts);
+        figures = answer::form_figures(form, found.amounts);
         numbers = None;
     }
     conclusion.advice.retain(|advice| !is_already_set(advice, log));

@@ -5,7 +5,6 @@
 //! not know what the numbers mean together: [`crate::explain`] draws the conclusions.
 
 mod allocation;
-mod index;
 mod line;
 mod log;
 mod scan;

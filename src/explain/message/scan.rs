@@ -1,13 +1,14 @@
 //! Reads a log line by line and assembles messages and tracebacks per source.
 
-use itertools::Itertools as _;
 use std::io::{self, BufRead, Read as _};
 
+use itertools::Itertools as _;
+
 use super::allocation::{self, PartialMessage, Wording, ends_message, is_continuation, join_pieces};
-use super::index::INDEX;
 use super::line::{self, LineSource};
 use super::log::{Log, LogBuilder, Message};
 use super::start;
+use super::start::INDEX;
 use super::traceback::{self, TracebackFrame};
 use crate::base::intern::SeededMap;
 use crate::explain::table::{Form, PLACES, Place, Role};

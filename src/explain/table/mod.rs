@@ -7,11 +7,9 @@
 
 mod amount;
 mod numbers;
-mod pattern;
 
-pub use amount::PrintedAmount;
+pub use amount::{Pattern, PrintedAmount, Side};
 pub use numbers::{PrintedNumbers, fill};
-pub use pattern::{Pattern, Side};
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;

@@ -15,6 +15,7 @@ words! {
 words! {
     /// Why a request failed. The questions are asked in this order; causes that are cheapest to fix come first.
     /// Each description is the question that gives the verdict.
+    #[derive(Default)]
     pub enum Verdict {
         /// Did the device have room for the segment?
         MemoryLimit = "memory-limit",
@@ -35,6 +36,7 @@ words! {
         /// Does the program keep more each step, so that no setting helps for long? A conclusion of `analyze` alone
         Growth = "growth",
         /// The recording does not answer these questions
+        #[default]
         Unknown = "unknown",
         /// The request would not fail (`analyze --request`)
         Served = "served",
