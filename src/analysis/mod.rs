@@ -15,7 +15,6 @@ pub mod failure;
 mod in_parts;
 mod jobs;
 mod last_failure;
-mod lines;
 mod local_tensors;
 mod names;
 mod peers;
@@ -43,7 +42,6 @@ pub use dry_verdict::{
 };
 pub use in_parts::ShapeCure;
 pub use jobs::{Attempts, OtherJob};
-pub use lines::{LineShare, lines_after, lines_beside_free};
 pub(crate) use local_tensors::request_bytes;
 pub use local_tensors::{LocalTensorReport, LocalTensors, RequestShape};
 pub(crate) use names::{host_in_path, rank_in_path};

@@ -222,7 +222,7 @@ const ANSWERS: [Answer; 6] = [
             rules: &config.limits,
             flags: &Limits::default(),
             is_only: true,
-            allow_missing: &AllowMissing::new(&[]),
+            allow_missing: &AllowMissing::new(),
             device: None,
             source: &|_| None,
         };

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use super::limits::LimitArgs;
 use crate::cli::args::{ViewArgs, parse_format_and_file};
 use crate::cli::dry_run::MachineArgs;
-use crate::compare::gate::AllowMissing;
+use crate::compare::gate::words_to_allow;
 
 /// Check snapshots, or a dry run of a command, against limits
 #[derive(Debug, Args)]
@@ -56,7 +56,7 @@ pub(in crate::cli) struct Check {
     /// CODE is that of a limit, such as `ooms`, of the reason why its figure is missing, such as `history-lost`, a
     /// verdict (`may-fit`, `did-not-finish` or `no-verdict`), or a difference of the baseline: `other-gpu`,
     /// `other-program`, `other-release`.
-    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(AllowMissing::words()), hide_possible_values = true)]
+    #[arg(long, value_name = "CODE", value_delimiter = ',', value_parser = PossibleValuesParser::new(words_to_allow()), hide_possible_values = true)]
     pub(super) allow_missing: Vec<String>,
 
     /// Required number of ranks [default: that of the recorded job]

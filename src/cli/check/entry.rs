@@ -89,7 +89,7 @@ impl EntryArgs {
         }
         let lost = self.before.as_ref()?.row_missing_in(entry)?;
         let process = if lost.process.is_empty() { String::new() } else { format!(" of {}", lost.process) };
-        (!allow_missing.allows(Code::NotChecked.word())).then(|| {
+        (!allow_missing.contains(Code::NotChecked.word())).then(|| {
             let accept = "--allow-missing not-checked accepts that";
             format!("the entry has GPU {}{process}, which is missing now; {accept}", lost.device)
         })

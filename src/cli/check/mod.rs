@@ -59,7 +59,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     }
     let root = repository_root();
     let source = |file: &str| find_below(&root, file).map(|path| inputs::with_slashes(&path));
-    let allow_missing = AllowMissing::new(&args.allow_missing);
+    let allow_missing: AllowMissing = args.allow_missing.iter().cloned().collect();
     let names = job.as_ref().map(FinishedJob::process_names);
     let files_of_ranks = inputs.iter().filter_map(|input| Some(without_reason(&input.name)?.0)).counts();
     let name_of = |path: &str| match (&names, &entry) {
@@ -106,7 +106,7 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     let both = compared.and_then(|entry| entry.before.as_ref()).zip(measured.as_ref());
     let objections = both.map(|(before, after)| objections(before, after, &judged, &allow_missing)).unwrap_or_default();
     let ranks = RankCount::new(args.ranks, &judged);
-    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.allows(Code::NotChecked.word()));
+    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.contains(Code::NotChecked.word()));
     let others = CheckReport {
         config: config_path,
         findings,

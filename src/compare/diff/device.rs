@@ -3,11 +3,9 @@
 use serde::Serialize;
 
 use super::figures::Figures;
-use super::holders::{DeviceHolders, OtherRows, StackChange};
+use super::holders::{ComparedMemory, DeviceHolders, LiveStack, OtherRows, StackChange, VariablesDiff};
 use super::lines::LineChange;
-use super::moment::{ComparedMemory, LiveStack};
 use super::steps::{CommonSteps, ComparedMoment, ComparedPart, DiffOptions, PeakChange};
-use super::variables::VariablesDiff;
 use crate::base::units::{counted, percent, ratio, signed_difference, signed_size, size};
 use crate::stacks::frames::StackReader;
 use crate::stacks::matching::{FrameTable, pair_stacks};

@@ -1,15 +1,22 @@
-//! Changes of live memory by stack.
+//! Changes of live memory at the compared position: by stack, and by variable where both snapshots name variables.
 
 use std::cmp::Reverse;
 use std::sync::Arc;
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
-use super::moment::{ComparedMemory, LiveStack};
+use super::steps::ComparedMoment;
+use crate::base::ids::StackId;
+use crate::base::intern::SeededMap;
 use crate::base::units::signed_difference;
 use crate::base::warning::words;
+use crate::snapshot::{RootKind, TensorKind};
 use crate::stacks::frames::{FrameList, FrameReport, StackReader};
-use crate::stacks::matching::{FrameTable, MatchedBy, Pair};
+use crate::stacks::matching::{Candidate, FrameKey, FrameTable, MatchedBy, Pair};
+use crate::study::memory::{BlockSum, MemoryReport, sorted_by_bytes};
+use crate::study::variables::Container;
+use crate::study::{DeviceStudy, Peak, TracePosition};
 
 words! {
     /// The change of a stack or line.
@@ -156,5 +163,146 @@ impl<'a> DeviceHolders<'a> {
             Some(StackChange { status, matched_by, held, frames, moved_from })
         });
         (rows.collect(), others)
+    }
+}
+
+/// The live memory of one stack.
+#[derive(Debug)]
+pub(super) struct LiveStack {
+    pub(super) id: StackId,
+    pub(super) bytes: u64,
+    pub(super) blocks: u64,
+    pub(super) frame_keys: Vec<FrameKey>,
+}
+
+impl LiveStack {
+    /// This stack as a candidate for matching.
+    pub(super) fn candidate(&self) -> Candidate<'_> {
+        Candidate { frames: &self.frame_keys, weight: self.bytes }
+    }
+}
+
+/// The memory of a device at the compared position.
+#[derive(Debug, Default)]
+pub(super) struct ComparedMemory {
+    pub(super) memory: MemoryReport,
+    pub(super) moment: TracePosition,
+    /// Live memory by stack, largest first.
+    pub(super) stacks: Vec<LiveStack>,
+}
+
+/// The compared position among the entries before `until`, which have the peaks `peak`.
+fn moment_of(device: DeviceStudy<'_, '_>, at: ComparedMoment, until: Option<u64>, peak: &Peak) -> TracePosition {
+    match (at, until) {
+        (ComparedMoment::Peak, None) if ends_at_its_peak(device) => TracePosition::Snapshot,
+        (ComparedMoment::Peak, _) => TracePosition::after(peak.allocated_event),
+        (ComparedMoment::Snapshot, None) => TracePosition::Snapshot,
+        (ComparedMoment::Snapshot, Some(until)) => TracePosition::after(until.checked_sub(1)),
+    }
+}
+
+impl ComparedMemory {
+    /// The memory of `device` on `side` (0 before, 1 after). Only entries before `until` are compared, which have the
+    /// peaks `peak`.
+    pub(super) fn new(
+        (side, device): (usize, DeviceStudy<'_, '_>),
+        words: &FrameTable,
+        at: ComparedMoment,
+        until: Option<u64>,
+        peak: &Peak,
+    ) -> Self {
+        let moment = moment_of(device, at, until, peak);
+        let snapshot = device.snapshot();
+        let memory = device.memory_at(moment);
+        // Different stacks may have the same frames, from other calls or other regions of compiled code.
+        let mut by_places: SeededMap<Vec<FrameKey>, (StackId, BlockSum)> = SeededMap::default();
+        for (id, held) in sorted_by_bytes(memory.live_by_stack) {
+            let places = words.stack_keys(side, snapshot, id);
+            let known = by_places.entry(places).or_insert((id, BlockSum::default()));
+            known.1 = known.1.plus(held);
+        }
+        let stack = |(places, (id, held)): (Vec<FrameKey>, (StackId, BlockSum))| LiveStack {
+            id,
+            bytes: held.bytes,
+            blocks: held.blocks,
+            frame_keys: places,
+        };
+        let stacks = by_places.into_iter().map(stack);
+        let stacks = stacks.sorted_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id)).collect();
+        Self { memory: memory.figures, moment, stacks }
+    }
+}
+
+/// Whether the snapshot itself shows the peak: without a trace, or if memory peaked with the last entry.
+fn ends_at_its_peak(device: DeviceStudy<'_, '_>) -> bool {
+    let peak = device.peak();
+    device.history().is_none_or(|over_time| {
+        peak.allocated_event == over_time.trace_entries.checked_sub(1)
+            && peak.allocated_bytes == device.memory().allocated_bytes
+    })
+}
+
+/// The variables whose memory changed between the two snapshots.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VariablesDiff {
+    /// The variables, largest change first, `--top` of them.
+    pub rows: Vec<VariableChange>,
+    /// The sum of all other variables.
+    pub other: OtherRows,
+}
+
+/// A variable or module whose memory changed.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct VariableChange {
+    /// The kind of change.
+    pub status: Status,
+    /// Live memory at the snapshot before and after.
+    #[serde(flatten)]
+    pub held: LiveChange,
+    /// The module for parameters, buffers and gradients, the optimizer for its state, else the variable;
+    /// with `*` for each index. Null if no variable leads to the memory.
+    pub name: Option<String>,
+    /// Use of the memory, as in `kept_by` of `analyze`; null if no tensor of Python uses it.
+    pub kind: Option<TensorKind>,
+    /// Where the name starts, as in `kept_by` of `analyze`.
+    pub root: Option<RootKind>,
+    /// The container whose items these are, after, or else before; absent for others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container: Option<Container>,
+}
+
+type Key = (Option<String>, Option<TensorKind>, Option<RootKind>);
+
+impl VariablesDiff {
+    /// `None` unless the recorder named variables in both, or in the one that has the device.
+    pub(super) fn new(devices: [Option<DeviceStudy<'_, '_>>; 2], top: usize) -> Option<Self> {
+        let mut indexes: SeededMap<Key, usize> = SeededMap::default();
+        let mut rows: Vec<(LiveChange, (Key, Option<Container>))> = Vec::new();
+        for (side, device) in devices.into_iter().enumerate() {
+            let Some(device) = device else { continue };
+            let variables = device.variables()?;
+            for index in 0..variables.count() {
+                let kept = variables.row(index, device.stacks());
+                let (owner, container) = kept.owner();
+                let key = (owner, kept.kind, kept.root);
+                let index = *indexes.entry(key).or_insert_with_key(|key| {
+                    rows.push((LiveChange::default(), (key.clone(), None)));
+                    rows.len() - 1
+                });
+                let (held, (_, known)) = &mut rows[index];
+                held.add(side, kept.bytes, kept.blocks);
+                *known = container.or(known.take());
+            }
+        }
+        let (rows, other) = split_listed(rows, top);
+        let row = |(status, held, ((name, kind, root), container))| VariableChange {
+            status,
+            held,
+            name,
+            kind,
+            root,
+            container,
+        };
+        Some(Self { rows: rows.into_iter().map(row).collect(), other })
     }
 }

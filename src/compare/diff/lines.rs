@@ -5,8 +5,7 @@
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
-use super::holders::{DeviceHolders, LiveChange, OtherRows, Status, split_listed};
-use super::moment::LiveStack;
+use super::holders::{DeviceHolders, LiveChange, LiveStack, OtherRows, Status, split_listed};
 use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;

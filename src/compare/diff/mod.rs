@@ -9,17 +9,14 @@ mod device;
 mod figures;
 mod holders;
 mod lines;
-mod moment;
 mod report;
 mod steps;
-mod variables;
 
 pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
 pub use device::DeviceDiff;
 pub use figures::Figures;
-pub use holders::{LiveChange, OtherRows, StackChange, Status};
+pub use holders::{LiveChange, OtherRows, StackChange, Status, VariableChange, VariablesDiff};
 pub use lines::LineChange;
 pub use report::{DiffReport, File, SettingChange, SideWarning, diff};
 pub use steps::{CommonSteps, ComparedMoment, DiffOptions, PeakChange};
-pub use variables::{VariableChange, VariablesDiff};

@@ -1,13 +1,12 @@
 //! The change of a device since its baseline, line by line.
 
-use itertools::Itertools as _;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
-use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
-use super::measure::min_line_bytes;
+use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine, min_line_bytes};
 use crate::analysis::group;
 use crate::base::units::{count, escape_text, saturated, signed_size, size};
 

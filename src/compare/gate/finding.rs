@@ -1,10 +1,13 @@
-//! The result of checking one figure against one limit.
+//! The result of checking one figure against one limit; and `--allow-missing`: figures and verdicts that a check accepts as
+//! unknown, and objections that it sets aside.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::base::warning::{self, words};
+use crate::analysis::DryRunVerdict;
+use crate::base::warning::{self, Code, words};
 use crate::stacks::frames::FrameReport;
 use crate::study::figures::{Amount, Figure, Unit};
 
@@ -114,4 +117,58 @@ impl FileWarning {
     pub(super) fn new(path: &str, code: warning::Code, message: &str) -> Self {
         Self { path: path.to_owned(), code, message: message.to_owned() }
     }
+}
+
+/// The reasons why a figure may be unknown.
+const REASONS: [Code; 7] = [
+    Code::HistoryLost,
+    Code::NoTrace,
+    Code::NotChecked,
+    Code::NotInBaseline,
+    Code::TraceInconsistent,
+    Code::Truncated,
+    Code::UnknownAction,
+];
+
+/// The verdicts of a dry run that are no certain answer.
+const VERDICTS: [DryRunVerdict; 3] = [DryRunVerdict::MayFit, DryRunVerdict::DidNotFinish, DryRunVerdict::NoVerdict];
+
+/// The words of figures that may be unknown, of reasons why every figure may be, and of verdicts and objections with which a
+/// check may pass, among [`words_to_allow`].
+pub type AllowMissing = BTreeSet<String>;
+
+/// All valid words: figures with a limit, reasons, verdicts and objections.
+pub fn words_to_allow() -> impl Iterator<Item = &'static str> {
+    let figures = Figure::ALL.iter().filter(|figure| figure.limit().is_some());
+    let verdicts = VERDICTS.iter().map(|verdict| verdict.word());
+    let reasons = REASONS.iter().map(|code| code.word());
+    let objections = ObjectionCode::ALL.iter().map(|code| code.word());
+    figures.map(|figure| figure.word()).chain(reasons).chain(verdicts).chain(objections)
+}
+
+words! {
+    /// A reason why a check cannot pass.
+    pub enum ObjectionCode {
+        /// The baseline is of another GPU
+        OtherGpu = "other-gpu",
+        /// No line of code that holds memory in the baseline holds any now
+        OtherProgram = "other-program",
+        /// The baseline is of another release of PyTorch
+        OtherRelease = "other-release",
+        /// Two snapshots have the same name in the baseline
+        RepeatedRank = "repeated-rank",
+    }
+}
+
+/// A reason why a check cannot pass although every limit holds.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct Objection {
+    /// The kind.
+    pub code: ObjectionCode,
+    /// The value in the baseline; of a repeated rank, the path of its first snapshot.
+    pub before: String,
+    /// The value now; of a repeated rank, the path of its second snapshot.
+    pub after: String,
+    /// Whether `--allow-missing` accepts it.
+    pub allowed: bool,
 }

@@ -2,25 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::allow_missing::AllowMissing;
 use super::changes::DeviceChange;
-use super::entries::{BaselineEntry, MeasuredDevice};
-use super::finding::{CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds};
+use super::entries::{BaselineEntry, MeasuredDevice, measure};
+use super::finding::{AllowMissing, CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds};
 use super::limits::{Limit, LimitRules, Limits, add_defaults_for_entry};
-use super::measure::measure;
 use super::measured::GatedDevice;
 use super::unknown::UnknownReason;
 use crate::analysis::failure::failures;
-use crate::analysis::{LineShare, process_or_contents, warn_about_file};
+use crate::analysis::{process_or_contents, warn_about_file};
 use crate::base::warning;
 use crate::replay::model::{Inference, InferredDevice};
 use crate::snapshot::Snapshot;
-use crate::stacks::frames::Origin;
+use crate::stacks::frames::{FrameReport, Origin};
 use crate::study::figures::{Amount, Figure};
 use crate::study::{Scope, Study, warn_about_trace};
-
-/// Maximum number of source lines in a finding.
-const MAX_LINES: usize = 3;
 
 /// A check: its limits, and what it compares with.
 pub struct Gate<'a> {
@@ -113,11 +108,11 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
         let grown = measured.as_ref().map(|after| DeviceChange::new(before, after).changes).unwrap_or_default();
         judged.measured.extend(measured.map(MeasuredDevice::with_main_lines));
         let entry = gate.entry.map_or("", |entry| entry.name);
-        let accepts_late_start = gate.allow_missing.allows(warning::Code::Truncated.word());
+        let accepts_late_start = gate.allow_missing.contains(warning::Code::Truncated.word());
         let gated = GatedDevice { device, path, before, failures, accepts_late_start, entry, grown };
         if gate.is_measured && judged.incomplete.is_none() {
             let why = gated.check_complete(None).err();
-            judged.incomplete = why.filter(|why| !gate.allow_missing.allows(why.code().word()));
+            judged.incomplete = why.filter(|why| !gate.allow_missing.contains(why.code().word()));
         }
         judged.findings.extend(gate.findings(&gated, &limits));
         judged.devices.push(device.id());
@@ -205,8 +200,9 @@ impl Gate<'_> {
         };
         let missing = why.as_ref().map(UnknownReason::code);
         let is_allowed = actual.is_none()
-            && missing
-                .is_some_and(|why| [why.word(), figure.word()].iter().any(|word| self.allow_missing.allows(word)));
+            && missing.is_some_and(|why| {
+                [why.word(), figure.word()].into_iter().any(|word| self.allow_missing.contains(word))
+            });
         let passed = is_allowed || holds(limit, actual);
         let (limit_text, actual_text) = format_distinguishably(limit, actual);
         let sentence = device.ok().filter(|_| actual.is_some()).map(|device| device.sentence(figure, &actual_text));
@@ -260,8 +256,8 @@ impl Gate<'_> {
     }
 
     fn lines(&self, device: &GatedDevice<'_, '_>, figure: Figure) -> Vec<CodeLine> {
-        let (lines, what) = device.lines(figure, MAX_LINES);
-        let line = |LineShare { frame, bytes }| {
+        let (lines, what) = device.lines(figure);
+        let line = |(frame, bytes): (FrameReport, u64)| {
             let source = if frame.origin == Origin::User { (self.source)(&frame.file) } else { None };
             CodeLine { frame, source, bytes, what }
         };

@@ -4,14 +4,16 @@ use super::changes::LineDelta;
 use super::entries::MeasuredDevice;
 use super::unknown::UnknownReason;
 use crate::analysis::failure::OomReport;
-use crate::analysis::{LineShare, lines_after, lines_beside_free};
+use crate::base::ids::StackId;
 use crate::base::units::{counted, size};
 use crate::base::warning::Code;
-use crate::snapshot::BlockState;
-use crate::stacks::frames::{FrameReport, Origin};
+use crate::replay::literal::Tracking;
+use crate::snapshot::{Block, BlockState};
+use crate::stacks::frames::{FrameReport, Origin, StackReader};
 use crate::study::DeviceStudy;
 use crate::study::attribution::Leaks;
 use crate::study::figures::{Amount, Figure};
+use crate::study::memory::{BlockSum, BlockSums, sum_by_key, top_rows};
 
 /// Entries have an action that no known release writes.
 const UNKNOWN_ACTION: &str =
@@ -24,6 +26,9 @@ const CONTRADICTORY: &str = "the trace contradicts itself: entries are missing o
 const STARTS_LATE: &str = "the recording starts late, and the file does not show whether earlier entries are lost: \
     record with `oomscope run`, which notes the size of the ring, or start before the first use of CUDA; \
     --allow-missing truncated takes the recording as whole";
+
+/// Maximum number of source lines in a finding.
+const MAX_LINES: usize = 3;
 
 /// A device whose figures are computed as limits need them.
 pub(super) struct GatedDevice<'s, 'a> {
@@ -154,52 +159,49 @@ impl GatedDevice<'_, '_> {
         format!("{peak} {verb} by {by}, from {} to {}", size(before), size(now))
     }
 
-    /// The `top` lines that contribute most to the figure, and the kind of their bytes.
-    pub(super) fn lines(&self, figure: Figure, top: usize) -> (Vec<LineShare>, &'static str) {
+    /// The lines of user code that contribute most to the figure, each with its bytes, and the kind of these.
+    pub(super) fn lines(&self, figure: Figure) -> (Vec<(FrameReport, u64)>, &'static str) {
         let peak = self.device.peak();
         if figure.needs_baseline() && !self.grown.is_empty() {
-            return (self.grown_lines(top), "more than in the baseline at the peak of allocated memory");
+            return (self.grown_lines(), "more than in the baseline at the peak of allocated memory");
         }
         match figure {
             Figure::GapRatio | Figure::InactiveSplitRatio | Figure::Fragmentation => {
-                (lines_beside_free(self.device, top), "of free memory kept apart by its blocks")
+                (lines_beside_free(self.device), "of free memory kept apart by its blocks")
             }
             Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
                 let is_allocated = |state: BlockState| state == BlockState::ActiveAllocated;
-                let lines = lines_after(self.device, peak.allocated_event, is_allocated, top);
-                (lines, "held when allocated memory peaked")
+                (lines_after(self.device, peak.allocated_event, is_allocated), "held when allocated memory peaked")
             }
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
-                (lines_after(self.device, peak.reserved_event, |_| true, top), "held when reserved memory peaked")
+                (lines_after(self.device, peak.reserved_event, |_| true), "held when reserved memory peaked")
             }
             Figure::Ooms => {
                 // The line that `analyze` names, and the user's that called it, if a package made the request.
                 let Some(oom) = self.failures.last() else { return (Vec::new(), "") };
-                let line = |frame: &FrameReport| LineShare { frame: frame.clone(), bytes: oom.requested_bytes };
+                let line = |frame: &FrameReport| (frame.clone(), oom.requested_bytes);
                 let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin != Origin::User);
                 let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
                 let lines = oom.location.frame.iter().chain(caller).map(line);
                 (lines.collect(), "requested, and refused")
             }
             Figure::StepGrowth => {
-                let suspects = Leaks::from_device(self.device, top, None).suspects.into_iter();
-                let lines = suspects.filter_map(|suspect| {
-                    Some(LineShare { frame: suspect.location.frame?, bytes: suspect.bytes_per_step })
-                });
+                let suspects = Leaks::from_device(self.device, MAX_LINES, None).suspects.into_iter();
+                let lines = suspects.filter_map(|suspect| Some((suspect.location.frame?, suspect.bytes_per_step)));
                 (lines.collect(), "more after each step")
             }
             _ => (Vec::new(), ""),
         }
     }
 
-    /// The `top` lines that grew most since the entry of the baseline.
-    fn grown_lines(&self, top: usize) -> Vec<LineShare> {
-        let grown = self.grown.iter().filter(|line| line.line > 0);
-        let share = |line: &LineDelta| LineShare {
-            frame: FrameReport::new(line.file.clone(), line.line, line.function.clone()),
-            bytes: line.after_bytes.saturating_sub(line.before_bytes),
+    /// The lines that grew most since the entry of the baseline.
+    fn grown_lines(&self) -> Vec<(FrameReport, u64)> {
+        let grown = self.grown.iter().filter(|line| line.line > 0 && line.after_bytes > line.before_bytes);
+        let line = |line: &LineDelta| {
+            let frame = FrameReport::new(line.file.clone(), line.line, line.function.clone());
+            (frame, line.after_bytes - line.before_bytes)
         };
-        grown.map(share).filter(|share| share.bytes > 0).take(top).collect()
+        grown.map(line).take(MAX_LINES).collect()
     }
 }
 
@@ -221,6 +223,53 @@ fn growth_ratio(peaks: [u64; 2]) -> Result<f64, UnknownReason> {
         _ if before == 0 => Ok(0.0),
         grown => Ok(grown as f64 / before as f64),
     }
+}
+
+/// The lines with most bytes in the active blocks after `entry` that `is_counted` selects by their state, largest
+/// first; `None` is the start of the trace.
+fn lines_after(
+    device: DeviceStudy<'_, '_>,
+    entry: Option<u64>,
+    is_counted: fn(BlockState) -> bool,
+) -> Vec<(FrameReport, u64)> {
+    let mut by_stack = BlockSums::default();
+    device.replay(Tracking::Totals, |step| {
+        if step.at.map(|(index, _)| index as u64) == entry {
+            let blocks = step.tiling.active_blocks().filter(|block| is_counted(block.state));
+            by_stack = sum_by_key(blocks.map(|block| (block.context, block.size)));
+        }
+    });
+    by_line(device, by_stack)
+}
+
+/// The lines with most free memory beside their blocks at the snapshot, which they keep apart.
+fn lines_beside_free(device: DeviceStudy<'_, '_>) -> Vec<(FrameReport, u64)> {
+    let blocks = device.device().segments().map(|segment| device.snapshot().blocks_of(segment));
+    let pairs = blocks.flat_map(|blocks| stranded_beside(blocks, device.stacks()));
+    by_line(device, sum_by_key(pairs.filter(|(_, bytes)| *bytes > 0)))
+}
+
+fn by_line(device: DeviceStudy<'_, '_>, by_stack: BlockSums<StackId>) -> Vec<(FrameReport, u64)> {
+    let stacks = device.stacks();
+    let by_line = sum_by_key(by_stack.into_iter().filter_map(|(id, sum)| Some((stacks.user_frame(id)?, sum.bytes))));
+    // The total is only needed for shares, which are not used here.
+    let row = |line, sum: BlockSum| (stacks.frame_report(line), sum.bytes);
+    top_rows(by_line, BlockSum::default(), MAX_LINES, row).rows
+}
+
+/// Each free block with the stacks of its neighbours; one stack if both are of the same line.
+fn stranded_beside(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)> {
+    let is_free = |block: &&Block| block.state == BlockState::Inactive;
+    let free_blocks = blocks.iter().enumerate().filter(|(_, block)| is_free(block));
+    let pairs = free_blocks.flat_map(|(index, free)| {
+        let beside = [index.checked_sub(1), index.checked_add(1)];
+        let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
+        let mut beside: Vec<StackId> =
+            beside.filter(|block| !is_free(block)).map(|block| block.extended_stack).collect();
+        beside.dedup_by_key(|stack| stacks.user_frame(*stack));
+        beside.into_iter().map(|stack| (stack, free.size))
+    });
+    pairs.collect()
 }
 
 #[cfg(test)]

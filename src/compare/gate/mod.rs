@@ -4,23 +4,18 @@
 //! limit and one [`crate::study::figures::Figure`]. Growth over a baseline compares replays from an empty pool, so
 //! that earlier allocations cannot change a verdict. This room reads no file and prints nothing.
 
-mod allow_missing;
 mod changes;
-mod comparable;
 mod entries;
 mod finding;
 mod judge;
 mod limits;
-mod measure;
 mod measured;
 mod unknown;
 mod verdict;
 
-pub use allow_missing::{AllowMissing, Objection, ObjectionCode};
 pub use changes::{BaselineComparison, DeviceChange, LineDelta};
-pub use comparable::{objections, repeated_rank};
 pub use entries::{BaselineEntries, BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
-pub use finding::{CodeLine, FileWarning, Finding, Severity};
+pub use finding::{AllowMissing, CodeLine, FileWarning, Finding, Objection, ObjectionCode, Severity, words_to_allow};
 pub use judge::{Gate, JudgedSnapshot, NamedEntry, judge};
 pub use limits::{Limit, LimitRule, LimitRules, Limits};
-pub use verdict::{CheckReport, CheckedJob, RankCount, RepeatedRank};
+pub use verdict::{CheckReport, CheckedJob, RankCount, RepeatedRank, objections, repeated_rank};
