@@ -87,6 +87,8 @@ fn every_form_of_statement_has_its_kind() {
         ("kept.extend([f(x)])", "extend"),
         ("cache[x] = f(x)", "store"),
         ("cache.setdefault(x, []).append(f(x))", "put"),
+        ("heapq.heappush(kept, (x, f(x)))", "put"),
+        ("insort(kept, f(x), key=f)", "put"),
         ("bank = torch.cat([bank, f(x)])", "join"),
         ("h = f(x, h)", "recur"),
         ("y = f(x)", "assign"),
