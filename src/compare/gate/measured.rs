@@ -103,7 +103,7 @@ impl GatedDevice<'_, '_> {
         let baseline = self.before.ok_or_else(|| UnknownReason::NoEntry { device, entry: self.entry.to_owned() })?;
         self.check_complete(None)?;
         let before = baseline.totals;
-        Ok(if is_of_allocated(figure) {
+        Ok(if is_about_allocated(figure) {
             [before.peak_allocated_bytes, now.peak_allocated_bytes]
         } else {
             [before.peak_reserved_bytes, now.peak_reserved_bytes]
@@ -147,7 +147,7 @@ impl GatedDevice<'_, '_> {
 
     fn growth(&self, figure: Figure, value: &str) -> String {
         let Ok([before, now]) = self.replayed_peaks(figure) else { return String::new() }; // no growth to describe
-        let kind = if is_of_allocated(figure) { "allocated" } else { "reserved" };
+        let kind = if is_about_allocated(figure) { "allocated" } else { "reserved" };
         let peak = format!("the peak of {kind} memory, replayed from an empty pool,");
         if before == now {
             return format!("{peak} is {}, as in the baseline", size(now));
@@ -206,7 +206,7 @@ impl GatedDevice<'_, '_> {
 }
 
 /// Whether a figure of growth is about allocated memory, not reserved memory.
-fn is_of_allocated(figure: Figure) -> bool {
+fn is_about_allocated(figure: Figure) -> bool {
     matches!(figure, Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated)
 }
 
