@@ -100,11 +100,6 @@ fn is_written(minor: u32, key: &str) -> bool {
 /// Keys of entries that only some releases write.
 const ENTRY_KEYS: [&str; 4] = ["time_us", "compile_context", "user_metadata", "pool_id"];
 
-/// Settings whose presence identifies releases, with their defaults.
-fn marker_defaults() -> [(&'static str, Value); 2] {
-    [("graph_capture_record_stream_reuse", json!(false)), ("max_round_threshold", json!(-1))]
-}
-
 impl Emitter<'_> {
     fn has_key(&self, key: &str) -> bool {
         is_written(self.minor, key)
@@ -222,7 +217,9 @@ impl Emitter<'_> {
         } else if recorded.is_none() {
             effective.extend(effective_settings(&settings_for_release(self.snapshot, self.minor)));
         }
-        for (key, default) in marker_defaults() {
+        // Settings whose presence identifies releases, with their defaults.
+        for (key, default) in [("graph_capture_record_stream_reuse", json!(false)), ("max_round_threshold", json!(-1))]
+        {
             if !self.has_key(key) {
                 effective.remove(key);
             } else if !effective.contains_key(key) {

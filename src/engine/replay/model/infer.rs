@@ -47,7 +47,7 @@ pub fn infer<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], minor: Option<u
     if best.is_exact {
         return best;
     }
-    let refined = best.devices.into_par_iter().map(refine).map(with_settings_changes).collect();
+    let refined = best.devices.into_par_iter().map(refine).collect();
     Inference::new(best.releases, refined)
 }
 
@@ -118,15 +118,8 @@ fn group_by_behaviour(snapshot: &Snapshot, possible: RangeInclusive<u32>) -> Vec
     groups
 }
 
-/// Adds settings changes at run time, if they explain the whole trace.
-fn with_settings_changes(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
-    if inferred.verification.is_exact() {
-        return inferred;
-    }
-    find_settings_changes(inferred.device, &inferred.hypothesis).unwrap_or(inferred)
-}
-
-/// Improves a hypothesis as long as the model gets further.
+/// Improves a hypothesis as long as the model gets further; then adds settings changes at run time, if they explain the
+/// whole trace.
 fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
     let mut best = inferred;
     while let Some(divergence) = &best.verification.divergence
@@ -146,7 +139,10 @@ fn refine(inferred: InferredDevice<'_>) -> InferredDevice<'_> {
             _ => break,
         }
     }
-    best
+    if best.verification.is_exact() {
+        return best;
+    }
+    find_settings_changes(best.device, &best.hypothesis).unwrap_or(best)
 }
 
 /// Hypotheses that could explain a divergence.

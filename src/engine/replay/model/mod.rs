@@ -14,7 +14,6 @@ mod interpretations;
 mod recorded_device;
 mod settings_search;
 mod simulate;
-mod try_request;
 mod verification;
 mod verify;
 
@@ -22,6 +21,8 @@ pub use cursor::{InferredDevice, verify};
 pub use emit::{EmittedDevice, EmittedTexts, emit};
 pub use hypothesis::Hypothesis;
 pub use infer::{Inference, infer};
-pub use simulate::{Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity};
-pub use try_request::{RequestResult, try_request};
+pub use simulate::{
+    RequestResult, Simulation, peak_if_served, simulate, simulate_on, simulate_with_headroom, sufficient_capacity,
+    try_request,
+};
 pub use verification::{Divergence, EntrySink, Fault, Verification, count_end_differences};

@@ -1,6 +1,6 @@
 //! The device of a recording: it grants and refuses memory as the recorded one did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::allocator::device::{DeviceMemory, OutOfMemory, UNBOUNDED};
 use crate::base::ids::PoolId;
@@ -14,9 +14,8 @@ const UNUSED_RESERVATION_BASE: u64 = 1 << 60;
 /// any other.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedDevice<'a> {
-    /// The recorded changes of reserved memory, with their entry indexes.
-    moves: Vec<(usize, TraceEntry)>,
-    next_move: usize,
+    /// The recorded changes of reserved memory that are still expected, with their entry indexes.
+    pub(super) moves: VecDeque<(usize, TraceEntry)>,
     /// Free bytes of the device at the last failure.
     pub(super) free_bytes: u64,
     capacity: Option<u64>,
@@ -25,14 +24,13 @@ pub(super) struct RecordedDevice<'a> {
     pub(super) reserved: BTreeMap<u64, u64>,
     next_unused_base: u64,
     /// The operation: last entry, pool, stream, and whether it uses the small pool.
-    op: (usize, PoolId, u64, bool),
+    pub(super) op: (usize, PoolId, u64, bool),
 }
 
 impl<'a> RecordedDevice<'a> {
     pub(super) fn new(capacity: Option<u64>, reservations: &'a Reservations) -> Self {
         Self {
-            moves: Vec::new(),
-            next_move: 0,
+            moves: VecDeque::new(),
             free_bytes: 0,
             capacity,
             reservations,
@@ -40,21 +38,6 @@ impl<'a> RecordedDevice<'a> {
             next_unused_base: UNUSED_RESERVATION_BASE,
             op: (0, PoolId::default(), 0, false),
         }
-    }
-
-    pub(super) fn clear_moves(&mut self) {
-        self.moves.clear();
-        self.next_move = 0;
-    }
-
-    #[inline]
-    pub(super) fn set_op(&mut self, entry_index: usize, pool: PoolId, stream: u64, is_small: bool) {
-        self.op = (entry_index, pool, stream, is_small);
-    }
-
-    /// Adds a move of the operation.
-    pub(super) fn expect_move(&mut self, entry_index: usize, entry: &TraceEntry) {
-        self.moves.push((entry_index, *entry));
     }
 
     /// The addresses of the whole segments that the operation released, in order.
@@ -73,15 +56,15 @@ impl<'a> RecordedDevice<'a> {
     /// will do.
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.op;
-        let first_entry = self.moves.get(self.next_move).map_or(last, |(entry_index, _)| *entry_index);
+        let first_entry = self.moves.front().map_or(last, |(entry_index, _)| *entry_index);
         let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
         self.reservations.next_mapped(first_entry, (pool, stream, is_small), is_usable)
     }
 
     /// Performs the next move if it `is_expected`, and returns its address.
     fn take_move(&mut self, is_expected: impl Fn(&TraceEntry) -> bool) -> Option<u64> {
-        let (_, entry) = self.moves.get(self.next_move).filter(|(_, entry)| is_expected(entry))?;
-        self.next_move += 1;
+        let (_, entry) = self.moves.front().filter(|(_, entry)| is_expected(entry)).copied()?;
+        self.moves.pop_front();
         Some(entry.addr)
     }
 }

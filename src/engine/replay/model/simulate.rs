@@ -13,12 +13,13 @@ use crate::allocator::conf::Settings;
 use crate::allocator::device::{DeviceMemory as _, Placement, ReplayDevice, Reservation, SimulatedDevice, UNBOUNDED};
 use crate::allocator::releases::Rule;
 use crate::allocator::{
-    BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, RunFigures, SMALL_SEGMENT, granule_size,
-    round_size, segment_size,
+    BlockId, CachingAllocator, InitialSegment, PendingFreeId, Request, RunFigures, SMALL_SEGMENT, ServedBy,
+    granule_size, round_size, segment_size,
 };
 use crate::base::ids::{PoolId, StackId};
-use crate::replay::literal::SettingsChange;
+use crate::replay::literal::{InitialState, Layout, Reservations, SettingsChange, Tiling, Tracking};
 use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseScope};
+use crate::snapshot::{Action, Device};
 
 /// How often a device is enlarged for one request. One time may not do, since mapped memory is rounded up to granules.
 const MAX_ENLARGEMENTS: usize = 16;
@@ -49,14 +50,14 @@ impl Simulation {
 
 /// Performs `program` under `hypothesis`. `sink` receives every entry that the model writes.
 pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mut EntrySink<'_>>) -> Simulation {
-    let device = simulated_device(program, hypothesis);
+    let device = simulated_device(program.device, hypothesis);
     simulate_on(program, hypothesis, device, |_, _| true, sink)
 }
 
 /// [`simulate`]. The result has the headroom right after each request of `entries` that is served: the largest further
 /// request on the same stream and for the same pool that would be served.
 pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
-    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program.device, hypothesis));
     simulator.headroom_probe = Some((entries, largest_request));
     simulator.perform_all();
     simulator.simulation
@@ -105,7 +106,7 @@ pub fn simulate_on<D: ReplayDevice>(
 
 /// The peak of reserved bytes of `program` under `hypothesis`, on a device with this `placement`; `None` if a request fails.
 pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement: Placement) -> Option<u64> {
-    let device = simulated_device(program, hypothesis).with_placement(placement);
+    let device = simulated_device(program.device, hypothesis).with_placement(placement);
     let mut simulator = Simulator::new(program, hypothesis, device);
     for operation in &program.operations {
         simulator.perform(operation);
@@ -120,7 +121,7 @@ pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement:
 /// A capacity that serves every request: that of a device which grows whenever a request would fail. It is close to the
 /// minimum.
 pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
-    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program, hypothesis));
+    let mut simulator = Simulator::new(program, hypothesis, simulated_device(program.device, hypothesis));
     simulator.is_elastic = true;
     simulator.perform_all();
     simulator.device.total_bytes()
@@ -134,9 +135,8 @@ enum SlotContent {
     Pending(PendingFreeId),
 }
 
-fn simulated_device(program: &Program<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
-    let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
-    SimulatedDevice::new(program.device.id(), capacity)
+fn simulated_device(device: Device<'_>, hypothesis: &Hypothesis) -> SimulatedDevice {
+    SimulatedDevice::new(device.id(), hypothesis.capacity.unwrap_or(UNBOUNDED))
 }
 
 struct Simulator<'a, D> {
@@ -363,14 +363,69 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
 }
 
 /// Allocates the initial `segments` on `device`.
-pub(super) fn give_initial_memory(
-    device: &mut (impl ReplayDevice + ?Sized),
-    segments: &[InitialSegment],
-    settings: &Settings,
-) {
+fn give_initial_memory(device: &mut (impl ReplayDevice + ?Sized), segments: &[InitialSegment], settings: &Settings) {
     for InitialSegment { range, reservation } in segments {
         let granule = granule_size(range.is_small, settings);
         let reservation = reservation.map(|(base, size)| Reservation { base, size, granule });
         device.add_initial_memory(range.addr, range.size, reservation);
+    }
+}
+
+#[derive(Debug)]
+pub struct RequestResult {
+    pub rounded_size: u64,
+    /// [`ServedBy::Failed`] if the request failed.
+    pub service: ServedBy,
+    /// Address of the block, and the bytes of the free block that it was split from; `None` if the request failed.
+    pub served_from: Option<(u64, u64)>,
+    /// Bytes released to the device to make room.
+    pub released_bytes: u64,
+    /// Free bytes of the device afterwards.
+    pub device_free: u64,
+    /// All blocks afterwards.
+    pub tiling: Tiling,
+}
+
+/// Allocates `size` bytes on `stream` in the default pool, starting from the memory of `device` in `layout`, or in the
+/// snapshot.
+pub fn try_request(
+    device: Device<'_>,
+    layout: Option<&Layout>,
+    hypothesis: &Hypothesis,
+    (size, stream): (u64, u64),
+) -> RequestResult {
+    let settings = &hypothesis.settings;
+    let mut allocator = hypothesis.allocator(settings.clone());
+    let mut simulated = simulated_device(device, hypothesis);
+    let initial_state = layout.map_or_else(|| InitialState::from_snapshot(device), InitialState::from_layout);
+    let (segments, blocks) = initial_state.to_model_state(&Reservations::new(device));
+    give_initial_memory(&mut simulated, &segments, settings);
+    allocator.add_initial_memory(&segments, &blocks);
+    let request = Request::in_default_pool(size, stream);
+    let free_block_bytes = allocator.free_block_size(&request);
+    let service = match allocator.malloc(&request, &mut simulated) {
+        Some(_) => allocator.served_by,
+        None => ServedBy::Failed,
+    };
+    let (mut served_from, mut released_bytes, mut grown) = (None, 0u64, 0u64);
+    for entry in &allocator.entries {
+        match entry.action {
+            Action::Alloc => served_from = Some((entry.addr, free_block_bytes.unwrap_or(grown))),
+            Action::SegmentFree | Action::SegmentUnmap => {
+                released_bytes = released_bytes.saturating_add(entry.size);
+            }
+            Action::SegmentAlloc | Action::SegmentMap => grown = grown.saturating_add(entry.size),
+            _ => {}
+        }
+    }
+    let mut tiling = Tiling::new(settings.clone(), Tracking::Totals);
+    InitialState::from_model(&allocator).place_in(&mut tiling);
+    RequestResult {
+        rounded_size: round_size(size, settings),
+        service,
+        served_from,
+        released_bytes,
+        device_free: simulated.free_bytes(),
+        tiling,
     }
 }

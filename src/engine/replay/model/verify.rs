@@ -119,12 +119,12 @@ impl<'a> Verifier<'a> {
         Ok(())
     }
 
+    /// A request with no entry but its own. It may restore a block of a checkpoint.
     #[inline]
     fn is_plain_alloc(&self, entries: &Range<usize>) -> bool {
         entries.len() == 1 && self.trace.action(entries.start) == Some(Action::Alloc)
     }
 
-    /// A request with no entry but its own. It may restore a block of a checkpoint.
     #[inline]
     fn replay_plain_alloc(&mut self, index: usize, pool: PoolId) -> OpResult {
         if !self.checkpoint_stacks.is_empty()
@@ -169,16 +169,12 @@ impl<'a> Verifier<'a> {
             }
             (self.so_far.allocator, self.device) = before.clone();
         }
-        let Some(likeliest) = interpretations.first() else {
-            debug_assert!(false, "a request has at least one interpretation");
-            return Ok(());
-        };
-        self.apply_interpretation(likeliest, &prelude, last, pool)
+        self.apply_interpretation(&interpretations[0], &prelude, last, pool) // the likeliest
     }
 
     /// Reads the entries of a request before the last, and prepares the device for them.
     fn read_prelude(&mut self, entries: Range<usize>, pool: PoolId) -> Result<Prelude, OpFault> {
-        self.device.clear_moves();
+        self.device.moves.clear();
         let mut prelude = Prelude { first_entry: entries.start, ..Prelude::default() };
         let mut released_pools = Vec::new();
         let mut has_grown = false;
@@ -246,7 +242,7 @@ impl<'a> Verifier<'a> {
     }
 
     fn expect_move(&mut self, index: usize, entry: &TraceEntry) -> OpResult {
-        self.device.expect_move(index, entry);
+        self.device.moves.push_back((index, *entry));
         if entry.action.is_growth() {
             if !self.address_ranges.insert(entry.addr, entry.size) {
                 return Err((index, Fault::OverlappingSegment));
@@ -280,7 +276,7 @@ impl<'a> Verifier<'a> {
             ..request_from_entry(&entry, pool)
         };
         let rounded = round_size(entry.size, &self.so_far.allocator.settings);
-        self.device.set_op(index, pool, entry.stream, is_small_request(rounded));
+        self.device.op = (index, pool, entry.stream, is_small_request(rounded));
         if let Some(id) = self.so_far.allocator.malloc(&request, &mut self.device) {
             self.live.insert(entry.addr, id);
         }
@@ -293,7 +289,7 @@ impl<'a> Verifier<'a> {
         pools: &[PoolId],
         (is_all_pools, context): (bool, StackId),
     ) -> OpResult {
-        self.device.clear_moves();
+        self.device.moves.clear();
         let mut completed = Vec::new();
         for index in entries {
             let entry = self.trace.entry(index);

@@ -12,7 +12,6 @@ mod script;
 #[cfg(test)]
 mod script_tests;
 mod trace_ops;
-mod workspaces;
 
 pub use device_frees::{DeviceFree, device_frees};
 pub use program::{ListRange, LiveRequest, Operation, OperationKind, Program, ReleaseScope};

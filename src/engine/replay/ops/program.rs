@@ -2,6 +2,7 @@
 //! be performed on the allocator model any number of times.
 
 use std::cmp::Reverse;
+use std::collections::VecDeque;
 use std::ops::Range;
 
 use rustc_hash::FxHashSet;
@@ -11,7 +12,7 @@ use crate::allocator::releases::{Rule, has_rule};
 use crate::allocator::{BlockView, DeviceRange, InitialSegment, round_size};
 use crate::base::ids::{PoolId, StackId, to_u32};
 use crate::replay::literal::DEFAULT_STREAM;
-use crate::snapshot::{BlockState, Device};
+use crate::snapshot::{BlockState, Device, Workspace};
 
 /// The operations of one device's trace, and the memory that the allocator held before the first.
 #[derive(Debug, Clone)]
@@ -92,6 +93,9 @@ pub enum ReleaseScope {
     /// None: the trace shows completed frees and nothing else.
     CompletionsOnly,
 }
+
+/// Sizes of coming requests that may be larger: at least, and at most.
+type Growing = VecDeque<(u64, u64)>;
 
 impl Program<'_> {
     /// The same program on an empty allocator. It first allocates its initial blocks, in an order that does not depend
@@ -274,5 +278,43 @@ impl Program<'_> {
     /// When `operation` was recorded, in microseconds; 0 if the file has no times.
     pub(crate) fn time_us(&self, operation: &Operation) -> u64 {
         self.device.time_us(operation.entry_index as usize).unwrap_or(0) // PyTorch before 2.2
+    }
+
+    /// The same program with the `workspaces` of its device. They must be in order of time; each comes after the
+    /// operations recorded before it. Memory that outlives its call is a larger request of the program.
+    #[must_use]
+    pub fn with_workspaces(&self, workspaces: &[Workspace]) -> Self {
+        let mut operations = Vec::with_capacity(self.operations.len() + workspaces.len());
+        let id = self.device.id();
+        let mut remaining = workspaces.iter().filter(|workspace| workspace.device == id).peekable();
+        let mut entry_index = 0;
+        let mut growing = Growing::new();
+        let mut push_until = |end_us: u64, entry_index: u32, growing: &mut Growing, out: &mut Vec<Operation>| {
+            while let Some(&Workspace { stream, bytes, is_required: is_needed, minimum_bytes, .. }) =
+                remaining.next_if(|workspace| workspace.time_us < end_us)
+            {
+                if minimum_bytes > 0 {
+                    growing.push_back((minimum_bytes, bytes));
+                } else {
+                    let kind = OperationKind::Workspace { size: bytes, stream, is_needed };
+                    out.push(Operation { entry_index, kind });
+                }
+            }
+        };
+        for operation in &self.operations {
+            push_until(self.time_us(operation), entry_index, &mut growing, &mut operations);
+            let mut operation = *operation;
+            if let (OperationKind::Alloc { size, .. }, Some(&(minimum, maximum))) =
+                (&mut operation.kind, growing.front())
+                && *size == minimum
+            {
+                *size = maximum.max(minimum);
+                growing.pop_front();
+            }
+            entry_index = operation.entry_index;
+            operations.push(operation);
+        }
+        push_until(u64::MAX, entry_index, &mut growing, &mut operations);
+        Self { operations, ..self.clone() }
     }
 }
