@@ -10,7 +10,6 @@ mod keepers;
 mod large_values;
 mod modules;
 mod parse;
-mod parser;
 mod program;
 mod running;
 #[cfg(test)]
@@ -18,7 +17,6 @@ mod tests;
 mod tokens;
 mod tracked;
 mod tree;
-mod variables;
 mod writes;
 
 pub use self::follow::Keep;

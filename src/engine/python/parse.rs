@@ -1,6 +1,6 @@
 //! Parses statements. One that is not understood is [`StmtKind::Other`]; the statements around it are still parsed.
 
-use super::parser::Parser;
+use super::expressions::Parser;
 use super::tokens::{TokenKind, tokens};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 

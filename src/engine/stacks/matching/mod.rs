@@ -3,9 +3,7 @@
 //! Equal frames match first, then equal functions on other lines, then functions whose file was renamed or moved.
 //! `FrameTable` gives the frames of both snapshots common ids, `pair_stacks` pairs two lists of stacks.
 
-mod align;
 mod frame_table;
-mod moved_functions;
 mod pairing;
 
 pub use self::frame_table::{FrameKey, FrameTable};

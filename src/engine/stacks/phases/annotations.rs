@@ -1,6 +1,6 @@
 //! Named ranges (`record_function`, `Optimizer.step`) from the snapshot's `external_annotations`.
 
-use super::phase::Phase;
+use super::frame_role::Phase;
 use crate::base::ids::{SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Annotation, Device};

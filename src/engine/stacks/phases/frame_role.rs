@@ -1,8 +1,27 @@
-//! The phase and the purpose of an allocation, as far as a single frame reveals them.
+//! The phases of a training or inference program, and the phase and the purpose of an allocation, as far as a single frame
+//! reveals them.
 
-use super::phase::Phase;
+use crate::base::warning::words;
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{Origin, forward_slashes};
+
+words! {
+    /// The part of the program that allocated.
+    pub enum Phase {
+        /// Building, moving or loading a model or optimizer
+        Init = "init",
+        /// Loading or moving the model's inputs
+        Data = "data",
+        /// The forward pass, including the loss
+        Forward = "forward",
+        /// The backward pass, including recomputation by activation checkpointing
+        Backward = "backward",
+        /// The optimizer step, including gradient clipping and unscaling
+        Optimizer = "optimizer",
+        /// Anything else, or unknown
+        Other = "other",
+    }
+}
 
 /// The purpose of memory that known PyTorch code allocates.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

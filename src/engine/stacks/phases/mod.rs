@@ -6,16 +6,14 @@
 
 mod annotations;
 mod frame_role;
-mod phase;
 mod stack_traits;
 mod steps;
 
 use self::annotations::AnnotatedRanges;
-pub use self::frame_role::KnownPurpose;
-pub use self::phase::{Phase, PhaseRun};
+pub use self::frame_role::{KnownPurpose, Phase};
 use self::stack_traits::{Caller, TraitReader};
 pub use self::stack_traits::{Routine, StackTraits};
-pub use self::steps::{StepMarker, Steps};
+pub use self::steps::{PhaseRun, StepMarker, Steps};
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::snapshot::{Action, Device, Stacks};
 use crate::stacks::frames::StackReader;

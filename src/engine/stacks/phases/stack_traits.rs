@@ -1,7 +1,6 @@
 //! The phase and the purpose of an allocation, as far as its stack reveals them.
 
-use super::frame_role::{FrameRole, KnownPurpose, builds_megatron_buffers};
-use super::phase::Phase;
+use super::frame_role::{FrameRole, KnownPurpose, Phase, builds_megatron_buffers};
 use crate::base::ids::{FrameId, StackId};
 use crate::snapshot::Snapshot;
 use crate::stacks::engines::Engine;

@@ -3,9 +3,16 @@
 use std::ops::Range;
 
 use super::annotations::AnnotatedRanges;
-use super::phase::{Phase, PhaseRun};
+use super::frame_role::Phase;
 use crate::base::ids::to_u32;
 use crate::base::warning::words;
+
+/// Consecutive entries of one phase, from entry `start` to the next run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PhaseRun {
+    pub start: u32,
+    pub phase: Phase,
+}
 
 words! {
     /// The events that end a training step.
