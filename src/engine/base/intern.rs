@@ -60,16 +60,10 @@ impl Ids {
 }
 
 /// Distinct slices of `T`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub struct Slices<T> {
     data: Vec<T>,
     ids: Ids,
-}
-
-impl<T> Default for Slices<T> {
-    fn default() -> Self {
-        Self { data: Vec::new(), ids: Ids::default() }
-    }
 }
 
 impl<T: Copy + Eq + Hash> Slices<T> {
@@ -81,9 +75,7 @@ impl<T: Copy + Eq + Hash> Slices<T> {
             self.ids.add(hash, self.data.len())
         })
     }
-}
 
-impl<T> Slices<T> {
     /// The content of `id`; empty for an id of another table.
     pub fn get(&self, id: u32) -> &[T] {
         self.data.get(self.ids.range(id)).unwrap_or(&[])

@@ -34,18 +34,18 @@ mod position;
 pub mod sleep;
 pub mod variables;
 mod warnings;
-mod window;
 
 use std::sync::OnceLock;
 
 pub use self::activity::{Activity, EntryRange};
 use self::device::DeviceFacts;
 pub use self::device::{DeviceStudy, MAX_CONTINUED_ENTRIES};
-pub use self::history::{MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED};
+pub use self::history::{
+    Bound, MemoryHistory, Peak, SERIES_ALLOCATED, SERIES_RESERVED, Window, entry_of_sample, sample_index,
+};
 pub use self::lost_history::LostHistory;
 pub use self::position::{MemoryAt, PositionSelector, TracePosition};
 pub use self::warnings::{warn_about_replay, warn_about_trace};
-pub use self::window::{Bound, Window, entry_of_sample, sample_index};
 use crate::allocator::conf::Settings;
 use crate::python::ProgramText;
 use crate::replay::literal::{recorded_settings, settings_for_release};

@@ -1,7 +1,6 @@
 //! Changes to a recorded settings string. A change sets options, resets one (`key:default`) or all (`default`).
 
-use super::dialect::{Dialect, OptionMeaning};
-use super::error::ConfError;
+use super::dialect::{ConfError, Dialect, OptionMeaning};
 use super::settings::Settings;
 use crate::allocator::releases::{Rule, has_rule};
 use crate::base::units::quote_shell_word;

@@ -5,15 +5,13 @@
 
 mod change;
 mod dialect;
-mod error;
 mod format;
 mod number;
 mod parse;
 mod settings;
 
 pub use change::{ConfChange, find_option, shell_assignment};
-pub use dialect::option_since;
-pub use error::ConfError;
+pub use dialect::{ConfError, option_since};
 pub use parse::{ParsedConf, UnknownKeys, parse};
 pub use settings::{Reserve, Settings};
 

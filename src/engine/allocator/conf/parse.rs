@@ -1,7 +1,6 @@
 //! Parsing `key:value,key:[a:b,c:d]`, as leniently as PyTorch does.
 
-use super::dialect::{Dialect, KnownOption, OptionMeaning};
-use super::error::ConfError;
+use super::dialect::{ConfError, Dialect, KnownOption, OptionMeaning};
 use super::number;
 use super::settings::{Reserve, Settings};
 use crate::allocator::releases::Rule;

@@ -8,11 +8,12 @@ use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::iterations::GrowthKind;
+use crate::study::memory::BlockSum;
 
 /// A graph is kept if at least this part of the bytes that a forward pass saves for the backward pass stays.
 const MIN_KEPT_BYTES_PARTS: u64 = 2;
 /// The same of its blocks: a kept output may be a large part of the bytes, but it is one block of many.
-const MIN_KEPT_BLOCKS_PARTS: usize = 3;
+const MIN_KEPT_BLOCKS_PARTS: u64 = 3;
 /// Requests for one element are at most this large.
 const MAX_SCALAR_BYTES: u64 = 8;
 
@@ -77,11 +78,12 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     let kept = passes.filter_map(|pass| {
         let saved = || pass.iter().filter(|block| block.is_saved && block.is_forward);
         let kept = || saved().filter(|block| !block.is_freed);
-        let [saved_bytes, kept_bytes] = [sum_bytes(saved()), sum_bytes(kept())];
-        let is_graph = kept().count() > 1
-            && kept().count() * MIN_KEPT_BLOCKS_PARTS >= saved().count()
-            && kept_bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved_bytes;
-        is_graph.then_some((pass.first()?.forward_pass, kept_bytes))
+        let bytes = |block: &OwnBlock| block.bytes;
+        let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
+        let is_graph = kept.blocks > 1
+            && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
+            && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
+        is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
     });
     kept.max_by_key(|(_, bytes)| *bytes)
 }
@@ -122,10 +124,6 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
         }
     }
     blocks
-}
-
-fn sum_bytes<'b>(blocks: impl Iterator<Item = &'b OwnBlock>) -> u64 {
-    blocks.fold(0, |sum, block| sum.saturating_add(block.bytes))
 }
 
 #[cfg(test)]

@@ -1,19 +1,18 @@
 //! Sums up a device's memory at one position: totals, pools, streams, fragmentation, and live blocks by stack and line.
 //!
 //! In: segments and blocks, of the snapshot or of a replay. [`report_memory`] computes the totals, `sums` adds up
-//! blocks by any key, `live` reports live blocks by stack and line.
+//! blocks by any key, and reports live blocks by stack and line.
 
-mod live;
 mod sums;
 
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-pub use self::live::{
-    HeldBlock, Holder, LiveByStack, first_holders, largest_operation, sum_live_by_stack, top_holders,
+pub use self::sums::{
+    BlockSum, BlockSums, HeldBlock, Holder, LiveByStack, NamedShare, Share, TopRows, first_holders, largest_operation,
+    sorted_by_bytes, sum_by_key, sum_live_by_stack, top_holders, top_rows,
 };
-pub use self::sums::{BlockSum, BlockSums, NamedShare, Share, TopRows, sorted_by_bytes, sum_by_key, top_rows};
 use crate::allocator::conf::Settings;
 use crate::allocator::{granule_size, whole_granule_bytes};
 use crate::snapshot::{Block, BlockState, Pools, Segment};
@@ -160,7 +159,34 @@ pub fn report_memory<'a>(
         let free = blocks.iter().filter(|block| block.state == BlockState::Inactive).map(|block| block.size);
         stream.largest_free_block_bytes = free.fold(stream.largest_free_block_bytes, u64::max);
     }
-    MemoryReport::new(state, pools.into_values().collect(), streams.into_values().collect())
+    let pools: Vec<PoolReport> = pools.into_values().collect();
+    let private_pools = PrivatePools::from_pools(&pools);
+    let private = private_pools.unwrap_or_default();
+    (state.private_reserved, state.private_free) = (private.reserved_bytes, private.inactive_bytes);
+    MemoryReport {
+        reserved_bytes: state.reserved,
+        allocated_bytes: state.blocks.active_allocated.bytes,
+        active_bytes: state.active(),
+        requested_bytes: state.requested,
+        segments: state.segments,
+        blocks: state.blocks,
+        pools,
+        private_pools,
+        streams: streams.into_values().collect(),
+        fragmentation: Fragmentation {
+            gap_ratio: state.gap_ratio(),
+            inactive_split_bytes: state.inactive_split,
+            inactive_split_ratio: state.inactive_split_ratio(),
+            releasable_bytes: state.releasable,
+            stranded_bytes: state.stranded(),
+            stranded_ratio: state.stranded_ratio(),
+            largest_free_block_bytes: state.largest_free_block,
+            external_ratio: state.external_ratio(),
+            rounding_bytes: state.rounding,
+            rounding_ratio: state.rounding_ratio(),
+        },
+        state,
+    }
 }
 
 /// Total size of the `blocks` in `state`.
@@ -176,38 +202,6 @@ impl MemoryUse {
         add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
         add(&mut self.pending_bytes, BlockState::ActivePendingFree);
         add(&mut self.inactive_bytes, BlockState::Inactive);
-    }
-}
-
-impl MemoryReport {
-    fn new(mut state: MemoryState, pools: Vec<PoolReport>, streams: Vec<StreamReport>) -> Self {
-        let private_pools = PrivatePools::from_pools(&pools);
-        let private = private_pools.unwrap_or_default();
-        (state.private_reserved, state.private_free) = (private.reserved_bytes, private.inactive_bytes);
-        Self {
-            reserved_bytes: state.reserved,
-            allocated_bytes: state.blocks.active_allocated.bytes,
-            active_bytes: state.active(),
-            requested_bytes: state.requested,
-            segments: state.segments,
-            blocks: state.blocks,
-            pools,
-            private_pools,
-            streams,
-            fragmentation: Fragmentation {
-                gap_ratio: state.gap_ratio(),
-                inactive_split_bytes: state.inactive_split,
-                inactive_split_ratio: state.inactive_split_ratio(),
-                releasable_bytes: state.releasable,
-                stranded_bytes: state.stranded(),
-                stranded_ratio: state.stranded_ratio(),
-                largest_free_block_bytes: state.largest_free_block,
-                external_ratio: state.external_ratio(),
-                rounding_bytes: state.rounding,
-                rounding_ratio: state.rounding_ratio(),
-            },
-            state,
-        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! Sums of blocks by a key, and tables of the largest sums.
+//! Sums of blocks by a key, tables of the largest sums, live blocks by the stack that allocated them, and the holders of
+//! memory.
 
 use std::cmp::Reverse;
 use std::hash::Hash;
@@ -6,7 +7,12 @@ use std::hash::Hash;
 use rustc_hash::FxHashMap;
 use serde::Serialize;
 
+use crate::base::ids::StackId;
+use crate::base::intern::SeededMap;
 use crate::base::units::ratio;
+use crate::snapshot::{Block, BlockState, Segment};
+use crate::stacks::frames::{CodeLocation, FrameList, LineId, StackReader};
+use crate::study::category::{Category, Confidence, ConfidenceBytes};
 
 /// A sum over blocks.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -108,4 +114,117 @@ pub fn top_rows<K: Copy + Ord, T>(
         rows.push(row(key, sum));
     }
     TopRows { rows, rest }
+}
+
+/// Live blocks that one stack allocated.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct LiveByStack {
+    /// Size and share.
+    #[serde(flatten)]
+    pub share: Share,
+    /// The whole stack, innermost frame first; empty if none was recorded.
+    #[serde(flatten)]
+    pub frames: FrameList,
+}
+
+/// Live blocks of one category that one source line allocated, with one caller.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Holder {
+    /// Bytes in these blocks.
+    pub bytes: u64,
+    /// Number of blocks.
+    pub blocks: u64,
+    /// Share of all allocated bytes, 0 to 1.
+    pub share_ratio: f64,
+    /// The line; one row of each category gathers the stacks without a line.
+    #[serde(flatten)]
+    pub location: CodeLocation,
+    /// The operation that allocated most of these bytes; null if no stack shows one.
+    pub operation: Option<String>,
+    /// Share of `bytes` that `operation` allocated, 0 to 1; absent without `operation`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation_share_ratio: Option<f64>,
+    /// The category; absent where memory is not attributed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category: Option<Category>,
+    /// The confidence that at least half of the bytes have or exceed; absent without `category`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub category_confidence: Option<Confidence>,
+}
+
+/// Blocks as tables of holders sum them up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HeldBlock {
+    /// The stack that allocated it, with its caller and forward stack.
+    pub stack: StackId,
+    /// Its use and how sure that is; `None` where memory is not attributed.
+    pub classification: Option<(Category, Confidence)>,
+    /// It is older than the recording.
+    pub is_older: bool,
+}
+
+/// The `top` holders by bytes, of `blocks` with their sizes. `all` is the sum over all of them.
+pub fn top_holders(
+    stacks: &StackReader<'_>,
+    blocks: impl Iterator<Item = (HeldBlock, u64)>,
+    all: BlockSum,
+    top: usize,
+) -> TopRows<Holder> {
+    type Row = (LineId, Option<Category>);
+    let mut sums: BlockSums<Row> = FxHashMap::default();
+    let mut members: FxHashMap<Row, Vec<(HeldBlock, u64)>> = FxHashMap::default();
+    for (block, sum) in sorted_by_bytes(sum_by_key(blocks)) {
+        let line = stacks.line_id(block.stack).for_block(block.is_older);
+        let row = (line, block.classification.map(|(category, _)| category));
+        members.entry(row).or_default().push((block, sum.bytes));
+        let total = sums.entry(row).or_default();
+        *total = total.plus(sum);
+    }
+    top_rows(sums, all, top, |row @ (line, category), sum| {
+        let members = &members[&row];
+        let largest = largest_operation(members.iter().map(|(block, bytes)| (stacks.operation(block.stack), *bytes)));
+        let mut confidence = ConfidenceBytes::default();
+        for (block, bytes) in members {
+            block.classification.into_iter().for_each(|(_, of_block)| confidence.add(of_block, *bytes));
+        }
+        Holder {
+            bytes: sum.bytes,
+            blocks: sum.blocks,
+            share_ratio: ratio(sum.bytes, all.bytes),
+            location: stacks.code_location(line),
+            operation_share_ratio: largest.as_ref().map(|(_, bytes)| ratio(*bytes, sum.bytes)),
+            operation: largest.map(|(operation, _)| operation),
+            category,
+            category_confidence: category.map(|_| confidence.of_half()),
+        }
+    })
+}
+
+/// The first `top` of `holders`, which are sorted.
+pub fn first_holders(holders: &[Holder], all: BlockSum, top: usize) -> TopRows<Holder> {
+    let rows: Vec<Holder> = holders.iter().take(top).cloned().collect();
+    let sum = |row: &Holder| BlockSum { bytes: row.bytes, blocks: row.blocks };
+    TopRows { rest: rows.iter().map(sum).fold(all, BlockSum::minus), rows }
+}
+
+/// The operation with most bytes, and these bytes; the first one on a tie.
+pub fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>) -> Option<(String, u64)> {
+    let mut sums: SeededMap<String, (u64, Reverse<usize>)> = SeededMap::default();
+    for (at, (operation, bytes)) in operations.enumerate() {
+        let Some(operation) = operation else { continue }; // the stack shows none
+        let (sum, _) = sums.entry(operation).or_insert((0, Reverse(at)));
+        *sum = sum.saturating_add(bytes);
+    }
+    let largest = sums.into_iter().max_by_key(|(_, sum_and_first)| *sum_and_first);
+    largest.map(|(operation, (bytes, _))| (operation, bytes))
+}
+
+/// Sums up the live blocks of `segments`, which are ranges of `all_blocks`, by stack.
+pub fn sum_live_by_stack<'a>(
+    segments: impl Iterator<Item = &'a Segment>,
+    all_blocks: &[Block],
+) -> FxHashMap<StackId, BlockSum> {
+    let blocks = segments.flat_map(|segment| segment.blocks_in(all_blocks));
+    let live = blocks.filter(|block| block.state == BlockState::ActiveAllocated);
+    sum_by_key(live.map(|block| (block.extended_stack, block.size)))
 }
