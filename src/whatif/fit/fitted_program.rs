@@ -4,6 +4,7 @@
 use std::cmp::Reverse;
 use std::sync::OnceLock;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::input::{FitInput, SizedRecording, SizedRequest};
@@ -49,9 +50,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         let others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
         let points = |own_bytes: u64, in_others: &dyn Fn(&SizedRecording<'s, 'a>, &RecordingPairs) -> Option<u64>| {
             let others = others.iter().filter_map(|(other, pairs)| Some((other.size, in_others(other, pairs)?)));
-            let mut points: Vec<Point> = others.chain([(base.size, own_bytes)]).collect();
-            points.sort_unstable();
-            points
+            others.chain([(base.size, own_bytes)]).sorted_unstable().collect::<Vec<Point>>()
         };
         let varies_here = requests_that_vary(base);
         let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
@@ -215,9 +214,9 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
         let Some(law) = law else { continue };
         law_counts.entry((request.bytes, simplicity(law.kind()))).or_insert((0, *law)).0 += 1;
     }
-    let mut law_counts: Vec<_> = law_counts.into_iter().collect();
-    law_counts.sort_by_key(|((bytes, kind), (occurrences, _))| (*bytes, *occurrences, Reverse(*kind)));
-    law_counts.into_iter().map(|((bytes, _), (_, law))| (bytes, law)).collect()
+    // Of several laws for the same bytes the last remains.
+    let order = |((bytes, kind), (occurrences, _)): &((u64, _), (usize, Law))| (*bytes, *occurrences, Reverse(*kind));
+    law_counts.into_iter().sorted_by_key(order).map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
 
 /// The recordings of one device, in order of size.

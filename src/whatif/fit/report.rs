@@ -59,10 +59,9 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
     let mut recordings = recordings.to_vec();
     recordings.sort_by_key(|input| input.size);
     let first_input = check_inputs(&recordings)?;
-    let ids: Vec<u64> = first_input.study.devices().map(DeviceStudy::id).collect();
     let mut warnings = Warnings::default();
     let mut devices = Vec::new();
-    for id in ids {
+    for id in first_input.study.devices().map(DeviceStudy::id) {
         let all_recordings = DeviceRecordings::from_inputs(&recordings, id);
         if all_recordings.recordings.len() < recordings.len() {
             continue;

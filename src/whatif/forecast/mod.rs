@@ -79,7 +79,7 @@ impl<'a> Forecast<'a> {
         let failed = loops.requests.count().checked_sub(1)?;
         let index = ProgramIndex::new(program, &loops.requests)?;
         let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
-        let live_bytes = writer.live_bytes();
+        let live_bytes = writer.live_bytes;
         let is_first = loops.iterations.is_none() && device.lost_history().is_none();
         let first_step = if loops.inner.is_some() || is_first {
             predict_first_step(&index, &loops.requests, loops.inner, &sites, &mut writer)
@@ -104,7 +104,7 @@ impl<'a> Forecast<'a> {
         };
         let requests = writer.len() - 1 - failed;
         let failed_entry = loops.requests.entry(failed);
-        let (program, sources) = writer.finish();
+        let ContinuationWriter { program, sources, .. } = writer;
         let (mut peak_entry, mut peak_bytes, mut sure_peak_bytes) = (failed_entry + 1, live_bytes, live_bytes);
         program.walk_requests(&Settings::default(), |request| {
             let (entry, live) = (request.entry_index as usize, request.live_bytes);

@@ -15,8 +15,8 @@ pub(super) struct ProgramIndex {
     ops: Vec<u32>,
     /// By block of the script: its request, or [`NEVER`].
     requests: Vec<u32>,
-    /// Requested bytes of the blocks that are older than the trace and stay, ascending.
-    older_blocks: Vec<u64>,
+    /// Requested bytes of the blocks that are older than the trace and stay.
+    pub(super) older_blocks: Vec<u64>,
 }
 
 impl ProgramIndex {
@@ -38,8 +38,7 @@ impl ProgramIndex {
         let older = initial.filter(|(block, initial)| {
             initial.state != BlockState::ActivePendingFree && block.freed_at.is_none_or(|op| op > last)
         });
-        let mut older_blocks: Vec<u64> = older.map(|(block, _)| block.bytes).collect();
-        older_blocks.sort_unstable();
+        let older_blocks = older.map(|(block, _)| block.bytes).collect();
         let is_complete = ops.len() == requests.count();
         is_complete.then_some(Self { script, ops, requests: request_of_block, older_blocks })
     }
@@ -63,9 +62,5 @@ impl ProgramIndex {
     /// The requests whose blocks are freed after `request` and before the next.
     pub(super) fn freed_after(&self, request: RequestId) -> impl Iterator<Item = RequestId> + '_ {
         self.ops_after(request).filter_map(|op| self.freed_by(op))
-    }
-
-    pub(super) fn older_blocks(&self) -> &[u64] {
-        &self.older_blocks
     }
 }

@@ -69,7 +69,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         sites: &CallSites,
         writer: &'w mut ContinuationWriter<'r, 'a>,
     ) -> Option<Self> {
-        let history = IterationHistory::new(requests, iterations, sites, index.older_blocks())?;
+        let history = IterationHistory::new(requests, iterations, sites, &index.older_blocks)?;
         let failed = requests.count() - 1;
         let current_blocks = (iterations.start()..=failed).map(Some).collect();
         Some(Self {
@@ -114,7 +114,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         self.series = series.collect();
         let mut one_more = rest;
         for iteration in 1..=further.unwrap_or(0) {
-            let is_full = || reach.is_some_and(|reach| self.writer.live_bytes() > reach);
+            let is_full = || reach.is_some_and(|reach| self.writer.live_bytes > reach);
             if iteration > 1 && (self.predicted() + len > MAX_GROWING_REQUESTS || is_full()) {
                 break;
             }

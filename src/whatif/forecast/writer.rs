@@ -18,14 +18,15 @@ pub(super) struct ContinuationWriter<'r, 'a> {
     requests: &'r Requests,
     index: &'r ProgramIndex,
     recorded: &'r Program<'a>,
-    program: Program<'a>,
-    sources: Vec<u32>,
+    pub(super) program: Program<'a>,
+    /// For each operation of `program`, the recorded one that it is or repeats.
+    pub(super) sources: Vec<u32>,
     /// The entry index of the last request so far.
     entry_index: u32,
     /// Bytes of the failed request and the predicted ones, which have slots of their own.
     bytes: Vec<u64>,
     is_live: Vec<bool>,
-    live_bytes: u64,
+    pub(super) live_bytes: u64,
 }
 
 impl<'r, 'a> ContinuationWriter<'r, 'a> {
@@ -63,11 +64,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         self.is_live.get(block).copied().unwrap_or(false)
     }
 
-    pub(super) fn live_bytes(&self) -> u64 {
-        self.live_bytes
-    }
-
-    pub(super) fn bytes(&self, block: RequestId) -> u64 {
+    fn bytes(&self, block: RequestId) -> u64 {
         match block.checked_sub(self.requests.count() - 1) {
             Some(predicted) => self.bytes[predicted],
             None => self.requests.bytes(block),
@@ -118,11 +115,6 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         if let OperationKind::Release { scope, context, .. } = self.recorded.operations[source].kind {
             self.push(source, OperationKind::Release { scope, context, completions: NONE });
         }
-    }
-
-    /// The program, and for each operation the recorded one that it is or repeats.
-    pub(super) fn finish(self) -> (Program<'a>, Vec<u32>) {
-        (self.program, self.sources)
     }
 }
 

@@ -78,9 +78,8 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             blocks.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(block)))
         };
         let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
-        let mut modules: Vec<(u64, RepeatedModule)> = modules.filter(|(bytes, _)| *bytes > 0).collect();
         // The sort is stable, so of modules that hold the same the outermost comes first.
-        modules.sort_by_key(|(bytes, _)| Reverse(*bytes));
+        let modules = modules.filter(|(bytes, _)| *bytes > 0).sorted_by_key(|(bytes, _)| Reverse(*bytes)).collect();
         Self { recording, passes, modules }
     }
 
@@ -236,8 +235,8 @@ impl<'p> CheckpointPlan<'p> {
         }
         let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
         let Some(last) = call.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
-        let mut free_ops: Vec<u32> = call.iter().copied().filter(|block| is_kept(*block)).map(freed_at).collect();
-        free_ops.sort_unstable();
+        let free_ops = call.iter().copied().filter(|block| is_kept(*block)).map(freed_at);
+        let free_ops: Vec<u32> = free_ops.sorted_unstable().collect();
         let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return }; // the call keeps nothing
         // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
         // later calls. Frees after the median free of this call carry no information, because the program itself may

@@ -3,7 +3,6 @@
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::change_replay::ChangeReplayer;
-use super::find_changes::is_tried_by_default;
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange, ProgramRow};
 use crate::base::ids::to_u32;
@@ -22,10 +21,7 @@ pub(crate) enum CureReplay {
 
 /// Replays the program of `device` as if each call of `group` freed what the one before left.
 pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGroup) -> CureReplay {
-    if !is_tried_by_default(device) {
-        return CureReplay::NotTried;
-    }
-    let recording = RecordedProgram::from_device(device);
+    let Some(recording) = RecordedProgram::by_default(device) else { return CureReplay::NotTried };
     let mut script = recording.script.clone();
     let mut by_entry: FxHashMap<usize, u32> = FxHashMap::default();
     for (index, block) in script.blocks.iter().enumerate() {
@@ -67,10 +63,7 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
 /// Replays the program of `device` as if each block that it has made since the entry `since`, up to the last failed
 /// request, were the first of several `parts`.
 pub(crate) fn replay_in_parts(device: DeviceStudy<'_, '_>, since: usize, failed: usize, parts: u64) -> CureReplay {
-    if !is_tried_by_default(device) {
-        return CureReplay::NotTried;
-    }
-    let recording = RecordedProgram::from_device(device);
+    let Some(recording) = RecordedProgram::by_default(device) else { return CureReplay::NotTried };
     let is_made = |op: u32| (since..=failed).contains(&recording.entry_index_of(op));
     let is_divided = |block: u32| recording.script.blocks[block as usize].allocated_at.is_some_and(is_made);
     let change = (ProgramChange::InParts, Sureness::Estimate);

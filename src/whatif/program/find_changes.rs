@@ -15,14 +15,6 @@ use super::report::{ChangedProgram, ProgramChange, ProgramDevice, ProgramRow, ra
 use crate::study::DeviceStudy;
 use crate::whatif::Sureness;
 
-/// Changes to longer traces are only replayed on request, because each costs a replay.
-const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;
-
-/// Whether the trace of `device` is short enough to replay changes to its program by default.
-pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> bool {
-    device.device().len() <= MAX_ENTRIES_BY_DEFAULT
-}
-
 /// All changes to the program of `device`, replayed on a device of `capacity` bytes if given.
 pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> ProgramDevice {
     let recording = &RecordedProgram::from_device(device);
@@ -74,10 +66,7 @@ fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
 /// The changes that serve the last failed request of `device`, the best first; `None` if the trace is too long to try
 /// them by default. It checkpoints all modules or the one that holds most.
 pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<ProgramRow>> {
-    if !is_tried_by_default(device) {
-        return None;
-    }
-    let recording = RecordedProgram::from_device(device);
+    let recording = RecordedProgram::by_default(device)?;
     let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
     let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
     let served = changes(&recording, checkpoint_by_default).filter_map(|row| replayer.row_if_served(row));
@@ -87,10 +76,7 @@ pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<Progr
 /// The change to the optimizer's step with which `device`, on which no request failed, reserves least, of those that change
 /// its peak; `None` if there is none, or if the trace is too long to replay it by default.
 pub(crate) fn best_optimizer_change(device: DeviceStudy<'_, '_>) -> Option<ProgramRow> {
-    if !is_tried_by_default(device) {
-        return None;
-    }
-    let recording = RecordedProgram::from_device(device);
+    let recording = RecordedProgram::by_default(device)?;
     let changes = step_by_parameter(&recording).into_iter().chain(fuse_optimizer(&recording));
     let mut changes = changes.filter(|change| change.bytes_at_peak > 0).peekable();
     changes.peek()?;

@@ -23,8 +23,8 @@ mod report;
 
 pub(super) use self::checkpoint::{checkpoint_all, checkpoint_largest};
 pub(crate) use self::cures::{CureReplay, replay_in_parts, replay_without_group};
-pub(super) use self::find_changes::{FindChange, is_tried_by_default, replay_changes};
+pub(super) use self::find_changes::{FindChange, replay_changes};
 pub(crate) use self::find_changes::{best_optimizer_change, find_best_changes};
-pub(super) use self::recorded_program::RecordedProgram;
+pub(super) use self::recorded_program::{RecordedProgram, is_tried_by_default};
 pub(super) use self::report::ChangedProgram;
 pub use self::report::{ProgramChange, ProgramDevice, ProgramRow};

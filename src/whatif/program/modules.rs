@@ -117,7 +117,7 @@ impl CallSites {
             }
             let frame = snapshot.stacks.frame(id);
             if snapshot.text(frame.name) == "forward" {
-                let item: Option<ItemClass> = self.tree.class_at(frame.file, u64::from(frame.line));
+                let item = self.tree.method_at(frame.file, u64::from(frame.line));
                 let function = Callee::Function(frame.file, frame.name);
                 let callee = item.map_or(function, |item| Callee::Items(item.container));
                 let site = CallSite { outer_frames: outside, callee };
@@ -157,10 +157,8 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             blocks_by_site.entry((*site, pass)).or_default().push((block, *class));
         }
     }
-    let mut blocks_by_site: Vec<((u32, usize), Vec<CalledBlock>)> = blocks_by_site.into_iter().collect();
-    blocks_by_site.sort_unstable_by_key(|(index, _)| *index);
     let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
-    for ((site, pass), blocks) in blocks_by_site {
+    for ((site, pass), blocks) in blocks_by_site.into_iter().sorted_unstable_by_key(|(index, _)| *index) {
         let request = |(block, class): &CalledBlock| CallRequest {
             stack: recording.script.blocks[*block as usize].stack,
             class: *class,
@@ -262,12 +260,6 @@ pub(super) struct ModuleItems {
 struct Method {
     first_line: u64,
     last_line: u64,
-    item: ItemClass,
-}
-
-/// A class of items, and their container.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct ItemClass {
     container: u32,
     /// A number for the class.
     class: u32,
@@ -293,24 +285,23 @@ impl ModuleTree {
             containers[id as usize].count += 1;
             classes.entry((frame.file, u64::from(frame.line), module.last_line)).or_default().insert(id);
         }
-        let mut classes: Vec<_> = classes.into_iter().collect();
-        classes.sort_unstable_by_key(|(place, _)| *place);
+        let classes = classes.into_iter().sorted_unstable_by_key(|(place, _)| *place);
         let mut methods: FxHashMap<SymbolId, Vec<Method>> = FxHashMap::default();
-        for (class, ((file, first_line, last_line), of_class)) in classes.into_iter().enumerate() {
+        for (class, ((file, first_line, last_line), of_class)) in classes.enumerate() {
             // Calls of a class with items in several containers could be of any of these.
             if let (Some(container), 1) = (of_class.first(), of_class.len()) {
-                let item = ItemClass { container: *container, class: to_u32(class) };
-                methods.entry(file).or_default().push(Method { first_line, last_line, item });
+                let (container, class) = (*container, to_u32(class));
+                methods.entry(file).or_default().push(Method { first_line, last_line, container, class });
             }
         }
         Self { methods, containers }
     }
 
-    /// The class whose `forward` has this line.
-    fn class_at(&self, file: SymbolId, line: u64) -> Option<ItemClass> {
+    /// The `forward` that has this line.
+    fn method_at(&self, file: SymbolId, line: u64) -> Option<Method> {
         let methods = self.methods.get(&file)?;
         let after = methods.partition_point(|method| method.first_line <= line);
-        methods[..after].last().filter(|method| line <= method.last_line).map(|method| method.item)
+        methods[..after].last().filter(|method| line <= method.last_line).copied()
     }
 
     fn items(&self, container: u32) -> &ModuleItems {

@@ -68,33 +68,34 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     }
     let mut script = recording.script.clone();
     script.ops.clear();
-    let mut live = LiveTemporaries::default();
+    // The temporaries of the current parameter.
+    let mut live: Vec<u32> = Vec::new();
     for op in &recording.script.ops {
         match op.kind {
             ScriptOpKind::Alloc(block) if is_temporary[block as usize] => {
-                live.free_all(*op, &mut script);
+                free_all(&mut live, *op, &mut script);
                 script.ops.push(*op);
                 let ScriptBlock { bytes, is_failed, .. } = blocks[block as usize];
                 if is_failed {
                     // It was only tried, and larger ones may follow.
                     let bytes = bytes.max(largest_parameter(recording));
-                    live.add_copy(block, bytes, *op, &mut script);
-                    live.add_copy(block, bytes, *op, &mut script);
+                    live.push(script.push_copy(block, bytes, op.source));
+                    live.push(script.push_copy(block, bytes, op.source));
                 } else {
-                    live.blocks.push(block);
-                    live.add_copy(block, bytes, *op, &mut script);
+                    live.push(block);
+                    live.push(script.push_copy(block, bytes, op.source));
                 }
             }
             ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => {}
             ScriptOpKind::Alloc(_) => {
-                live.free_all(*op, &mut script);
+                free_all(&mut live, *op, &mut script);
                 script.ops.push(*op);
             }
             ScriptOpKind::Free { .. } | ScriptOpKind::Other => script.ops.push(*op),
         }
     }
     if let Some(last) = recording.script.ops.last() {
-        live.free_all(*last, &mut script);
+        free_all(&mut live, *last, &mut script);
     }
     let change = (ProgramChange::OptimizerForeach, Sureness::Should);
     let is_changed = |block: u32| is_temporary[block as usize];
@@ -108,21 +109,7 @@ fn largest_parameter(recording: &RecordedProgram<'_, '_>) -> u64 {
     gradients.map(|(block, _)| block.bytes).max().unwrap_or(0)
 }
 
-/// The temporaries of the current parameter.
-#[derive(Default)]
-struct LiveTemporaries {
-    blocks: Vec<u32>,
-}
-
-impl LiveTemporaries {
-    /// Makes a temporary of `bytes` like `block`.
-    fn add_copy(&mut self, block: u32, bytes: u64, op: ScriptOp, script: &mut Script) {
-        self.blocks.push(script.push_copy(block, bytes, op.source));
-    }
-
-    fn free_all(&mut self, op: ScriptOp, script: &mut Script) {
-        for block in self.blocks.drain(..) {
-            script.ops.push(ScriptOp::moved_free(op.source, block));
-        }
-    }
+/// Frees all `blocks` after operation `op`.
+fn free_all(blocks: &mut Vec<u32>, op: ScriptOp, script: &mut Script) {
+    script.ops.extend(blocks.drain(..).map(|block| ScriptOp::moved_free(op.source, block)));
 }

@@ -22,6 +22,14 @@ use crate::whatif::forecast::{Forecast, ForecastLength};
 /// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
 const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 
+/// Changes to longer traces are only replayed on request, because each costs a replay.
+const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;
+
+/// Whether the trace of `device` is short enough to replay changes to its program by default.
+pub(in crate::whatif) fn is_tried_by_default(device: DeviceStudy<'_, '_>) -> bool {
+    device.device().len() <= MAX_ENTRIES_BY_DEFAULT
+}
+
 /// The operations of a device's program. After a failure that ended it they go on as predicted, up to the end of one more iteration.
 #[derive(Clone)]
 pub(crate) struct RecordedProgram<'s, 'a> {
@@ -58,6 +66,11 @@ fn dtypes_by_stack(device: DeviceStudy<'_, '_>) -> FxHashMap<StackId, Option<Sym
 }
 
 impl<'s, 'a> RecordedProgram<'s, 'a> {
+    /// `None` if the trace of `device` is too long to replay changes to its program by default.
+    pub(super) fn by_default(device: DeviceStudy<'s, 'a>) -> Option<Self> {
+        is_tried_by_default(device).then(|| Self::from_device(device))
+    }
+
     /// `device` has a trace.
     pub(crate) fn from_device(device: DeviceStudy<'s, 'a>) -> Self {
         let forecast = Forecast::from_device(device, ForecastLength::OneMore);
