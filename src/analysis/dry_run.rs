@@ -167,12 +167,8 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
     };
     let refusal = report.serving.as_ref().and_then(|serving| serving.error.clone());
     let end = refusal.map(DryRunReason::NotStarted).or(end);
-    let Failures { last: failed, has_recovered, minimum_bytes } = Failures::from_recording(study, dry_run);
     ProcessFacts {
         end,
-        failed,
-        has_recovered,
-        fails_at_least: minimum_bytes > report.usable_bytes(),
         is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),
         served: if !report.ranges.iter().all(RangeReport::fits) {
             Served::AtBest
@@ -187,6 +183,7 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
         reads: &report.reads,
         omitted_reads: report.omitted_reads,
         are_branches_run: report.other_branches_bytes.is_some(),
+        ..failures(study, dry_run, report.usable_bytes())
     }
 }
 
@@ -359,41 +356,30 @@ fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
     }
 }
 
-/// The failed requests of a process.
-struct Failures {
-    /// The last.
-    last: Option<FailedRequest>,
-    /// Every line with a failed request was served after its last failure.
-    has_recovered: bool,
-    /// Memory that the failed request and live blocks need, without any that depends on results of maximum size.
-    minimum_bytes: u64,
-}
-
-impl Failures {
-    fn from_recording(study: &Study<'_>, dry_run: &DryRun) -> Self {
-        let devices: Vec<DeviceFailures> = study.devices().map(DeviceFailures::from_trace).collect();
-        let count: usize = devices.iter().map(|device| device.count).sum();
-        // The recorder counts also those after the program switched the history off.
-        let is_complete = count as u64 >= dry_run.failure_count;
-        let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
-        let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
-        let traced = traced.last();
-        let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
-        let traced = traced.map(|(device, entry)| {
-            let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
-            (stack, bytes, has_recovered.then(|| retry(device, entry)))
+/// The facts about failed requests on devices with `usable_bytes`.
+fn failures(study: &Study<'_>, dry_run: &DryRun, usable_bytes: u64) -> ProcessFacts<'static> {
+    let devices: Vec<DeviceFailures> = study.devices().map(DeviceFailures::from_trace).collect();
+    let count: usize = devices.iter().map(|device| device.count).sum();
+    // The recorder counts also those after the program switched the history off.
+    let is_complete = count as u64 >= dry_run.failure_count;
+    let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
+    let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
+    let traced = traced.last();
+    let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
+    let traced = traced.map(|(device, entry)| {
+        let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
+        (stack, bytes, has_recovered.then(|| retry(device, entry)))
+    });
+    let recorded = dry_run.failures.last();
+    let failed =
+        traced.or(recorded.map(|failure| (failure.stack, failure.bytes, None))).map(|(stack, bytes, retry)| {
+            let locate = |stack: StackId| study.stacks().location_of(stack);
+            // The trace has no stack for a backward pass; the recorder has that of the thread that waits for it.
+            let location = stack.map(locate).filter(|location| location.frame.is_some());
+            let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
+            FailedRequest { location: location.unwrap_or_default(), bytes, retry }
         });
-        let recorded = dry_run.failures.last();
-        let last =
-            traced.or(recorded.map(|failure| (failure.stack, failure.bytes, None))).map(|(stack, bytes, retry)| {
-                let locate = |stack: StackId| study.stacks().location_of(stack);
-                // The trace has no stack for a backward pass; the recorder has that of the thread that waits for it.
-                let location = stack.map(locate).filter(|location| location.frame.is_some());
-                let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
-                FailedRequest { location: location.unwrap_or_default(), bytes, retry }
-            });
-        Self { last, has_recovered, minimum_bytes }
-    }
+    ProcessFacts { failed, has_recovered, fails_at_least: minimum_bytes > usable_bytes, ..ProcessFacts::default() }
 }
 
 /// The failed request and the blocks that are live at it: only those from before the first result of maximum size. 0 if

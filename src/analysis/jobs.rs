@@ -12,13 +12,6 @@ use crate::base::units::escape_name;
 /// Longer command lines are truncated, in characters.
 const MAX_COMMAND: usize = 60;
 
-/// The snapshots to compare with each other: those of one attempt of one job.
-pub(super) struct Job<'s> {
-    pub(super) snapshots: Vec<&'s SnapshotReport>,
-    pub(super) attempts: Option<Attempts>,
-    pub(super) others: Vec<OtherJob>,
-}
-
 /// The attempts of a job, which its launcher or a person started again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Attempts {
@@ -39,30 +32,31 @@ pub struct OtherJob {
     pub failed: u64,
 }
 
-impl<'s> Job<'s> {
-    /// The job to look at first: one that failed, or else the latest; of its attempts likewise.
-    pub(super) fn first_of(snapshots: Vec<&'s SnapshotReport>) -> Self {
-        let mut jobs: BTreeMap<_, Vec<&SnapshotReport>> = BTreeMap::new();
-        for snapshot in snapshots {
-            jobs.entry(job_key(snapshot)).or_default().push(snapshot);
-        }
-        let mut jobs: Vec<Vec<&SnapshotReport>> = jobs.into_values().collect();
-        let first = (0..jobs.len()).max_by_key(|index| importance(jobs.get(*index).map_or(&[][..], Vec::as_slice)));
-        let shown = first.map(|index| jobs.swap_remove(index)).unwrap_or_default();
-        let others = jobs.iter().map(|job| OtherJob {
-            command: job.first().map_or_else(String::new, |snapshot| command(snapshot)),
-            ranks: job.len() as u64,
-            failed: job.iter().filter(|snapshot| has_failed(snapshot)).count() as u64,
-        });
-        let others = others.collect();
-        let mut attempts = attempts_of(shown);
-        let count = attempts.len() as u64;
-        let last = (0..attempts.len()).max_by_key(|index| importance(&attempts[*index]));
-        let number = last.map_or(0, |index| index as u64 + 1);
-        let snapshots = last.map(|index| attempts.swap_remove(index)).unwrap_or_default();
-        let attempts = (count > 1).then_some(Attempts { shown: number, count });
-        Self { snapshots, attempts, others }
+/// The snapshots to compare with each other: those of the attempt to look at first, of the job to look at first. That is one
+/// that failed, or else the latest.
+pub(super) fn first_attempt(
+    snapshots: Vec<&SnapshotReport>,
+) -> (Vec<&SnapshotReport>, Option<Attempts>, Vec<OtherJob>) {
+    let mut jobs: BTreeMap<_, Vec<&SnapshotReport>> = BTreeMap::new();
+    for snapshot in snapshots {
+        jobs.entry(job_key(snapshot)).or_default().push(snapshot);
     }
+    let mut jobs: Vec<Vec<&SnapshotReport>> = jobs.into_values().collect();
+    let first = (0..jobs.len()).max_by_key(|index| importance(jobs.get(*index).map_or(&[][..], Vec::as_slice)));
+    let shown = first.map(|index| jobs.swap_remove(index)).unwrap_or_default();
+    let others = jobs.iter().map(|job| OtherJob {
+        command: job.first().map_or_else(String::new, |snapshot| command(snapshot)),
+        ranks: job.len() as u64,
+        failed: job.iter().filter(|snapshot| has_failed(snapshot)).count() as u64,
+    });
+    let other_jobs = others.collect();
+    let mut attempts = attempts_of(shown);
+    let count = attempts.len() as u64;
+    let last = (0..attempts.len()).max_by_key(|index| importance(&attempts[*index]));
+    let number = last.map_or(0, |index| index as u64 + 1);
+    let snapshots = last.map(|index| attempts.swap_remove(index)).unwrap_or_default();
+    let attempts = (count > 1).then_some(Attempts { shown: number, count });
+    (snapshots, attempts, other_jobs)
 }
 
 /// The key of the job that wrote a snapshot. Without the recorder's key all snapshots are of one.

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
-use super::jobs::{Attempts, Job, OtherJob, latest_dumps};
+use super::jobs::{Attempts, OtherJob, first_attempt, latest_dumps};
 use super::names::rank_in_path;
 use super::peers::{Peer, RankDifference, find_difference};
 use super::rank_row::{OUTLIER_RATIO, RankRow, median, rows_of};
@@ -66,7 +66,7 @@ pub struct Ranks {
 pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let latest = latest_dumps(snapshots);
     let earlier_dumps = (snapshots.len() - latest.len()) as u64;
-    let Job { snapshots: latest, attempts, others: other_jobs } = Job::first_of(latest);
+    let (latest, attempts, other_jobs) = first_attempt(latest);
     let mut devices: Vec<(RankRow, &DeviceReport)> = latest.iter().flat_map(|snapshot| rows_of(snapshot)).collect();
     if devices.len() < 2 && earlier_dumps == 0 && attempts.is_none() && other_jobs.is_empty() {
         return None;
