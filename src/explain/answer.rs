@@ -192,11 +192,6 @@ impl PrintedFigure {
     fn from_printed(name: &'static str, amount: &PrintedAmount, meaning: impl Into<String>) -> Self {
         Self::new(name, amount.into(), amount.text.clone(), meaning)
     }
-
-    /// For a number computed from others.
-    fn from_approx(name: &'static str, about: ApproxBytes, meaning: &str) -> Self {
-        Self::new(name, about, format_approx(about), meaning)
-    }
 }
 
 /// The figures of `form` that were `found` in a message, in its order.
@@ -260,9 +255,10 @@ fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigu
     };
     let outside = "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to \
                    1 GiB) and libraries such as NCCL";
-    [cached, ("outside", numbers.outside, outside)]
-        .into_iter()
-        .filter_map(|(name, about, meaning)| Some(PrintedFigure::from_approx(name, about?, meaning)))
+    [cached, ("outside", numbers.outside, outside)].into_iter().filter_map(|(name, about, meaning)| {
+        let about = about?;
+        Some(PrintedFigure::new(name, about, format_approx(about), meaning))
+    })
 }
 
 /// The allocator rounds small requests to segments of one size, so the printed size shows the range of the request.

@@ -6,7 +6,6 @@
 //! reverse diff is the negative. This room reads no file and prints nothing.
 
 mod device;
-mod figures;
 mod holders;
 mod lines;
 mod report;
@@ -14,8 +13,7 @@ mod steps;
 
 pub use crate::stacks::matching::MatchedBy;
 pub use crate::study::TracePosition;
-pub use device::DeviceDiff;
-pub use figures::Figures;
+pub use device::{DeviceDiff, Figures};
 pub use holders::{LiveChange, OtherRows, StackChange, Status, VariableChange, VariablesDiff};
 pub use lines::LineChange;
 pub use report::{DiffReport, File, SettingChange, SideWarning, diff};
