@@ -70,8 +70,10 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     let inputs = args.snapshots.inputs(args.output.as_deref().filter(|path| !path.is_dir()))?;
     let job = Job { inputs: &inputs, scope };
     match args.format {
-        ExportFormat::Parquet => job.write_tables(directory(args)?, "parquet", ParquetTable::new),
-        ExportFormat::Csv => job.write_tables(directory(args)?, "csv", CsvTable::new),
+        ExportFormat::Parquet => {
+            in_directory(args, |directory| job.write_tables(directory, "parquet", ParquetTable::new))
+        }
+        ExportFormat::Csv => in_directory(args, |directory| job.write_tables(directory, "csv", CsvTable::new)),
         ExportFormat::Perfetto => write_perfetto(args, &job),
         ExportFormat::Pickle => write_pickle(args, &job),
         ExportFormat::Folded => {
@@ -84,14 +86,22 @@ pub(super) fn run(args: &Export) -> anyhow::Result<Exit> {
     }
 }
 
-fn directory(args: &Export) -> anyhow::Result<&Path> {
-    match args.output.as_deref() {
-        Some(path) if path != Path::new("-") && (path.is_dir() || !path.exists()) => Ok(path),
+/// Calls `write` with the directory for tables, which is removed again if it is new and nothing was written.
+fn in_directory(args: &Export, write: impl FnOnce(&Path) -> anyhow::Result<Exit>) -> anyhow::Result<Exit> {
+    let directory = match args.output.as_deref() {
+        Some(path) if path != Path::new("-") && (path.is_dir() || !path.exists()) => path,
         Some(path) if path.exists() => {
             bail!("{}: is no directory; the tables are several files: -o tables/", path.display())
         }
         _ => bail!("name a directory for the tables: -o tables/"),
+    };
+    let is_new = !directory.exists();
+    fs::create_dir_all(directory).with_context(|| format!("{} cannot be created", directory.display()))?;
+    let written = write(directory);
+    if is_new {
+        let _ = fs::remove_dir(directory);
     }
+    written
 }
 
 fn write_perfetto(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
@@ -159,7 +169,7 @@ impl Job<'_> {
             if writer.add(recording) {
                 added += 1;
             } else {
-                without.push(recording.path().to_owned());
+                without.push(recording.path.to_owned());
             }
             Ok(())
         })?;
@@ -180,21 +190,6 @@ impl Job<'_> {
         extension: &str,
         sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
     ) -> anyhow::Result<Exit> {
-        let is_new = !directory.exists();
-        fs::create_dir_all(directory).with_context(|| format!("{} cannot be created", directory.display()))?;
-        let written = self.write_files(directory, extension, sink);
-        if is_new {
-            let _ = fs::remove_dir(directory); // if nothing was written
-        }
-        written
-    }
-
-    fn write_files<S: TableSink + Send>(
-        &self,
-        directory: &Path,
-        extension: &str,
-        sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
-    ) -> anyhow::Result<Exit> {
         let failed = || format!("{} cannot be written", directory.display());
         let mut files = Vec::new();
         let mut open = |table: Table| -> anyhow::Result<S> {
@@ -205,7 +200,7 @@ impl Job<'_> {
         };
         let [allocations, events, stacks, segments, run] = TABLES;
         let sinks = [open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?];
-        let mut tables = TableSet::new(sinks);
+        let mut tables = TableSet(sinks);
         let Some(exit) = self.each(|recording| tables.add(recording).with_context(failed))? else {
             return Ok(Exit::Unreadable);
         };

@@ -6,7 +6,7 @@ use ratatui_core::style::Style;
 
 use super::draw_map::draw_map;
 use super::draw_memory::draw_memory;
-use super::keys::FOOT;
+use super::handle::FOOT;
 use super::layout::{Layout, View};
 use super::palette::{EIGHTHS, Look, adapt, colour};
 use super::recording::Recording;

@@ -13,6 +13,7 @@ use super::rows::describe_block;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, columns, put};
 use crate::base::units::{counted, size};
+use crate::study::lifetimes::{is_live, joined_ranges};
 
 pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mut Buffer, layout: &Layout) {
     let (request, body) = (state.failed_request(), layout.body);
@@ -90,7 +91,6 @@ struct PlacedRange {
     end: u64,
     /// In bytes from the start of the map.
     offset: u64,
-    used: u64,
 }
 
 /// The map.
@@ -121,42 +121,33 @@ impl MapCells {
         while cells_of(place(&mut ranges, cell_bytes, has_gaps), cell_bytes) > count as u64 {
             cell_bytes = (cell_bytes + cell_bytes / 16).next_multiple_of(UNIT) + UNIT;
         }
-        let mut map = Self { cells: vec![MapCell::default(); count], cell_bytes, reserved, ranges: 0, largest_free: 0 };
-        map.ranges = ranges.len();
+        let cells = vec![MapCell::default(); count];
+        let mut map = Self { cells, cell_bytes, reserved, ranges: ranges.len(), largest_free: 0 };
         let end = ranges.last().map_or(0, |range| range.offset + (range.end - range.address));
         let start = request_start(end, cell_bytes);
         map.spread(start..start.saturating_add(request), |cell, _| cell.is_request = true);
-        let mut free_from = ranges.first().map_or(0, |range| range.address);
-        let mut current = 0;
-        for row in blocks_at(recording, moment) {
-            let one = &recording.allocations[row];
-            let (start, end) = (one.address, one.address.saturating_add(one.bytes));
-            while current < ranges.len() && ranges[current].end <= start {
-                map.largest_free = map.largest_free.max(ranges[current].end.saturating_sub(free_from));
-                current += 1;
-                free_from = ranges.get(current).map_or(0, |range| range.address);
+        let blocks = blocks_at(recording, moment);
+        let address = |row: &usize| recording.allocations[*row].address;
+        for range in ranges {
+            let first = blocks.partition_point(|row| address(row) < range.address);
+            let (mut free_from, mut used) = (range.address, 0);
+            for row in blocks[first..].iter().take_while(|row| address(row) < range.end) {
+                let one = &recording.allocations[*row];
+                map.largest_free = map.largest_free.max(one.address.saturating_sub(free_from));
+                free_from = free_from.max(one.address.saturating_add(one.bytes));
+                used += one.bytes;
+                let offset = range.offset + (one.address - range.address);
+                map.spread(offset..offset + one.bytes, |cell, bytes| {
+                    cell.used += bytes;
+                    if cell.largest.is_none_or(|(_, most)| bytes > most) {
+                        cell.largest = Some((*row, bytes));
+                    }
+                });
             }
-            let Some(range) = ranges.get_mut(current).filter(|range| range.address <= start) else { continue };
-            map.largest_free = map.largest_free.max(start.saturating_sub(free_from));
-            free_from = free_from.max(end);
-            range.used += one.bytes;
-            let offset = range.offset + (start - range.address);
-            map.spread(offset..offset + one.bytes, |cell, bytes| {
-                cell.used += bytes;
-                if cell.largest.is_none_or(|(_, most)| bytes > most) {
-                    cell.largest = Some((row, bytes));
-                }
-            });
-        }
-        for range in &ranges[current.min(ranges.len())..] {
-            map.largest_free = map.largest_free.max(range.end.saturating_sub(free_from.max(range.address)));
-            free_from = 0;
-        }
-        for range in &ranges {
-            let is_releasable = range.used == 0;
+            map.largest_free = map.largest_free.max(range.end.saturating_sub(free_from));
             map.spread(range.offset..range.offset + (range.end - range.address), |cell, bytes| {
                 cell.reserved += bytes;
-                cell.is_releasable = is_releasable;
+                cell.is_releasable = used == 0;
             });
         }
         map
@@ -182,13 +173,9 @@ pub(super) fn blocks_at(recording: &Recording, moment: Moment) -> Vec<usize> {
 
 /// The reserved ranges at `moment`; those that touch are one.
 fn ranges_at(recording: &Recording, moment: Moment) -> Vec<PlacedRange> {
-    let is_reserved = |start: Moment, end: Option<Moment>| start <= moment && end.is_none_or(|end| end > moment);
-    let segments = recording.segments.iter().filter(|one| is_reserved(one.start, one.end));
-    let ranges = segments.map(|one| (one.address, one.end_address())).sorted_unstable();
-    let ranges = ranges.coalesce(|(address, end), (next, next_end)| {
-        if next <= end { Ok((address, end.max(next_end))) } else { Err(((address, end), (next, next_end))) }
-    });
-    ranges.map(|(address, end)| PlacedRange { address, end, offset: 0, used: 0 }).collect()
+    let window = moment as usize..moment as usize;
+    let reserved = recording.segments.iter().filter(|one| is_live(one.start, one.end, &window));
+    joined_ranges(reserved).into_iter().map(|(address, end)| PlacedRange { address, end, offset: 0 }).collect()
 }
 
 /// Places the ranges one after the other; with gaps, each starts a cell, and a cell stays free between two. Returns the

@@ -1,6 +1,8 @@
 //! Memory over time: groups stacked, the reserved memory above them, steps and phases below.
 
 use std::cmp::Reverse;
+use std::fmt::Display;
+use std::ops::Range;
 
 use ratatui_core::buffer::Buffer;
 use ratatui_core::style::{Color, Modifier, Style};
@@ -134,27 +136,13 @@ fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let phases = state.device.phases();
     // Entry `e` leads to moment `e + 1`.
     let (first, last) = (u64::from(state.zoom.start), u64::from(state.zoom.end));
-    let clip = |start: u64, end: u64| {
-        let [start, end] = [start, end].map(|entry| (entry + 1).clamp(first, last) - first);
-        (start < end).then_some([start, end])
+    let band = |name: &dyn Display, entries: Range<usize>| {
+        let range = [entries.start, entries.end].map(|entry| (entry as u64 + 1).clamp(first, last) - first);
+        (range[0] < range[1]).then(|| Band { range, name: name.to_string() })
     };
-    let runs = phases.runs();
-    let shown = runs.partition_point(|run| u64::from(run.start) + 1 < first).saturating_sub(1);
-    let ends = runs.iter().skip(shown + 1).map(|run| u64::from(run.start)).chain([last]);
-    let runs = runs[shown.min(runs.len())..].iter().zip(ends).take_while(|(run, _)| u64::from(run.start) < last);
-    let runs = runs.filter_map(|(run, end)| {
-        Some(Band { range: clip(u64::from(run.start), end)?, name: run.phase.word().to_owned() })
-    });
-    let phase_bands: Vec<Band> = runs.collect();
-    let steps = phases.steps.ends();
-    let numbers = steps.partition_point(|end| u64::from(*end) < first)..;
-    let numbers = numbers.map_while(|step| Some((step, phases.steps.entries(u32::try_from(step).ok()?)?)));
-    let numbers = numbers.take_while(|(_, entries)| (entries.start as u64) < last);
-    let step_bands: Vec<Band> = numbers
-        .filter_map(|(step, entries)| {
-            Some(Band { range: clip(entries.start as u64, entries.end as u64)?, name: step.to_string() })
-        })
-        .collect();
+    let runs = phases.ranges(state.zoom.end as usize);
+    let phase_bands: Vec<Band> = runs.filter_map(|(phase, entries)| band(&phase, entries)).collect();
+    let step_bands: Vec<Band> = phases.steps.ranges().filter_map(|(step, entries)| band(&step, entries)).collect();
     let bottom = layout.chart.y + layout.chart.height;
     for (y, name, bands, is_numbered) in [(bottom, "phase", phase_bands, false), (bottom + 1, "step", step_bands, true)]
     {

@@ -1,7 +1,6 @@
-//! How a key changes the state. Nothing here draws, waits or reads a file.
+//! The keys, as in the HTML page, and how each changes the state. Nothing here draws, waits or reads a file.
 
 use super::draw_map::blocks_at;
-use super::keys::{Input, KEYS};
 use super::layout::View;
 use super::rows;
 use super::state::{Effect, Popup, State};
@@ -9,6 +8,44 @@ use crate::base::ids::StackId;
 use crate::base::units::count;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
+
+/// A key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    /// A character, with Shift or not.
+    Char(char),
+    /// An arrow to the left; `true` with Shift.
+    Left(bool),
+    /// An arrow to the right; `true` with Shift.
+    Right(bool),
+    /// An arrow up.
+    Up,
+    /// An arrow down.
+    Down,
+    /// Page up.
+    PageUp,
+    /// Page down.
+    PageDown,
+    /// Home.
+    Home,
+    /// End.
+    End,
+    /// Enter.
+    Enter,
+    /// Escape.
+    Escape,
+    /// Backspace.
+    Backspace,
+    /// Tab.
+    Tab,
+}
+
+/// Keys and what they do, for `?`.
+const KEYS: &str = include_str!("keys.txt");
+
+/// The most useful keys, for the foot.
+pub(super) const FOOT: [&str; 8] =
+    ["? keys", "q leave", "Tab view", "w s zoom", "o failure", "p peak", ": go to", "d mark"];
 
 impl State<'_, '_> {
     /// Changes the state as `input` demands.

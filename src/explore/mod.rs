@@ -9,7 +9,6 @@ mod draw;
 mod draw_map;
 mod draw_memory;
 mod handle;
-mod keys;
 mod layout;
 mod palette;
 mod recording;
@@ -19,7 +18,7 @@ mod state;
 mod text;
 
 pub use self::draw::draw;
-pub use self::keys::Input;
+pub use self::handle::Input;
 pub use self::palette::{Colours, Look};
 pub use self::recording::Recording;
 pub use self::state::{Analyzed, Effect, State};

@@ -1,11 +1,11 @@
-//! The colours of groups, as far as a terminal has them: true colour, 256 or 16 colours, or letters.
+//! The colours of groups, as far as a terminal has them: true colour, 256 or 16 colours, or letters. The table of colours is
+//! in the script of the HTML page.
 
-use std::sync::OnceLock;
+use std::sync::LazyLock;
 
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::style::Color;
 
-use crate::output::page::colours::{category_colours, line_colours};
 use crate::study::attribution::Category;
 
 /// Colours of a terminal.
@@ -47,25 +47,46 @@ pub(super) const EIGHTHS: [&str; 8] = ["▁", "▂", "▃", "▄", "▅", "▆",
 const UNICODE: &str = "✗▲▼─┄│•░▒·…→←↑↓";
 const ASCII: &str = "x^v--|o:%.~><^v";
 
-fn table() -> &'static [[u8; 3]] {
-    static TABLE: OnceLock<Vec<[u8; 3]>> = OnceLock::new();
-    TABLE.get_or_init(|| category_colours().into_iter().chain(line_colours()).collect())
+const SCRIPT: &str = include_str!("../output/page/web/groups.js");
+
+/// The colour of each slot: the categories, in the order of [`Category::ALL`], then lines and variables in turn.
+static TABLE: LazyLock<Vec<[u8; 3]>> = LazyLock::new(|| {
+    let categories = block("CATEGORY_COLOURS");
+    let colour_of = |category: &Category| {
+        let row = categories.lines().find(|row| row.trim_start().trim_matches('"').starts_with(category.word()));
+        row.and_then(|row| colours(row).next()).unwrap_or_default()
+    };
+    Category::ALL.iter().map(colour_of).chain(colours(block("LINE_COLOURS"))).collect()
+});
+
+/// The constant `name` of the script.
+fn block(name: &str) -> &'static str {
+    let start = SCRIPT.find(&format!("const {name} = ")).unwrap_or(SCRIPT.len());
+    SCRIPT[start..].split(';').next().unwrap_or_default()
+}
+
+fn colours(text: &str) -> impl Iterator<Item = [u8; 3]> {
+    text.split('#').skip(1).filter_map(|rest| {
+        let number = u32::from_str_radix(rest.get(..6)?, 16).ok()?;
+        let [_, red, green, blue] = number.to_be_bytes();
+        Some([red, green, blue])
+    })
 }
 
 /// The slot of line `index`.
 pub(super) fn line_slot(index: usize) -> Slot {
-    Category::ALL.len() + index % (table().len() - Category::ALL.len())
+    Category::ALL.len() + index % (TABLE.len() - Category::ALL.len())
 }
 
 /// The colour of `slot`; that of a guess is darker.
 pub(super) fn colour(slot: Slot, is_guess: bool) -> Color {
-    let [red, green, blue] = table()[slot].map(|part| if is_guess { part / 5 * 3 } else { part });
+    let [red, green, blue] = TABLE[slot].map(|part| if is_guess { part / 5 * 3 } else { part });
     Color::Rgb(red, green, blue)
 }
 
 /// The slot of `colour`, and whether it is that of a guess.
 fn slot_of(shown: Color) -> Option<(Slot, bool)> {
-    let slots = (0..table().len()).flat_map(|slot| [(slot, false), (slot, true)]);
+    let slots = (0..TABLE.len()).flat_map(|slot| [(slot, false), (slot, true)]);
     slots.into_iter().find(|(slot, is_guess)| colour(*slot, *is_guess) == shown)
 }
 
@@ -120,5 +141,21 @@ fn shown(colour: Color, colours: Colours) -> Color {
             let index = 16 + 36 * level(red) + 6 * level(green) + level(blue);
             Color::Indexed(u8::try_from(index).unwrap_or(u8::MAX))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_category_has_a_colour_of_its_own() {
+        let mut colours = TABLE[..Category::ALL.len()].to_vec();
+        assert_eq!(colours[0], [0x54, 0xbc, 0xfe]);
+        assert!(!colours.contains(&[0; 3]));
+        colours.sort_unstable();
+        colours.dedup();
+        assert_eq!(colours.len(), Category::ALL.len());
+        assert_eq!(TABLE.len(), Category::ALL.len() + 20);
     }
 }

@@ -9,9 +9,10 @@ use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::palette::{OTHER, Slot, line_slot};
-use crate::base::ids::{StackId, to_u32};
+use crate::base::ids::to_u32;
+use crate::base::intern::Distinct;
 use crate::output::wording::keeper_name;
-use crate::stacks::frames::LineId;
+use crate::stacks::frames::CodeLocation;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
 use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes, SegmentRange};
@@ -113,16 +114,7 @@ impl Recording {
         recording
     }
 
-    /// The last moment.
-    pub(super) fn last(&self) -> Moment {
-        to_u32(self.allocated.len() - 1)
-    }
-
-    /// The moment at which most is allocated.
-    pub(super) fn peak(&self) -> Moment {
-        self.peak_in(0..self.allocated.len())
-    }
-
+    /// The first of `moments` at which most is allocated.
     fn peak_in(&self, moments: Range<usize>) -> Moment {
         let allocated = &self.allocated[moments.clone()];
         // Two passes, as both are fast: a picture may have millions of moments.
@@ -188,11 +180,6 @@ impl Recording {
         Grouping { word, groups, of, sums }
     }
 
-    /// The index of the grouping to begin with: by line if no allocation has a category.
-    pub(super) fn first_grouping(&self) -> usize {
-        usize::from(self.allocations.iter().all(|one| one.category == Category::Other))
-    }
-
     fn by_category(&self) -> Grouping {
         let is_guess = |one: &AllocationLifetime| one.confidence == Confidence::Low && one.category != Category::Other;
         let of = self.allocations.iter().map(|one| 2 * one.category as usize + usize::from(is_guess(one)));
@@ -208,11 +195,12 @@ impl Recording {
     /// The lines with most memory at the peak, then those with most over the whole trace.
     fn by_line(&self) -> Grouping {
         let mut weights = vec![(0_u64, 0_u128); self.lines.len()];
-        for row in self.live(self.peak()) {
+        for row in self.live(self.peak_in(0..self.allocated.len())) {
             weights[self.line_of[row] as usize].0 += self.allocations[row].bytes;
         }
+        let last = to_u32(self.allocated.len() - 1);
         for (row, one) in self.allocations.iter().enumerate() {
-            let entries = self.ends[row].min(self.last()).saturating_sub(one.start);
+            let entries = self.ends[row].min(last).saturating_sub(one.start);
             weights[self.line_of[row] as usize].1 += u128::from(one.bytes) * u128::from(entries);
         }
         let order = (0..self.lines.len()).sorted_by_key(|line| Reverse(weights[*line])).collect_vec();
@@ -260,72 +248,51 @@ pub(super) fn column_moments(zoom: &Range<Moment>, width: usize, index: usize) -
 fn totals(parts: impl Iterator<Item = (Moment, Option<Moment>, u64)>, moments: usize) -> Vec<u64> {
     let mut sums = vec![0_u64; moments];
     for (start, end, bytes) in parts {
-        let mut add = |moment: Moment, bytes: u64| {
-            if let Some(sum) = sums.get_mut(moment as usize) {
-                *sum = sum.wrapping_add(bytes);
+        for (moment, change) in [(Some(start), bytes), (end, bytes.wrapping_neg())] {
+            if let Some(sum) = moment.and_then(|moment| sums.get_mut(moment as usize)) {
+                *sum = sum.wrapping_add(change);
             }
-        };
-        add(start, bytes);
-        if let Some(end) = end {
-            add(end, bytes.wrapping_neg());
         }
     }
-    let mut now = 0_u64;
-    for sum in &mut sums {
-        now = now.wrapping_add(*sum);
-        *sum = now;
+    for moment in 1..moments {
+        sums[moment] = sums[moment].wrapping_add(sums[moment - 1]);
     }
     sums
 }
 
 /// The changes in the order of their moments, and the index of the first change of each moment.
 fn sort_changes(starts: &[Moment], ends: &[Moment], moments: usize) -> (Vec<u32>, Vec<u32>) {
+    // Allocations come first, also of one moment: one that is freed at once does not go below 0.
+    let changes = [(0, starts), (1, ends)].into_iter().flat_map(|(is_free, of)| {
+        of.iter().zip(0_u32..).map(move |(moment, row)| (*moment as usize, row << 1 | is_free))
+    });
+    let changes = changes.filter(|(moment, _)| *moment < moments).sorted_by_key(|(moment, _)| *moment).collect_vec();
     let mut firsts = vec![0_u32; moments + 1];
-    let counted = || starts.iter().chain(ends).filter(|moment| (**moment as usize) < moments);
-    for moment in counted() {
-        firsts[*moment as usize + 1] += 1;
+    for (moment, _) in &changes {
+        firsts[moment + 1] += 1;
     }
     for index in 1..firsts.len() {
         firsts[index] += firsts[index - 1];
     }
-    let mut next = firsts.clone();
-    let mut changes = vec![0; counted().count()];
-    // Allocations come first: one that is freed at once does not go below 0.
-    for (is_free, of) in [(0, starts), (1, ends)] {
-        for (row, moment) in of.iter().enumerate().filter(|(_, moment)| (**moment as usize) < moments) {
-            let place = &mut next[*moment as usize];
-            changes[*place as usize] = to_u32(row) << 1 | is_free;
-            *place += 1;
-        }
-    }
-    (changes, firsts)
+    (changes.into_iter().map(|(_, change)| change).collect(), firsts)
 }
 
 /// The source lines, and the line of each allocation.
 fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -> (Vec<String>, Vec<u32>) {
     let stacks = device.stacks();
-    let (mut lines, mut rows) = (Vec::<String>::new(), FxHashMap::<LineId, u32>::default());
-    let mut callers = Vec::new();
-    let mut of_stack = FxHashMap::<(StackId, bool), u32>::default();
+    let (mut ids, mut of_stack) = (Distinct::default(), FxHashMap::default());
     let line_of = allocations.iter().map(|one| {
         let is_older = one.is_before_recording(device);
-        *of_stack.entry((one.made_by, is_older)).or_insert_with(|| {
-            let line = stacks.line_id(one.made_by).for_block(is_older);
-            *rows.entry(line).or_insert_with(|| {
-                let location = stacks.code_location(line);
-                lines.push(location.label());
-                callers.push(location.called_from);
-                to_u32(lines.len() - 1)
-            })
-        })
+        let id = || stacks.line_id(one.made_by).for_block(is_older);
+        *of_stack.entry((one.made_by, is_older)).or_insert_with(|| ids.add(id()))
     });
     let line_of = line_of.collect();
+    let locations = ids.all.iter().map(|id| stacks.code_location(*id)).collect_vec();
     // Callers tell lines with one name apart.
-    let named = lines.iter().cloned().counts();
-    for (line, caller) in lines.iter_mut().zip(callers) {
-        if let Some(caller) = caller.filter(|_| named[line] > 1) {
-            *line = format!("{line} ← {}", caller.brief_label());
-        }
-    }
-    (lines, line_of)
+    let named = locations.iter().map(CodeLocation::label).counts();
+    let name = |location: &CodeLocation| match (location.label(), &location.called_from) {
+        (line, Some(caller)) if named[&line] > 1 => format!("{line} ← {}", caller.brief_label()),
+        (line, _) => line,
+    };
+    (locations.iter().map(name).collect(), line_of)
 }

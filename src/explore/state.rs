@@ -15,6 +15,7 @@ use crate::base::units::size;
 use crate::output::page::data::is_in_map;
 use crate::output::wording::{describe_cause, summarize_device};
 use crate::snapshot::Action;
+use crate::study::attribution::Category;
 use crate::study::{DeviceStudy, PositionSelector, TracePosition};
 
 /// The lowest screen on which the answer of the analysis may take several lines.
@@ -151,7 +152,9 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The allocations were read.
     pub fn set_recording(&mut self, recording: Recording) {
-        self.groupings[0] = recording.first_grouping();
+        // By line if no allocation has a category.
+        let has_category = recording.allocations.iter().any(|one| one.category != Category::Other);
+        self.groupings[0] = usize::from(!has_category);
         self.recording = Some(recording);
     }
 

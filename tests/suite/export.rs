@@ -63,7 +63,7 @@ fn tables(study: &Study<'_>) -> [Rows; 3] {
     let mut sinks = TABLES.map(Rows::new);
     let recording = Recording::new(study, "a");
     let [allocations, events, stacks, segments, run] = &mut sinks;
-    let mut tables = TableSet::new([allocations, events, stacks, segments, run].map(|rows| Shared { rows }));
+    let mut tables = TableSet([allocations, events, stacks, segments, run].map(|rows| Shared { rows }));
     tables.add(&recording).unwrap();
     tables.finish().unwrap();
     let [allocations, events, _, _, run] = sinks;
@@ -172,7 +172,7 @@ proptest! {
             let mut perfetto = PerfettoWriter::new(Vec::new());
             perfetto.add(&recording).unwrap();
             perfetto.finish().unwrap();
-            let mut parquet = TableSet::new(TABLES.map(|table| ParquetTable::new(table, Vec::new()).unwrap()));
+            let mut parquet = TableSet(TABLES.map(|table| ParquetTable::new(table, Vec::new()).unwrap()));
             parquet.add(&recording).unwrap();
             parquet.finish().unwrap();
             let mut window = Vec::new();

@@ -1,7 +1,7 @@
-//! Interned strings and slices, addressed by 32-bit ids.
+//! Interned strings, slices and values, addressed by 32-bit ids.
 //!
-//! All contents are in one vector. The hash table holds only (hash, id), so that nothing is stored twice and growth
-//! never hashes a content again.
+//! All contents of strings and slices are in one vector. The hash table holds only (hash, id), so that nothing is stored
+//! twice and growth never hashes a content again.
 
 use std::hash::{BuildHasher as _, Hash};
 use std::ops::Range;
@@ -88,6 +88,33 @@ impl<T: Copy + Eq + Hash> Slices<T> {
 
     pub fn is_empty(&self) -> bool {
         self.ids.ends.is_empty()
+    }
+}
+
+/// Distinct values, in the order of their first use.
+#[derive(Debug)]
+pub struct Distinct<T> {
+    pub all: Vec<T>,
+    rows: SeededMap<T, u32>,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Self {
+        Self { all: Vec::new(), rows: SeededMap::default() }
+    }
+}
+
+impl<T: Copy + Eq + Hash> Distinct<T> {
+    /// The row of `value`, added if it is new.
+    pub fn add(&mut self, value: T) -> u32 {
+        *self.rows.entry(value).or_insert_with(|| {
+            self.all.push(value);
+            to_u32(self.all.len() - 1)
+        })
+    }
+
+    pub fn find(&self, value: T) -> Option<u32> {
+        self.rows.get(&value).copied()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Training steps and phases within the window, as entry ranges for a chart.
 
+use std::ops::Range;
+
 use super::DeviceStudy;
 use crate::stacks::phases::Phase;
 
@@ -32,13 +34,12 @@ impl Activity {
     /// Steps and phases from the stacks and annotations of the trace.
     pub fn from_trace(device: DeviceStudy<'_, '_>) -> Self {
         let (phases, window) = (device.phases(), device.window());
-        let range_in_window = |start: usize, end: usize| {
-            let [start, end] = [start, end].map(|at| at.clamp(window.start, window.end));
+        let range_in_window = |entries: Range<usize>| {
+            let [start, end] = [entries.start, entries.end].map(|at| at.clamp(window.start, window.end));
             (start < end).then(|| [start, end].map(|at| (at - window.start) as u64))
         };
-        let steps = (0..).map_while(|step| phases.steps.entries(step).map(|entries| (step, entries)));
-        let steps = steps.filter_map(|(value, entries)| {
-            let [start, end] = range_in_window(entries.start, entries.end)?;
+        let steps = phases.steps.ranges().filter_map(|(value, entries)| {
+            let [start, end] = range_in_window(entries)?;
             Some(EntryRange { start, end, value })
         });
         let mut steps: Vec<EntryRange<u32>> = steps.collect();
@@ -47,11 +48,10 @@ impl Activity {
         for at in 1..steps.len() {
             steps[at - 1].end = steps[at].start;
         }
-        let runs = if phases.runs().len() > MAX_PHASE_RUNS { &[] } else { phases.runs() };
-        let ends = runs.iter().skip(1).map(|run| run.start as usize).chain([window.end]);
-        let phases = runs.iter().zip(ends).filter_map(|(run, end)| {
-            let [start, end] = range_in_window(run.start as usize, end)?;
-            Some(EntryRange { start, end, value: run.phase })
+        let runs = phases.ranges(window.end).filter(|_| phases.runs().len() <= MAX_PHASE_RUNS);
+        let phases = runs.filter_map(|(value, entries)| {
+            let [start, end] = range_in_window(entries)?;
+            Some(EntryRange { start, end, value })
         });
         Self { steps, phases: phases.collect() }
     }

@@ -1,9 +1,10 @@
 //! The lifetime of every allocation and every range of device memory in a recording.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
-use crate::base::intern::SeededMap;
+use crate::base::intern::{Distinct, SeededMap};
 use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
 use crate::snapshot::{Action, Block, BlockState, Segment, TraceEntry};
 use crate::stacks::phases::Phase;
@@ -66,8 +67,7 @@ pub struct MemoryLifetimes {
     pub allocations: Vec<AllocationLifetime>,
     /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
     pub segments: Vec<SegmentRange>,
-    pub places: Vec<PoolStream>,
-    rows: SeededMap<PoolStream, u32>,
+    pub places: Distinct<PoolStream>,
     /// Indexes of live allocations, by address.
     live: SeededMap<u64, u32>,
     /// Indexes of reserved ranges, by address.
@@ -146,18 +146,11 @@ impl MemoryLifetimes {
         }
     }
 
-    fn place(&mut self, place: PoolStream) -> u32 {
-        *self.rows.entry(place).or_insert_with(|| {
-            self.places.push(place);
-            to_u32(self.places.len() - 1)
-        })
-    }
-
     /// Adds the memory that exists before the first entry.
     fn begin<'s>(&mut self, segments: impl Iterator<Item = &'s Segment>, blocks: &[Block]) {
         for segment in segments {
             let Segment { pool, stream, is_small, is_expandable, .. } = *segment;
-            let place = self.place(PoolStream { pool, stream, is_small });
+            let place = self.places.add(PoolStream { pool, stream, is_small });
             let (address, bytes, made_by) = (segment.address, segment.total_size, segment.stack);
             self.add_segment(SegmentRange { start: 0, end: None, address, bytes, made_by, place, is_expandable });
             for block in segment.blocks_in(blocks) {
@@ -199,7 +192,7 @@ impl MemoryLifetimes {
 
     fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> Option<u32> {
         let of = step.tiling.stream_pools().get(stream_pool as usize)?;
-        Some(self.place(PoolStream { pool: of.pool, stream: of.stream, is_small: of.is_small }))
+        Some(self.places.add(PoolStream { pool: of.pool, stream: of.stream, is_small: of.is_small }))
     }
 
     /// Updates the block at `address`; `is_new` if this entry allocated it.
@@ -303,6 +296,23 @@ impl AllocationLifetime {
         self.freed_at = self.freed_at.or(Some(now));
         self.reusable_at = Some(now);
     }
+}
+
+/// Whether memory that is live from `start` to `end` is so at some time within `window`. All count applied entries.
+pub fn is_live(start: EntryCount, end: Option<EntryCount>, window: &Range<usize>) -> bool {
+    start as usize <= window.end && end.is_none_or(|end| end as usize > window.start)
+}
+
+/// The start and end addresses of `segments`, sorted; ranges that touch are one.
+pub fn joined_ranges<'s>(segments: impl Iterator<Item = &'s SegmentRange>) -> Vec<(u64, u64)> {
+    let mut ranges: Vec<(u64, u64)> = segments.map(|one| (one.address, one.end_address())).collect();
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, range| {
+        let touches = next.0 <= range.1;
+        range.1 = if touches { range.1.max(next.1) } else { range.1 };
+        touches
+    });
+    ranges
 }
 
 impl SegmentRange {

@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use itertools::Itertools as _;
 
-use super::recording::{Recording, is_live};
+use super::recording::Recording;
 use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
-use crate::study::lifetimes::AllocationLifetime;
+use crate::study::lifetimes::{AllocationLifetime, is_live};
 
 /// Collects the live memory of each recording at a position.
 #[derive(Debug)]

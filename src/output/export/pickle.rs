@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::recording::{DeviceRecording, Recording, is_live};
+use super::recording::{DeviceRecording, Recording};
 use crate::allocator::releases::NEWEST;
 use crate::allocator::{AllocatorEntry, BlockView, DeviceRange, SegmentView};
 use crate::base::ids::StackId;
@@ -14,7 +14,7 @@ use crate::replay::literal::Layout;
 use crate::replay::model::{EmittedDevice, EmittedTexts, emit};
 use crate::snapshot::{Stacks, TraceEntry};
 use crate::study::TracePosition;
-use crate::study::lifetimes::SegmentRange;
+use crate::study::lifetimes::{SegmentRange, is_live};
 
 /// Writes the window of `recording` as a pickle of the release that recorded it.
 pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
@@ -44,7 +44,12 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
         Some(Layout { segments, blocks }) => (segments.clone(), &blocks[..]),
         None => (trace.segments().cloned().collect(), &snapshot.blocks[..]),
     };
-    let (made_by, mut views) = (segment_stacks(recording), Vec::new());
+    // The stacks that allocated the segments which exist at the end of the window, by address.
+    let is_there = |one: &&SegmentRange| is_live(one.start, one.end, &(window.end..window.end));
+    let known = recording.segments().filter(is_there).filter(|one| one.made_by != Stacks::EMPTY);
+    let made_by: BTreeMap<u64, StackId> =
+        known.map(|one| (one.address, device.stacks().recorded_stack(one.made_by))).collect();
+    let mut views = Vec::new();
     let segments = segments.iter().map(|segment| {
         let first = views.len();
         views.extend(segment.blocks_in(blocks).iter().map(|block| BlockView { context: block.stack, ..block.into() }));
@@ -56,13 +61,4 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
     });
     let segments = segments.collect();
     EmittedDevice { device: device.id(), entries: entries.into(), texts, segments, blocks: views }
-}
-
-/// The stacks that allocated the segments which exist at the end of the window, by address.
-fn segment_stacks(recording: &DeviceRecording<'_, '_>) -> BTreeMap<u64, StackId> {
-    let end = recording.window.end;
-    let is_there = |one: &&SegmentRange| is_live(one.start, one.end, &(end..end));
-    let known = recording.segments().filter(is_there).filter(|one| one.made_by != Stacks::EMPTY);
-    let stacks = recording.device.stacks();
-    known.map(|one| (one.address, stacks.recorded_stack(one.made_by))).collect()
 }

@@ -5,13 +5,14 @@ use std::ops::Range;
 use crate::analysis::rank_in_path;
 use crate::base::ids::to_u32;
 use crate::snapshot::Numbers;
-use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
+use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange, is_live};
 use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
 
 /// The lifetime of every allocation of a snapshot, and its memory after every trace entry.
 #[derive(Debug)]
 pub struct Recording<'s, 'a> {
-    pub(super) path: &'s str,
+    /// The path that the snapshot was read from.
+    pub path: &'s str,
     /// The rank in the job: as recorded, or else as the path names it.
     pub(super) rank: Option<u64>,
     pub(super) study: &'s Study<'a>,
@@ -42,11 +43,6 @@ impl<'s, 'a> Recording<'s, 'a> {
     pub fn is_outside_of_trace(&self) -> bool {
         let mut traced = self.devices.iter().filter(|device| !device.device.device().is_empty()).peekable();
         traced.peek().is_some() && traced.all(|device| device.window.is_empty())
-    }
-
-    /// The path that the snapshot was read from.
-    pub fn path(&self) -> &str {
-        self.path
     }
 }
 
@@ -108,9 +104,4 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
 /// The entry that a number of applied entries ends with; `None` before the first.
 pub(super) fn last_entry(applied: EntryCount) -> Option<usize> {
     applied.checked_sub(1).map(|entry| entry as usize)
-}
-
-/// Whether memory that is live from `start` to `end` is so at some time within `window`. Both count applied entries.
-pub(super) fn is_live(start: EntryCount, end: Option<EntryCount>, window: &Range<usize>) -> bool {
-    start as usize <= window.end && end.is_none_or(|end| end as usize > window.start)
 }

@@ -5,7 +5,7 @@ use std::io;
 use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
-use super::recording::{DeviceRecording, Recording, is_live, last_entry};
+use super::recording::{DeviceRecording, Recording, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
@@ -13,7 +13,7 @@ use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot, Stacks};
 use crate::stacks::frames::{BEFORE_RECORDING, StackReader};
 use crate::stacks::phases::Phase;
-use crate::study::lifetimes::AllocationLifetime;
+use crate::study::lifetimes::{AllocationLifetime, is_live};
 use crate::study::variables::LiveVariables;
 
 /// Tables with their columns.
@@ -60,15 +60,10 @@ pub const TABLES: [Table; 5] = tables! {
     }
 };
 
-/// Writes [`TABLES`].
-pub struct TableSet<S>([S; 5]);
+/// Writes each of [`TABLES`] to the sink at its place.
+pub struct TableSet<S>(pub [S; 5]);
 
 impl<S: TableSink + Send> TableSet<S> {
-    /// Writes each of [`TABLES`] to the sink at its place.
-    pub fn new(sinks: [S; 5]) -> Self {
-        Self(sinks)
-    }
-
     /// Adds the rows of a snapshot.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let [to_allocations, to_events, to_stacks, to_segments, to_run] = &mut self.0;
@@ -170,7 +165,7 @@ impl DeviceRows<'_, '_, '_> {
                 Cell::from_option(end.map(|entry| entry as u64)),
                 self.time_us(start),
                 self.time_us(end),
-                Cell::from_u64(self.device.lives.places[place as usize].stream),
+                Cell::from_u64(self.device.lives.places.all[place as usize].stream),
                 Cell::Text(&pools[place as usize]),
                 Cell::from_u64(made_by.0.into()),
                 Cell::Text(one.category.word()),
@@ -187,7 +182,7 @@ impl DeviceRows<'_, '_, '_> {
     }
 
     fn pools(&self) -> Vec<String> {
-        self.device.lives.places.iter().map(|place| self.snapshot().pools.label(place.pool)).collect()
+        self.device.lives.places.all.iter().map(|place| self.snapshot().pools.label(place.pool)).collect()
     }
 
     fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
@@ -229,7 +224,7 @@ impl DeviceRows<'_, '_, '_> {
         for (id, one) in (0_u64..).zip(self.device.segments()) {
             used.line(one.made_by);
             let [start, end] = [last_entry(one.start), one.end.and_then(last_entry)];
-            let place = &self.device.lives.places[one.place as usize];
+            let place = &self.device.lives.places.all[one.place as usize];
             sink.row(self.key().into_iter().chain([
                 Cell::from_u64(id),
                 Cell::from_u64(one.address),

@@ -128,14 +128,11 @@ impl DeviceRecording<'_, '_> {
             return slices;
         }
         let phases = self.device.phases();
-        for (step, entries) in (0..).map_while(|step| Some((step, phases.steps.entries(step)?))) {
+        for (step, entries) in phases.steps.ranges() {
             slices.extend(self.slice_of(Track::Steps, entries, || format!("step {step}")));
         }
-        let runs = phases.runs();
-        let ends = runs.iter().skip(1).map(|run| run.start as usize).chain([self.window.end]);
-        for (run, end) in runs.iter().zip(ends) {
-            let entries = run.start as usize..end;
-            slices.extend(self.slice_of(Track::Phases, entries, || run.phase.word().to_owned()));
+        for (phase, entries) in phases.ranges(self.window.end) {
+            slices.extend(self.slice_of(Track::Phases, entries, || phase.word().to_owned()));
         }
         slices.extend(self.annotations());
         timeline::metadata_spans(self.device.device(), &self.window, |span| {

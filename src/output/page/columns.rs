@@ -1,9 +1,6 @@
 //! Columns of numbers in LEB128, with zigzag encoding for differences.
 
-use std::hash::Hash;
-
-use crate::base::ids::to_u32;
-use crate::base::intern::SeededMap;
+use crate::base::intern::Distinct;
 use crate::output::export::{push_varint, push_zigzag};
 
 /// An encoded column.
@@ -44,38 +41,11 @@ impl FromIterator<u64> for Column {
 /// Encoded columns with their names.
 pub(super) type Columns = Vec<(&'static str, Vec<u8>)>;
 
-/// Distinct values, in the order of their first use.
-#[derive(Debug)]
-pub(super) struct Rows<T> {
-    pub(super) all: Vec<T>,
-    rows: SeededMap<T, u32>,
-}
-
-impl<T> Default for Rows<T> {
-    fn default() -> Self {
-        Self { all: Vec::new(), rows: SeededMap::default() }
-    }
-}
-
-impl<T: Copy + Eq + Hash> Rows<T> {
-    /// The row of `value`, added if it is new.
-    pub(super) fn add(&mut self, value: T) -> u32 {
-        *self.rows.entry(value).or_insert_with(|| {
-            self.all.push(value);
-            to_u32(self.all.len() - 1)
-        })
-    }
-
-    pub(super) fn find(&self, value: T) -> Option<u32> {
-        self.rows.get(&value).copied()
-    }
-}
-
 /// The streams and pools of the header.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
-    pub(super) streams: Rows<u64>,
-    pub(super) pools: Rows<[u64; 2]>,
+    pub(super) streams: Distinct<u64>,
+    pub(super) pools: Distinct<[u64; 2]>,
 }
 
 #[cfg(test)]

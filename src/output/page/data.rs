@@ -6,22 +6,22 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde_json::{Value, json};
 
-use super::address_map::AddressMap;
 use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
-use super::columns::{Column, Columns, NameTable, Rows};
+use super::columns::{Column, Columns, NameTable};
 use super::events::{self, ShownEntries, retain_shown};
 use super::stacks::StackTable;
 use crate::allocator::granule_size;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::base::ids::{StackId, to_u32};
+use crate::base::intern::Distinct;
 use crate::output::wording::{keeper_details, keeper_name};
 use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::Category;
 use crate::study::iterations::GrowthKind;
-use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange};
+use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange, joined_ranges};
 use crate::study::memory::Holder;
 
 /// Properties that allocations share.
@@ -89,12 +89,12 @@ impl Packing<'_, '_, '_> {
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
         let pools = &device.snapshot().pools;
-        let places = lives.places.iter();
+        let places = lives.places.all.iter();
         let places: Vec<(u32, u32)> =
             places.map(|place| (names.streams.add(place.stream), names.pools.add(pools.get(place.pool)))).collect();
         let (mut scaling, kinds) = self.allocations(lives, &mut stacks, &places);
         let mut fixed = self.segments(lives, &mut stacks, &places);
-        let failures = events::failures(device, report, shown, &mut stacks, &mut names);
+        let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
         let (undrawn, series) = omitted.summarize().unzip();
         fixed.extend(times(device).map(|times| ("time", times)));
@@ -157,9 +157,25 @@ impl Packing<'_, '_, '_> {
         entry.map_or(Stacks::EMPTY, |entry| self.device.device().entry(entry).extended_stack)
     }
 
+    fn failures(&self, stacks: &mut StackTable, names: &mut NameTable) -> Vec<Value> {
+        let listed = self.report.ooms.iter().enumerate().filter_map(|(index, oom)| {
+            let entry = usize::try_from(oom.event).ok()?;
+            Some(json!({
+                "moment": events::after(self.shown, oom.event)?,
+                "requested_bytes": oom.requested_bytes,
+                "segment_bytes": oom.segment_bytes,
+                "stream": names.streams.add(oom.stream),
+                "pool": oom.pool_id.map(|id| names.pools.add(id)),
+                "node": stacks.intern(self.device.device().entry(entry).extended_stack, false).0,
+                "index": index, // into the failures of the analysis
+            }))
+        });
+        listed.collect()
+    }
+
     /// The columns of allocations, and the number of their kinds.
     fn allocations(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Columns, usize) {
-        let mut kinds: Rows<Kind> = Rows::default();
+        let mut kinds: Distinct<Kind> = Distinct::default();
         let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
         let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
         let mut freed_by = Column::default();
@@ -216,7 +232,7 @@ impl Packing<'_, '_, '_> {
         let all = &lives.segments;
         let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
         let place = |one: &SegmentRange| places[one.place as usize];
-        let is_small = |one: &SegmentRange| lives.places[one.place as usize].is_small;
+        let is_small = |one: &SegmentRange| lives.places.all[one.place as usize].is_small;
         let [mut addr, mut made_by, mut freed_by] = [(); 3].map(|()| Column::default());
         for one in all {
             addr.push_change(self.space.offset_of(one.address));
@@ -235,6 +251,52 @@ impl Packing<'_, '_, '_> {
             ("sfnode", freed_by.bytes),
             ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
         ]
+    }
+}
+
+/// PyTorch rounds all addresses and sizes to this many bytes (`kMinBlockSize`).
+const UNIT: u64 = 512;
+
+/// Units between two regions, so that ranges that are not adjacent in memory do not touch on the tape.
+const REGION_GAP: u64 = 1;
+
+/// Maps device addresses to a line without the gaps between segments, which the page draws as one tape: the regions of the
+/// address space, one after the other.
+#[derive(Debug)]
+struct AddressMap {
+    /// In bytes: the largest power of two up to [`UNIT`] that divides all addresses and sizes.
+    unit: u64,
+    /// Start address, end address, and the number of units before the region.
+    regions: Vec<(u64, u64, u64)>,
+}
+
+impl AddressMap {
+    fn new(allocations: &[AllocationLifetime], segments: &[SegmentRange]) -> Self {
+        let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | one.bytes);
+        let bits = segments.iter().fold(bits, |bits, one| bits | one.address | one.bytes);
+        let unit = 1 << bits.trailing_zeros();
+        let mut units = 0_u64;
+        let regions = joined_ranges(segments.iter()).into_iter().map(|(from, to)| {
+            let before = units;
+            units = units.saturating_add((to - from) / unit).saturating_add(REGION_GAP);
+            (from, to, before)
+        });
+        Self { unit, regions: regions.collect() }
+    }
+
+    /// The position of `address` on the tape, in units.
+    fn offset_of(&self, address: u64) -> u64 {
+        let after = self.regions.partition_point(|(from, ..)| *from <= address);
+        let region = after.checked_sub(1).and_then(|at| self.regions.get(at));
+        region.map_or(0, |(from, _, before)| before.saturating_add((address - from) / self.unit))
+    }
+
+    /// Start address in hexadecimal and length in units of each region, including the gap after it.
+    fn regions(&self) -> Vec<(String, u64)> {
+        let describe = |(from, to, _): &(u64, u64, u64)| {
+            (format!("{from:#x}"), ((to - from) / self.unit).saturating_add(REGION_GAP))
+        };
+        self.regions.iter().map(describe).collect()
     }
 }
 

@@ -1,50 +1,26 @@
-//! The entries that a page shows, and their events: failures, marks, named ranges, steps and phases.
+//! The entries that a page shows, and their events: marks, named ranges, steps and phases.
 
 use std::cmp::Reverse;
 
 use itertools::Itertools as _;
 use serde_json::{Value, json};
 
-use super::columns::NameTable;
-use super::stacks::StackTable;
-use crate::analysis::{DeviceReport, timeline};
+use crate::analysis::timeline;
 use crate::base::ids::to_u32;
 use crate::base::units::escape_name;
 use crate::replay::ops::device_frees;
 use crate::snapshot::Action;
 use crate::stacks::phases::Phases;
 use crate::study::DeviceStudy;
-use crate::study::lifetimes::{EntryCount, MemoryLifetimes};
+use crate::study::lifetimes::{EntryCount, MemoryLifetimes, is_live};
 
 /// Maximum number of marks; those with the most bytes are kept.
 const MARKS: usize = 5000;
 
 /// The position after entry `event` on the page.
-fn after(shown: ShownEntries, event: u64) -> Option<EntryCount> {
+pub(super) fn after(shown: ShownEntries, event: u64) -> Option<EntryCount> {
     let event = usize::try_from(event).ok()?;
     shown.to_page(to_u32(event).saturating_add(1))
-}
-
-pub(super) fn failures(
-    device: DeviceStudy<'_, '_>,
-    report: &DeviceReport,
-    shown: ShownEntries,
-    stacks: &mut StackTable<'_, '_>,
-    names: &mut NameTable,
-) -> Vec<Value> {
-    let listed = report.ooms.iter().enumerate().filter_map(|(index, oom)| {
-        let entry = usize::try_from(oom.event).ok()?;
-        Some(json!({
-            "moment": after(shown, oom.event)?,
-            "requested_bytes": oom.requested_bytes,
-            "segment_bytes": oom.segment_bytes,
-            "stream": names.streams.add(oom.stream),
-            "pool": oom.pool_id.map(|id| names.pools.add(id)),
-            "node": stacks.intern(device.device().entry(entry).extended_stack, false).0,
-            "index": index, // into the failures of the analysis
-        }))
-    });
-    listed.collect()
 }
 
 /// Releases of device memory, and snapshots.
@@ -113,11 +89,9 @@ impl ShownEntries {
 
 /// Removes lifetimes outside the entries shown and shifts the others.
 pub(super) fn retain_shown(lives: &mut MemoryLifetimes, shown: ShownEntries) {
-    let is_seen = |start: EntryCount, end: Option<EntryCount>| {
-        start <= shown.first.saturating_add(shown.entries) && end.is_none_or(|end| end > shown.first)
-    };
-    lives.allocations.retain(|one| is_seen(one.start, one.reusable_at));
-    lives.segments.retain(|one| is_seen(one.start, one.end));
+    let window = shown.first as usize..shown.first as usize + shown.entries as usize;
+    lives.allocations.retain(|one| is_live(one.start, one.reusable_at, &window));
+    lives.segments.retain(|one| is_live(one.start, one.end, &window));
     for one in &mut lives.allocations {
         one.start = one.start.saturating_sub(shown.first);
         one.freed_at = one.freed_at.and_then(|at| shown.to_page(at));

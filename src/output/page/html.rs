@@ -76,7 +76,10 @@ pub fn write(
     }
     let failures = (MAX_RESULTS / devices.len().max(1)).max(1);
     for (index, (snapshot, device, _)) in devices.iter().enumerate() {
-        for (failure, html) in results(report, *snapshot, device, failures) {
+        for failure in with_results(device, failures) {
+            // As `analyze` shows it.
+            let mut result = report::result(&report.snapshots[*snapshot], device, failure, report.top);
+            let html = take_screen(&mut result, "");
             let failure = failure.map_or_else(String::new, |failure| failure.to_string());
             writeln!(
                 out,
@@ -87,12 +90,11 @@ pub fn write(
     write!(out, "<template id=\"skeleton\">{}</template>\n<script>{script}</script>\n</body>\n</html>\n", web::SKELETON)
 }
 
-/// All devices: index of the snapshot, analysis, data.
-fn in_order<'a>(
-    report: &'a AnalyzeReport,
-    data: &'a [Vec<PageData>],
-    order: PageOrder,
-) -> Vec<(usize, &'a DeviceReport, &'a PageData)> {
+/// A device of a page: index of the snapshot, analysis, data.
+type PageDevice<'a> = (usize, &'a DeviceReport, &'a PageData);
+
+/// All devices.
+fn in_order<'a>(report: &'a AnalyzeReport, data: &'a [Vec<PageData>], order: PageOrder) -> Vec<PageDevice<'a>> {
     // Without the table of ranks the order is that of the snapshots.
     let ranks = report.ranks.iter().filter(|_| order == PageOrder::WorstFirst).flat_map(|ranks| &ranks.rows);
     let rank: HashMap<(&str, u64), usize> = ranks.map(|row| (&*row.path, row.device)).zip(0..).collect();
@@ -104,23 +106,14 @@ fn in_order<'a>(
     all.sorted_by_key(|(index, device, _)| place(*index, device.device).copied().unwrap_or(usize::MAX)).collect()
 }
 
-/// The results on a device, each as `analyze` shows it: on the last `failures` failed requests, by their indexes, else on
-/// its use of memory.
-fn results(
-    report: &AnalyzeReport,
-    snapshot: usize,
-    device: &DeviceReport,
-    failures: usize,
-) -> Vec<(Option<usize>, String)> {
-    let result = |failure| {
-        let mut document = report::result(&report.snapshots[snapshot], device, failure, report.top);
-        (failure, take_screen(&mut document, ""))
-    };
+/// The failed requests of `device` with a result of their own, the last `most`; `None` for one on its use of memory.
+fn with_results(device: &DeviceReport, most: usize) -> Vec<Option<usize>> {
+    let failures = device.ooms.len();
     // At a moment that the user chose there is one result.
-    if device.ooms.is_empty() || device.moment.is_some() {
-        return vec![result(None)];
+    if failures == 0 || device.moment.is_some() {
+        return vec![None];
     }
-    (device.ooms.len().saturating_sub(failures)..device.ooms.len()).map(|index| result(Some(index))).collect()
+    (failures.saturating_sub(most)..failures).map(Some).collect()
 }
 
 /// Writes the head of a page. Its security policy allows what `sources` allow, and the inline `styles`, the first of which

@@ -9,11 +9,8 @@
 //! [`PageData::from_study`] packs the devices of a snapshot; [`write()`] writes the file. Knows no command line and no
 //! paths.
 
-mod address_map;
 mod base64;
 mod budget;
-#[cfg(feature = "explore")]
-pub(crate) mod colours;
 mod columns;
 pub(crate) mod data;
 mod events;

@@ -2,17 +2,17 @@
 
 use rustc_hash::FxHashMap;
 
-use super::columns::{Column, Columns, Rows};
+use super::columns::{Column, Columns};
 use crate::base::ids::{FrameId, StackId, SymbolId};
-use crate::base::intern::Symbols;
+use crate::base::intern::{Distinct, Symbols};
 use crate::stacks::frames::{CodeLocation, LineId, StackReader};
 
 pub(super) struct StackTable<'a, 's> {
     reader: &'a StackReader<'s>,
     /// Parent and frame; the root has neither.
-    pub(super) nodes: Rows<(u32, Option<u32>)>,
-    pub(super) frames: Rows<FrameId>,
-    pub(super) lines: Rows<LineId>,
+    pub(super) nodes: Distinct<(u32, Option<u32>)>,
+    pub(super) frames: Distinct<FrameId>,
+    pub(super) lines: Distinct<LineId>,
     /// Node and line of each interned stack, and whether its block is older than the recording.
     known: FxHashMap<(StackId, bool), (u32, u32)>,
     /// Node of each interned stack.
@@ -21,7 +21,7 @@ pub(super) struct StackTable<'a, 's> {
 
 impl<'a, 's> StackTable<'a, 's> {
     pub(super) fn new(reader: &'a StackReader<'s>) -> Self {
-        let (mut nodes, frames, lines) = (Rows::default(), Rows::default(), Rows::default());
+        let (mut nodes, frames, lines) = (Distinct::default(), Distinct::default(), Distinct::default());
         nodes.add((0, None));
         Self { reader, nodes, frames, lines, known: FxHashMap::default(), known_nodes: FxHashMap::default() }
     }

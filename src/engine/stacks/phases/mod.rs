@@ -9,6 +9,8 @@ mod frame_role;
 mod stack_traits;
 mod steps;
 
+use std::ops::Range;
+
 use self::annotations::AnnotatedRanges;
 pub use self::frame_role::{KnownPurpose, Phase};
 use self::stack_traits::{Caller, TraitReader};
@@ -96,6 +98,12 @@ impl Phases {
     /// Oldest first.
     pub fn runs(&self) -> &[PhaseRun] {
         &self.runs
+    }
+
+    /// The entries of each phase, oldest first; the last one ends at `end`.
+    pub fn ranges(&self, end: usize) -> impl Iterator<Item = (Phase, Range<usize>)> {
+        let ends = self.runs.iter().skip(1).map(|run| run.start as usize).chain([end]);
+        self.runs.iter().zip(ends).map(|(run, end)| (run.phase, run.start as usize..end))
     }
 
     /// The traits of a stack of this device: of a trace entry or a final block.

@@ -76,6 +76,11 @@ impl Steps {
         Some(start as usize..self.ends.get(step).map_or(self.len, |end| *end as usize))
     }
 
+    /// The entries of each step, by its number.
+    pub fn ranges(&self) -> impl Iterator<Item = (u32, Range<usize>)> {
+        (0..).map_while(|step| Some((step, self.entries(step)?)))
+    }
+
     /// For each completed step, the first entry after it.
     pub fn ends(&self) -> &[u32] {
         &self.ends
