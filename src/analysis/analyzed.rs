@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::device::DeviceReport;
 use super::dry_run::{DeviceUse, DryRunCertainty, DryRunReport};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProgramEnd, SharedDevice, decide_job};
 use super::jobs::latest_dumps;
@@ -37,6 +38,11 @@ impl AnalyzeReport {
         let ranks = compare_ranks(&snapshots);
         let dry_run = JobVerdict::new(&snapshots, None, 0);
         Self { snapshots, top, ranks, dry_run, unreadable }
+    }
+
+    /// The devices of all snapshots.
+    pub fn devices(&self) -> impl Iterator<Item = &DeviceReport> {
+        self.snapshots.iter().flat_map(|snapshot| &snapshot.devices)
     }
 
     /// The last snapshot of each process.

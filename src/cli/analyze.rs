@@ -6,7 +6,6 @@ use anyhow::bail;
 use clap::Args;
 
 use super::args::{Format, OutputArgs, POSITION, SnapshotArgs, WindowArgs, gpu_or, parse_capacity, parse_release};
-use super::combine::{combine_snapshots, missing_position};
 use super::config::Config;
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
@@ -127,7 +126,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     }
     let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
     let are_all_read = unreadable.is_empty();
-    let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
+    let Some((report, exit)) = inputs::combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     match args.output.format() {
@@ -156,7 +155,7 @@ fn stream(inputs: &[Input], options: Options<'_>, output: Output) -> anyhow::Res
         return Ok(exit);
     }
     if let Some(position) = options.at.filter(|_| !has_position.into_inner()) {
-        bail!(missing_position(position));
+        bail!(inputs::missing_position(position));
     }
     if let Some(device) = options.scope.device.filter(|_| !has_device.into_inner()) {
         bail!("no snapshot has memory or a trace of GPU {device}");

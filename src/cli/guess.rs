@@ -40,13 +40,8 @@ impl Guess {
     }
 }
 
-/// A correction of refused arguments.
-pub(super) enum Correction {
-    /// They mean this.
-    Args(Vec<OsString>),
-    /// One line that names the right command.
-    Hint(String),
-}
+/// What refused arguments mean, or else one line that names the right command.
+type Correction = Result<Vec<OsString>, String>;
 
 /// The letters and digits of a word.
 fn plain(word: &str) -> String {
@@ -115,7 +110,7 @@ fn hints(word: &str) -> impl Iterator<Item = &'static String> {
 impl Refused<'_> {
     fn correct_command(&self) -> Option<Correction> {
         let (word, rest) = (plain(&self.word), &self.args[self.at.end..]);
-        let run = |program: &[OsString]| Some(Correction::Hint(describe_run(program)));
+        let run = |program: &[OsString]| Some(Err(describe_run(program)));
         if is_program(&self.args[self.at.start]) {
             return run(&self.args[self.at.start..]);
         }
@@ -123,7 +118,7 @@ impl Refused<'_> {
             return match (guess.is.first(), &guess.hint) {
                 // `trace`, say, is about a program or about a file.
                 (Some(_), _) if rest.first().is_some_and(is_program) => run(rest),
-                (Some(is), _) => Some(Correction::Args(self.replaced(is))),
+                (Some(is), _) => Some(Ok(self.replaced(is))),
                 (None, hint) => hint.as_ref().map(|hint| self.hint(hint)),
             };
         }
@@ -145,17 +140,15 @@ impl Refused<'_> {
             |words: &str| words.trim_matches(['-', '`']).split(['=', ' ', '`']).next().unwrap_or_default().to_owned();
         if let Some(is) = names.into_iter().find(|is| has_option(command, &first(is))) {
             let value = self.value.as_ref().map_or_else(String::new, |value| format!("={value}"));
-            return Some(Correction::Args(self.replaced(&format!("{is}{value}"))));
+            return Some(Ok(self.replaced(&format!("{is}{value}"))));
         }
         // An option that a hint begins with has to be one of the command.
         let is_here = |hint: &&String| !hint.starts_with("`-") || has_option(command, &first(hint));
         let name = self.word.trim_start_matches('-');
         let owners = self.root.get_subcommands().filter(|other| name.len() > 1 && has_option(other, name));
         let owners: Vec<String> = owners.map(|other| format!("`oomscope {}`", other.get_name())).take(2).collect();
-        let owned = || {
-            (!owners.is_empty())
-                .then(|| Correction::Hint(format!("{} is an option of {}", self.word, owners.join(" and "))))
-        };
+        let owned =
+            || (!owners.is_empty()).then(|| Err(format!("{} is an option of {}", self.word, owners.join(" and "))));
         self.correct_format(&word).or_else(|| hints(&word).find(is_here).map(|hint| self.hint(hint))).or_else(owned)
     }
 
@@ -163,16 +156,14 @@ impl Refused<'_> {
         let (command, value) = (self.command?.get_name(), self.value.as_deref()?);
         let number = value.trim_start_matches(|letter: char| letter.is_ascii_alphabetic() || letter == ':');
         match &*self.word {
-            "--device" if number.parse::<u64>().is_ok() => {
-                Some(Correction::Args(self.replaced(&format!("--device {number}"))))
-            }
+            "--device" if number.parse::<u64>().is_ok() => Some(Ok(self.replaced(&format!("--device {number}")))),
             "--to" if command != "export" => None,
             "--format" | "--to" => {
                 self.correct_format(&plain(value)).or_else(|| Some(self.hint(hints(&plain(value)).next()?)))
             }
             _ if command == "fit" && !value.contains('=') && Path::new(value).exists() => {
                 let args: Vec<&OsString> = self.args.iter().skip(1).filter(|arg| *arg != command).collect();
-                Some(Correction::Hint(format!("for one recording, `oomscope whatif {}`", shell_line(args))))
+                Some(Err(format!("for one recording, `oomscope whatif {}`", shell_line(args))))
             }
             _ => None,
         }
@@ -182,7 +173,7 @@ impl Refused<'_> {
     fn correct_format(&self, word: &str) -> Option<Correction> {
         let format = GUESSES.format.get(word).map_or(word, String::as_str);
         if has_format(self.command?, format) {
-            return Some(Correction::Args(self.replaced(&format!("--format {format}"))));
+            return Some(Ok(self.replaced(&format!("--format {format}"))));
         }
         let writers = ["analyze", "export", "check"].into_iter().filter_map(|name| self.root.find_subcommand(name));
         let other = writers.into_iter().find(|other| has_format(other, format))?;
@@ -220,7 +211,7 @@ impl Refused<'_> {
             .replace("{command}", &or(shell_line(program), "python train.py"))
             .replace("{value}", &value.unwrap_or_else(|| "SIZE".to_owned()))
             .replace("{gpus}", &gpus.join(" "));
-        Correction::Hint(filled)
+        Err(filled)
     }
 }
 

@@ -1,6 +1,5 @@
 //! Processes items on all cores and passes the results on in the order of the items, each as soon as possible.
 
-use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -18,8 +17,8 @@ pub(super) fn process_in_order<'a, T: Sync, R: Send>(
         return;
     }
     let taken = AtomicUsize::new(0);
+    let (senders, results): (Vec<_>, Vec<_>) = items.iter().map(|_| channel()).unzip();
     std::thread::scope(|scope| {
-        let (sender, results) = channel();
         let (taken, process) = (&taken, &process);
         // One loop for each thread of the pool. A job per item would let a thread that waits within one item begin
         // another, and hold both. The loops end when nobody receives their results.
@@ -27,21 +26,15 @@ pub(super) fn process_in_order<'a, T: Sync, R: Send>(
             rayon::broadcast(|_| {
                 let take = || Some(taken.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, items.get(at)?)));
                 while let Some((at, item)) = take()
-                    && sender.send((at, process(item))).is_ok()
+                    && senders[at].send(process(item)).is_ok()
                 {}
             })
         });
-        let mut waiting = BTreeMap::new();
-        let mut remaining = (0..).zip(items).peekable();
-        for (at, result) in results {
-            waiting.insert(at, result);
-            while let Some((next, item)) = remaining.peek().copied()
-                && let Some(result) = waiting.remove(&next)
-            {
-                remaining.next();
-                if receive(item, result).is_break() {
-                    return;
-                }
+        for (item, result) in items.iter().zip(results) {
+            // Without a result the work has panicked, as the end of the scope does then.
+            let Ok(result) = result.recv() else { return };
+            if receive(item, result).is_break() {
+                return;
             }
         }
     });

@@ -1,7 +1,9 @@
-//! Expands paths and reads snapshots in parallel.
+//! Expands paths, reads snapshots in parallel, and combines their analyses.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
+use std::fs;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,15 +12,16 @@ use anyhow::{Context as _, anyhow, bail};
 use itertools::Itertools as _;
 use same_file::is_same_file;
 
-use super::exit::print_stderr;
+use super::exit::{Exit, print_stderr, report_unreadable};
 use super::in_order::process_in_order;
 use super::progress::Progress;
-use crate::analysis::{Unreadable, is_requested, without_reason};
+use crate::analysis::{AnalyzeReport, Options, SnapshotReport, Unreadable, is_requested, without_reason};
 use crate::base::input::Source;
 use crate::base::threads;
 use crate::base::units::counted;
 use crate::snapshot::{Snapshot, SnapshotError};
-use crate::study::{DeviceStudy, Study};
+use crate::study::{DeviceStudy, PositionSelector, Scope, Study};
+use crate::whatif::fit::FitInput;
 
 #[derive(Debug, Clone)]
 pub(super) struct Input {
@@ -139,21 +142,27 @@ pub(super) fn with_slashes(path: &Path) -> String {
     path.iter().map(|part| part.to_string_lossy()).join("/")
 }
 
-/// The files below `directory` whose names are wanted, sorted by name.
-pub(super) fn find_files(directory: &Path, is_wanted: fn(&Path) -> bool) -> std::io::Result<Vec<PathBuf>> {
-    let mut paths: Vec<PathBuf> =
-        std::fs::read_dir(directory)?.map(|entry| entry.map(|entry| entry.path())).collect::<Result<_, _>>()?;
-    paths.sort();
-    let mut found = Vec::new();
-    for path in paths {
-        // Links to directories may form cycles.
-        if path.is_dir() && !path.is_symlink() {
-            found.extend(find_files(&path, is_wanted)?);
-        } else if is_wanted(&path) && path.is_file() {
-            found.push(path);
+/// Everything in `directory` and below that is no directory itself, and what could not be listed. No link is followed.
+pub(super) fn paths_below(directory: &Path) -> Vec<io::Result<PathBuf>> {
+    let (mut found, mut open) = (Vec::new(), vec![directory.to_owned()]);
+    while let Some(directory) = open.pop() {
+        let entries = fs::read_dir(directory).map_or_else(|error| vec![Err(error)], Iterator::collect);
+        for entry in entries {
+            match entry {
+                Ok(entry) if entry.file_type().is_ok_and(|kind| kind.is_dir()) => open.push(entry.path()),
+                other => found.push(other.map(|entry| entry.path())),
+            }
         }
     }
-    Ok(found)
+    found
+}
+
+/// The files below `directory` whose names are wanted, sorted by name.
+pub(super) fn find_files(directory: &Path, is_wanted: fn(&Path) -> bool) -> io::Result<Vec<PathBuf>> {
+    let mut paths = paths_below(directory).into_iter().collect::<io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| is_wanted(path) && path.is_file());
+    paths.sort();
+    Ok(paths)
 }
 
 fn is_named_json(path: &Path) -> bool {
@@ -288,6 +297,39 @@ pub(super) fn missing_device<'a>(paths: impl Iterator<Item = &'a str>, device: u
     Some(format!("{}: no memory and no trace of GPU {device}", describe_paths(paths)?))
 }
 
+/// Prints the unreadable files and combines the rest; `None` if all files are unreadable. Fails if there is no file at all,
+/// or if no snapshot has the position or the device of `options`.
+pub(super) fn combine_snapshots(
+    snapshots: Vec<SnapshotReport>,
+    unreadable: Vec<Unreadable>,
+    options: Options,
+) -> anyhow::Result<Option<(AnalyzeReport, Exit)>> {
+    let Some(exit) = report_unreadable(&unreadable, snapshots.len())? else { return Ok(None) };
+    let report = AnalyzeReport::new(snapshots, unreadable, options.top);
+    if let Some(position) = options.at.filter(|_| report.devices().all(|device| device.moment.is_none())) {
+        bail!(missing_position(position));
+    }
+    if let Some(device) = options.scope.device {
+        let snapshots = &report.snapshots;
+        let without = snapshots.iter().filter(|snapshot| snapshot.devices.is_empty()).map(|snapshot| &*snapshot.path);
+        if let Some(message) = missing_device(without, device) {
+            if snapshots.iter().all(|snapshot| snapshot.devices.is_empty()) {
+                bail!(message);
+            }
+            // The table of ranks does not show the warnings of snapshots that it leaves out.
+            if report.ranks.is_some() {
+                print_stderr(&message);
+            }
+        }
+    }
+    Ok(Some((report, exit)))
+}
+
+/// The message that no snapshot has `position`.
+pub(super) fn missing_position(position: PositionSelector) -> String {
+    format!("--at {position}: {}", position.describe_missing())
+}
+
 /// The only snapshot in the directory `path`, as `run` writes for one process; a file is returned as it is.
 pub(super) fn single_snapshot(path: &Path) -> anyhow::Result<PathBuf> {
     if !path.is_dir() {
@@ -316,6 +358,34 @@ pub(super) fn first_device_with_trace<'s, 'a>(study: &'s Study<'a>, path: &str) 
     let of_device = study.scope().device.map_or_else(String::new, |device| format!(" of GPU {device}"));
     let traced = study.devices().find(|device| !device.device().is_empty());
     traced.ok_or_else(|| anyhow!("{path}: no trace{of_device} to replay; `oomscope analyze` shows the snapshot itself"))
+}
+
+/// Recordings of one program at several sizes.
+#[derive(Default)]
+pub(super) struct SizedRecordings {
+    read: Vec<(u64, String, Snapshot)>,
+}
+
+impl SizedRecordings {
+    pub(super) fn add(&mut self, size: u64, path: &Path) -> anyhow::Result<()> {
+        self.read.push((size, path.display().to_string(), read_one(path)?));
+        Ok(())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.read.len()
+    }
+
+    /// Passes the recordings to `predict`. All need a trace.
+    pub(super) fn study<T>(&self, predict: impl FnOnce(&[FitInput<'_, '_>]) -> T) -> anyhow::Result<T> {
+        let studies: Vec<Study<'_>> =
+            self.read.iter().map(|(.., snapshot)| Study::new(snapshot, Scope::default())).collect();
+        let inputs = self.read.iter().zip(&studies).map(|((size, path, _), study)| {
+            first_device_with_trace(study, path)?;
+            Ok(FitInput { size: *size, path, study })
+        });
+        Ok(predict(&inputs.collect::<anyhow::Result<Vec<_>>>()?))
+    }
 }
 
 /// Reads a snapshot. Returns it with its stored size.

@@ -3,7 +3,7 @@
 
 use std::ops::ControlFlow;
 
-use anyhow::bail;
+use anyhow::{Context as _, bail};
 use serde::Serialize;
 use serde_json::json;
 
@@ -45,15 +45,15 @@ pub(super) fn write_lines<T: Serialize>(
         line.map_err(|error| without_answer(path, &error))
     };
     output.write_streamed(|out| {
-        let (mut written, mut answers, mut errors) = (Ok(()), 0, 0);
+        let (mut written, mut exit) = (Ok(()), None);
         inputs::read_each(inputs, line, |outcome| {
             let line = match outcome.and_then(|line| line) {
                 Ok(line) => {
-                    answers += 1;
+                    exit.get_or_insert(Exit::Success);
                     line
                 }
                 Err(error) => {
-                    errors += 1;
+                    exit = Some(Exit::Unreadable);
                     print_stderr(&format!("{}: {}", error.path, error.message));
                     error_line(&error)
                 }
@@ -62,11 +62,7 @@ pub(super) fn write_lines<T: Serialize>(
             if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
         });
         written?;
-        match (answers, errors) {
-            (0, 0) => bail!("no snapshot among the files given"),
-            (_, 0) => Ok(Some(Exit::Success)),
-            _ => Ok(Some(Exit::Unreadable)),
-        }
+        exit.map(Some).context("no snapshot among the files given")
     })
 }
 

@@ -9,7 +9,6 @@ mod analyze;
 mod args;
 mod atomic_file;
 mod check;
-mod combine;
 mod config;
 mod diff;
 mod directory_lock;
@@ -36,7 +35,6 @@ mod report;
 mod run;
 mod schema;
 mod signals;
-mod sized_recordings;
 mod source;
 mod timeline;
 mod viewer;
@@ -52,7 +50,6 @@ use anyhow::anyhow;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use self::guess::Correction;
 use crate::base::input::looks_like_log;
 
 pub use config::{Config, ConfigError, EXAMPLE};
@@ -182,9 +179,8 @@ fn parse(args: Vec<OsString>) -> Result<Cli, clap::Error> {
         let parsed = command.clone().try_get_matches_from(&args).and_then(|matches| Cli::from_arg_matches(&matches));
         let Err(error) = parsed else { return parsed };
         match guess::correct(&command, &args, &error) {
-            Some(Correction::Args(corrected)) => args = corrected,
-            Some(Correction::Hint(hint)) => return Err(guess::with_hint(error, Some(hint))),
-            None => return Err(guess::with_hint(error, None)),
+            Some(Ok(corrected)) => args = corrected,
+            hint => return Err(guess::with_hint(error, hint.and_then(Result::err))),
         }
     }
     Cli::try_parse_from(&args)

@@ -1,15 +1,15 @@
 //! `oomscope replay`
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::{anyhow, bail};
 use clap::Args;
 
-use super::args::{Format, ModelArgs, parse_release, parse_settings};
+use super::args::{ModelArgs, parse_release, parse_settings};
 use super::exit::{Exit, print_stderr};
 use super::inputs::{self, Input};
-use super::lines::write_lines;
+use super::lines::write_answers;
 use super::output::Output;
 use crate::output::report;
 use crate::replay::literal::candidate_releases;
@@ -43,24 +43,25 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let format = args.model.output.format();
     let inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     let output = args.model.output.open()?.with_exact_sizes(args.model.bytes);
-    match inputs.as_slice() {
-        [_, _, ..] if args.emit_snapshot.is_some() => bail!("--emit-snapshot needs one snapshot, not several"),
-        [input] if format != Format::Jsonl || args.emit_snapshot.is_some() => one_snapshot(args, input, output),
-        _ if format == Format::Jsonl => {
-            let diverged = AtomicBool::new(false);
-            let exit = write_lines(output, &inputs, |snapshot, path, _| {
-                let report = replay(args, snapshot, path, None)?;
-                diverged.fetch_or(diverges(&report), Ordering::Relaxed);
-                Ok(report)
-            })?;
-            Ok(exit_code(exit, diverged.into_inner()))
+    let has_diverged = AtomicBool::new(false);
+    let answer = |snapshot: &Snapshot, path: &str, emit_to: Option<Output>| {
+        let report = replay(args, snapshot, path, emit_to)?;
+        has_diverged.fetch_or(diverges(&report), Ordering::Relaxed);
+        anyhow::Ok(report)
+    };
+    let exit = match (&args.emit_snapshot, inputs.as_slice()) {
+        (Some(_), [_, _, ..]) => bail!("--emit-snapshot needs one snapshot, not several"),
+        (Some(emitted), [input]) => {
+            let emit_to = open_emitted(args, input, emitted)?;
+            let report = answer(&inputs::read_one(&input.path)?, &input.name, Some(emit_to))?;
+            output.write_answer(format, &report, report::replay)?
         }
-        _ => bail!("replay takes one snapshot; with --format jsonl several, one line each"),
-    }
-}
-
-fn exit_code(exit: Exit, diverged: bool) -> Exit {
-    if exit == Exit::Success && diverged { Exit::Failed } else { exit }
+        _ => {
+            let answer = |snapshot: &Snapshot, path: &str| answer(snapshot, path, None);
+            write_answers(("replay", format), output, &inputs, answer, report::replay)?
+        }
+    };
+    Ok(if exit == Exit::Success && has_diverged.into_inner() { Exit::Failed } else { exit })
 }
 
 /// Whether the model diverges from the recording; not in a what-if.
@@ -68,18 +69,15 @@ fn diverges(report: &ReplayReport) -> bool {
     report.devices.iter().any(|device| device.exact == Some(false))
 }
 
-fn one_snapshot(args: &Replay, input: &Input, output: Output) -> anyhow::Result<Exit> {
-    inputs::refuse_output_over_input(&input.path, args.emit_snapshot.as_deref())?;
-    if let (Some(page), Some(emitted)) = (&args.model.output.output, &args.emit_snapshot)
+/// Opens the file for the model's snapshot, which may be neither the `input` nor the result.
+fn open_emitted(args: &Replay, input: &Input, emitted: &Path) -> anyhow::Result<Output> {
+    inputs::refuse_output_over_input(&input.path, Some(emitted))?;
+    if let Some(page) = &args.model.output.output
         && inputs::are_same_file(page, emitted)
     {
         bail!("{}: cannot hold both the result and the snapshot; name two files", page.display());
     }
-    let emit_to = args.emit_snapshot.as_deref().map(|path| Output::open(Some(path))).transpose()?;
-    let snapshot = inputs::read_one(&input.path)?;
-    let report = replay(args, &snapshot, &input.name, emit_to)?;
-    output.write_answer(args.model.output.format(), &report, report::replay)?;
-    Ok(exit_code(Exit::Success, diverges(&report)))
+    Output::open(Some(emitted))
 }
 
 /// Replays `snapshot`, and writes the model's own to `emit_to`.

@@ -8,7 +8,6 @@ use anyhow::bail;
 use clap::Args;
 
 use super::args::{POSITION, WindowArgs, gpu_or, parse_capacity};
-use super::combine::combine_snapshots;
 use super::config::Config;
 use super::exit::Exit;
 use super::guess::hint_for_file;
@@ -79,25 +78,23 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let options = Options { scope, top: TOP, at: args.at, request: None, rules: &config.categories };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     inputs::keep_latest(&mut inputs);
-    match &args.output {
-        Some(path) => {
-            if path.extension().is_none_or(|extension| extension != "html")
-                && let Some(hint) = hint_for_file(path)
-            {
-                bail!("{}: {hint}", path.display());
-            }
-            inputs::refuse_output_over_inputs(&mut inputs, Some(path))?;
-            config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, Some(path)))?;
-        }
-        None if io::stdout().is_terminal() => bail!("name a file for the page: -o report.html"),
-        None => {}
+    let output = args.output.as_deref();
+    if output.is_none() && io::stdout().is_terminal() {
+        bail!("name a file for the page: -o report.html");
     }
+    if let Some(path) = output.filter(|path| path.extension().is_none_or(|extension| extension != "html"))
+        && let Some(hint) = hint_for_file(path)
+    {
+        bail!("{}: {hint}", path.display());
+    }
+    inputs::refuse_output_over_inputs(&mut inputs, output)?;
+    config_path.as_ref().map_or(Ok(()), |config| inputs::refuse_output_over_input(config, output))?;
     if args.diff && inputs.len() != 2 {
         let here = if inputs.len() == 1 { "is one".to_owned() } else { format!("are {}", inputs.len()) };
         bail!("--diff compares two snapshots, and here {here}");
     }
     let source = args.source.open_at(false)?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = Output::open(output)?;
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         source.add_to(snapshot);
         let study = Study::new(snapshot, scope);
@@ -111,7 +108,7 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         strip_directories(snapshots.iter_mut().map(|report: &mut SnapshotReport| &mut report.path));
         strip_directories(unreadable.iter_mut().map(|file| &mut file.path));
     }
-    let Some((report, exit)) = combine_snapshots(snapshots, unreadable, options)? else {
+    let Some((report, exit)) = inputs::combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read
     };
     let order = if args.diff { PageOrder::Compared } else { PageOrder::WorstFirst };

@@ -1,8 +1,6 @@
 //! Signals that end the program: it removes its temporary files first.
 
 #[cfg(unix)]
-use self::unix::watch;
-#[cfg(unix)]
 pub(super) use self::unix::{
     SignalThread, catch, handled_by, is_interrupted_by_terminal, process_exists, process_name,
 };
@@ -25,7 +23,7 @@ pub(super) fn create_temporary(
     create: impl FnOnce() -> io::Result<NamedTempFile>,
 ) -> io::Result<(NamedTempFile, TemporaryPath)> {
     #[cfg(unix)]
-    watch();
+    unix::watch();
     // The lock is held from before the file exists, so that a signal finds it in the list.
     let mut files = temporary();
     let file = create()?;
@@ -108,7 +106,7 @@ mod unix {
     }
 
     /// From now on, signals that end the program remove the temporary files.
-    pub(in crate::cli) fn watch() {
+    pub(super) fn watch() {
         let mut watcher = WATCHER.lock().unwrap_or_else(PoisonError::into_inner);
         if watcher.is_none() {
             // Without the signals, temporary files stay, as they do with SIGKILL.

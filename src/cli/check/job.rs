@@ -32,8 +32,7 @@ impl FinishedJob {
         let command = args.checked_command()?.to_vec();
         let mut options = DryRunOptions::on_machine(args.machine.clone())?;
         options.is_alone = true;
-        let gpu = options.assumed_gpu();
-        gpu.check_memory()?;
+        options.machine.check_memory()?;
         let directory = match &args.dir {
             Some(directory) => directory.clone(),
             None => create_numbered("oomscope-check")?,
@@ -42,7 +41,7 @@ impl FinishedJob {
         let recorded = record(&command, run_directory, CommandOutput::OnStderr)?;
         let run = AnalyzedRun::read(&recorded)?;
         let is_temporary = args.dir.is_none();
-        Ok(Self { command, gpu: gpu.name(), run, recorded, directory, is_temporary })
+        Ok(Self { command, gpu: options.machine.name(), run, recorded, directory, is_temporary })
     }
 
     /// The last snapshot of each process.

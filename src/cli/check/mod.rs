@@ -3,7 +3,6 @@
 mod args;
 mod entry;
 mod job;
-mod limits;
 
 use std::path::{Path, PathBuf};
 

@@ -11,8 +11,7 @@ use super::options::{DryRunOptions, Intervention};
 use crate::allocator::trace_action::Action;
 use crate::analysis::failure::OomReport;
 use crate::analysis::{
-    AnalyzeReport, DeviceReport, DryRunReason, DryRunReport, DryRunVerdict, Options, RangeReport, SnapshotReport,
-    analyze,
+    AnalyzeReport, DeviceReport, DryRunReason, DryRunVerdict, Options, RangeReport, SnapshotReport, analyze,
 };
 use crate::cli::inputs;
 use crate::cli::run::{CommandOutput, Recorded, record};
@@ -59,8 +58,7 @@ impl AnalyzedRun {
 
     /// The last failed request of the first device that has one.
     pub(super) fn last_failure(&self) -> Option<&OomReport> {
-        let mut devices = self.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-        devices.find_map(|device| device.ooms.last())
+        self.job.devices().find_map(|device| device.ooms.last())
     }
 }
 
@@ -120,11 +118,6 @@ impl SizeRun {
 
     pub(super) fn last_failure(&self) -> Option<&OomReport> {
         self.report.devices.iter().find_map(|device| device.ooms.last())
-    }
-
-    /// True unless some memory of a GPU is unknown to a dry run.
-    pub(super) fn has_known_memory(&self) -> bool {
-        self.report.dry_run.as_ref().is_none_or(DryRunReport::is_known)
     }
 
     /// True if it fits with any addresses, and with the largest workspaces of libraries.

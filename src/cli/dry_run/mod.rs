@@ -7,13 +7,10 @@
 
 mod analyzed_run;
 mod args;
-mod assumed_gpu;
 mod engine_remedies;
 mod options;
 mod other_branches;
-mod placeholder;
 mod size_search;
-mod stub;
 mod trials;
 mod written_files;
 
@@ -22,10 +19,8 @@ use std::fs;
 pub(super) use self::analyzed_run::{AnalyzedRun, SizeRun};
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
-pub(super) use self::assumed_gpu::parse_known_gpu;
-pub(super) use self::options::{DryRunOptions, Intervention, MachineArgs};
-pub(super) use self::placeholder::{fill as fill_placeholder, find as find_placeholder};
-pub(super) use self::size_search::SizeSearch;
+pub(super) use self::options::{DryRunOptions, Intervention, MachineArgs, parse_known_gpu};
+pub(super) use self::size_search::{SizeSearch, fill_placeholder, find_placeholder};
 use super::args::Format;
 use super::exit::{Exit, print_stderr};
 use super::output::{Output, print_page};
@@ -37,10 +32,10 @@ use crate::stacks::engines::Engine;
 const NO_VERDICT: u8 = 2;
 
 pub(super) fn run(args: &DryRun) -> anyhow::Result<Exit> {
-    args.options.assumed_gpu().check_memory()?;
+    args.options.machine.check_memory()?;
     let command = &args.command;
     let mut directory = args.options.prepare(args.output.as_deref(), Intervention::default())?;
-    let name = directory.name.clone();
+    let name = directory.chosen.path.clone();
     directory.environment.extend(trials::compiled_code(&name));
     if !args.options.real_files {
         print_stderr(&written_files::announce(&name));

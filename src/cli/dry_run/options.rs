@@ -4,15 +4,15 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
+use anyhow::bail;
 use clap::{Args, Command, FromArgMatches as _};
 use serde_json::{Value, json};
 
-use super::assumed_gpu::{AssumedGpu, parse_gpu};
-use super::stub;
-use crate::allocator::device::GpuModel;
-use crate::base::units::MIB;
+use crate::allocator::SMALL_SEGMENT;
+use crate::allocator::device::{GPUS, GpuModel};
+use crate::base::units::{MIB, size};
 use crate::cli::args::{gpu_or, parse_capacity};
-use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, parse_count, parse_seconds};
+use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, files, parse_count, parse_seconds};
 
 /// Changes to a program from outside of it.
 #[derive(Debug, Default)]
@@ -66,14 +66,14 @@ pub(in crate::cli) struct MachineArgs {
     ///
     /// May be repeated. At a line with `nonzero`, a mask or `unique` it is the number of elements.
     #[arg(long, value_name = "FILE:LINE=V", value_parser = parse_value)]
-    value: Vec<SetValue>,
+    pub(super) value: Vec<SetValue>,
 }
 
 /// How to run a command in a dry run.
 #[derive(Debug, Args)]
 pub(in crate::cli) struct DryRunOptions {
     #[command(flatten)]
-    machine: MachineArgs,
+    pub(in crate::cli) machine: MachineArgs,
 
     /// Let the program write its files in their own places, and loggers send the run to services
     ///
@@ -103,6 +103,55 @@ pub(in crate::cli) struct DryRunOptions {
 }
 
 impl MachineArgs {
+    fn model(&self) -> &'static GpuModel {
+        self.gpu.unwrap_or_else(GpuModel::current)
+    }
+
+    /// The memory of a device, in whole MiB as the stub takes it.
+    fn total_bytes(&self) -> u64 {
+        self.memory.unwrap_or(self.model().total_bytes()) / MIB * MIB
+    }
+
+    /// The memory of a device without the CUDA context.
+    pub(in crate::cli) fn usable_bytes(&self) -> u64 {
+        self.total_bytes().saturating_sub(self.model().context_mib * MIB)
+    }
+
+    /// Fails if the CUDA context leaves no memory to PyTorch.
+    pub(in crate::cli) fn check_memory(&self) -> anyhow::Result<()> {
+        if self.usable_bytes() < SMALL_SEGMENT {
+            let (gpu, total) = (self.model(), size(self.total_bytes()));
+            let context = size(gpu.context_mib * MIB);
+            bail!("--memory {total}: the CUDA context of {} takes {context}, which leaves nothing", gpu.product);
+        }
+        Ok(())
+    }
+
+    pub(in crate::cli) fn name(&self) -> String {
+        match self.memory {
+            None => self.model().product.to_owned(),
+            Some(_) => format!("{} with {}", self.model().product, size(self.total_bytes())),
+        }
+    }
+
+    /// The variables by which the stub knows the GPU.
+    fn environment(&self) -> BTreeMap<&'static str, String> {
+        let gpu = self.model();
+        let ranks = self.rank.map(|(_, ranks)| ranks.min(DEFAULT_DEVICES));
+        let devices = self.devices.or(ranks).unwrap_or(1);
+        BTreeMap::from([
+            ("STUBCUDA_NAME", gpu.product.to_owned()),
+            ("STUBCUDA_CC", gpu.capability.to_string()),
+            ("STUBCUDA_SMS", gpu.multiprocessors.to_string()),
+            ("STUBCUDA_THREADS", gpu.threads_per_multiprocessor.to_string()),
+            ("STUBCUDA_SHARED", gpu.shared_bytes.to_string()),
+            ("STUBCUDA_L2", gpu.l2_bytes.to_string()),
+            ("STUBCUDA_TOTAL_MIB", (self.total_bytes() / MIB).to_string()),
+            ("STUBCUDA_OTHER_MIB", gpu.context_mib.to_string()),
+            ("STUBCUDA_DEVICES", devices.to_string()),
+        ])
+    }
+
     /// Whether a GPU is described.
     pub(in crate::cli) fn is_gpu_given(&self) -> bool {
         self.gpu.is_some() || self.memory.is_some() || self.devices.is_some() || self.rank.is_some()
@@ -121,17 +170,6 @@ impl DryRunOptions {
         Self::on_machine(MachineArgs { gpu: GpuModel::find(gpu), memory, ..MachineArgs::default() })
     }
 
-    /// Whether `--value` sets values.
-    pub(super) fn has_values(&self) -> bool {
-        !self.machine.value.is_empty()
-    }
-
-    pub(in crate::cli) fn assumed_gpu(&self) -> AssumedGpu {
-        let MachineArgs { gpu, memory, devices, rank, .. } = self.machine;
-        let ranks = rank.map(|(_, ranks)| ranks.min(DEFAULT_DEVICES));
-        AssumedGpu { gpu: gpu.unwrap_or_else(GpuModel::current), memory, devices: devices.or(ranks).unwrap_or(1) }
-    }
-
     /// Makes a directory with the recorder, the stub and its configuration.
     pub(in crate::cli) fn prepare(
         &self,
@@ -146,15 +184,15 @@ impl DryRunOptions {
             names: true,
         };
         let MachineArgs { devices, rank, value, .. } = &self.machine;
-        let gpu = self.assumed_gpu();
+        let gpu = self.machine.model();
         let program = std::env::current_exe().ok().and_then(|program| program.into_os_string().into_string().ok());
         let values: Vec<&SetValue> = value.iter().chain(&intervention.values).collect();
         // For the stub and the recorder.
         let config = json!({
-            "gpu": gpu.name(),
-            "capability": gpu.gpu.format_capability(),
-            "total_bytes": gpu.total_bytes(),
-            "context_bytes": gpu.gpu.context_mib * MIB,
+            "gpu": self.machine.name(),
+            "capability": gpu.format_capability(),
+            "total_bytes": self.machine.total_bytes(),
+            "context_bytes": gpu.context_mib * MIB,
             "program": program, // this one, which writes the page
             "patience": self.patience.as_secs_f64(),
             "alone": rank.is_some(),
@@ -163,10 +201,10 @@ impl DryRunOptions {
             "generate": self.generate,
             "steps_by_parameter": intervention.steps_by_parameter,
             "engine_options": intervention.engine_options,
-            "environment": gpu.environment(),
+            "environment": self.machine.environment(),
         });
         let config = config.to_string();
-        let mut files = [stub::PYTHON, stub::C].concat();
+        let mut files = [PYTHON, STUB].concat();
         files.push(("dry-run.json", &config));
         let devices = devices.unwrap_or(DEFAULT_DEVICES);
         let mut environment = rank.map(|rank| rank_environment(rank, devices)).unwrap_or_default();
@@ -175,6 +213,32 @@ impl DryRunOptions {
             RunKind { name: "oomscope-dry-run", files: &files, environment: &environment, is_shared: !self.is_alone };
         RunDirectory::prepare(output, &options, kind)
     }
+}
+
+/// The stub of CUDA and what brings it into a program, as text.
+const PYTHON: &[(&str, &str)] = files! {
+    "_oomscope_", "python/oomscope/_", ".py",
+    "dry_run" "draws" "children" "ending" "files" "kernels" "generation" "observed" "operators" "ranks" "serving" "sglang"
+    "shadow" "stub" "triton" "usage" "values" "vllm"
+};
+
+const STUB: &[(&str, &str)] = files! {
+    "stub/", "stub/", ".c",
+    "stub" "allocation" "blas" "convolutions" "copies" "devices" "dnn" "fft" "kernels" "ledger" "lookup" "memory" "nccl"
+    "nvml" "operators" "rnn" "solvers" "streams" "workspaces"
+};
+
+/// Parses the name of a known GPU.
+pub(in crate::cli) fn parse_known_gpu(text: &str) -> Result<&'static GpuModel, String> {
+    GpuModel::find(text).ok_or_else(|| {
+        let names: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
+        format!("known GPUs: {}", names.join(", "))
+    })
+}
+
+/// The same where the memory can be given.
+fn parse_gpu(text: &str) -> Result<&'static GpuModel, String> {
+    parse_known_gpu(text).map_err(|known| format!("{known}; for another, name one like it and give --memory"))
 }
 
 /// The value that reads of the GPU at a source line give: file, line and value, as `python/oomscope/_values.py` takes

@@ -25,11 +25,8 @@ const AMPLE: u64 = 2;
 pub(super) fn run(args: &DryRun, directory: &Path, recorded: &Recorded) -> anyhow::Result<()> {
     let first = AnalyzedRun::read(recorded)?;
     let reason = first.job.dry_run.as_ref().map(|job| &job.reason);
-    let Some(DryRunReason::Value(read)) = reason.filter(|_| !args.options.has_values() && !args.options.real_files)
-    else {
-        return Ok(());
-    };
-    if !read.is_branch() {
+    let Some(DryRunReason::Value(read)) = reason else { return Ok(()) };
+    if !read.is_branch() || !args.options.machine.value.is_empty() || args.options.real_files {
         return Ok(());
     }
     let mut places = BTreeSet::new();
@@ -91,8 +88,7 @@ fn branch_places(run: &AnalyzedRun) -> BTreeSet<(String, u32)> {
 }
 
 fn most_reserved(run: &AnalyzedRun) -> u64 {
-    let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-    devices.map(DeviceReport::peak_on_device).fold(0, u64::max)
+    run.job.devices().map(DeviceReport::peak_on_device).fold(0, u64::max)
 }
 
 fn usable_bytes(run: &AnalyzedRun) -> u64 {

@@ -1,19 +1,21 @@
-//! Makes dry runs at several sizes until the largest that fits was run, and the next fails: `fit -- COMMAND`.
+//! Makes dry runs at several sizes until the largest that fits was run, and the next fails: `fit -- COMMAND`. A size
+//! replaces `{NAME}` in the command.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use anyhow::anyhow;
+use anyhow::{anyhow, bail};
+use itertools::Itertools as _;
 
 use super::analyzed_run::{SizeRun, last_line};
 use super::options::{DryRunOptions, Intervention};
-use super::{placeholder, written_files};
+use super::written_files;
 use crate::analysis::{RefusedSize, SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
 use crate::cli::exit::print_stderr;
+use crate::cli::inputs::SizedRecordings;
 use crate::cli::run::create_numbered;
-use crate::cli::sized_recordings::SizedRecordings;
 use crate::whatif::fit::{Bracket, FitOptions, FitReport, SizeChooser, fit, size_on_line};
 
 /// Maximum number of dry runs of a command.
@@ -39,8 +41,6 @@ pub(in crate::cli) struct SizeSearch<'r> {
     done: BTreeMap<u64, SizeRun>,
     /// Sizes with which the program ended with an error of its own.
     refused: Vec<RefusedSize>,
-    /// A size far above those with the same memory has run.
-    has_run_far: bool,
 }
 
 impl<'r> SizeSearch<'r> {
@@ -51,7 +51,7 @@ impl<'r> SizeSearch<'r> {
         name: &'r str,
         multiple: u64,
     ) -> anyhow::Result<Self> {
-        options.assumed_gpu().check_memory()?;
+        options.machine.check_memory()?;
         let directory = create_numbered("oomscope-dry-run")?;
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
@@ -65,7 +65,6 @@ impl<'r> SizeSearch<'r> {
             directory,
             done: BTreeMap::new(),
             refused: Vec::new(),
-            has_run_far: false,
         })
     }
 
@@ -114,7 +113,7 @@ impl<'r> SizeSearch<'r> {
     /// `multiple` is then a number of which it may take multiples.
     fn run_at(&mut self, value: u64) -> anyhow::Result<bool> {
         let name = self.name;
-        let command = placeholder::fill(self.command, name, value);
+        let command = fill_placeholder(self.command, name, value);
         let directory = self.directory.join(format!("{name}-{value}"));
         let label = format!("{name} = {value}");
         let run = match SizeRun::record(self.options, &command, &directory, Intervention::default(), &label) {
@@ -155,7 +154,7 @@ impl<'r> SizeSearch<'r> {
 
     /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.
     fn find_largest(&mut self) -> SizeSearchReport {
-        let mut chooser = SizeChooser::default();
+        let (mut chooser, mut has_run_far) = (SizeChooser::default(), false);
         while self.runs_left() > 0 {
             let bracket = self.bracket();
             let guess = match self.predict_largest() {
@@ -163,10 +162,10 @@ impl<'r> SizeSearch<'r> {
                 Ok(None) if bracket.high.is_none() => {
                     // Sizes that are padded to a multiple need the same up to it: run one far above.
                     let far = bracket.low.saturating_mul(FAR).saturating_mul(self.multiple);
-                    if self.has_run_far || !self.run_at(far).unwrap_or(false) {
+                    if has_run_far || !self.run_at(far).unwrap_or(false) {
                         return SizeSearchReport { every_size_fits: true, largest: None, ..self.report() };
                     }
-                    self.has_run_far = true;
+                    has_run_far = true;
                     continue;
                 }
                 // Two runs have too little in common for a prediction.
@@ -185,7 +184,7 @@ impl<'r> SizeSearch<'r> {
     }
 
     fn report(&self) -> SizeSearchReport {
-        let (bracket, gpu) = (self.bracket(), self.options.assumed_gpu());
+        let (bracket, gpu) = (self.bracket(), &self.options.machine);
         let runs = self.done.iter().map(|(at, ran)| {
             let oom = ran.last_failure().filter(|_| ran.has_failed);
             SizeRunReport {
@@ -198,6 +197,8 @@ impl<'r> SizeSearch<'r> {
                 snapshot: ran.snapshot.display().to_string(),
             }
         });
+        // Some memory of a GPU is unknown to a dry run.
+        let is_unknown = |ran: &SizeRun| ran.report.dry_run.as_ref().is_some_and(|dry| !dry.is_known());
         SizeSearchReport {
             name: self.name.to_owned(),
             only: (self.multiple > 1).then(|| format!("a multiple of {}", self.multiple)),
@@ -209,7 +210,7 @@ impl<'r> SizeSearch<'r> {
             every_size_fits: false,
             by_data: None,
             refused: self.refused.clone(),
-            is_memory_unknown: self.done.values().any(|ran| !ran.has_failed && !ran.has_known_memory()),
+            is_memory_unknown: self.done.values().any(|ran| !ran.has_failed && is_unknown(ran)),
             runs: runs.collect(),
         }
     }
@@ -218,7 +219,7 @@ impl<'r> SizeSearch<'r> {
     fn extrapolate(&self) -> Option<u64> {
         let fitting = self.done.iter().filter(|(_, ran)| !ran.has_failed);
         let points: Vec<(u64, u64)> = fitting.map(|(size, ran)| (*size, ran.reserved())).collect();
-        size_on_line(&points, self.options.assumed_gpu().usable_bytes())
+        size_on_line(&points, self.options.machine.usable_bytes())
     }
 
     /// The prediction from the runs that fit.
@@ -229,7 +230,7 @@ impl<'r> SizeSearch<'r> {
         }
         let options = FitOptions {
             sizes: &[],
-            capacity: Some(self.options.assumed_gpu().usable_bytes()),
+            capacity: Some(self.options.machine.usable_bytes()),
             // The dry run was on the GPU to predict for.
             gpu: None,
             settings: None,
@@ -248,5 +249,49 @@ impl<'r> SizeSearch<'r> {
         });
         let largest = largest.collect::<anyhow::Result<Vec<Option<u64>>>>()?;
         Ok(largest.into_iter().flatten().min())
+    }
+}
+
+/// The name of the only placeholder in `command`.
+pub(in crate::cli) fn find_placeholder(command: &[OsString]) -> anyhow::Result<String> {
+    let words = command.iter().map(|word| word.to_string_lossy());
+    let names: Vec<String> = words.flat_map(|word| names_in(&word)).sorted_unstable().dedup().collect();
+    match names.as_slice() {
+        [name] => Ok(name.clone()),
+        [] => bail!(
+            "the command has no word in braces for the size, such as --batch {{BATCH}}, or env BATCH={{BATCH}} before the \
+             program"
+        ),
+        _ => bail!("the command has several words in braces: {{{}}}; one is the size", names.join("}, {")),
+    }
+}
+
+/// The names in braces in `word`.
+fn names_in(word: &str) -> Vec<String> {
+    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    let parts = word.split('{').skip(1).filter_map(|part| part.split_once('}'));
+    parts.map(|(name, _)| name).filter(is_name).map(str::to_owned).collect()
+}
+
+/// `command` with `size` in place of `{name}`.
+pub(in crate::cli) fn fill_placeholder(command: &[OsString], name: &str, size: u64) -> Vec<OsString> {
+    let placeholder = format!("{{{name}}}");
+    let fill = |arg: &OsString| match arg.to_str() {
+        Some(text) => OsString::from(text.replace(&placeholder, &size.to_string())),
+        None => arg.clone(),
+    };
+    command.iter().map(fill).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find_placeholder;
+
+    #[test]
+    fn the_only_name_in_braces_is_found() {
+        let found = |words: &[&str]| find_placeholder(&words.iter().map(Into::into).collect::<Vec<_>>());
+        assert_eq!(found(&["python", "t.py", "--batch={BATCH}", "--log", "{BATCH}.txt"]).unwrap(), "BATCH");
+        assert!(found(&["python", "t.py", "{}"]).unwrap_err().to_string().contains("no word in braces"));
+        assert!(found(&["{A}", "{B}"]).unwrap_err().to_string().contains("{A}, {B}"));
     }
 }

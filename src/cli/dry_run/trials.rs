@@ -88,8 +88,7 @@ fn option_names(settings: &str) -> Vec<&str> {
 
 /// The remedies for the failure of `run`, the best first.
 fn remedies_of(run: &AnalyzedRun) -> Vec<OutsideRemedy> {
-    let mut devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-    let Some(device) = devices.find(|device| device.oom_count > 0) else { return Vec::new() };
+    let Some(device) = run.job.devices().find(|device| device.oom_count > 0) else { return Vec::new() };
     let Some(oom) = device.ooms.last() else { return Vec::new() };
     let serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
     // A forecast of a later failure may be wrong, and the run shows it.
@@ -136,7 +135,7 @@ impl Trials<'_> {
     }
 
     fn finish(self) -> TrialsReport {
-        let gpu = self.args.options.assumed_gpu();
+        let gpu = &self.args.options.machine;
         TrialsReport { gpu: gpu.name(), usable_bytes: gpu.usable_bytes(), runs: self.runs }
     }
 
@@ -171,11 +170,10 @@ impl Trials<'_> {
             let (location, requested_bytes) = (Some(oom.location.clone()), Some(oom.requested_bytes));
             return TrialReport { requested_bytes, location, ..unknown(outcome, None) };
         }
-        let devices = run.job.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-        let Some(reserved) = devices.map(DeviceReport::peak_on_device).max() else {
+        let Some(reserved) = run.job.devices().map(DeviceReport::peak_on_device).max() else {
             return unknown(TrialOutcome::Unknown, Some("no process used CUDA".to_owned()));
         };
-        let headroom_bytes = Some(self.args.options.assumed_gpu().usable_bytes().saturating_sub(reserved));
+        let headroom_bytes = Some(self.args.options.machine.usable_bytes().saturating_sub(reserved));
         let ends = |outcome, reason| TrialReport { headroom_bytes, ..unknown(outcome, reason) };
         match &run.job.dry_run {
             Some(job) => match job.verdict {

@@ -3,7 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use itertools::Itertools as _;
+
 use crate::base::units::counted;
+use crate::cli::inputs::paths_below;
 
 /// The recorder's overlay (`python/oomscope/_files.py`) puts the copy of `/a/b` at `DIR/files/a/b`.
 const FILES_DIR: &str = "files";
@@ -22,23 +25,12 @@ pub(super) fn announce(directory: &Path) -> String {
 /// Lists what the program wrote, or removes the directory if that is nothing.
 pub(super) fn list(directory: &Path) -> Option<String> {
     let root = directory.join(FILES_DIR);
-    let mut files = Vec::new();
-    let mut pending = vec![root.clone()];
-    while let Some(directory) = pending.pop() {
-        for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
-            // The type of a link is not that of its target, so no link is followed.
-            match entry.file_type() {
-                Ok(kind) if kind.is_dir() => pending.push(entry.path()),
-                _ => files.push(entry.path()),
-            }
-        }
-    }
+    let files: Vec<PathBuf> = paths_below(&root).into_iter().flatten().sorted().collect();
     if files.is_empty() {
         // There are at most empty directories. If they cannot be removed, they do no harm.
         let _ = fs::remove_dir_all(&root);
         return None;
     }
-    files.sort();
     let original = |path: &PathBuf| path.strip_prefix(&root).map_or(path.clone(), |rest| Path::new("/").join(rest));
     let names: Vec<String> = files.iter().take(MAX_NAMES).map(|path| original(path).display().to_string()).collect();
     let more = match files.len().saturating_sub(MAX_NAMES) {

@@ -1,7 +1,7 @@
 //! Starts the command with the recorder on its PYTHONPATH, forwards signals, and waits for it.
 
 use std::env;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -122,14 +122,12 @@ pub(super) fn run(
             drop(forwarding);
             Ok(CommandEnd::from_status(status?))
         }
-        Err(error) => Ok(not_run(program, &error)),
+        Err(error) => {
+            print_stderr(&format!("{}: {error}", program.display()));
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            Ok(CommandEnd::NotRun(if is_missing { NOT_FOUND } else { NOT_RUN }))
+        }
     })
-}
-
-fn not_run(program: &OsStr, error: &io::Error) -> CommandEnd {
-    print_stderr(&format!("{}: {error}", program.display()));
-    let is_missing = error.kind() == io::ErrorKind::NotFound;
-    CommandEnd::NotRun(if is_missing { NOT_FOUND } else { NOT_RUN })
 }
 
 #[cfg(unix)]

@@ -64,17 +64,13 @@ pub(in crate::cli) struct RunKind<'p> {
 
 #[derive(Debug)]
 pub(in crate::cli) struct RunDirectory {
-    /// The path for messages, as given.
-    pub(in crate::cli) name: PathBuf,
+    /// With the path for messages, as given. It is removed if it was created for this run and stays empty.
+    pub(in crate::cli) chosen: ChosenDirectory,
     /// Absolute path.
     pub(super) path: PathBuf,
-    /// Created by this run, so it is removed if it stays empty.
-    is_created: bool,
     earlier_snapshots: Vec<PathBuf>,
     /// Variables of the command.
     pub(in crate::cli) environment: Vec<(&'static str, String)>,
-    /// Show other runs that this one uses the directory.
-    locks: Vec<DirectoryLock>,
 }
 
 /// The progress of a run's processes.
@@ -114,24 +110,22 @@ impl RunDirectory {
         options: &RecorderOptions,
         kind: RunKind<'_>,
     ) -> anyhow::Result<Self> {
-        let ChosenDirectory { path, is_created, locks } = match output {
+        let chosen = match output {
             Some(path) => choose_directory(path, kind.is_shared)?,
             None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, locks: Vec::new() },
         };
         let directory = Self {
-            path: std::path::absolute(&path)?,
+            path: std::path::absolute(&chosen.path)?,
             // Another task of the same job may be recording.
-            earlier_snapshots: snapshots_in(&path),
-            name: path,
-            is_created,
+            earlier_snapshots: snapshots_in(&chosen.path),
+            chosen,
             environment: kind.environment.to_vec(),
-            locks,
         };
         let written = private_directory::create_control(&directory.control_dir()).and_then(|()| {
-            let failed = || format!("{}: the recorder cannot be written there", directory.name.display());
+            let failed = || format!("{}: the recorder cannot be written there", directory.chosen.path.display());
             directory.write_recorder(options, kind.files).with_context(failed)
         });
-        if written.is_err() && directory.is_created {
+        if written.is_err() && directory.chosen.is_created {
             let _ = fs::remove_dir_all(&directory.path);
         }
         written.map(|()| directory)
@@ -174,18 +168,18 @@ impl RunDirectory {
             has_engine: has("serving"),
         };
         exit_code::complete_snapshots(&control);
-        let mut snapshots = snapshots_in(&self.name);
+        let mut snapshots = snapshots_in(&self.chosen.path);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
         // A lock that others share cannot become one of this process alone.
         let is_others = |lock: &DirectoryLock| lock.change(FlockOperation::NonBlockingLockExclusive).is_err();
-        let is_shared = self.locks.iter().any(is_others);
+        let is_shared = self.chosen.locks.iter().any(is_others);
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {
             let _ = fs::remove_dir_all(&control);
             remove_parts(&self.path);
         }
-        if self.is_created {
+        if self.chosen.is_created {
             let _ = fs::remove_dir(&self.path);
         }
         // Other tasks may go on.

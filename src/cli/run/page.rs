@@ -8,7 +8,6 @@ use super::child::{CommandEnd, Recorded};
 use super::directory::RunStatus;
 use crate::analysis::{Options, ProgramEnd, analyze};
 use crate::base::units::counted;
-use crate::cli::combine::combine_snapshots;
 use crate::cli::exit::{Exit, print_stderr};
 use crate::cli::inputs;
 use crate::cli::output::print_page;
@@ -54,7 +53,7 @@ pub(super) fn write(snapshots: &[PathBuf], end: Option<ProgramEnd>, lost: usize)
     let options = Options { top: 3, ..Options::default() };
     let (read, unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| analyze(snapshot, path, bytes, options));
     // Unreadable files have been reported.
-    let Some((mut report, _)) = combine_snapshots(read, unreadable, options)? else { return Ok(Exit::Success) };
+    let Some((mut report, _)) = inputs::combine_snapshots(read, unreadable, options)? else { return Ok(Exit::Success) };
     if let Some(end) = end {
         report.set_end(end, lost);
     }

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
+use crate::cli::inputs::paths_below;
+
 /// Creates `path` if it is missing, without write permission for others. Returns whether it was created. Fails if other
 /// users may write to an existing directory: they could replace a file by a link.
 pub(super) fn create_or_check(path: &Path) -> anyhow::Result<bool> {
@@ -52,29 +54,13 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
     #[cfg(unix)]
     fs::set_permissions(control, std::os::unix::fs::PermissionsExt::from_mode(0o700))
         .with_context(|| format!("{shown}: its permissions cannot be changed"))?;
-    if let Some(link) = find_link(control).with_context(unreadable)? {
+    // The first link, or what cannot be read.
+    let mut below = paths_below(control).into_iter();
+    let link = below.find(|path| path.as_ref().map_or(true, |path| path.is_symlink()));
+    if let Some(link) = link.transpose().with_context(unreadable)? {
         bail!("{}: is a link, and the recorder would be written through it; remove it", link.display());
     }
     Ok(())
-}
-
-/// The first link in `directory` or below.
-fn find_link(directory: &Path) -> io::Result<Option<PathBuf>> {
-    let mut open = vec![directory.to_owned()];
-    while let Some(directory) = open.pop() {
-        for entry in fs::read_dir(directory)? {
-            let entry = entry?;
-            // Processes remove files while this reads the directory.
-            let Ok(kind) = entry.file_type() else { continue };
-            if kind.is_symlink() {
-                return Ok(Some(entry.path()));
-            }
-            if kind.is_dir() {
-                open.push(entry.path());
-            }
-        }
-    }
-    Ok(None)
 }
 
 #[cfg_attr(not(unix), expect(unused_variables, reason = "permissions are inherited from the directory above"))]

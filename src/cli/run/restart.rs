@@ -15,8 +15,9 @@ use crate::cli::exit::print_stderr;
 const MAX_RESTARTS: u32 = 100_000;
 
 /// The directory of a run.
-pub(super) struct ChosenDirectory {
-    pub(super) path: PathBuf,
+#[derive(Debug)]
+pub(in crate::cli) struct ChosenDirectory {
+    pub(in crate::cli) path: PathBuf,
     /// It was created for this run.
     pub(super) is_created: bool,
     /// Show other runs that this one uses the directory that was named, and its own if that is another one.
