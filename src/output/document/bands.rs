@@ -1,6 +1,6 @@
 //! Bands of a chart in columns, each with as much of its name as fits.
 
-use super::chart::Band;
+use super::block::Band;
 use super::ticks::round_up;
 
 /// Minimum width of a useful band: its border and two letters.

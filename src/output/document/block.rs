@@ -1,11 +1,11 @@
 //! The blocks of a document, and methods to append them.
 
-use super::chart::Chart;
 use super::table::Table;
 use super::text::{Span, Text};
 use crate::base::warning::words;
 
 /// A page. [`crate::output::report`] makes one from each report.
+#[must_use]
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Document {
     /// The first screen, from top to bottom: the answer.
@@ -31,7 +31,7 @@ pub enum Block {
     List(Vec<Item>),
     /// See [`Table`].
     Table(Table),
-    /// See [`Chart`].
+    /// See [`Chart`]. The renderers choose how many columns to draw.
     Chart(Chart),
     /// The parts of one whole, drawn as a bar with a legend, from left to right.
     Bar(Vec<BarPart>),
@@ -118,6 +118,50 @@ words! {
     }
 }
 
+/// Allocated and reserved memory over one axis, which is divided into buckets of entries, and what happened.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Chart {
+    /// Number of entries in all buckets.
+    pub entries: u64,
+    /// Index of the first entry in the trace.
+    pub first: u64,
+    /// First entry of each bucket, relative to `first`.
+    pub starts: Vec<u64>,
+    /// Start of each bucket, in microseconds since the first entry; empty if not recorded.
+    pub times_us: Vec<u64>,
+    /// The maximum of each bucket.
+    pub allocated: Vec<u64>,
+    /// The same of reserved memory.
+    pub reserved: Vec<u64>,
+    /// Bytes in rows of one line, each on its own scale: the maximum of each bucket.
+    pub levels: Vec<(&'static str, Vec<u64>)>,
+    /// Rows of consecutive ranges with names. If there are too many for the width, the row is left out.
+    pub bands: Vec<(&'static str, Vec<Band>)>,
+    /// The same with numbers, which are thinned out.
+    pub steps: Vec<Band>,
+    /// The requests that failed.
+    pub failed: Failures,
+}
+
+/// Failed requests of a [`Chart`].
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Failures {
+    /// Half-open ranges of entries, drawn as marks.
+    pub ranges: Vec<[u64; 2]>,
+    /// Labels at entries.
+    pub labels: Vec<(u64, String)>,
+    /// Text beside the marks.
+    pub note: String,
+}
+
+/// A named range of entries.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Band {
+    /// Half-open, relative to the first entry drawn.
+    pub range: [u64; 2],
+    pub name: String,
+}
+
 /// Lines of a source file.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Source {
@@ -151,14 +195,12 @@ pub struct Stack {
 #[doc(hidden)]
 impl Document {
     /// The first screen and everything below it.
-    #[must_use]
     pub fn in_full(mut self) -> Self {
         self.blocks.append(&mut self.sections);
         self
     }
 
     /// Shows exact numbers of bytes in place of three digits.
-    #[must_use]
     pub fn with_exact_sizes(mut self) -> Self {
         for (span, _) in self.spans_mut() {
             if let Some(exact) = span.exact.take() {
@@ -184,7 +226,6 @@ impl Document {
     }
 
     /// Appends the blocks of `below` to the sections below the first screen.
-    #[must_use]
     pub fn with_sections(mut self, below: Self) -> Self {
         self.sections.extend(below.in_full().blocks);
         self

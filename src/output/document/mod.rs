@@ -8,8 +8,6 @@
 pub(crate) mod bands;
 #[doc(hidden)]
 mod block;
-#[doc(hidden)]
-mod chart;
 mod html;
 mod markdown;
 mod short_paths;
@@ -24,9 +22,7 @@ mod ticks;
 
 pub use block::Document;
 #[doc(hidden)]
-pub use block::{BarKind, BarPart, Block, Field, Item, Source, Stack};
-#[doc(hidden)]
-pub use chart::{Band, Chart, Failures};
+pub use block::{Band, BarKind, BarPart, Block, Chart, Failures, Field, Item, Source, Stack};
 pub use html::{escape_html as html_literal, html};
 pub use markdown::{markdown, markdown_comment};
 #[doc(hidden)]

@@ -27,6 +27,7 @@ pub struct Column {
 }
 
 /// A table in the making: rows, and the columns that are made from them.
+#[must_use]
 #[derive(Debug)]
 pub struct TableOf<R> {
     rows: Vec<R>,
@@ -120,13 +121,11 @@ impl Table {
 
 impl<R> TableOf<R> {
     /// Adds a column of text.
-    #[must_use]
     pub fn text<C: Into<Cell>>(self, heading: impl Into<Cow<'static, str>>, cell: impl Fn(&R) -> C) -> Self {
         self.column(heading.into(), true, cell)
     }
 
     /// Adds a column of numbers.
-    #[must_use]
     pub fn number<C: Into<Cell>>(self, heading: impl Into<Cow<'static, str>>, cell: impl Fn(&R) -> C) -> Self {
         self.column(heading.into(), false, cell)
     }
@@ -140,7 +139,6 @@ impl<R> TableOf<R> {
     }
 
     /// Lets a narrow page drop the last column.
-    #[must_use]
     pub fn optional(mut self) -> Self {
         if let Some(column) = self.table.columns.last_mut() {
             column.is_optional = true;
@@ -149,7 +147,6 @@ impl<R> TableOf<R> {
     }
 
     /// Removes the last column again unless `is_shown`.
-    #[must_use]
     pub fn only_if(mut self, is_shown: bool) -> Self {
         if !is_shown {
             self.table.columns.pop();
@@ -161,13 +158,11 @@ impl<R> TableOf<R> {
     }
 
     /// Widens the first column to the width of the page.
-    #[must_use]
     pub fn wide(mut self) -> Self {
         self.table.is_wide = true;
         self
     }
 
-    #[must_use]
     pub fn note(mut self, note: Option<impl Into<Text>>) -> Self {
         self.table.note = note.map(Into::into);
         self

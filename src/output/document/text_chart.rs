@@ -1,7 +1,7 @@
 //! Charts drawn in characters.
 
 use super::bands::draw_bands;
-use super::chart::{Band, Chart};
+use super::block::{Band, Chart};
 use super::text::display_width;
 use super::ticks::{Tick, column_at, lay_out_labels, ticks};
 use crate::base::units::{escape_text, size};
@@ -154,7 +154,7 @@ impl TextChart<'_> {
         }
         let row = named("failed", &format!("{}  {}", String::from_iter(marks), escape_text(&failed.note)));
         let labels = failed.labels.iter().rev().map(|(at, label)| (self.column(*at), escape_text(label)));
-        let labels = lay_out_labels(labels, self.columns, LABEL_LINES);
+        let labels = lay_out_labels(labels.collect(), self.columns, LABEL_LINES);
         [row].into_iter().chain(labels.iter().map(|line| named("", line))).collect()
     }
 

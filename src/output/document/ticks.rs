@@ -1,6 +1,6 @@
 //! Ticks of an axis, and the layout of labels.
 
-use super::chart::Chart;
+use super::block::Chart;
 use crate::base::units::{count, duration};
 
 /// Minimum number of spaces between two labels.
@@ -52,11 +52,7 @@ pub(super) fn column_at(chart: &Chart, columns: usize, place: u64) -> usize {
 
 /// Lays out `labels` in at most `lines` lines of `columns` columns. A label starts at its column, or ends there if it
 /// would not fit on the line. Later labels that do not fit are dropped.
-pub(super) fn lay_out_labels(
-    labels: impl IntoIterator<Item = (usize, String)>,
-    columns: usize,
-    lines: usize,
-) -> Vec<String> {
+pub(super) fn lay_out_labels(labels: Vec<(usize, String)>, columns: usize, lines: usize) -> Vec<String> {
     let mut drawn: Vec<Vec<char>> = Vec::new();
     for (column, label) in labels {
         let label: Vec<char> = label.chars().collect();
@@ -96,7 +92,7 @@ mod tests {
     #[test]
     fn labels_do_not_overlap() {
         let labels = [(3, "one"), (4, "two"), (9, "three"), (0, "left out")];
-        let labels = labels.map(|(column, label)| (column, label.to_owned()));
+        let labels = labels.map(|(column, label)| (column, label.to_owned())).to_vec();
         assert_eq!(lay_out_labels(labels, 10, 2), ["   one    ", "    two   "].map(str::to_owned));
     }
 

@@ -17,7 +17,11 @@ use crate::output::wording::describe_verdict;
 pub fn analyze(report: &AnalyzeReport) -> Document {
     let mut document = Document::default();
     let Some((shown, device)) = report.shown() else { return document }; // a report has a snapshot
-    add_verdict(&mut document, report, shown);
+    if let Some((job, dry_run)) = report.dry_run.as_ref().zip(shown.dry_run.as_ref()) {
+        let verdict = describe_verdict(report, job, dry_run);
+        let is_failure = job.verdict == DryRunVerdict::WouldNotFit;
+        document.headline(if is_failure { alarm(verdict) } else { strong(verdict) }, "");
+    }
     match (&report.ranks, device) {
         (Some(ranks), Some(device)) if report.snapshots.len() > 1 => {
             screen_of_ranks(&mut document, report, ranks, (shown, device));
@@ -44,14 +48,6 @@ pub fn result(snapshot: &SnapshotReport, device: &DeviceReport, failure: Option<
     let at_failure = failure.map(|index| device.at_failure(index));
     screen(&mut document, snapshot, at_failure.as_ref().unwrap_or(device), rows);
     document
-}
-
-/// Appends the verdict of a dry run.
-fn add_verdict(document: &mut Document, report: &AnalyzeReport, shown: &SnapshotReport) {
-    let Some((job, dry_run)) = report.dry_run.as_ref().zip(shown.dry_run.as_ref()) else { return };
-    let verdict = describe_verdict(report, job, dry_run);
-    let is_failure = job.verdict == DryRunVerdict::WouldNotFit;
-    document.headline(if is_failure { alarm(verdict) } else { strong(verdict) }, "");
 }
 
 /// Devices of one snapshot on the first screen, at most.

@@ -312,9 +312,9 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
 
 /// The first `shown` of `lines`, and the number of the others.
 pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
-    let others = and_others(lines.len(), shown, "other");
+    let others = and_others(lines.len(), shown, "other", ": --full");
     lines.truncate(shown);
-    lines.extend(others.map(|others| format!("{others}: --full")));
+    lines.extend(others);
     lines
 }
 

@@ -19,7 +19,10 @@ const MAX_ROWS: usize = 64;
 
 /// Lays out `report`: the first message, and below it more on the first `top` messages.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
-    let groups = group_failures(&report.failures);
+    let is_same = |first: &&ExplainedFailure, other: &&ExplainedFailure| {
+        Some(first.line) == other.same_as && first.file == other.same_file
+    };
+    let groups: Vec<FailureGroup<'_>> = group(&report.failures, is_same).into_iter().map(FailureGroup).collect();
     let Some((first, others)) = groups.split_first() else { return Document::default() }; // a report has a message
     let mut document = first_message(report, first);
     other_messages(&mut document, others, MAX_OTHERS);
@@ -110,8 +113,8 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
         let line = faint(format!("  {file}line {}", count(failure.line)));
         Text::from(what).and(at).and(line)
     };
-    let more = if rows < MAX_ROWS { "--full" } else { "--format json" };
-    let note = and_others(sorted.len(), rows, "other message").map(|others| faint(format!("{others}: {more}")));
+    let more = if rows < MAX_ROWS { ": --full" } else { ": --format json" };
+    let note = and_others(sorted.len(), rows, "other message", more).map(faint);
     let table = Table::from_rows(sorted.take(rows))
         .text("other messages", message)
         .text("by", |group| group.source_label())
@@ -163,14 +166,6 @@ fn describe_certainty(failure: &ExplainedFailure) -> String {
 
 /// The same failure on one or more ranks, in the order of the log.
 struct FailureGroup<'a>(Vec<&'a ExplainedFailure>);
-
-/// Groups `failures`, in the order of their first occurrence.
-fn group_failures(failures: &[ExplainedFailure]) -> Vec<FailureGroup<'_>> {
-    let is_same = |first: &&ExplainedFailure, other: &&ExplainedFailure| {
-        Some(first.line) == other.same_as && first.file == other.same_file
-    };
-    group(failures, is_same).into_iter().map(FailureGroup).collect()
-}
 
 impl FailureGroup<'_> {
     fn first(&self) -> &ExplainedFailure {
@@ -237,11 +232,9 @@ impl ExplainReport {
 
 fn summarize_failure(failure: &ExplainedFailure) -> Summary {
     let device = failure.device.map(|device| device.to_string());
-    Summary {
-        action: failure.advice.first().cloned(),
-        copy: failure.copy.clone(),
-        ..Summary::from_answer(format!("{}; {}", failure.headline(device.as_deref()).raw(), failure.reason()))
-    }
+    let answer = format!("{}; {}", failure.headline(device.as_deref()).raw(), failure.reason());
+    let (action, copy) = (failure.advice.first().cloned(), failure.copy.clone());
+    Summary { action, copy, ..Summary::from_answer(answer) }
 }
 
 impl ExplainedFailure {

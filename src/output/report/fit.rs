@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use itertools::Itertools as _;
 
-use super::notes::{add_action, add_notes, add_other_notes};
+use super::notes::{add_action, add_notes, with_other_notes};
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{
@@ -52,8 +52,7 @@ pub fn fit(report: &FitReport) -> Document {
         report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", count(one.size)))),
     );
     sections.field("rules", format!("of PyTorch {}", report.torch_version));
-    add_other_notes(&mut sections, &report.warnings);
-    document.with_sections(sections)
+    document.with_sections(with_other_notes(sections, &report.warnings))
 }
 
 /// `largest size on 80 GiB: 95 (checked), limited by model.py:31 forward (37 MiB a unit)`
@@ -216,13 +215,8 @@ impl FitReport {
             }
             _ => (None, None),
         };
-        Summary {
-            answer: describe_answer(device, self),
-            who: device.growth.first().map(|line| describe_growth(line, device)),
-            variable: None,
-            action,
-            copy,
-        }
+        let who = device.growth.first().map(|line| describe_growth(line, device));
+        Summary { answer: describe_answer(device, self), who, variable: None, action, copy }
     }
 }
 

@@ -35,8 +35,7 @@ pub fn check(report: &CheckReport) -> Document {
     }
     let not_checked = report.not_checked();
     let files = not_checked.iter().map(|(path, message)| code(&**path).and(format!(": {message}")));
-    let others = and_others(not_checked.len(), MAX_FILES, "other");
-    let others = others.map(|others| format!("{others}: --format json").into());
+    let others = and_others(not_checked.len(), MAX_FILES, "other", ": --format json").map(Text::from);
     document.fields("not checked", files.take(MAX_FILES).chain(others));
     if !report.passed {
         document.fields("do", report.summary().action);
@@ -118,7 +117,7 @@ fn line_label(line: &CodeLine) -> Text {
 /// The changes since the baseline.
 fn changes(document: &mut Document, baseline: &BaselineComparison) {
     document.subheading(Text::from("changes since ").and(code(&*baseline.path)).and(", ").and(code(&*baseline.entry)));
-    let others = and_others(baseline.text.len(), MAX_CHANGES, "other");
+    let others = and_others(baseline.text.len(), MAX_CHANGES, "other", "");
     document.list(baseline.text.iter().take(MAX_CHANGES).cloned().chain(others));
 }
 

@@ -1,6 +1,6 @@
 //! The page of `oomscope live`.
 
-use super::notes::{add_notes, add_other_notes};
+use super::notes::{add_notes, with_other_notes};
 use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
@@ -21,8 +21,7 @@ pub fn live(report: &LiveReport) -> Document {
     document.fields("next", command_line("whatif", &report.path).map(code));
     let mut sections = Document::default();
     setup(&mut sections, report);
-    add_other_notes(&mut sections, &report.warnings);
-    document.with_sections(sections)
+    document.with_sections(with_other_notes(sections, &report.warnings))
 }
 
 /// `fits on GPU 0: every request was served, as predicted`

@@ -114,8 +114,7 @@ fn spaces<'m, T>(
 ) -> TableOf<&'m T> {
     let by_size = (0..all.len()).sorted_by_key(|index| std::cmp::Reverse(bytes(&all[*index]).reserved_bytes));
     let shown = by_size.take(MAX_SPACES).sorted_unstable().map(|index| &all[index]);
-    let others = and_others(all.len(), MAX_SPACES, "other");
-    let note = others.map(|others| format!("{others}, which reserve no more than these (--format json lists them)"));
+    let more = ", which reserve no more than these (--format json lists them)";
     Table::from_rows(shown)
         .text(by, |space| name(space))
         .number("reserved", |space| size(bytes(space).reserved_bytes))
@@ -123,7 +122,7 @@ fn spaces<'m, T>(
         .number("pending", |space| size(bytes(space).pending_bytes))
         .only_if(all.iter().any(|space| bytes(space).pending_bytes > 0))
         .number("free", |space| size(bytes(space).inactive_bytes))
-        .note(note)
+        .note(and_others(all.len(), MAX_SPACES, "other", more))
 }
 
 /// Tables of pools and of streams, if there are several.

@@ -19,11 +19,12 @@ pub(super) fn add_notes(document: &mut Document, warnings: &[Warning]) {
     }
 }
 
-/// Appends the warnings that [`add_notes`] only counts.
-pub(super) fn add_other_notes(document: &mut Document, warnings: &[Warning]) {
+/// `document` with the warnings that [`add_notes`] only counts.
+pub(super) fn with_other_notes(mut document: Document, warnings: &[Warning]) -> Document {
     for warning in shown_and_others(warnings).1 {
         document.warning(warning.code.word(), &*warning.message);
     }
+    document
 }
 
 /// The warnings for the first screen, and the others.

@@ -39,10 +39,10 @@ pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: 
     Stack { name, frames: shown, folded_frames: folded.saturating_add(left_out) }
 }
 
-/// `and 3 others`: those of `all` that are not `shown`; `None` if there are none.
-pub(super) fn and_others(all: usize, shown: usize, noun: &str) -> Option<String> {
+/// `and 3 others: --full`: those of `all` that are not `shown`, and with `more` where they are; `None` if there are none.
+pub(super) fn and_others(all: usize, shown: usize, noun: &str, more: &str) -> Option<String> {
     let others = all.saturating_sub(shown) as u64;
-    (others > 0).then(|| format!("and {}", counted(others, noun)))
+    (others > 0).then(|| format!("and {}{more}", counted(others, noun)))
 }
 
 /// The file in one line: release, size, entries, settings.

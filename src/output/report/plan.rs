@@ -2,7 +2,7 @@
 
 use itertools::Itertools as _;
 
-use super::notes::{add_notes, add_other_notes};
+use super::notes::{add_notes, with_other_notes};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::{ServingPlanReport, ServingPlanRow};
 use crate::base::units::{count, counted, size};
@@ -31,8 +31,7 @@ pub fn plan(report: &PlanReport) -> Document {
     failures(&mut sections, report);
     runs(&mut sections, report);
     add_evidence(&mut sections, report);
-    add_other_notes(&mut sections, &report.warnings);
-    document.with_sections(sections)
+    document.with_sections(with_other_notes(sections, &report.warnings))
 }
 
 /// The largest size of each GPU, with each change.

@@ -1,6 +1,6 @@
 //! The page of `oomscope replay`, and its summary: a row for each GPU, or what the job does then and six figures beside those recorded.
 
-use super::notes::{add_action, add_notes, add_other_notes};
+use super::notes::{add_action, add_notes, with_other_notes};
 use super::phrases::add_failed_requests;
 use crate::allocator::conf::shell_assignment;
 use crate::allocator::device::GpuModel;
@@ -38,8 +38,7 @@ pub fn replay(report: &ReplayReport) -> Document {
     for device in &traced {
         add_details(&mut sections, device, traced.len() > 1);
     }
-    add_other_notes(&mut sections, &report.warnings);
-    document.with_sections(sections)
+    document.with_sections(with_other_notes(sections, &report.warnings))
 }
 
 /// `PyTorch 2.15, default settings`

@@ -1,6 +1,6 @@
 //! The page of `oomscope timeline`, and its summary: memory over time and its peaks; below it, charts of all other series, and events.
 
-use super::notes::{add_copy, add_notes, add_other_notes};
+use super::notes::{add_copy, add_notes, with_other_notes};
 use super::phrases::{and_others, entry_range};
 use crate::analysis::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
@@ -30,19 +30,11 @@ pub fn timeline(report: &TimelineReport) -> Document {
     document.table(peaks_table(&report.devices));
     add_copy(&mut document, summary.copy.as_deref());
     let mut sections = Document::default();
-    add_devices(&mut sections, report, worst.device);
-    add_other_notes(&mut sections, &report.warnings);
-    document.with_sections(sections)
-}
-
-/// The charts of the devices that are not `shown` already.
-fn add_devices(document: &mut Document, report: &TimelineReport, shown: u64) {
-    for device in &report.devices {
-        if device.device != shown {
-            document.heading(format!("GPU {} over time: {}", device.device, range(device)));
-            document.chart(chart(device));
-        }
+    for device in report.devices.iter().filter(|device| device.device != worst.device) {
+        sections.heading(format!("GPU {} over time: {}", device.device, range(device)));
+        sections.chart(chart(device));
     }
+    document.with_sections(with_other_notes(sections, &report.warnings))
 }
 
 /// The entries of `device` that are shown.
@@ -68,8 +60,7 @@ fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
         let series = figures.filter_map(|(name, figure)| Some((*name, device.series.size(*figure)?)));
         series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| (device, name, series))
     });
-    let others = and_others(devices.len(), MAX_DEVICES, "other GPU");
-    let note = others.map(|others| faint(format!("{others}: --full")));
+    let note = and_others(devices.len(), MAX_DEVICES, "other GPU", ": --full").map(faint);
     Table::from_rows(rows)
         .text("peak", |(device, name, _)| format!("{}{name}", on(device)))
         .number("bytes", |(.., series)| amount(series.highest))

@@ -146,11 +146,8 @@ impl TrialsReport {
             let tried = if others.is_empty() { "no remedy was tried" } else { "no remedy that was tried helps" };
             return Summary::from_answer(format!("{tried} on {gpu} (dry run)"));
         };
-        Summary {
-            action: Some(remedy.clone()),
-            copy: ending.copy.clone(),
-            ..Summary::from_answer(format!("with {remedy} the job runs to its end on {gpu} (dry run)"))
-        }
+        let answer = format!("with {remedy} the job runs to its end on {gpu} (dry run)");
+        Summary { action: Some(remedy.clone()), copy: ending.copy.clone(), ..Summary::from_answer(answer) }
     }
 
     /// The start with most tokens of KV cache.

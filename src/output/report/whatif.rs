@@ -1,6 +1,6 @@
 //! The page of `oomscope whatif`, and its summary: what was tried, the best first, as one table for each device.
 
-use super::notes::{add_notes, add_other_notes};
+use super::notes::{add_notes, with_other_notes};
 use super::tried::tried_table;
 use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
@@ -49,7 +49,7 @@ pub fn whatif(report: &WhatIfReport) -> Document {
     let copy = summary.copy.filter(|text| !text.starts_with("oomscope") && !text.contains(".py:"));
     document.fields("copy", copy.map(code));
     document.fields("next", command_line("analyze", &report.path).map(code));
-    add_other_notes(&mut sections, &report.warnings);
+    let mut sections = with_other_notes(sections, &report.warnings);
     sections.paragraph(format!("Replayed by the rules of PyTorch {}", report.torch_version));
     document.with_sections(sections)
 }

@@ -20,59 +20,54 @@ use crate::whatif::JobOutcome;
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Cure(cure) => write!(f, "{cure}"),
-            Self::Shapes(cure, _) if cure.has_line() => write!(f, "{cure}"),
-            Self::Shapes(cure, location) => write!(f, "{cure} ({})", location.brief_label()),
-            Self::Detach(graphs, variable) => f.write_str(&detach(graphs, variable.as_deref())),
-            Self::FreeGrowth(line, kind, variable) => {
-                f.write_str(&free_growth(line.as_ref(), *kind, variable.as_deref()))
-            }
-            Self::LimitInput(input) => f.write_str(&limit_input(input)),
+        f.write_str(&match self {
+            Self::Cure(cure) => cure.to_string(),
+            Self::Shapes(cure, _) if cure.has_line() => cure.to_string(),
+            Self::Shapes(cure, location) => format!("{cure} ({})", location.brief_label()),
+            Self::Detach(graphs, variable) => detach(graphs, variable.as_deref()),
+            Self::FreeGrowth(line, kind, variable) => free_growth(line.as_ref(), *kind, variable.as_deref()),
+            Self::LimitInput(input) => limit_input(input),
             Self::GoOn(remedy) => {
                 let later = outcome_clause(&remedy.then);
-                write!(f, "{}: in a replay {later}", settings_action(&remedy.settings_change()))
+                format!("{}: in a replay {later}", settings_action(&remedy.settings_change()))
             }
             Self::Try(settings, why) => {
                 let (settings, why) = (settings_label(settings), describe_unknown(*why));
-                write!(f, "try {settings}: in a replay it serves this request, and what follows is not known ({why})")
+                format!("try {settings}: in a replay it serves this request, and what follows is not known ({why})")
             }
             Self::Change(label, _, then) => {
                 let served = if then.goes_on() { "" } else { "this request is then served; " };
-                write!(f, "{label}: in a replay {served}{}", outcome_clause(then))
+                format!("{label}: in a replay {served}{}", outcome_clause(then))
             }
             Self::Guess(label, _, then) if then.goes_on() => {
-                write!(f, "try: {label}; in a replay the job goes on, but its sizes are a guess")
+                format!("try: {label}; in a replay the job goes on, but its sizes are a guess")
             }
-            Self::Guess(label, ..) => write!(
-                f,
+            Self::Guess(label, ..) => format!(
                 "try: {label}; in a replay it serves this request, but its sizes are a guess, and what follows is not known"
             ),
             Self::NothingHelps(why, may_help) => {
                 let surely = if *may_help { "surely " } else { "" };
-                write!(f, "nothing that was tried {surely}lets the job go on: {}", describe_replays(why))
+                format!("nothing that was tried {surely}lets the job go on: {}", describe_replays(why))
             }
-            Self::NoGrad(graphs) => f.write_str(&no_grad(graphs)),
-            Self::RequestLess(request) => write!(f, "request less at once at {}", describe_oversized(request)),
+            Self::NoGrad(graphs) => no_grad(graphs),
+            Self::RequestLess(request) => format!("request less at once at {}", describe_oversized(request)),
             Self::LoadOnHost(location) => {
                 let line = location.brief_label();
-                write!(f, "load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {line}")
+                format!("load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {line}")
             }
-            Self::SmallerModel(location, bytes) => write!(
-                f,
+            Self::SmallerModel(location, bytes) => format!(
                 "make the model of {} smaller (bfloat16 or quantized parameters), or divide it among GPUs: {} of parameters \
                  are on this one, and more follow",
                 location.brief_label(),
                 size(*bytes)
             ),
-            Self::SleepEngine(engine) => f.write_str(&describe_sleep(engine)),
-            Self::Standard(verdict) => f.write_str(StandardAdvice::for_verdict(*verdict).text),
-            Self::UnknownCapacity(advice) => write!(
-                f,
+            Self::SleepEngine(engine) => describe_sleep(engine),
+            Self::Standard(verdict) => StandardAdvice::for_verdict(*verdict).text.to_owned(),
+            Self::UnknownCapacity(advice) => format!(
                 "{}; if other processes hold the missing memory, the GPU's size shows it: analyze with --capacity 80GiB",
                 advice.to_string().trim_end_matches('.')
             ),
-        }
+        })
     }
 }
 

@@ -33,63 +33,56 @@ impl fmt::Display for ShapeCure {
             let sizes = tensor.shape.iter().format(", ");
             if tensor.shape.is_empty() { format!("`{}`", tensor.name) } else { format!("`{}` ({sizes})", tensor.name) }
         };
-        match self {
-            Self::SameShape([column, row]) => write!(
-                f,
+        f.write_str(&match self {
+            Self::SameShape([column, row]) => format!(
                 "give both tensors one shape, such as `{}.squeeze(1)`: {} and {} make a matrix of all pairs",
                 column.name,
                 shape(column),
                 shape(row)
             ),
-            Self::FusedAttention([query, key, value]) => write!(
-                f,
+            Self::FusedAttention([query, key, value]) => format!(
                 "use F.scaled_dot_product_attention({query}, {key}, {value}), which makes no matrix of scores"
             ),
-            Self::Distances([left, right]) => write!(
-                f,
+            Self::Distances([left, right]) => format!(
                 "use torch.cdist({}, {}), which makes no tensor of the differences of all pairs",
                 left.name, right.name
             ),
             Self::Diagonal(name) => {
-                write!(f, "multiply by `{name}[:, None]` instead of torch.diag({name}), which is a matrix of zeros")
+                format!("multiply by `{name}[:, None]` instead of torch.diag({name}), which is a matrix of zeros")
             }
-            Self::Largest(name) => write!(
-                f,
+            Self::Largest(name) => format!(
                 "use `{name}.topk(k)` instead of a sort, if the largest elements are enough: a sort makes values and \
                  indices of all"
             ),
-            Self::Broadcast(name) => write!(
-                f,
+            Self::Broadcast(name) => format!(
                 "broadcast `{name}` (expand, or a dimension of size 1) instead of repeating it, which makes copies"
             ),
-            Self::Narrow(name) => write!(
-                f,
+            Self::Narrow(name) => format!(
                 "keep `{name}` as bool, one byte for each element: F.one_hot makes int64, which has eight for each zero"
             ),
-            Self::Sparse(length) => write!(
-                f,
+            Self::Sparse(length) => format!(
                 "make the {length} x {length} matrix sparse, or use the indices of its elements: this one stores all zeros"
             ),
             Self::Call(call) => {
                 let at = call.at.brief_label();
-                match &call.value {
+                let action = match &call.value {
                     Some(RunningValue { text, source, is_one_item }) => {
                         let what = text.as_ref().map_or_else(|| "this".to_owned(), |text| format!("`{text}`"));
                         let parts = if *is_one_item { "in tiles" } else { "in parts" };
-                        write!(f, "compute {what} {parts} of `{source}` at {at}")?;
+                        format!("compute {what} {parts} of `{source}` at {at}")
                     }
-                    None => write!(f, "compute in parts what {at} calls")?,
-                }
-                f.write_str(": without gradients, one part need not wait for the others")
+                    None => format!("compute in parts what {at} calls"),
+                };
+                format!("{action}: without gradients, one part need not wait for the others")
             }
-            Self::Chunks(at) => write!(f, "compute in parts: give vmap a chunk_size at {}", at.brief_label()),
+            Self::Chunks(at) => format!("compute in parts: give vmap a chunk_size at {}", at.brief_label()),
             Self::Parts([left, right]) if is_one(left, right) => {
-                write!(f, "compute the pairs of rows of {} in parts, not all at once", shape(left))
+                format!("compute the pairs of rows of {} in parts, not all at once", shape(left))
             }
             Self::Parts([left, right]) => {
-                write!(f, "compute the pairs of rows of {} and {} in parts, not all at once", shape(left), shape(right))
+                format!("compute the pairs of rows of {} and {} in parts, not all at once", shape(left), shape(right))
             }
-        }
+        })
     }
 }
 

@@ -13,24 +13,22 @@ const SHOWN_READS: usize = 3;
 
 impl fmt::Display for DryRunWarning<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
+        f.write_str(&match *self {
             Self::NoGpu(report) => {
-                write!(
-                    f,
+                let alone = report.alone.as_ref().map_or_else(String::new, |place| {
+                    format!("; rank {place} ran alone, and every collective returned its own data")
+                });
+                format!(
                     "no GPU was used: PyTorch's own allocator ran on a stub of CUDA, with the memory of {} (compute \
-                     capability {}; {}, of which the context takes {}{})",
+                     capability {}; {}, of which the context takes {}{}){alone}",
                     report.gpu,
                     report.capability,
                     size(report.total_bytes),
                     size(report.context_bytes),
                     describe_nccl(report.nccl_bytes)
-                )?;
-                report.alone.as_ref().map_or(Ok(()), |place| {
-                    write!(f, "; rank {place} ran alone, and every collective returned its own data")
-                })
+                )
             }
-            Self::Placements(range) => write!(
-                f,
+            Self::Placements(range) => format!(
                 "the allocator picks among equal blocks by address, and a GPU assigns other addresses: over {} \
                  placements of memory GPU {} peaks at {} reserved, and {}",
                 range.placements,
@@ -38,41 +36,38 @@ impl fmt::Display for DryRunWarning<'_> {
                 describe_range(&range.reserved_bytes),
                 describe_failing(range.failing_placements, range.placements)
             ),
-            Self::Reads(report) => f.write_str(&describe_reads(report)),
-            Self::Substitutes(report, value) => f.write_str(&describe_substitutes(report, value)),
-            Self::Workspaces(report) => f.write_str(&describe_workspaces(report)),
-            Self::Generated(TextLength::Maximum) => f.write_str(
+            Self::Reads(report) => describe_reads(report),
+            Self::Substitutes(report, value) => describe_substitutes(report, value),
+            Self::Workspaces(report) => describe_workspaces(report),
+            Self::Generated(TextLength::Maximum) => String::from(
                 "generated texts are assumed to have the maximum length, the most memory (--generate min: one token)",
             ),
             Self::Generated(TextLength::Minimum) => {
-                f.write_str("generated texts are assumed to end after one token (--generate max: as late as possible)")
+                "generated texts are assumed to end after one token (--generate max: as late as possible)".to_owned()
             }
-            Self::QueriesMemory(location) => write!(
-                f,
+            Self::QueriesMemory(location) => format!(
                 "the program asks how much memory the device has, at {}, and may take more on a larger one: its use of \
                  memory is no measure of what it needs",
                 location.label()
             ),
-            Self::Timings(timings) => write!(
-                f,
+            Self::Timings(timings) => format!(
                 "the program measured the time between events {}, which is always 1 ms here: a choice that depends on \
                  it, such as autotuning, may differ on a GPU; logging, as in DistributedDataParallel, does not affect \
                  memory",
                 counted(timings, "time")
             ),
-            Self::Unfilled(bytes) => write!(
-                f,
+            Self::Unfilled(bytes) => format!(
                 "{} of large host tensors that the program fills with random numbers were left zero: a choice that \
                  depends on their values, such as a mask, may differ",
                 size(bytes)
             ),
-            Self::Missing(functions) => write!(f, "the stub of CUDA does not implement {}", functions.join(", ")),
-            Self::Uncounted(serving) => f.write_str(&describe_uncounted(serving)),
-            Self::Stopped => f.write_str(
+            Self::Missing(functions) => format!("the stub of CUDA does not implement {}", functions.join(", ")),
+            Self::Uncounted(serving) => describe_uncounted(serving),
+            Self::Stopped => String::from(
                 "the program was stopped because it kept reading values without allocating: anything after that is \
                  not in these figures",
             ),
-        }
+        })
     }
 }
 

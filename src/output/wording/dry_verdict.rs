@@ -26,8 +26,7 @@ pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run
     let start = format!("{} on {} (dry run)", job.verdict.phrase(), dry_run.gpu);
     match &job.reason {
         DryRunReason::Served => {
-            let devices = report.snapshots.iter().flat_map(|snapshot| &snapshot.devices);
-            let reserved = devices.map(DeviceReport::peak_on_device).fold(0, u64::max);
+            let reserved = report.devices().map(DeviceReport::peak_on_device).fold(0, u64::max);
             let (usable, most) = (dry_run.usable_bytes(), dry_run.most_reserved(reserved));
             let is_upper_bound = most > reserved || dry_run.has_read(ReadValue::Maximum);
             let up_to = if is_upper_bound { "up to " } else { "" };
@@ -42,20 +41,19 @@ pub(crate) fn describe_verdict(report: &AnalyzeReport, job: &JobVerdict, dry_run
 
 impl fmt::Display for DryRunReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Served => f.write_str("the program ran to its end, and every request was served"),
-            Self::Retried(failed) => f.write_str(&describe_retry(failed)),
+        f.write_str(&match self {
+            Self::Served => "the program ran to its end, and every request was served".to_owned(),
+            Self::Retried(failed) => describe_retry(failed),
             Self::Failed(failed) => {
-                write!(f, "a request for {} failed at {}", size(failed.bytes), failed.location.label())
+                format!("a request for {} failed at {}", size(failed.bytes), failed.location.label())
             }
-            Self::NotStarted(error) => f.write_str(error),
-            Self::ServedAtBest => f.write_str(
+            Self::NotStarted(error) => error.clone(),
+            Self::ServedAtBest => String::from(
                 "a request fails if the driver places memory otherwise, or with the memory that libraries are estimated to take",
             ),
-            Self::UnknownMemory => f.write_str("some memory is known only to a GPU"),
-            Self::Value(read) => f.write_str(&describe_value(read)),
-            Self::FailedAtMost(failed, read) => write!(
-                f,
+            Self::UnknownMemory => "some memory is known only to a GPU".to_owned(),
+            Self::Value(read) => describe_value(read),
+            Self::FailedAtMost(failed, read) => format!(
                 "a request for {} failed at {}, if {} at {} selects every element, which only a GPU knows; --value \
                  sets their number",
                 size(failed.bytes),
@@ -63,27 +61,27 @@ impl fmt::Display for DryRunReason {
                 read.operator,
                 read.location.label()
             ),
-            Self::OmittedReads => f.write_str("the program read values at more lines than the recording can hold"),
-            Self::Stopped => f.write_str("it was stopped while it waited for a value of the GPU"),
+            Self::OmittedReads => "the program read values at more lines than the recording can hold".to_owned(),
+            Self::Stopped => "it was stopped while it waited for a value of the GPU".to_owned(),
             Self::EndNotRecorded => {
-                f.write_str("this recording of an older oomscope does not show how the program ended; run it again")
+                "this recording of an older oomscope does not show how the program ended; run it again".to_owned()
             }
-            Self::StillRunning => f.write_str("this snapshot was written before the program ended"),
+            Self::StillRunning => "this snapshot was written before the program ended".to_owned(),
             Self::Signal(9) => {
-                f.write_str("signal 9 ended the program; the system may have killed it for lack of host memory")
+                "signal 9 ended the program; the system may have killed it for lack of host memory".to_owned()
             }
-            Self::Signal(number) => write!(f, "signal {number} ended the program"),
-            Self::ExitCode(code, None) => write!(f, "the command ended with exit code {code}"),
+            Self::Signal(number) => format!("signal {number} ended the program"),
+            Self::ExitCode(code, None) => format!("the command ended with exit code {code}"),
             Self::ExitCode(code, Some(location)) => {
-                write!(f, "the program ended with exit code {code} at {}", location.label())
+                format!("the program ended with exit code {code} at {}", location.label())
             }
-            Self::Error(error) => f.write_str(&describe_error(error)),
-            Self::Shared(shared) => f.write_str(&describe_shared(shared)),
+            Self::Error(error) => describe_error(error),
+            Self::Shared(shared) => describe_shared(shared),
             Self::Lost(processes) => {
                 let processes = counted(*processes as u64, "process");
-                write!(f, "{processes} left no recording: killed, or started with Python's option -I or -E and failed")
+                format!("{processes} left no recording: killed, or started with Python's option -I or -E and failed")
             }
-        }
+        })
     }
 }
 

@@ -10,7 +10,6 @@ mod cause;
 mod cure;
 mod dry_run;
 mod dry_verdict;
-mod json;
 mod outcome;
 mod peers;
 mod place;

@@ -15,14 +15,11 @@ const GAP: &str = "   ";
 /// The bar, and below it the legend.
 pub(super) fn lines(parts: &[BarPart], style: Style) -> Vec<String> {
     let room = style.width.saturating_sub(2 * INDENT.len()).min(MAX_COLUMNS);
-    let columns = columns(parts, room);
-    let cells =
-        |(part, columns): (&BarPart, usize)| style.painted(&glyph(part.kind, style).repeat(columns), ink(part.kind));
-    let drawn: String = parts.iter().zip(columns).map(cells).collect();
-    let mut lines = vec![format!("{INDENT}{drawn}")];
+    let bar = parts.iter().zip(columns(parts, room)).map(|(part, columns)| drawn(part.kind, columns, style));
+    let mut lines = vec![format!("{INDENT}{}", bar.collect::<String>())];
     let (mut legend, mut width) = (INDENT.to_owned(), INDENT.len());
     for part in parts {
-        let shown = format!("{} {}", style.painted(glyph(part.kind, style), ink(part.kind)), style.render(&part.label));
+        let shown = format!("{} {}", drawn(part.kind, 1, style), style.render(&part.label));
         let gap = if width > INDENT.len() { GAP } else { "" };
         let next = width + gap.len() + display_width(&shown);
         if next > style.width && width > INDENT.len() {
@@ -59,23 +56,17 @@ fn columns(parts: &[BarPart], room: usize) -> Vec<usize> {
     columns
 }
 
-fn glyph(kind: BarKind, style: Style) -> &'static str {
-    match kind {
-        BarKind::Allocated => style.pick("█", "#"),
-        BarKind::Peak => style.pick("▓", "+"),
-        BarKind::Cached => style.pick("▒", "="),
-        BarKind::Outside => style.pick("▚", "%"),
-        BarKind::Free => style.pick("░", "."),
-        BarKind::Unknown => style.pick("·", "?"),
-    }
-}
-
-fn ink(kind: BarKind) -> Ansi {
-    match kind {
-        BarKind::Allocated | BarKind::Peak => Ansi::new(),
-        BarKind::Cached => AnsiColor::Yellow.on_default(),
-        BarKind::Outside | BarKind::Free | BarKind::Unknown => Ansi::new().dimmed(),
-    }
+/// `columns` columns of a part.
+fn drawn(kind: BarKind, columns: usize, style: Style) -> String {
+    let (unicode, ascii, ink) = match kind {
+        BarKind::Allocated => ("█", "#", Ansi::new()),
+        BarKind::Peak => ("▓", "+", Ansi::new()),
+        BarKind::Cached => ("▒", "=", AnsiColor::Yellow.on_default()),
+        BarKind::Outside => ("▚", "%", Ansi::new().dimmed()),
+        BarKind::Free => ("░", ".", Ansi::new().dimmed()),
+        BarKind::Unknown => ("·", "?", Ansi::new().dimmed()),
+    };
+    style.painted(&style.pick(unicode, ascii).repeat(columns), ink)
 }
 
 #[cfg(test)]

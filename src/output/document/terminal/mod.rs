@@ -224,7 +224,7 @@ fn needs_blank_line(before: &Block, after: &Block) -> bool {
 }
 #[cfg(test)]
 mod tests {
-    use super::super::chart::{Band, Chart, Failures};
+    use super::super::block::{Band, Chart, Failures};
     use super::super::markdown::markdown;
     use super::super::table::{Cell, Table};
     use super::super::text::{alarm, code, source_location, strong};

@@ -74,8 +74,8 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
         capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)))
     };
     let when = |row: &RankRow| row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default();
-    let others = and_others(ranks.groups.iter().skip(limit).map(Vec::len).sum(), 0, "other");
-    let note = others.map(|others| faint(format!("{others}; --top shows more")));
+    let others = ranks.groups.iter().skip(limit).map(Vec::len).sum();
+    let note = and_others(others, 0, "other", "; --top shows more").map(faint);
     Table::from_rows(ranks.groups.iter().take(limit).filter_map(group))
         .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::marked(mark(row), code(name.as_str())))
         .text("result", |(_, row, _)| row.conclusion.map_or(word(row), Verdict::word))
