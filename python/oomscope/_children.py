@@ -9,7 +9,7 @@ import shlex
 import socket
 import subprocess
 
-import _oomscope_imports as imports
+from . import _imports as imports
 
 PYTHON = re.compile(r"python[\d.]*$")
 # A word with options of Python: flags, and one that takes the rest of the word, or the next word, as its argument.

@@ -24,22 +24,22 @@ import shutil
 import sys
 import time
 
-import _oomscope_children as children
-import _oomscope_ending as ending
-import _oomscope_files as files
-import _oomscope_generation as generation
-import _oomscope_imports as imports
-import _oomscope_kernels as kernels
-import _oomscope_objects as objects
-import _oomscope_observed as observed
-import _oomscope_operators as operators
-import _oomscope_ranks as ranks
-import _oomscope_serving as serving
-import _oomscope_sglang as sglang
-import _oomscope_stub as stub
-import _oomscope_usage as usage
-import _oomscope_values as values
-import _oomscope_vllm as vllm
+from . import _children as children
+from . import _ending as ending
+from . import _files as files
+from . import _generation as generation
+from . import _imports as imports
+from . import _kernels as kernels
+from . import _objects as objects
+from . import _observed as observed
+from . import _operators as operators
+from . import _ranks as ranks
+from . import _serving as serving
+from . import _sglang as sglang
+from . import _stub as stub
+from . import _usage as usage
+from . import _values as values
+from . import _vllm as vllm
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000

@@ -17,9 +17,10 @@ import threading
 import time
 import traceback
 
-import _oomscope_imports as imports
-import _oomscope_objects as objects
-import _oomscope_usage as usage
+from . import _imports as imports
+from . import _objects as objects
+from . import _recorder
+from . import _usage as usage
 
 # Seconds that other threads get to end after the main one.
 MAX_WAIT = 3
@@ -233,7 +234,7 @@ def ask_before_shutdown(module):
         if not getattr(worker, "connected", False) or getattr(worker, "mode", None) != DRIVER:
             return
         recorder = getattr(sys, "_oomscope_recorder", None)
-        recorder = recorder or sys.modules["sitecustomize"].Recorder(os.environ["OOMSCOPE_DIR"])
+        recorder = recorder or _recorder.Recorder(os.environ["OOMSCOPE_DIR"])
         before = recorder.read_answers()
         if before:
             recorder.ask("%s%d %d" % (JOB_ENDS, os.getpid(), time.time_ns()))

@@ -33,7 +33,7 @@ import sys
 import tempfile
 import threading
 
-import _oomscope_imports as imports
+from . import _imports as imports
 
 # Functions of `os` that read a path, and functions that change what is already there.
 READERS = ("stat", "lstat", "access", "readlink", "chdir", "statvfs", "listxattr", "getxattr", "pathconf")

@@ -3,8 +3,8 @@
 The functions get a module after its import.
 """
 
-import _oomscope_draws as draws
-import _oomscope_imports as imports
+from . import _draws as draws
+from . import _imports as imports
 
 # Of the texts: "max" or "min".
 length = "max"

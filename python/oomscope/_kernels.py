@@ -7,7 +7,7 @@ DSL) is linked into the library that launches its kernels, where no stub can tak
 
 import sys
 
-import _oomscope_imports as imports
+from . import _imports as imports
 
 
 class IdleModule:

@@ -21,14 +21,9 @@ import sys
 import time
 import types
 
-try:
-    from . import _objects as objects
-    from . import _source
-    from . import _tensors as tensors_of
-except ImportError:  # beside the recorder of `oomscope run`
-    import _oomscope_objects as objects
-    import _oomscope_source as _source
-    import _oomscope_tensors as tensors_of
+from . import _objects as objects
+from . import _source
+from . import _tensors as tensors_of
 
 # Seconds that may pass, whether or not this process has a processor all the time.
 BUDGET_S = 0.95

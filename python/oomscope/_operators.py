@@ -21,10 +21,10 @@ import os
 import sys
 import threading
 
-import _oomscope_draws as draws
-import _oomscope_imports as imports
-import _oomscope_shadow as shadow
-import _oomscope_triton as triton
+from . import _draws as draws
+from . import _imports as imports
+from . import _shadow as shadow
+from . import _triton as triton
 
 KEY = "CustomRNGKeyId"
 # Functions of PyTorch's libraries, in the order of `struct torch` in stub/operators.c.

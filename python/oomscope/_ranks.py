@@ -15,7 +15,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
-import _oomscope_imports as imports
+from . import _imports as imports
 
 # The identifier of an NCCL group. Rank 0 would put it into the store.
 NCCL_ID = b"\1" * 128

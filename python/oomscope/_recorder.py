@@ -3,7 +3,7 @@
 This file is all that `oomscope run` adds to a job. It uses only the standard library. It never imports torch and never
 initializes CUDA: it waits until the program does. There are three ways to use it:
 
-1. `oomscope run -- python train.py` copies this file to `DIR/.recorder/sitecustomize.py` and puts that directory on
+1. `oomscope run -- python train.py` copies these files to `DIR/.recorder/_oomscope`, and puts `DIR/.recorder` on
    PYTHONPATH. Python imports `sitecustomize` at startup. The file first runs the sitecustomize that it hides.
 2. The wheel declares `autoload` as an entry point of `torch.backends`, which torch 2.5 and later call at the end of
    `import torch`. It does nothing unless OOMSCOPE_DIR is set.
@@ -147,11 +147,9 @@ def prepare_dry_run(directory):
     """Prepares the dry run of this process, unless it uses a GPU."""
     control = os.path.join(os.path.abspath(directory), ".recorder")
     if os.path.exists(os.path.join(control, "dry-run.json")):
-        if control not in sys.path:
-            sys.path.append(control)
-        import _oomscope_dry_run
-
-        sys._oomscope_dry_run = _oomscope_dry_run.DryRun(control)
+        # Another run's recorder may have started first, which has none of these files.
+        sys.modules[__package__].__path__.append(os.path.join(control, "_oomscope"))
+        sys._oomscope_dry_run = import_beside("dry_run").DryRun(control)
 
 
 def arm(directory):
@@ -543,15 +541,10 @@ def load_describers(options):
         attempt("snapshots without `_%s`" % name, import_beside, name, ignored=ImportError)
 
 
-def name_beside(name):
-    """The name of the module `_NAME` of the package, or of its copy beside the recorder of `oomscope run`."""
-    return "%s._%s" % (__package__, name) if __package__ else "_oomscope_" + name
-
-
 def import_beside(name):
     import importlib
 
-    return importlib.import_module(name_beside(name))
+    return importlib.import_module("._" + name, __package__)
 
 
 def watch_sleep():
@@ -565,7 +558,7 @@ def watch_sleep():
 
 def describe_by(name, without, *args):
     """What `describe` of the module `_NAME` returns, or None if the module is not loaded."""
-    module = sys.modules.get(name_beside(name))
+    module = sys.modules.get("%s._%s" % (__package__, name))
     return module and attempt(without, module.describe, *args)
 
 
@@ -705,7 +698,3 @@ def format_bytes(size):
         if size < 1024 or unit == "GiB":
             return "%d %s" % (size, unit) if unit == "B" else "%.1f %s" % (size, unit)
         size /= 1024.0
-
-
-if __name__ == "sitecustomize":
-    run_as_sitecustomize(__file__)

@@ -9,10 +9,10 @@ import re
 import signal
 import sys
 
-import _oomscope_ending as ending
-import _oomscope_imports as imports
-import _oomscope_kernels as kernels
-import _oomscope_serving as serving
+from . import _ending as ending
+from . import _imports as imports
+from . import _kernels as kernels
+from . import _serving as serving
 
 # Seconds for the processes of an engine to write their snapshots.
 MAX_WAIT = 60

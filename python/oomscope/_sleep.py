@@ -6,10 +6,7 @@ vLLM has an allocator for it, in releases 0.8 to 0.33, and SGLang the package to
 import functools
 import time
 
-try:
-    from . import _imports as imports
-except ImportError:  # beside the recorder of `oomscope run`
-    import _oomscope_imports as imports
+from . import _imports as imports
 
 # Later changes are not kept.
 MAX_CHANGES = 10000

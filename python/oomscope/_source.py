@@ -19,10 +19,7 @@ import time
 import zipimport
 import zlib
 
-try:
-    from . import _objects as objects
-except ImportError:  # beside the recorder of `oomscope run`
-    import _oomscope_objects as objects
+from . import _objects as objects
 
 MAX_COMPRESSED, MAX_FILES = 2 << 20, 400
 # Larger files are generated.

@@ -15,10 +15,7 @@ import os
 import sys
 import types
 
-try:
-    from . import _objects as objects
-except ImportError:  # beside the recorder of `oomscope run`
-    import _oomscope_objects as objects
+from . import _objects as objects
 
 RAW_SAVED, SAVED = "_raw_saved_", "_saved_"
 # The function of torch.autograd.graph (since 2.3) and the one before, which wait for a backward pass.

@@ -2,7 +2,7 @@
 
 import ast
 
-import _oomscope_usage as usage
+from . import _usage as usage
 
 # Modules, and functions of Python, that write only by `store` and `atomic_..`.
 LIBRARIES = frozenset(

@@ -16,7 +16,7 @@ import functools
 import linecache
 import sys
 
-import _oomscope_objects as objects
+from . import _objects as objects
 
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
 # Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
@@ -38,7 +38,7 @@ HARMLESS_CODE = (
         "all_gather_object gather_object broadcast_object_list scatter_object_list recv_object_list",
     ),
     # Shapes that every rank has; what the comparison finds is ignored, see _ranks.py.
-    ("/_oomscope_ranks.py", "compare_shapes"),
+    ("oomscope/_ranks.py", "compare_shapes"),
     # Without an answer the stages exchange the shapes of a trial pass, which needs no more than a step.
     ("torch/distributed/pipelining/schedules.py", "_initialize_pipeline_distributed_state"),
     # The sum of the losses, which leaves out those that are not finite.

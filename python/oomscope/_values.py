@@ -9,8 +9,8 @@ line.
 import ast
 import struct
 
-import _oomscope_objects as objects
-import _oomscope_usage as usage
+from . import _objects as objects
+from . import _usage as usage
 
 # Operators whose answer is true for zeros, wherever they are called.
 TRUE_OPERATORS = frozenset(("allclose", "equal"))

@@ -12,9 +12,9 @@ import re
 import sys
 from types import SimpleNamespace
 
-import _oomscope_imports as imports
-import _oomscope_ranks as ranks
-import _oomscope_serving as serving
+from . import _imports as imports
+from . import _ranks as ranks
+from . import _serving as serving
 
 # Releases whose layout is tested.
 TESTED = "0.8 to 0.33"

@@ -1,6 +1,5 @@
 """The tests use the fake torch in `fake/`, or a real torch if there is a GPU (or the stub)."""
 
-import importlib
 import os
 import subprocess
 import sys
@@ -8,9 +7,6 @@ from pathlib import Path
 
 import pytest
 
-# The names by which the files of a dry run import each other.
-for name in ("imports", "objects", "usage"):
-    sys.modules["_oomscope_" + name] = importlib.import_module("oomscope._" + name)
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 pytest_plugins = ["pytester"]

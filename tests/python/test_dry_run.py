@@ -9,6 +9,7 @@ import sys
 import pytest
 
 from conftest import ROOT
+from oomscope import _generation, _imports, _kernels, _serving, _sglang
 
 # Like transformers: the device says whether every sequence is done. In a dry run it says zero, which is no.
 LIBRARY = """
@@ -44,8 +45,7 @@ class GenerationMixin:
         return ids.shape[1]
 """
 PROGRAM = """
-import _generation
-import _imports
+from oomscope import _generation, _imports
 _imports.after("transformers.generation.utils", _generation.end_by_length)
 from transformers.generation.utils import GenerationMixin
 model = GenerationMixin()
@@ -54,23 +54,16 @@ for _generation.length in ("max", "min"):
 """
 
 
-MODULES = [path.stem[1:] for path in (ROOT / "python" / "oomscope").glob("_[a-z]*.py")]
-
-
 def run_with(program, directory, **options):
-    """Runs a program that imports files of the package, which are also there under the names of a dry run."""
-    for name in MODULES:
-        path = directory / ("_oomscope_%s.py" % name)
-        if not path.exists():
-            path.symlink_to(ROOT / "python" / "oomscope" / ("_%s.py" % name))
-    paths = "import sys; sys.path[:0] = %r\n" % [str(ROOT / "python" / "oomscope"), str(directory)]
+    """Runs a program that imports the package, and modules in `directory`."""
+    paths = "import sys; sys.path[:0] = %r\n" % [str(ROOT / "python"), str(directory)]
     result = subprocess.run([sys.executable, "-c", paths + program], capture_output=True, text=True, **options)
     return result.stdout, result.stderr
 
 
 ZEROED = """
 import ctypes
-import _dry_run
+from oomscope import _dry_run
 buffer = (ctypes.c_ubyte * 20000)(*[7] * 20000)
 _dry_run.zero_pages(ctypes.addressof(buffer) + 1, 19998)
 print(buffer[0], sum(buffer[1:19999]), buffer[19999])
@@ -93,10 +86,7 @@ def test_generation_stops_at_the_maximum_length_or_after_one_token(tmp_path):
 
 def test_a_module_that_a_program_looks_for_first_keeps_its_hook(monkeypatch, tmp_path):
     """Libraries ask `find_spec` whether an optional package is installed, before they import it."""
-    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
     monkeypatch.syspath_prepend(str(tmp_path))
-    import _imports
-
     (tmp_path / "optional_package.py").write_text("import sys; sys.calls.append('runs')")
     calls = []
     monkeypatch.setattr(sys, "calls", calls, raising=False)
@@ -120,10 +110,6 @@ class Numbers(list):
 
 
 def test_vllm_samples_a_token_once_the_prompt_is_complete(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    monkeypatch.setitem(sys.modules, "_oomscope_draws", type(sys)("draws"))
-    import _generation
-
     class Tensor:
         pass
 
@@ -160,14 +146,11 @@ def module_with(**members):
 
 @pytest.fixture
 def sglang(monkeypatch, tmp_path):
-    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    for name in ("objects", "usage", "ending", "kernels", "serving"):
-        monkeypatch.setitem(sys.modules, "_oomscope_" + name, __import__("_" + name))
     process = module_with(end={"kind": "finished"}, finished=[])
     process.finish = lambda: process.finished.append(process.end["kind"])
     dry_run = module_with(control=str(tmp_path), ending=process, options={})
     monkeypatch.setattr(sys, "_oomscope_dry_run", dry_run, raising=False)
-    return __import__("_sglang")
+    return _sglang
 
 
 def test_sglang_ends_processes_with_gpu_memory_before_it_kills_them(sglang, tmp_path):
@@ -244,9 +227,6 @@ def test_sglang_needs_no_weights_and_no_tokenizer_that_are_not_there(sglang, tmp
 
 
 def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkeypatch):
-    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    import _kernels
-
     class TVMFFIJitCompiledFunction:
         def __call__(self, *args):
             raise AssertionError("it runs")
@@ -262,7 +242,7 @@ def test_compiled_functions_of_cute_do_nothing_but_forget_their_arguments(monkey
 def test_the_compiler_of_nvidias_packages_is_named_if_there_is_no_other(monkeypatch, tmp_path):
     compiler = tmp_path / "site" / "nvidia" / "cu13" / "bin" / "nvcc"
     program = (
-        "import os, _dry_run; _dry_run.os.path.exists = lambda _: False\n"
+        "import os; from oomscope import _dry_run; _dry_run.os.path.exists = lambda _: False\n"
         "_dry_run.provide_toolkit(%r); print(os.environ.get('CUDA_HOME'))" % str(tmp_path / "site" / "torch")
     )
 
@@ -294,8 +274,6 @@ def test_sglang_server_ends_in_place_of_serving(sglang, monkeypatch):
 
 
 def test_sglang_numbers_are_those_of_a_scheduler_that_is_ready(sglang, monkeypatch, tmp_path):
-    import _serving
-
     device = module_with(get_device_properties=lambda _: module_with(total_memory=80 << 30))
     monkeypatch.setitem(sys.modules, "torch", module_with(cuda=device))
     monkeypatch.setitem(sys.modules, "sglang", module_with(__version__="0.5.23"))

@@ -14,9 +14,7 @@ from conftest import ROOT
 PREFIX = """
 import os, random, shutil, sys
 sys.path.insert(0, {package!r})
-import _imports
-sys.modules["_oomscope_imports"] = _imports
-import _files
+from oomscope import _files
 overlay = _files.Overlay({output!r})
 overlay.scratch = {scratch!r}
 overlay.install()
@@ -45,7 +43,7 @@ def redirected(tmp_path, project):
     def run(code, scratch=()):
         before = state_of(project)
         prefix = PREFIX.format(
-            package=str(ROOT / "python" / "oomscope"), output=str(tmp_path / "out"), scratch=list(map(str, scratch))
+            package=str(ROOT / "python"), output=str(tmp_path / "out"), scratch=list(map(str, scratch))
         )
         result = subprocess.run(
             [sys.executable, "-c", prefix + code], cwd=project, capture_output=True, text=True, timeout=120
@@ -304,7 +302,7 @@ def test_random_programs_see_the_same_files(tmp_path):
             (directory / "a").write_text("A")
             (directory / "d" / "b").write_text("B")
             (directory / "d" / "e" / "a").write_text("C")
-    prefix = PREFIX.format(package=str(ROOT / "python" / "oomscope"), output=str(tmp_path / "out-0"), scratch=[])
+    prefix = PREFIX.format(package=str(ROOT / "python"), output=str(tmp_path / "out-0"), scratch=[])
     loop = """
 import json
 for seed in range(30):

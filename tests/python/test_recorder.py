@@ -40,16 +40,20 @@ def read(path):
         return PlainUnpickler(file).load()
 
 
+def copy_recorder(control):
+    """Copies the recorder to a directory for PYTHONPATH, as `oomscope run` does."""
+    shutil.copytree(str(PACKAGE), str(control / "_oomscope"), dirs_exist_ok=True)
+    (control / "_oomscope" / "__init__.py").write_text("")
+    shutil.copy(str(PACKAGE / "_start.py"), str(control / "sitecustomize.py"))
+
+
 @pytest.fixture
 def recorded(tmp_path, child):
     """Returns a function that runs code as `oomscope run` does, and returns the process and its snapshots."""
 
     def run(code, options=None, **variables):
         control = tmp_path / "out" / ".recorder"
-        control.mkdir(parents=True, exist_ok=True)
-        shutil.copy(str(RECORDER), str(control / "sitecustomize.py"))
-        for name in ("imports", "names", "objects", "source", "tensors"):
-            shutil.copy(str(PACKAGE / ("_%s.py" % name)), str(control / ("_oomscope_%s.py" % name)))
+        copy_recorder(control)
         if options is not None:
             (control / "config").write_text(json.dumps(options))
         path = str(control) + os.pathsep + environment()["PYTHONPATH"]
@@ -180,8 +184,7 @@ def test_the_environments_sitecustomize_runs_and_keeps_its_errors(recorded, tmp_
 
 def test_two_recorders_do_not_call_each_other_forever(recorded, tmp_path):
     other = tmp_path / "other" / ".recorder"
-    other.mkdir(parents=True)
-    shutil.copy(str(RECORDER), str(other / "sitecustomize.py"))
+    copy_recorder(other)
     recorded("pass")
     path = os.pathsep.join([str(tmp_path / "out" / ".recorder"), str(other), environment()["PYTHONPATH"]])
     result = run_with_path(path, OOM)
@@ -277,5 +280,4 @@ def test_it_uses_only_the_standard_library():
             names.update(alias.name.split(".")[0] for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
             names.add(node.module.split(".")[0])
-    own = {"_oomscope_dry_run", *("_oomscope_" + name for name in beside)}
-    assert names - {"torch", *own} <= set(STANDARD.split())
+    assert names - {"torch"} <= set(STANDARD.split())

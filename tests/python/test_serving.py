@@ -2,7 +2,7 @@
 
 import asyncio
 import contextlib
-import importlib.util
+import importlib
 import json
 import logging
 import os
@@ -15,6 +15,7 @@ from types import SimpleNamespace as Object
 import pytest
 
 from conftest import ROOT, program
+from oomscope import _ranks, _serving, _vllm
 
 GIB = 1 << 30
 
@@ -22,14 +23,8 @@ GIB = 1 << 30
 @pytest.fixture
 def engine(monkeypatch, tmp_path):
     """The modules under test, in a dry run whose directory is empty."""
-    monkeypatch.syspath_prepend(str(ROOT / "python" / "oomscope"))
-    for name in ("ranks", "serving", "vllm"):
-        monkeypatch.setitem(sys.modules, "_oomscope_" + name, None)
-        del sys.modules["_oomscope_" + name]
-        spec = importlib.util.spec_from_file_location("_oomscope_" + name, ROOT / "python/oomscope" / f"_{name}.py")
-        module = importlib.util.module_from_spec(spec)
-        monkeypatch.setitem(sys.modules, spec.name, module)
-        spec.loader.exec_module(module)
+    for module in (_ranks, _serving, _vllm):
+        importlib.reload(module)
     dry_run = Object(
         control=str(tmp_path),
         cache=str(tmp_path / "cache"),
@@ -44,7 +39,7 @@ def engine(monkeypatch, tmp_path):
     cuda = Object(mem_get_info=lambda: (79 * GIB, 80 * GIB))
     monkeypatch.setitem(sys.modules, "torch", Object(cuda=cuda))
     monkeypatch.delenv("OOMSCOPE_SERVER", raising=False)
-    return Object(hooks=sys.modules["_oomscope_vllm"], serving=sys.modules["_oomscope_serving"])
+    return Object(hooks=_vllm, serving=_serving)
 
 
 def config(length=32768):
@@ -339,8 +334,8 @@ def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch, is_sent):
     many.MultiprocExecutor = MultiprocExecutor
     for module in (types.ModuleType("vllm.v1"), types.ModuleType("vllm.v1.executor"), many):
         monkeypatch.setitem(sys.modules, module.__name__, module)
-    ranks, started = sys.modules["_oomscope_ranks"], []
-    monkeypatch.setattr(ranks, "become_only_rank", lambda rank, size: started.append((rank, size)))
+    started = []
+    monkeypatch.setattr(_ranks, "become_only_rank", lambda rank, size: started.append((rank, size)))
     monkeypatch.setenv("RANK", "2")
     engine.hooks.run_one_worker(many)
     executor = many.MultiprocExecutor()
@@ -354,7 +349,7 @@ def test_one_worker_runs_as_one_rank_of_all(engine, monkeypatch, is_sent):
 
     engine.hooks.skip_queues(Object(MessageQueue=MessageQueue))
     assert MessageQueue.create_from_process_group("group") == "group"
-    monkeypatch.setattr(ranks, "is_alone", True)
+    monkeypatch.setattr(_ranks, "is_alone", True)
     assert MessageQueue.create_from_process_group("group") is None
 
 
@@ -390,7 +385,7 @@ import sys, types
 control, model = sys.argv[1:3]
 sys._oomscope_dry_run = types.SimpleNamespace(control=control)
 sys.path.insert(0, sys.argv[3])
-import _serving
+from oomscope import _serving
 made = _serving.with_processor(model)
 from transformers import AutoProcessor
 processor = AutoProcessor.from_pretrained(made)
@@ -406,7 +401,7 @@ def test_a_multimodal_model_gets_the_processor_that_it_lacks(tmp_path):
     model.mkdir()
     config = {"model_type": "qwen2_5_vl", "image_token_id": 90, "video_token_id": 91, "vocab_size": 100}
     (model / "config.json").write_text(json.dumps(config))
-    sources = str(ROOT / "python" / "oomscope")
+    sources = str(ROOT / "python")
     command = [sys.executable, "-c", PROCESSOR, str(tmp_path), str(model), sources]
     result = subprocess.run(command, capture_output=True, text=True)
     assert result.stdout.split("\n")[:2] == ["False 90 [90]", "True"], result.stderr

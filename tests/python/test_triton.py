@@ -1,14 +1,10 @@
 """The arguments that a kernel of Triton writes to, by its source."""
 
 import ast
-import sys
 
 import pytest
 
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "python" / "oomscope"))
-import _triton
+from oomscope import _triton
 
 KERNELS = {
     "y": "tl.store(y + pid, tl.load(x + pid))",

@@ -4,17 +4,7 @@ import sys
 
 import pytest
 
-from conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "python" / "oomscope"))
-import _objects
-
-sys.modules["_oomscope_objects"] = _objects
-import _usage  # noqa: E402
-
-sys.modules["_oomscope_usage"] = _usage
-import _observed  # noqa: E402
-import _values  # noqa: E402
+from oomscope import _objects, _observed, _usage, _values
 
 
 class Value:

@@ -217,7 +217,7 @@ impl DryRunOptions {
 
 /// The stub of CUDA and what brings it into a program, as text.
 const PYTHON: &[(&str, &str)] = files! {
-    "_oomscope_", "python/oomscope/_", ".py",
+    "_oomscope/_", "python/oomscope/_", ".py",
     "dry_run" "draws" "children" "ending" "files" "kernels" "generation" "observed" "operators" "ranks" "serving" "sglang"
     "shadow" "stub" "triton" "usage" "values" "vllm"
 };

@@ -15,11 +15,12 @@ use crate::cli::atomic_file::AtomicFile;
 use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
 
 /// Python imports it at the start of every process that has the control directory on its path.
-const RECORDER: (&str, &str) = ("sitecustomize.py", include_str!("../../../python/oomscope/_recorder.py"));
-/// The recorder imports these.
+const START: [(&str, &str); 2] =
+    [("sitecustomize.py", include_str!("../../../python/oomscope/_start.py")), ("_oomscope/__init__.py", "")];
+/// The recorder, and what it imports.
 const MODULES: &[(&str, &str)] = files! {
-    "_oomscope_", "python/oomscope/_", ".py",
-    "imports" "names" "objects" "sleep" "source" "tensors"
+    "_oomscope/_", "python/oomscope/_", ".py",
+    "imports" "names" "objects" "recorder" "sleep" "source" "tensors"
 };
 /// Number of directory names that a run without `-o` tries.
 const MAX_RUNS: u32 = 100_000;
@@ -136,7 +137,7 @@ impl RunDirectory {
         let RecorderOptions { max_entries, stacks, at, keep, names } = options;
         let config =
             json!({ "max_entries": max_entries, "stacks": stacks, "at": at, "keep": keep, "names": names }).to_string();
-        for (name, text) in [RECORDER, ("config", &config)].iter().chain(MODULES).chain(others) {
+        for (name, text) in [("config", &*config)].iter().chain(&START).chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;
             AtomicFile::replace(&path)?.write_with(|out| out.write_all(text.as_bytes()))?;

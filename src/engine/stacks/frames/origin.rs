@@ -43,7 +43,7 @@ const INTERACTIVE_FILES: [&str; 5] = ["<ipython-input", "Cell In[", "<command-",
 const PACKAGE_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/transformers_modules/"];
 
 /// Files of our recorder, which replace functions of Python and PyTorch in a dry run.
-const RECORDER_FILES: &str = "/.recorder/_oomscope_";
+const RECORDER_FILES: &str = "/.recorder/_oomscope";
 
 /// Packages that only start programs: command lines, notebooks, workers.
 const LAUNCHERS: [&str; 15] = [
@@ -283,7 +283,7 @@ mod tests {
             ("Cell In[3]", "<module>", Origin::User),
             ("/src/pytorch/torch/nn/functional.py", "linear", Origin::Torch),
             ("/opt/py/site-packages/transformers/models/x.py", "forward", Origin::Package),
-            ("/home/me/oomscope-dry-run-1/.recorder/_oomscope_files.py", "wrapper", Origin::Plumbing),
+            ("/home/me/oomscope-dry-run-1/.recorder/_oomscope/_files.py", "wrapper", Origin::Plumbing),
             ("/home/me/.recorder/train.py", "main", Origin::User),
             ("/opt/py/dist-packages/vllm/worker.py", "run", Origin::Package),
             ("/opt/py/site-packages/torchvision/ops.py", "nms", Origin::Package),
