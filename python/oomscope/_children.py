@@ -9,7 +9,7 @@ import shlex
 import socket
 import subprocess
 
-from . import _imports as imports
+from . import _imports
 
 PYTHON = re.compile(r"python[\d.]*$")
 # A word with options of Python: flags, and one that takes the rest of the word, or the next word, as its argument.
@@ -19,7 +19,7 @@ OPTIONS = re.compile("-(?=[a-zA-Z])([^cmWX]*)([cmWX]?)(.*)", re.DOTALL)
 def watch(control):
     """Notes the processes that this one starts with `subprocess`, which asyncio uses, too."""
 
-    @imports.around(subprocess.Popen, "__init__")
+    @_imports.around(subprocess.Popen, "__init__")
     def __init__(original, self, args, *rest, **keywords):
         original(self, args, *rest, **keywords)
         try:
@@ -32,7 +32,7 @@ def watch(control):
 def note(process, marker):
     open(marker, "w").close()
 
-    @imports.around(process, "_handle_exitstatus")
+    @_imports.around(process, "_handle_exitstatus")
     def _handle_exitstatus(original, *args, **keywords):
         original(*args, **keywords)
         if process.returncode == 0 and os.path.exists(marker):

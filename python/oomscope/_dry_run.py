@@ -24,22 +24,24 @@ import shutil
 import sys
 import time
 
-from . import _children as children
-from . import _ending as ending
-from . import _files as files
-from . import _generation as generation
-from . import _imports as imports
-from . import _kernels as kernels
-from . import _objects as objects
-from . import _observed as observed
-from . import _operators as operators
-from . import _ranks as ranks
-from . import _serving as serving
-from . import _sglang as sglang
-from . import _stub as stub
-from . import _usage as usage
-from . import _values as values
-from . import _vllm as vllm
+from . import (
+    _children,
+    _ending,
+    _files,
+    _generation,
+    _imports,
+    _kernels,
+    _objects,
+    _observed,
+    _operators,
+    _ranks,
+    _serving,
+    _sglang,
+    _stub,
+    _usage,
+    _values,
+    _vllm,
+)
 
 # Limit of code locations in the ledger. Reads at further ones are only counted.
 MAX_LOCATIONS = 1000
@@ -93,8 +95,8 @@ class DryRun:
         self.last_read = None
         # Computes small tensors on the host; None if this torch has no way for it.
         self.operators = None
-        self.set_values = values.SetValues(self.options.get("values", ()))
-        self.observed = observed.Observed()
+        self.set_values = _values.SetValues(self.options.get("values", ()))
+        self.observed = _observed.Observed()
         self.skipped_reads = 0
         # Reads of known values by instruction, which may wait for another value.
         self.known_at = collections.Counter()
@@ -109,24 +111,24 @@ class DryRun:
         self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
-        self.ending = ending.Ending()
-        children.watch(control)
+        self.ending = _ending.Ending()
+        _children.watch(control)
         try:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
             self.stderr = None
-        imports.after("ray._private.worker", ending.ask_before_shutdown)
-        for module, hook in sglang.HOOKS.items():  # one of them imports torch
-            imports.after(module, hook)
+        _imports.after("ray._private.worker", _ending.ask_before_shutdown)
+        for module, hook in _sglang.HOOKS.items():  # one of them imports torch
+            _imports.after(module, hook)
         self.overlay = None
         if self.options["redirect_files"]:
-            self.overlay = files.Overlay(os.path.dirname(control))
+            self.overlay = _files.Overlay(os.path.dirname(control))
             self.overlay.install()
-            imports.after("safetensors", self.overlay.after_safetensors)
+            _imports.after("safetensors", self.overlay.after_safetensors)
             # wandb writes to a temporary directory if this one does not exist.
-            imports.after("wandb", lambda _: os.makedirs(self.overlay.root, exist_ok=True))
-            imports.after("sqlite3", self.overlay.after_sqlite)
-            imports.after("huggingface_hub.hf_api", files.keep_off_hub)
+            _imports.after("wandb", lambda _: os.makedirs(self.overlay.root, exist_ok=True))
+            _imports.after("sqlite3", self.overlay.after_sqlite)
+            _imports.after("huggingface_hub.hf_api", _files.keep_off_hub)
 
     # Loading -----------------------------------------------------------------------------------------------------
 
@@ -134,9 +136,9 @@ class DryRun:
         """Loads the stub for the torch in `directory`. Ends the process on failure: the program has no other CUDA."""
         provide_toolkit(directory)
         try:
-            self.load(stub.prepare(directory, os.path.join(self.control, "stub")))
+            self.load(_stub.prepare(directory, os.path.join(self.control, "stub")))
         except Exception as error:
-            kind = "" if isinstance(error, stub.StubError) else type(error).__name__ + ": "
+            kind = "" if isinstance(error, _stub.StubError) else type(error).__name__ + ": "
             self.write_error("oomscope: no dry run: %s%s\n" % (kind, error))
             os._exit(2)
 
@@ -155,10 +157,10 @@ class DryRun:
         if local_ranks.isdigit() and int(local_ranks) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
             os.environ["STUBCUDA_DEVICES"] = local_ranks  # one device per rank on this machine
         os.environ["TRITON_LIBCUDA_PATH"] = directory
-        os.environ["VLLM_NCCL_SO_PATH"] = os.path.join(directory, stub.LIBRARY)
+        os.environ["VLLM_NCCL_SO_PATH"] = os.path.join(directory, _stub.LIBRARY)
         mode = os.RTLD_NOW | os.RTLD_GLOBAL
-        self.library = ctypes.CDLL(os.path.join(directory, stub.LIBRARY), mode)
-        ctypes.CDLL(os.path.join(directory, stub.NVML), mode)
+        self.library = ctypes.CDLL(os.path.join(directory, _stub.LIBRARY), mode)
+        ctypes.CDLL(os.path.join(directory, _stub.NVML), mode)
         self.library.stub_unknown_sizes.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_workspaces.restype = ctypes.POINTER(ctypes.c_uint64)
         self.library.stub_peak_bytes.restype = ctypes.c_uint64
@@ -178,17 +180,17 @@ class DryRun:
         validate_no_parameters(torch.distributions.Distribution)
         if self.overlay:
             self.overlay.after_torch(torch)
-        ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
+        _ranks.after_torch(torch, self.options["alone"], self.library.stub_announce_group)
         if self.options["steps_by_parameter"]:
             step_by_parameter()
-        generation.length = self.options["generate"]
-        imports.after("transformers.generation.utils", generation.end_by_length)
-        imports.after("vllm.v1.worker.gpu.model_runner", generation.sample_tokens)
-        imports.after("flashinfer.jit.core", kernels.load_idle_modules)
-        imports.after("cutlass.cutlass_dsl.tvm_ffi_provider", kernels.launch_nothing)
-        imports.after("deepspeed.runtime.zero.utils", ranks.agree_on_parameters)
-        for module, hook in vllm.HOOKS.items():
-            imports.after(module, hook)
+        _generation.length = self.options["generate"]
+        _imports.after("transformers.generation.utils", _generation.end_by_length)
+        _imports.after("vllm.v1.worker.gpu.model_runner", _generation.sample_tokens)
+        _imports.after("flashinfer.jit.core", _kernels.load_idle_modules)
+        _imports.after("cutlass.cutlass_dsl.tvm_ffi_provider", _kernels.launch_nothing)
+        _imports.after("deepspeed.runtime.zero.utils", _ranks.agree_on_parameters)
+        for module, hook in _vllm.HOOKS.items():
+            _imports.after(module, hook)
 
     def note_memory_queries(self, torch):
         """Notes the lines that ask how much memory the device has or has free: the program may adapt to that."""
@@ -199,7 +201,7 @@ class DryRun:
             key = frame.f_code, frame.f_lasti
             if len(self.memory_queries) < MAX_LOCATIONS and key not in self.memory_queries:
                 is_own = any(part in frame.f_code.co_filename for part in NOT_ADAPTING)
-                self.memory_queries[key] = None if is_own else ending.places_of(frame)
+                self.memory_queries[key] = None if is_own else _ending.places_of(frame)
 
         def mem_get_info(*args, **kwargs):
             note(sys._getframe(1))
@@ -215,21 +217,21 @@ class DryRun:
     def memory_query(self, files):
         """The stack of the first query whose answer is not only printed or logged, or None."""
         for places in filter(None, self.memory_queries.values()):
-            if usage.find(places, files=files, seen=self.observed)[0] != usage.REPORT:
-                return ending.describe_places(places)
+            if _usage.find(places, files=files, seen=self.observed)[0] != _usage.REPORT:
+                return _ending.describe_places(places)
         return None
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
         try:
-            self.operators = operators.install(torch, self.library, self.set_values)
+            self.operators = _operators.install(torch, self.library, self.set_values)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: every value of the GPU is zero: %s\n" % error)
         if self.operators is not None:
             for module, launcher in TRITON_LAUNCHERS.items():
-                imports.after(module, functools.partial(self.operators.after_triton, launcher))
-            imports.after("torch._meta_registrations", self.operators.pass_by)
-            imports.after("torchvision", lambda _: self.operators.register("torchvision"))
+                _imports.after(module, functools.partial(self.operators.after_triton, launcher))
+            _imports.after("torch._meta_registrations", self.operators.pass_by)
+            _imports.after("torchvision", lambda _: self.operators.register("torchvision"))
 
     def on_cuda(self, recorder):
         """The recorder has started the history, which the program cannot switch off: the verdict needs it."""
@@ -252,16 +254,16 @@ class DryRun:
         """
         try:
             innermost = sys._getframe().f_back  # None in a thread without Python
-            places = ending.places_of(innermost)
+            places = _ending.places_of(innermost)
             frames = [(code.co_filename, line, code.co_name) for code, _, line in places]
             while innermost is not None and innermost.f_code.co_filename.endswith("torch/utils/_device.py"):
                 innermost = innermost.f_back  # `with torch.device(..)` is around every operator
             name = (operators or b"").decode("ascii", "replace")
             known = self.operators.read(name, source, size) if self.operators is not None else None
             is_mask = name.split(" ")[0] == "nonzero"  # how many of its elements are set, `_operators` knows
-            if known is not None and (is_mask or self.set_values.at(frames) in (None, values.ANOTHER)):
+            if known is not None and (is_mask or self.set_values.at(frames) in (None, _values.ANOTHER)):
                 ctypes.memmove(destination, known[0], size)
-                if not known[1] or (is_mask and usage.is_harmless(places)):
+                if not known[1] or (is_mask and _usage.is_harmless(places)):
                     place = innermost and (innermost.f_code, innermost.f_lasti)
                     self.known_at[place] += 1
                     self.stop_if_stuck(self.known_at[place], frames)
@@ -275,11 +277,11 @@ class DryRun:
                 if len(self.reads) >= MAX_LOCATIONS:
                     self.skipped_reads += 1
                     return
-                if innermost is not None and (usage.is_surely_zero(innermost) or selects_an_element(innermost)):
+                if innermost is not None and (_usage.is_surely_zero(innermost) or selects_an_element(innermost)):
                     places = []
                 read = self.reads[key] = [0, size, time.time(), places, set()]
             read[0] += 1
-            read[4].add(innermost and values.condition(innermost))
+            read[4].add(innermost and _values.condition(innermost))
             self.stop_if_stuck(read[0], frames)
         except Exception as error:
             sys.stderr.write("oomscope: dry run: a read is not in the ledger: %s\n" % error)
@@ -289,9 +291,9 @@ class DryRun:
         text = self.set_values.at(frames)
         asserted = asserted_truth(innermost) if size == 1 else None
         is_true = size == 1 and is_true_for_zeros(operators, innermost) if asserted is None else asserted
-        if text == values.ANOTHER:
-            is_number = size > 1 and values.SIZE_OPERATORS.isdisjoint(operators.split())
-            text = str(values.OTHER_NUMBER if is_number else not is_true) if is_number or size == 1 else None
+        if text == _values.ANOTHER:
+            is_number = size > 1 and _values.SIZE_OPERATORS.isdisjoint(operators.split())
+            text = str(_values.OTHER_NUMBER if is_number else not is_true) if is_number or size == 1 else None
         if text is not None:
             kind = self.operators.kind_of_read(operators) if self.operators is not None else None
             data = self.set_values.encode(text, operators, size, kind)
@@ -310,7 +312,7 @@ class DryRun:
             return
         lines = {}
         for _, frames, _ in self.reads:
-            file, line, _ = next((frame for frame in frames if objects.is_users_file(frame[0])), frames[0])
+            file, line, _ = next((frame for frame in frames if _objects.is_users_file(frame[0])), frames[0])
             lines["%s:%d" % (file, line)] = None
         known = ", ".join(list(lines)[:MAX_NAMED]) or "no line"
         self.write_error(
@@ -331,7 +333,7 @@ class DryRun:
             return
         self.is_stopped = True
         self.ending.end = {"kind": "stopped"}
-        location = next((frame for frame in frames if objects.is_users_file(frame[0])), frames[0])
+        location = next((frame for frame in frames if _objects.is_users_file(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that does not change here (--patience)\n"
@@ -356,7 +358,7 @@ class DryRun:
             return is_large and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_contiguous()
 
         def wrap(name, is_fill):
-            @imports.around(torch.Tensor, name)
+            @_imports.around(torch.Tensor, name)
             def wrapper(original, tensor, *args, **kwargs):
                 if not is_skipped(tensor):
                     return original(tensor, *args, **kwargs)
@@ -377,24 +379,24 @@ class DryRun:
             wrap(name, name in FILL_METHODS)
 
     def peak_bytes(self):
-        return max(self.library.stub_peak_bytes(device) for device in range(ending.MAX_DEVICES))
+        return max(self.library.stub_peak_bytes(device) for device in range(_ending.MAX_DEVICES))
 
     def absent_device(self):
         """The highest device that the program wanted to use and that does not exist, or None."""
         device = self.library.stub_absent_device()
         error = getattr(sys, "last_value", None)
         if device >= 0 or re.search(r"[Ii]nvalid device (id|ordinal)", str(error)):
-            return max(device, self.library.stub_device_count(), *ending.device_numbers(error))
+            return max(device, self.library.stub_device_count(), *_ending.device_numbers(error))
         return None
 
     # Result ------------------------------------------------------------------------------------------------------
 
     def describe(self):
         """The ledger for the snapshot: only built-in types."""
-        reads, files = [], usage.users_files()
+        reads, files = [], _usage.users_files()
         for (names, frames, origin), (count, size, first, places, truths) in self.reads.items():
             is_set = self.set_values.at(frames) is not None
-            used, place = ("set", None) if is_set else usage.find(places, truths, names, files, self.observed)
+            used, place = ("set", None) if is_set else _usage.find(places, truths, names, files, self.observed)
             reads.append(
                 {
                     "operators": names,
@@ -425,11 +427,11 @@ class DryRun:
             "missing": [name.decode("ascii", "replace") for name in missing],
             "unfilled_bytes": self.unfilled_bytes,
             "stopped": self.is_stopped,
-            "alone": ranks.is_alone,
+            "alone": _ranks.is_alone,
             "absent_device": self.absent_device(),
-            "generated": generation.length if generation.is_used else None,
+            "generated": _generation.length if _generation.is_used else None,
             "free_memory_query": self.memory_query(files),
-            "serving": serving.describe(),
+            "serving": _serving.describe(),
             **self.ending.describe(self.last_read),
         }
 
@@ -446,13 +448,13 @@ def zero_pages(address, size):
 
 def is_true_for_zeros(operators, innermost):
     """Whether `innermost` reads a truth that follows from zeros."""
-    is_true = not values.TRUE_OPERATORS.isdisjoint(operators.split())
-    return is_true or bool(innermost is not None and values.compare(innermost))
+    is_true = not _values.TRUE_OPERATORS.isdisjoint(operators.split())
+    return is_true or bool(innermost is not None and _values.compare(innermost))
 
 
 def asserted_truth(frame):
     """What `frame` asserts of the value that it reads, or None: if that fails, the program takes no more memory."""
-    source, node = usage.read_by(frame) if frame else (None, None)
+    source, node = _usage.read_by(frame) if frame else (None, None)
     if node is None:
         return None
     truth = True
@@ -465,12 +467,12 @@ def asserted_truth(frame):
 
 def selects_an_element(frame):
     """Whether `frame` reads an index of a tensor, as in `boxes[first, :2]`: its result has the same size for each."""
-    _, node = usage.read_by(frame)
+    _, node = _usage.read_by(frame)
     if not isinstance(node, ast.Subscript):
         return False
     slices = [part for part in ast.walk(node.slice) if isinstance(part, ast.Slice)]
     bounds = [bound for part in slices for bound in (part.lower, part.upper, part.step) if bound is not None]
-    indexed = objects.variable(frame, getattr(node.value, "id", None))
+    indexed = _objects.variable(frame, getattr(node.value, "id", None))
     is_tensor = isinstance(indexed, sys.modules["torch"].Tensor)
     return is_tensor and all(isinstance(bound, (ast.Constant, ast.UnaryOp)) for bound in bounds)
 
@@ -491,7 +493,7 @@ def provide_toolkit(torch_directory):
 def validate_no_parameters(distribution):
     """Keeps distributions from reading whether their parameters are valid, which zeros are not."""
 
-    @imports.around(distribution, "__init__")
+    @_imports.around(distribution, "__init__")
     def __init__(original, self, *args, validate_args=None, **kwargs):
         original(self, *args[:2], validate_args=False, **kwargs)
 

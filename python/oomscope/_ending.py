@@ -17,10 +17,7 @@ import threading
 import time
 import traceback
 
-from . import _imports as imports
-from . import _objects as objects
-from . import _recorder
-from . import _usage as usage
+from . import _imports, _objects, _recorder, _usage
 
 # Seconds that other threads get to end after the main one.
 MAX_WAIT = 3
@@ -31,8 +28,6 @@ MAX_TEXT = 300
 # `oomscope dry-run` writes the exit code into the snapshot in place of the question marks, if it is not the one below:
 # Python's own exit does not show that of `raise SystemExit(3)`.
 EXIT_CODE = "oomscope exit code: ???"
-# Signals that end a process by default, and that a batch system or a launcher sends.
-SIGNALS = ("SIGTERM", "SIGHUP", "SIGXCPU")
 
 
 class Ending:
@@ -45,22 +40,19 @@ class Ending:
         self.recorder = None
         self.program = None
         self.pid = os.getpid()
-        imports.around(sys, "exit")(self.on_exit)
+        _imports.around(sys, "exit")(self.on_exit)
         if hasattr(builtins, "exit"):  # absent under -S
-            imports.around(type(builtins.exit), "__call__")(self.on_exit)
-        imports.around(os, "_exit")(self.on_immediate_exit)
+            _imports.around(type(builtins.exit), "__call__")(self.on_exit)
+        _imports.around(os, "_exit")(self.on_immediate_exit)
 
     def on_cuda(self, recorder, program):
         """CUDA starts in this process; `recorder` writes the last snapshot, and `program` is oomscope."""
         self.pid, self.recorder, self.program = os.getpid(), recorder, program
-        imports.around(sys, "excepthook")(self.on_error)
-        for name in SIGNALS:
-            number = getattr(signal, name, None)
-            try:
-                if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+        _imports.around(sys, "excepthook")(self.on_error)
+        if threading.current_thread() is threading.main_thread():  # no other may set handlers
+            for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGXCPU):  # of a batch system or a launcher
+                if signal.getsignal(number) == signal.SIG_DFL:
                     signal.signal(number, self.on_signal)
-            except ValueError:  # CUDA starts in a thread other than the main one
-                return
 
     # Threads that go on ----------------------------------------------------------------------------------------------
 
@@ -167,14 +159,14 @@ class Ending:
         end = dict(self.end, final=EXIT_CODE)
         if end["kind"] == "exception" and last_read is not None:
             operators, value, places = last_read
-            if usage.reaches(places, [(frame["filename"], frame["line"]) for frame in end["frames"]]):
+            if _usage.reaches(places, [(frame["filename"], frame["line"]) for frame in end["frames"]]):
                 end["read"] = {"operator": operators, "frames": describe_places(places), "value": value}
         return {"end": end, "failures": self.failures, "failure_count": self.failure_count}
 
 
 def places_of(frame):
     """The frames from `frame` outward, as `_usage` takes them."""
-    frames = itertools.islice(objects.outward(frame), MAX_FRAMES)
+    frames = itertools.islice(_objects.outward(frame), MAX_FRAMES)
     return [(frame.f_code, frame.f_lasti, frame.f_lineno or 0) for frame in frames]
 
 
@@ -240,7 +232,7 @@ def ask_before_shutdown(module):
             recorder.ask("%s%d %d" % (JOB_ENDS, os.getpid(), time.time_ns()))
             recorder.wait_for(before)
 
-    @imports.around(module, "shutdown")
+    @_imports.around(module, "shutdown")
     def shutdown(original, *args, **kwargs):
         ask()
         return original(*args, **kwargs)

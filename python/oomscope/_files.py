@@ -33,7 +33,7 @@ import sys
 import tempfile
 import threading
 
-from . import _imports as imports
+from . import _imports
 
 # Functions of `os` that read a path, and functions that change what is already there.
 READERS = ("stat", "lstat", "access", "readlink", "chdir", "statvfs", "listxattr", "getxattr", "pathconf")
@@ -392,12 +392,15 @@ class Overlay:
             self.redirect(os, name, self.to_read, is_reader=True)
         for name in CHANGERS:
             self.redirect(os, name, functools.partial(self.to_write, keep=True))
-        imports.around(io, "open")(self.open_file)
+        _imports.around(io, "open")(self.open_file)
         builtins.open = io.open
         for name in ("open", "mkdir", "unlink", "rmdir", "rename", "link", "symlink", "listdir", "scandir"):
             self.replace(name, getattr(self, name))
         self.replace("remove", self.unlink)
         self.replace("replace", self.rename)
+        # Replaced functions support what their originals do, except for descriptors of directories.
+        for functions in (os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+            functions.update([new for new in vars(os).values() if getattr(new, "__wrapped__", None) in functions])
         # Removal through descriptors of directories would pass by these functions.
         shutil._use_fd_functions = False
         # Up to Python 3.10 pathlib has its own references to the functions of `os`, and since 3.13 glob.
@@ -420,7 +423,7 @@ class Overlay:
     def redirect(self, module, name, function, position=0, keyword="path", is_reader=False):
         """Makes `module.name` take `function(path)` instead of the path that it is called with."""
 
-        @imports.around(module, name)
+        @_imports.around(module, name)
         def redirected(original, *args, **kwargs):
             if is_reader and self.is_unused():
                 return original(*args, **kwargs)
@@ -429,8 +432,6 @@ class Overlay:
             if given is kwargs or position < len(args):
                 given[at] = self.resolve(function, in_folder(given[at], folder))
             return original(*args, **kwargs)
-
-        copy_support(module, name)
 
     def open_file(self, original, file, mode="r", *args, **kwargs):
         if mode not in ("r", "rb") or not self.is_unused():
@@ -443,7 +444,7 @@ class Overlay:
         names = ("src", "dst") if function in (self.rename, self.link, self.symlink) else ("path",)
         is_reader = function in (self.listdir, self.scandir)
 
-        @imports.around(os, name)
+        @_imports.around(os, name)
         def replaced(original, *args, **kwargs):
             is_real = getattr(self.busy, "now", False) or (is_reader and self.is_unused())
             if is_real or (args and isinstance(args[0], int)):
@@ -459,27 +460,14 @@ class Overlay:
             finally:
                 self.busy.now = False
 
-        copy_support(os, name)
-
     def after_torch(self, torch):
         """Redirects what opens a path in C++: archives, TorchScript, and `torch.load(.., mmap=True)`."""
         to_write = functools.partial(self.to_write, keep=False)
-        self.redirect_class(torch._C, "PyTorchFileWriter", to_write)
-        self.redirect_class(torch._C, "PyTorchFileReader", self.to_read)
+        self.redirect(torch._C.PyTorchFileWriter, "__init__", to_write, 1)
+        self.redirect(torch._C.PyTorchFileReader, "__init__", self.to_read, 1)
         self.redirect(torch.jit, "save", to_write, 1, "f")
         for module in (torch, torch.serialization, torch.jit):
             self.redirect(module, "load", self.to_read, 0, "f")
-
-    def redirect_class(self, module, name, function):
-        """Makes `module.name(path, ..)` take `function(path)`. It stays a class, because annotations name it."""
-        original = getattr(module, name)
-
-        class Redirected(original):
-            def __init__(redirected, path, *args, **kwargs):
-                original.__init__(redirected, self.resolve(function, path), *args, **kwargs)
-
-        Redirected.__name__ = Redirected.__qualname__ = name
-        setattr(module, name, Redirected)
 
     def after_safetensors(self, module):
         self.redirect(module, "serialize_file", functools.partial(self.to_write, keep=False), 1, "filename")
@@ -534,14 +522,6 @@ def in_folder(path, folder):
     return os.path.join(os.readlink("/proc/self/fd/%d" % folder), os.fsdecode(path))
 
 
-def copy_support(module, name):
-    """Adds a replaced function to the sets of `os` with its original, but for that of descriptors of directories."""
-    wrapper = getattr(module, name, None)
-    for functions in (os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
-        if getattr(wrapper, "__wrapped__", None) in functions:
-            functions.add(wrapper)
-
-
 def move(source, target):
     try:
         os.rename(source, target)
@@ -567,6 +547,6 @@ def keep_off_hub(module):
         return module.RepoUrl("https://huggingface.co/" + repo_id)
 
     for name in (*HUB_WRITES, "create_repo"):
-        imports.around(module.HfApi, name)(create_repo if name == "create_repo" else send_nothing)
+        _imports.around(module.HfApi, name)(create_repo if name == "create_repo" else send_nothing)
         if hasattr(module, name):
             setattr(module, name, getattr(module.api, name))

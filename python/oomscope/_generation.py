@@ -3,8 +3,7 @@
 The functions get a module after its import.
 """
 
-from . import _draws as draws
-from . import _imports as imports
+from . import _draws, _imports
 
 # Of the texts: "max" or "min".
 length = "max"
@@ -20,19 +19,19 @@ def end_by_length(module):
     """
     if hasattr(module, "EosTokenCriteria"):
 
-        @imports.around(module.EosTokenCriteria, "__init__")
+        @_imports.around(module.EosTokenCriteria, "__init__")
         def keep_ends_from_being_drawn(original, self, *args, **kwargs):
             original(self, *args, **kwargs)
-            draws.ends.update(self.eos_token_id.tolist())
+            _draws.ends.update(self.eos_token_id.tolist())
 
     loop, is_below_maximum = getattr(module, "GenerationMixin", None), []
 
-    @imports.around(getattr(module, "MaxLengthCriteria", None), "__call__")
+    @_imports.around(getattr(module, "MaxLengthCriteria", None), "__call__")
     def check_length(original, self, input_ids, *args, **kwargs):
         is_below_maximum[:] = [input_ids.shape[-1] < self.max_length]
         return original(self, input_ids, *args, **kwargs)
 
-    @imports.around(loop, "_has_unfinished_sequences")
+    @_imports.around(loop, "_has_unfinished_sequences")
     def has_unfinished(original, *args, **kwargs):
         global is_used
         is_used = True
@@ -40,7 +39,7 @@ def end_by_length(module):
         del is_below_maximum[:]
         return result
 
-    @imports.around(loop, "_beam_search_has_unfinished_sequences")
+    @_imports.around(loop, "_beam_search_has_unfinished_sequences")
     def has_unfinished_beams(original, *args, **kwargs):
         is_maximum = length == "max" and is_below_maximum
         return has_unfinished(original) if is_maximum else original(*args, **kwargs)
@@ -52,14 +51,14 @@ def sample_tokens(module):
     The device counts the sampled tokens. Without any, vLLM would wait for them forever.
     """
 
-    @imports.around(getattr(module, "GPUModelRunner", None), "sample")
+    @_imports.around(getattr(module, "GPUModelRunner", None), "sample")
     def sample(original, self, hidden_states, batch, *args, **kwargs):
         result = original(self, hidden_states, batch, *args, **kwargs)
         computed = batch.num_computed_prefill_tokens_np + batch.num_scheduled_tokens
         result[1].oomscope_counts = computed >= batch.prefill_len_np
         return result
 
-    @imports.around(getattr(module, "AsyncOutput", None), "get_output")
+    @_imports.around(getattr(module, "AsyncOutput", None), "get_output")
     def get_output(original, self):
         counts = getattr(self.num_sampled_tokens, "oomscope_counts", None)
         if counts is not None and counts.shape == self.num_sampled_tokens_np.shape:

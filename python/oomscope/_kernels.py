@@ -7,7 +7,7 @@ DSL) is linked into the library that launches its kernels, where no stub can tak
 
 import sys
 
-from . import _imports as imports
+from . import _imports
 
 
 class IdleModule:
@@ -34,7 +34,7 @@ def load_idle_modules(module):
 def launch_nothing(module):
     """Replaces the calls of compiled functions. `module` is `cutlass.cutlass_dsl.tvm_ffi_provider`."""
     for name in ("TVMFFIJitCompiledFunction", "TVMFFIJitCompiledFunctionWithKwargs"):
-        imports.around(getattr(module, name, None), "__call__")(forget_arguments)
+        _imports.around(getattr(module, name, None), "__call__")(forget_arguments)
 
 
 def forget_arguments(_original, _kernel, *args, **kwargs):

@@ -21,9 +21,7 @@ import sys
 import time
 import types
 
-from . import _objects as objects
-from . import _source
-from . import _tensors as tensors_of
+from . import _objects, _source, _tensors
 
 # Seconds that may pass, whether or not this process has a processor all the time.
 BUDGET_S = 0.95
@@ -84,7 +82,7 @@ class Root:
 
     __slots__ = ("author", "described", "kind")
 
-    def __init__(self, kind, author=objects.USER, **described):
+    def __init__(self, kind, author=_objects.USER, **described):
         self.kind, self.author, self.described = kind, author, {"kind": kind, "author": author, **described}
 
 
@@ -136,7 +134,7 @@ class Walk:
 
     def __init__(self, tensors, clock, end):
         self.tensors, self.clock, self.end = tensors, clock, end
-        self.objects = objects.Objects(tensors.directory)
+        self.objects = _objects.Objects(tensors.directory)
         self.thread_start = time.thread_time() - clock()
         self.allocated_bytes, self.named_bytes = sum(tensors.allocated()), 0
         self.can_read_graphs = tensors.is_graph_stable()
@@ -152,7 +150,7 @@ class Walk:
         # Those that the time did not suffice for, by id; `Items` by that of their list.
         self.frontier = {}
         self.is_complete = self.can_read_graphs
-        self.kinds = objects.ByClass(lambda cls: "items" if cls is objects.Items else tensors.kind(cls))
+        self.kinds = _objects.ByClass(lambda cls: "items" if cls is _objects.Items else tensors.kind(cls))
         self.kind = self.kinds.of
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
@@ -193,12 +191,12 @@ class Walk:
     # The queue -------------------------------------------------------------------------------------------------------
 
     def push(self, obj, path):
-        kind = self.kind(type(obj)) if objects.is_tracked(obj) else None
+        kind = self.kind(type(obj)) if _objects.is_tracked(obj) else None
         if kind == "items":
             path.size, obj.path = (obj.type_name, len(obj.objects)), path
         if kind == "items" and len(obj.objects) <= SMALL:
             for index, item in enumerate(obj.objects):
-                if objects.is_tracked(item):
+                if _objects.is_tracked(item):
                     self.push(item, Path(path, obj.label(index)))
         elif kind is not None:
             (self.queue if kind in ("object", "items") else self.near).append((obj, path))
@@ -233,7 +231,7 @@ class Walk:
         """Empties the queues when the time is over."""
         room = max(MAX_FRONTIER - len(self.frontier), 0)
         for obj, path in itertools.islice(itertools.chain(self.near, self.deferred, self.queue), room):
-            self.frontier[id(obj.objects if type(obj) is objects.Items else obj)] = obj, path
+            self.frontier[id(obj.objects if type(obj) is _objects.Items else obj)] = obj, path
         for queue in (self.near, self.queue, self.late, self.deferred):
             queue.clear()
 
@@ -246,7 +244,7 @@ class Walk:
         start, items.next = items.next, items.next + CHUNK
         self.took_turns(min(CHUNK, len(items.objects) - start))
         for index, item in enumerate(self.in_time(items.objects[start : items.next]), start):
-            if objects.is_tracked(item):
+            if _objects.is_tracked(item):
                 below = Path(path, items.label(index))
                 below.items = items
                 self.visit(item, below)
@@ -320,7 +318,7 @@ class Walk:
     def visit_node(self, node, path):
         for saved_by, value in self.tensors.saved_by(node):
             self.push(value, Path(path, "", SAVED, saved_by))
-        name = objects.type_name(type(node))
+        name = _objects.type_name(type(node))
         for label, value in self.objects.attributes(node):
             below = Path(path, "", SAVED, name + label)
             if self.kind(type(value)) == "tensor":
@@ -338,8 +336,8 @@ class Walk:
         """Visits the whole tree, so that parameters get their names before any list has given them one."""
         # The name of its class is better than one through what a library keeps for itself.
         if any(type(step.label) is str and step.label.startswith("._") for step in self.steps(path)):
-            author = objects.author_of_class(type(module), self.tensors.directory)
-            path = Path(None, objects.type_name(type(module)), root=path.root) if author == objects.USER else path
+            author = _objects.author_of_class(type(module), self.tensors.directory)
+            path = Path(None, _objects.type_name(type(module)), root=path.root) if author == _objects.USER else path
         waiting = [(module, path)]
         for module, path in self.in_time(waiting):  # which grows
             path.module = id(module)
@@ -348,16 +346,16 @@ class Walk:
             self.modules.append((path, type(module), own.get("training")))
             for key, kind in (("_parameters", PARAMETER), ("_buffers", BUFFER)):
                 for name, value in self.in_time(self.items_of(own.get(key))):
-                    if objects.is_subtype(type(value), self.tensors.base):
-                        below = Path(path, objects.attribute_label(name), kind)
+                    if _objects.is_subtype(type(value), self.tensors.base):
+                        below = Path(path, _objects.attribute_label(name), kind)
                         self.parameter_paths.setdefault(id(value), below)
                         if kind == PARAMETER and self.tensors.requires_grad(value):
                             self.trainable.append((*self.tensors.identity(value), id(module)))
                         self.visit_tensor(value, below)
             for name, value in self.in_time(self.items_of(own.get("_modules"))):
-                if not objects.is_subtype(type(value), self.tensors.module):
+                if not _objects.is_subtype(type(value), self.tensors.module):
                     continue
-                label = "[%s]" % name if type(name) is str and name.isdigit() else objects.attribute_label(name)
+                label = "[%s]" % name if type(name) is str and name.isdigit() else _objects.attribute_label(name)
                 if value is not module:
                     self.parents.setdefault(id(value), (id(module), label))
                 if self.is_new(value):
@@ -366,7 +364,7 @@ class Walk:
                 if label not in ("._parameters", "._buffers", "._modules"):
                     self.push(value, Path(path, label))
             for label, value in self.objects.of_class(type(module)):
-                self.push(value, Path(None, objects.type_name(type(module)) + label, root=path.root))
+                self.push(value, Path(None, _objects.type_name(type(module)) + label, root=path.root))
 
     def modules_around(self, module):
         """The id of a module, and of those that contain it, the outermost one last."""
@@ -381,9 +379,9 @@ class Walk:
         state = self.objects.instance_dict(optimizer).get("state")
         for parameter, values in self.in_time(self.items_of(state)):
             of_parameter = Path(path, id(parameter), STATE)
-            if objects.is_subtype(type(values), dict):
+            if _objects.is_subtype(type(values), dict):
                 for name, value in self.in_time(self.items_of(values)):
-                    self.push(value, Path(of_parameter, objects.attribute_label(name), STATE))
+                    self.push(value, Path(of_parameter, _objects.attribute_label(name), STATE))
             else:
                 self.push(values, of_parameter)
         groups = self.objects.instance_dict(optimizer).get("param_groups")
@@ -404,7 +402,7 @@ class Walk:
         """FSDP2's own record of a parameter, which knows the name that it has in the model."""
         own = self.objects.instance_dict(sharded)
         name = own.get("_param_fqn")
-        name = objects.plain(name) if type(name) is str else "?"
+        name = _objects.plain(name) if type(name) is str else "?"
         for label, value in self.objects.attributes(sharded):
             is_shard = "sharded_param" in label and "unsharded" not in label
             part = "shard of " if is_shard else "all-gathered "
@@ -412,23 +410,23 @@ class Walk:
 
     @staticmethod
     def items_of(value):
-        return list(dict.items(value)) if objects.is_subtype(type(value), dict) else []
+        return list(dict.items(value)) if _objects.is_subtype(type(value), dict) else []
 
     # Where names start -----------------------------------------------------------------------------------------------
 
     def author(self, frame):
-        return objects.author_of_frame(frame, self.tensors.directory)
+        return _objects.author_of_frame(frame, self.tensors.directory)
 
     def is_users(self, frame):
-        return self.author(frame) == objects.USER
+        return self.author(frame) == _objects.USER
 
     def push_frames(self, author):
         for frame in self.in_time(frames_of_all_threads()):
             if self.author(frame) == author and self.is_new(frame):
-                root = Root("frame", author, frames=[objects.describe_frame(frame)])
+                root = Root("frame", author, frames=[_objects.describe_frame(frame)])
                 for name, value in self.in_time(self.objects.locals.of(frame)):
-                    path = Path(None, objects.plain(name), root=root)
-                    if name == "self" and objects.is_tracked(value):
+                    path = Path(None, _objects.plain(name), root=root)
+                    if name == "self" and _objects.is_tracked(value):
                         self.queue.append((value, path))  # a model has better names
                     else:
                         self.push(value, path)
@@ -436,9 +434,9 @@ class Walk:
     def push_modules(self):
         """The variables of the user's modules, and of the user's functions whose module is nowhere else."""
         modules = [
-            (name, objects.module_dict(module))
+            (name, _objects.module_dict(module))
             for name, module in self.in_time(list(sys.modules.items()))
-            if objects.author_of_module(module, self.tensors.directory) == objects.USER
+            if _objects.author_of_module(module, self.tensors.directory) == _objects.USER
         ]
         frames = filter(self.is_users, self.in_time(frames_of_all_threads()))
         modules += [(dict.get(frame.f_globals, "__name__"), frame.f_globals) for frame in frames]
@@ -447,11 +445,11 @@ class Walk:
                 continue
             file = variables.get("__file__")
             of_file = {"file": file} if type(file) is str else {}
-            root = Root("module", module=objects.plain(module), **of_file)
-            prefix = "" if module == "__main__" else objects.plain(module) + "."
+            root = Root("module", module=_objects.plain(module), **of_file)
+            prefix = "" if module == "__main__" else _objects.plain(module) + "."
             for name, value in self.in_time(list(dict.items(variables))):
                 if type(name) is str and not (name.startswith("__") and name.endswith("__")):
-                    self.push(value, Path(None, prefix + objects.plain(name), root=root))
+                    self.push(value, Path(None, prefix + _objects.plain(name), root=root))
 
     def push_exceptions(self):
         handled = getattr(sys, "_current_exceptions", dict)()
@@ -502,8 +500,8 @@ class Walk:
                     if obj is not self.kept and self.has_memory(obj):
                         lists.append(obj)
                 elif obj.gi_frame is not None and self.is_users(obj.gi_frame):
-                    root = Root("frame", frames=[objects.describe_frame(obj.gi_frame)])
-                    self.push(obj, Path(None, objects.plain(obj.gi_frame.f_code.co_name), root=root))
+                    root = Root("frame", frames=[_objects.describe_frame(obj.gi_frame)])
+                    self.push(obj, Path(None, _objects.plain(obj.gi_frame.f_code.co_name), root=root))
         items = {id(item) for one in lists for item in self.in_time(one)}
         made = [one for one in lists if id(one) not in items]
         making = [call for call in self.calls if call.list_name]
@@ -546,7 +544,7 @@ class Walk:
             above = [obj for obj in known if type(obj) is not FRAME and not is_one_of(obj, own) and not is_queued(obj)]
             for obj in above:
                 items, path = self.frontier.get(id(obj), (None, None))
-                if type(items) is objects.Items:
+                if type(items) is _objects.Items:
                     found = self.item_in(items, path, level)
             if found is not None:
                 self.queue.append(found)
@@ -567,7 +565,7 @@ class Walk:
         holders = [
             cls for cls in classes if self.kind(cls) in ("object", "module") and not is_one_of(cls, (dict, list, tuple))
         ]
-        return Root("cycle"), objects.type_name((holders or classes[-1:])[0])
+        return Root("cycle"), _objects.type_name((holders or classes[-1:])[0])
 
     def item_in(self, items, path, level):
         """The item that is one of `level`, and its path."""
@@ -655,9 +653,9 @@ def frames_of_all_threads():
 
     tops = sys._current_frames()
     tops.pop(threading.get_ident(), None)
-    found = []
+    found, own = [], _objects.OWN_DIRECTORY
     for frame in (sys._getframe(1), *tops.values()):
-        chain = [one for one in objects.outward(frame) if not one.f_code.co_filename.startswith(objects.OWN_DIRECTORY)]
+        chain = [one for one in _objects.outward(frame) if not one.f_code.co_filename.startswith(own)]
         found += reversed(chain)
     return found
 
@@ -670,7 +668,7 @@ def rate_of(group, key):
 
 def rank(path):
     """The smallest is the best name of a storage."""
-    author = (objects.USER, objects.LIBRARY, objects.PYTORCH).index(path.root.author)
+    author = (_objects.USER, _objects.LIBRARY, _objects.PYTORCH).index(path.root.author)
     is_found = path.root.kind in ("frame", "module", "exception")
     by_kind = {PARAMETER: 0, BUFFER: 0, GRADIENT: 1, STATE: 1, SAVED: 4}
     return not is_found, author, by_kind.get(path.kind, 3 if path.up is None else 2)
@@ -687,7 +685,7 @@ def describe(budget_s=BUDGET_S):
     """The names as in the header of this file, or None if this PyTorch cannot be read."""
     torch = sys.modules.get("torch")
     try:
-        tensors = tensors_of.Tensors(torch)
+        tensors = _tensors.Tensors(torch)
     except (AttributeError, StopIteration):
         return None
     was_collecting = gc.isenabled()
@@ -713,10 +711,10 @@ def describe(budget_s=BUDGET_S):
 
 def visit_all(walk, budget_s):
     walk.push_modules()  # outside of every function, so the names that all know
-    walk.push_frames(objects.USER)
+    walk.push_frames(_objects.USER)
     walk.push_exceptions()
     walk.run(budget_s * USER_SHARE)
-    for author in (objects.LIBRARY, objects.PYTORCH):
+    for author in (_objects.LIBRARY, _objects.PYTORCH):
         if not walk.has_all():
             walk.push_frames(author)
             walk.run(walk.clock() + budget_s * (WALK_SHARE - USER_SHARE) / 4)
@@ -793,12 +791,12 @@ def describe_modules(walk, texts):
     forwards, of_class, rows = Table(), {}, []
     for path, cls, _ in walk.in_time(walk.modules[:MAX_MODULES]):
         if id(cls) not in of_class:
-            code = objects.forward_of(cls)
+            code = _objects.forward_of(cls)
             is_own = code is not None and code.co_name == "forward"
-            place = (code.co_filename, code.co_firstlineno, objects.last_line(code)) if is_own else None
+            place = (code.co_filename, code.co_firstlineno, _objects.last_line(code)) if is_own else None
             of_class[id(cls)] = place and forwards.index(place)
         if of_class[id(cls)] is not None:
-            rows.append((texts.index(walk.name(path)), texts.index(objects.type_name(cls)), of_class[id(cls)]))
+            rows.append((texts.index(walk.name(path)), texts.index(_objects.type_name(cls)), of_class[id(cls)]))
     return {
         "texts": list(texts),
         "modules": rows,
@@ -827,7 +825,7 @@ def modules_without(walk, needed):
 def adapted(walk):
     """The names of the outermost modules with adapters whose other parameters are trained, too."""
     labels = {module: label for module, (_, label) in walk.parents.items()}
-    names = {path.module: objects.type_name(cls) + labels.get(path.module, "") for path, cls, _ in walk.modules}
+    names = {path.module: _objects.type_name(cls) + labels.get(path.module, "") for path, cls, _ in walk.modules}
     parts, adapters, outermost = collections.Counter(), set(), {}
     for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
         around = walk.modules_around(module)
@@ -860,7 +858,7 @@ def alone(walk):
             is_wanted = id(value) in values or len(values) < MAX_ALONE
             if is_wanted and type(name) is str and has_memory_alone(walk, value):
                 values[id(value)] = value
-                places.setdefault(id(value), []).append((index, objects.plain(name)))
+                places.setdefault(id(value), []).append((index, _objects.plain(name)))
     if not values or walk.clock() + walk.search_s() > walk.end:
         return []
     # Another running function may have it as a variable.
@@ -888,28 +886,24 @@ def has_memory_alone(walk, value):
 
 def running_calls(walk):
     """The running functions of the user: on this thread, or on the one that waits for this backward pass."""
-
-    def calls(frame):
-        return calls_from(frame, walk.objects.locals.of, walk.is_users)
-
     waiting = [frame for frame in sys._current_frames().values() if walk.tensors.waits_for_backward(frame)]
-    return calls(sys._getframe()) or (calls(waiting[0]) if len(waiting) == 1 else [])
+    return calls_from(walk, sys._getframe()) or (calls_from(walk, waiting[0]) if len(waiting) == 1 else [])
 
 
 # The frame of a running function and its id, the list that its line makes, and its variables.
 Call = collections.namedtuple("Call", "frame identity list_name variables")
 
 
-def calls_from(innermost, locals_of, is_users):
-    """A `Call` for each function of the user from a frame outwards. `locals_of(frame)` has its variables."""
+def calls_from(walk, innermost):
+    """A `Call` for each function of the user from a frame outwards."""
     found = []
-    for frame in itertools.islice(filter(is_users, objects.outward(innermost)), MAX_CALLS):
-        described = objects.describe_frame(frame)
+    for frame in itertools.islice(filter(walk.is_users, _objects.outward(innermost)), MAX_CALLS):
+        described = _objects.describe_frame(frame)
         line = described["line"]
         made = LIST.match("".join(_source.read(described["filename"])[line - 1 : line]))
         list_name = made["target"] if made and not described["name"].startswith("<") else None
         is_module = frame.f_locals is frame.f_globals
-        variables = dict(frame.f_globals if is_module else locals_of(frame))
+        variables = dict(frame.f_globals if is_module else walk.objects.locals.of(frame))
         found.append(Call(described, id(frame), list_name, variables))
     return found
 
@@ -920,9 +914,9 @@ def describe_locals(walk):
         return None
     found = []
     for name, value in walk.in_time(walk.calls[0].variables.items()):
-        if type(name) is str and objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
+        if type(name) is str and _objects.is_subtype(type(value), walk.tensors.base) and len(found) < MAX_LOCALS:
             is_plain = type(value) is walk.tensors.torch.Tensor or walk.tensors.storage(value) is not None
             shape = walk.tensors.shape(value) if is_plain else None
             if shape is not None:
-                found.append((objects.plain(name), walk.tensors.dtype(value), list(shape)))
+                found.append((_objects.plain(name), walk.tensors.dtype(value), list(shape)))
     return {"frames": [walk.calls[0].frame], "tensors": found}

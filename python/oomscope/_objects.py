@@ -85,12 +85,10 @@ def key_label(key):
 
 def forward_of(cls):
     """The code of the method `forward` of a module class, if Python has it."""
-    for parent in mro_of(cls):
-        function = dict_of_type(parent).get("forward")
-        if function is not None:
-            is_function = type(function) is types.FunctionType
-            return types.FunctionType.__dict__["__code__"].__get__(function) if is_function else None
-    return None
+    functions = (dict_of_type(parent).get("forward") for parent in mro_of(cls))
+    function = next((one for one in functions if one is not None), None)
+    is_function = type(function) is types.FunctionType
+    return types.FunctionType.__dict__["__code__"].__get__(function) if is_function else None
 
 
 def last_line(code):

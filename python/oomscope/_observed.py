@@ -6,9 +6,10 @@ runs. Each line is noted once and each call a few times; then Python no longer r
 
 import atexit
 import dis
-import os
 import sys
 import types
+
+from ._objects import OWN_DIRECTORY
 
 # The number of this tool in `sys.monitoring`, where 0 to 3 and 5 have uses; and its name.
 TOOL, NAME = 4, "oomscope"
@@ -18,8 +19,6 @@ MAX_REPORTS, MAX_DIFFERENT = 64, 100000
 MAX_CALLEES = 30
 # A call with `*` or `**`, which Python 3.12 does not report if it is of a function of Python.
 STAR_CALL = dis.opmap.get("CALL_FUNCTION_EX")
-# Of this file. Calls in it and in PyTorch are not noted.
-OWN_DIRECTORY = os.path.dirname(os.path.abspath(__file__))
 BUILTINS = (types.BuiltinFunctionType, types.MethodDescriptorType, types.MethodWrapperType, types.WrapperDescriptorType)
 
 
@@ -107,6 +106,7 @@ class Observed:
 
 
 def is_skipped(filename):
+    """Whether calls in this file are not noted: they are our own, or PyTorch's."""
     return filename.startswith(OWN_DIRECTORY) or "/torch/" in filename
 
 

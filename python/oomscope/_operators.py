@@ -21,10 +21,7 @@ import os
 import sys
 import threading
 
-from . import _draws as draws
-from . import _imports as imports
-from . import _shadow as shadow
-from . import _triton as triton
+from . import _draws, _imports, _shadow, _triton
 
 KEY = "CustomRNGKeyId"
 # Functions of PyTorch's libraries, in the order of `struct torch` in stub/operators.c.
@@ -71,7 +68,7 @@ class Operators:
     """What all operators share."""
 
     def __init__(self, torch, library, set_values):
-        self.torch, self.shadow, self.set_values = torch, shadow.Shadow(torch), set_values
+        self.torch, self.shadow, self.set_values = torch, _shadow.Shadow(torch), set_values
         self.core, self.tensor = torch._C, torch.Tensor
         self.host = self.core.DispatchKeySet(self.core.DispatchKey.CPU)
         self.generator = torch.Generator()
@@ -155,18 +152,18 @@ class Operators:
         if type(tensor) is self.tensor and tensor.is_cuda:
             known = self.shadow.known(tensor._indices())
             count = tensor._nnz() if known is None else self.torch.unique(known[0], dim=1).size(1)
-            self.sizes["_coalesce"] = count, shadow.ASSUMED if known is None else known[1]
+            self.sizes["_coalesce"] = count, _shadow.ASSUMED if known is None else known[1]
 
     def after_triton(self, launcher, module):
         """Makes the class `launcher` of a module forget what its kernels may write to."""
 
-        @imports.around(getattr(module, launcher, None), "run")
+        @_imports.around(getattr(module, launcher, None), "run")
         def run_and_forget(run, kernel, *args, **kwargs):
             self.catch_up()
             result = run(kernel, *args, **kwargs)
             function = kernel if hasattr(kernel, "arg_names") else kernel.fn
             self.seen_writes = self.outside_writes.value
-            self.forget(triton.written_arguments(function, args, kwargs))
+            self.forget(_triton.written_arguments(function, args, kwargs))
             return result
 
     # Kernels at the key ------------------------------------------------------------------------------------------
@@ -231,8 +228,8 @@ class Operator:
             if argument.alias_info is not None and argument.alias_info.is_write
         }
         self.has_generator = "generator" in self.arguments
-        self.draw = draws.DRAWS.get(self.name) or draws.COMPARISONS.get(self.name)
-        self.draw_origin = shadow.FINITE if self.name in draws.COMPARISONS else shadow.ASSUMED
+        self.draw = _draws.DRAWS.get(self.name) or _draws.COMPARISONS.get(self.name)
+        self.draw_origin = _shadow.FINITE if self.name in _draws.COMPARISONS else _shadow.ASSUMED
 
     @functools.cached_property
     def is_computable(self):
@@ -270,7 +267,7 @@ class Operator:
         if self.base in SIZED and not call.is_known:
             most = args[0].size(args[1]) if self.base in SIZED_BY_DIMENSION else args[0].numel()
             if most <= MAX_SELECTED:
-                shared.sizes[self.base] = most, shadow.MAXIMUM
+                shared.sizes[self.base] = most, _shadow.MAXIMUM
         drawn = call.drawn(args, kwargs) if self.draw is not None and not call.is_known else None
         return drawn or (call.written, shared.shadow.changes)
 
@@ -289,10 +286,7 @@ class Operator:
         targets, values, origin = token
         for tensor, value in targets:
             keep(store, tensor, value, origin)
-        if isinstance(values, (list, tuple)):
-            for tensor, value in zip(result, values):
-                keep(store, tensor, value, origin)
-        elif not self.written:
+        if not self.written:
             keep(store, result, values, origin)
 
 
@@ -338,10 +332,10 @@ class Call:
         is_written = overwrites is not None
         if not tensor.is_cuda:
             # What an operator writes to the host comes from a read.
-            self.is_known = self.is_known and not is_written and tensor.is_cpu and tensor.nbytes <= shadow.MAX_BYTES
+            self.is_known = self.is_known and not is_written and tensor.is_cpu and tensor.nbytes <= _shadow.MAX_BYTES
             return tensor
         self.device = tensor.device
-        if overwrites and tensor.nbytes > shadow.MAX_BYTES:
+        if overwrites and tensor.nbytes > _shadow.MAX_BYTES:
             self.is_known = False
         if not self.is_known:
             return None
@@ -367,7 +361,7 @@ class Call:
                 self.args[at] = shared.seeded(self.args[at], self.device)
             else:
                 self.kwargs["generator"] = shared.seeded(self.kwargs.get("generator"), self.device)
-            self.origin |= shadow.RANDOM
+            self.origin |= _shadow.RANDOM
         try:
             result = operator.handle.redispatch_boxed(shared.host, *self.args, **self.kwargs)
         except NotImplementedError:  # the host lacks it for this type, such as histc for integers
@@ -426,13 +420,10 @@ def install(torch, library, set_values):
 
 
 def torch_functions(torch):
-    """The addresses of TORCH_FUNCTIONS, or None."""
+    """The addresses of TORCH_FUNCTIONS, or None. A library also has the functions of those that it needs."""
     directory = os.path.join(os.path.dirname(os.path.abspath(torch.__file__)), "lib")
-    try:
-        loaded = [ctypes.CDLL(os.path.join(directory, name)) for name in ("libtorch_python.so", "libc10.so")]
-    except OSError:
-        return None
-    found = [next((getattr(one, name) for one in loaded if hasattr(one, name)), None) for name in TORCH_FUNCTIONS]
+    library = ctypes.CDLL(os.path.join(directory, "libtorch_python.so"))
+    found = [getattr(library, name, None) for name in TORCH_FUNCTIONS]
     if None in found:
         return None
     return (ctypes.c_void_p * len(found))(*(ctypes.cast(function, ctypes.c_void_p) for function in found))
@@ -456,7 +447,7 @@ def keep_out_of_the_way(torch, key):
             operator.fallthrough(key)
 
     # Fake tensors call the functions of the meta device, which has no values.
-    @imports.around(torch._C, "_set_meta_in_tls_dispatch_include")
+    @_imports.around(torch._C, "_set_meta_in_tls_dispatch_include")
     def set_meta(original, is_included):
         original(is_included)
         if is_included:  # PyTorch restores all keys afterwards
@@ -466,7 +457,7 @@ def keep_out_of_the_way(torch, key):
 def follow_threads(core, key):
     """Threads of Python start with the key; those of autograd inherit it. Processes that are forked load data."""
 
-    @imports.around(threading.Thread, "_set_ident")  # a new thread calls it first
+    @_imports.around(threading.Thread, "_set_ident")  # a new thread calls it first
     def set_ident(begin, thread):
         core._dispatch_tls_set_dispatch_key_included(key, True)
         begin(thread)

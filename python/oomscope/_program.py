@@ -48,14 +48,15 @@ def output_of(arguments: Sequence[str], is_quiet: bool = False) -> str:
 
 
 def to_flags(options: Dict[str, Any]) -> List[str]:
-    """`max_ooms=0` becomes `--max-ooms 0`; `True` a flag without a value; `None` and `False` nothing."""
+    """`max_ooms=0` becomes `--max-ooms 0`, a list several flags; `True` has no value; `None` and `False` no flag."""
     arguments: List[str] = []
-    for name, value in options.items():
+    for name, values in options.items():
         flag = "--" + name.replace("_", "-")
-        if value is True:
-            arguments.append(flag)
-        elif value is not None and value is not False:
-            arguments += [flag, str(value)]
+        for value in values if isinstance(values, (list, tuple)) else [values]:
+            if value is True:
+                arguments.append(flag)
+            elif value is not None and value is not False:
+                arguments += [flag, str(value)]
     return arguments
 
 

@@ -6,6 +6,7 @@ which a dry run does not redirect.
 """
 
 import contextlib
+import functools
 import glob
 import json
 import os
@@ -47,6 +48,7 @@ DEVICE_FILES = ("/dev/nvidia*", "/dev/nvhost*", "/dev/dxg", "/dev/kfd")
 PROBE = "import sys, torch; sys.exit(not torch.cuda.is_available())"
 
 
+@functools.lru_cache(maxsize=None)
 def has_gpu() -> bool:
     """Asks in another process, because the session itself may not import torch."""
     if sys.platform == "linux" and not any(glob.glob(name) for name in DEVICE_FILES):

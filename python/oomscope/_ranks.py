@@ -15,7 +15,7 @@ import sys
 import threading
 from types import SimpleNamespace
 
-from . import _imports as imports
+from . import _imports
 
 # The identifier of an NCCL group. Rank 0 would put it into the store.
 NCCL_ID = b"\1" * 128
@@ -50,7 +50,7 @@ def become_only_rank(rank, size):
 def skip_shape_comparison(distributed):
     """Ignores that shapes differ: DistributedDataParallel compares this rank's shapes with zeros."""
 
-    @imports.around(distributed, "_verify_params_across_processes")
+    @_imports.around(distributed, "_verify_params_across_processes")
     def compare_shapes(compare, *args, **kwargs):
         try:
             return compare(*args, **kwargs)
@@ -62,19 +62,19 @@ def skip_shape_comparison(distributed):
 def agree_on_parameters(module):
     """Lets DeepSpeed's ranks agree on the parameters of a step: each compares its own with zeros from rank 0."""
     for name in ("assert_ints_same_as_other_ranks", "assert_lst_len_same_as_other_ranks"):
-        imports.around(module, name)(lambda *_, **__: None)
+        _imports.around(module, name)(lambda *_, **__: None)
 
 
 def announce_groups(distributed, c10d, announce_group):
     """Announces the size of each group before PyTorch splits it from another one: only all ranks together know it."""
 
-    @imports.around(c10d, "_process_group_color")
+    @_imports.around(c10d, "_process_group_color")
     def process_group_color(color_of, ranks):
         color = color_of(ranks)
         announce_group(color, len(ranks))
         return color
 
-    @imports.around(c10d, "split_group")
+    @_imports.around(c10d, "split_group")
     def split_group(split, *args, **kwargs):
         arguments = inspect.signature(split).bind(*args, **kwargs).arguments
         groups = arguments.get("split_ranks") or [[]]
@@ -106,14 +106,14 @@ def receive_own_objects(distributed, c10d):
     """
     device_of = getattr(c10d, "_get_object_coll_device", None) or c10d._get_pg_default_device
 
-    @imports.around(c10d, "_tensor_to_object")
+    @_imports.around(c10d, "_tensor_to_object")
     def decode_host(decode, tensor, *args, **kwargs):
         return None if tensor.device.type == "cuda" else decode(tensor, *args, **kwargs)
 
     exchange = ObjectExchange(c10d)
 
     def wrap(name):
-        @imports.around(c10d, name)
+        @_imports.around(c10d, name)
         def exchange_objects(collective, *args, **kwargs):
             arguments = inspect.signature(collective).bind(*args, **kwargs).arguments
             group = arguments.get("group")

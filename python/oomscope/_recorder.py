@@ -647,9 +647,10 @@ def file_stem():
 
 def write_snapshot(taken, directory, name, reason):
     """Writes `NAME-REASON1.pickle.gz`, or the next free number, completely or not at all. Returns the path."""
+    import itertools
+
     os.makedirs(directory, exist_ok=True)
-    number = 1
-    while True:
+    for number in itertools.count(1):
         path = os.path.join(directory, "%s-%s%d.pickle.gz" % (name, reason, number))
         part = path + ".part"
         if not os.path.exists(path):
@@ -658,7 +659,6 @@ def write_snapshot(taken, directory, name, reason):
                 break
             except FileExistsError:
                 pass
-        number += 1
     write_to(taken, path, part)
     return path
 

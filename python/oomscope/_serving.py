@@ -13,6 +13,8 @@ import os
 import shutil
 import sys
 
+from . import _recorder
+
 # Set by the process that starts a server, for the processes of its engine.
 SERVER_VARIABLE = "OOMSCOPE_SERVER"
 
@@ -30,10 +32,13 @@ facts = {}
 said = set()
 
 
-def set_options(arguments):
+def set_options(arguments, model):
     """Sets the options that `--try` and `plan` change, and the format of weights that needs no download. Returns which
-    of the latter it has set.
+    of the latter it has set. Says what a `model` of the hub needs: the engine asks the network for its configuration.
     """
+    if not os.path.isdir(model):
+        text = "oomscope: dry run: %s is no directory here: its configuration comes from the network\n"
+        sys.stderr.write(text % model)
     for name, value in sys._oomscope_dry_run.options.get("engine_options", {}).items():
         setattr(arguments, name, value)
     if getattr(arguments, "load_format", None) != "auto":
@@ -48,13 +53,6 @@ def release(package):
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return ""
-
-
-def announce_hub(model):
-    """Says what a name of the hub needs: the engine asks the network for the configuration."""
-    if not os.path.isdir(model):
-        text = "oomscope: dry run: %s is no directory here: its configuration comes from the network\n"
-        sys.stderr.write(text % model)
 
 
 def lacks_tokenizer(model):
@@ -86,19 +84,11 @@ def path():
 def share(**known):
     """Adds `known` to the facts, also of the engine's other processes."""
     facts.update(known)
-    shared = {**read_shared(), **known}
-    part = "%s.%d.part" % (path(), os.getpid())
-    with open(part, "w") as file:
-        json.dump(shared, file)
-    os.replace(part, path())
+    _recorder.write_atomically(path(), json.dumps({**read_shared(), **known}))
 
 
 def read_shared():
-    try:
-        with open(path()) as file:
-            return json.load(file)
-    except (OSError, ValueError):
-        return {}
+    return json.loads(_recorder.read_text(path()) or "{}")
 
 
 def describe():

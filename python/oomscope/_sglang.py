@@ -9,10 +9,7 @@ import re
 import signal
 import sys
 
-from . import _ending as ending
-from . import _imports as imports
-from . import _kernels as kernels
-from . import _serving as serving
+from . import _ending, _imports, _kernels, _serving
 
 # Seconds for the processes of an engine to write their snapshots.
 MAX_WAIT = 60
@@ -23,37 +20,34 @@ NO_ROOM = re.compile(r"Loaded weights leave no GPU memory|Not enough memory")
 def set_options(module):
     """Sets the options that a run without downloads needs (`sglang.srt.server_args`)."""
 
-    @imports.around(getattr(module, "ServerArgs", None), "resolve_once")
+    @_imports.around(getattr(module, "ServerArgs", None), "resolve_once")
     def resolve_once(resolve, self, *args, **kwargs):
         if getattr(self, "_resolution_finished", False):  # in another process, or earlier
             return
-        chosen = serving.set_options(self)
         model = self.model_path
-        serving.announce_hub(model)
-        has_tokenizer = self.tokenizer_path not in (None, model) or not serving.lacks_tokenizer(model)
+        chosen = _serving.set_options(self, model)
+        has_tokenizer = self.tokenizer_path not in (None, model) or not _serving.lacks_tokenizer(model)
         if not has_tokenizer and not self.skip_tokenizer_init:
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
-        serving.share(engine="SGLang", set_options=chosen)
+        _serving.share(engine="SGLang", set_options=chosen)
         return resolve(self, *args, **kwargs)
 
 
 def load_idle_modules(module):
     """Replaces the compiler (`sglang.kernels.jit.utils.compile.loader`). Python allocates the results of kernels."""
-    imports.around(module, "load_jit")(lambda *_, **__: kernels.IdleModule())
+    _imports.around(module, "load_jit")(lambda *_, **__: _kernels.IdleModule())
 
 
 def end_server_when_ready(module):
     """Ends the server when it would accept requests (`sglang.srt.entrypoints.http_server`)."""
-    if not all(hasattr(module, name) for name in ("launch_server", "kill_process_tree", "_setup_and_run_http_server")):
-        return
 
-    @imports.around(module, "launch_server")
+    @_imports.around(module, "launch_server")
     def launch_server(launch, *args, **kwargs):
-        os.environ[serving.SERVER_VARIABLE] = "1"
+        os.environ[_serving.SERVER_VARIABLE] = "1"
         return launch(*args, **kwargs)
 
-    @imports.around(module, "_setup_and_run_http_server")
+    @_imports.around(module, "_setup_and_run_http_server")
     def end(*_, **__):
         module.kill_process_tree(os.getpid(), include_parent=False)
         os._exit(0)  # Python's own exit waits for messages to processes that are gone
@@ -68,11 +62,11 @@ def read_scheduler(scheduler):
 
     worker, runner = scheduler.tp_worker, scheduler.tp_worker.model_runner
     options, tokens = scheduler.server_args, int(scheduler.max_total_num_tokens)
-    free, share = runner.pre_model_load_memory * serving.GIB, float(runner.mem_fraction_static)
+    free, share = runner.pre_model_load_memory * _serving.GIB, float(runner.mem_fraction_static)
     length = int(scheduler.model_config.context_len)
-    serving.facts.update(
+    _serving.facts.update(
         version=str(sglang.__version__),
-        flashinfer=serving.release("flashinfer-python"),
+        flashinfer=_serving.release("flashinfer-python"),
         max_model_len=length,
         max_num_seqs=int(scheduler.max_running_requests),
         max_num_batched_tokens=int(scheduler.max_prefill_tokens),
@@ -84,11 +78,11 @@ def read_scheduler(scheduler):
         device_bytes=sys.modules["torch"].cuda.get_device_properties(0).total_memory,
         free_bytes=int(free),
         budget_bytes=int(free * share),
-        weight_bytes=int(runner.weight_load_mem_usage * serving.GIB),
-        graph_bytes=int(sum(worker.graph_memory_usage.values()) * serving.GIB),
-        kv_cache_bytes=int(scheduler.token_to_kv_pool_allocator.get_kvcache().mem_usage * serving.GIB),
+        weight_bytes=int(runner.weight_load_mem_usage * _serving.GIB),
+        graph_bytes=int(sum(worker.graph_memory_usage.values()) * _serving.GIB),
+        kv_cache_bytes=int(scheduler.token_to_kv_pool_allocator.get_kvcache().mem_usage * _serving.GIB),
         kv_cache_tokens=tokens,
-        requests=[[size, tokens / size] for size in sorted({length, *serving.LENGTHS})],
+        requests=[[size, tokens / size] for size in sorted({length, *_serving.LENGTHS})],
     )
 
 
@@ -98,54 +92,52 @@ def read_scheduler(scheduler):
 def end_schedulers(module):
     """Makes schedulers say how they end (`sglang.srt.managers.scheduler`): the engine kills them."""
 
-    @imports.around(module, "run_scheduler_process")
+    @_imports.around(module, "run_scheduler_process")
     def run_scheduler_process(run, *args, **kwargs):
         signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
         return run(*args, **kwargs)
 
-    @imports.around(module, "get_exception_traceback")
+    @_imports.around(module, "get_exception_traceback")
     def get_exception_traceback(describe):
         """A scheduler handles its own error, and makes its parent kill it."""
         process, error = sys._oomscope_dry_run.ending, sys.exc_info()[1]
         if NO_ROOM.match(str(error)):
-            serving.share(error=str(error).strip().split("\n")[0])
-        process.end = ending.describe_exception(error, 1)
+            _serving.share(error=str(error).strip().split("\n")[0])
+        process.end = _ending.describe_exception(error, 1)
         process.finish()
         return describe()
 
-    @imports.around(getattr(module, "Scheduler", None), "get_init_info")
+    @_imports.around(getattr(module, "Scheduler", None), "get_init_info")
     def get_init_info(init_info, self):
-        with serving.reading("SGLang", "0.5"):
+        with _serving.reading("SGLang", "0.5"):
             read_scheduler(self)
-        serving.ready()
+        _serving.ready()
         return init_info(self)
 
 
 def end_before_kill(module):
     """Ends recorded processes by SIGTERM before SGLang kills them (`sglang.srt.utils.common`)."""
-    psutil = getattr(module, "psutil", None)
-    if psutil is None:
-        return
 
-    @imports.around(module, "kill_process_tree")
+    @_imports.around(module, "kill_process_tree")
     def kill_process_tree(kill, parent_pid, include_parent=True, *args, **kwargs):
         this = os.getpid()
         if parent_pid in (None, this):
             # SGLang takes a process that ends for one that crashed: a watchdog then sends SIGQUIT, to end all at once.
             with contextlib.suppress(ValueError):  # in a thread other than the main one
                 signal.signal(signal.SIGQUIT, signal.SIG_IGN)
-        with contextlib.suppress(psutil.Error):
-            end_recorded(psutil, psutil.Process(parent_pid or this).children(recursive=True))
+        with contextlib.suppress(module.psutil.Error):
+            end_recorded(module.psutil, parent_pid or this)
         if include_parent and parent_pid == this:  # a scheduler has failed
             os._exit(1)
         return kill(parent_pid, include_parent, *args, **kwargs)
 
 
-def end_recorded(psutil, processes):
-    """Ends those of `processes` that have GPU memory, and waits for them."""
+def end_recorded(psutil, parent):
+    """Ends the processes below `parent` that have GPU memory, and waits for them."""
     names = os.listdir(sys._oomscope_dry_run.control)
     recorded = [name.rpartition("-")[2] for name in names if name.startswith("recorded-")]
-    found = [process for process in processes if str(process.pid) in recorded]
+    below = psutil.Process(parent).children(recursive=True)
+    found = [process for process in below if str(process.pid) in recorded]
     for process in found:
         process.terminate()
     psutil.wait_procs(found, timeout=MAX_WAIT)

@@ -6,7 +6,7 @@ vLLM has an allocator for it, in releases 0.8 to 0.33, and SGLang the package to
 import functools
 import time
 
-from . import _imports as imports
+from . import _imports
 
 # Later changes are not kept.
 MAX_CHANGES = 10000
@@ -37,7 +37,7 @@ def watch(owner, names, mark, memory, module):
                 pass
 
     for name in names:
-        imports.around(getattr(module, owner, None), name)(call)
+        _imports.around(getattr(module, owner, None), name)(call)
 
 
 def mark_older_release(allocator, name, tags=None, **_):

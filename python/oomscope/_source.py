@@ -19,7 +19,7 @@ import time
 import zipimport
 import zlib
 
-from . import _objects as objects
+from . import _objects
 
 MAX_COMPRESSED, MAX_FILES = 2 << 20, 400
 # Larger files are generated.
@@ -58,15 +58,15 @@ def wanted(taken):
     live = (block for block in blocks if block["state"] == "active_allocated")
     held = heapq.nlargest(MAX_BLOCKS, live, key=lambda block: block["size"])
     others = (frame["filename"] for block in held for frame in block.get("frames") or ())
-    modules = (objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
-    script = objects.module_dict(sys.modules.get("__main__")).get("__file__")  # may have no extension
+    modules = (_objects.module_dict(module).get("__file__") for module in list(sys.modules.values()))
+    script = _objects.module_dict(sys.modules.get("__main__")).get("__file__")  # may have no extension
     for path in dict.fromkeys(path for path in itertools.chain(failed, others, modules) if type(path) is str):
         is_python = path.endswith(EXTENSIONS) or path.startswith(TYPED) or path == script
         is_generated = path.startswith("<") and not path.startswith(TYPED)
-        author = objects.author_of_file(path, directory) if is_python and not is_generated else None
-        is_package = author == objects.LIBRARY and path in failed and not objects.is_standard_library(path)
-        if author == objects.USER or is_package:
-            yield path, author == objects.USER
+        author = _objects.author_of_file(path, directory) if is_python and not is_generated else None
+        is_package = author == _objects.LIBRARY and path in failed and not _objects.is_standard_library(path)
+        if author == _objects.USER or is_package:
+            yield path, author == _objects.USER
 
 
 def failing_stacks(taken):
@@ -96,7 +96,7 @@ def read(file):
 def archived(file):
     """The variables of the module in an archive that has this file, from which `linecache` reads it."""
     for module in list(sys.modules.values()):
-        variables = objects.module_dict(module)
+        variables = _objects.module_dict(module)
         if variables.get("__file__") == file and type(variables.get("__loader__")) is zipimport.zipimporter:
             return variables
     return None

@@ -15,7 +15,7 @@ import os
 import sys
 import types
 
-from . import _objects as objects
+from . import _objects
 
 RAW_SAVED, SAVED = "_raw_saved_", "_saved_"
 # The function of torch.autograd.graph (since 2.3) and the one before, which wait for a backward pass.
@@ -47,7 +47,7 @@ class Tensors:
         self.address_of = getattr(torch._C, "_data_address", None) or self.address_without_offset
         # Whether a saved tensor can be read without unpacking it.
         self.has_packed = hasattr(torch._C._autograd.SavedTensor, "data")
-        self.node_type = objects.ByClass(node_type).of
+        self.node_type = _objects.ByClass(node_type).of
 
     def getter(self, name):
         return next(cls.__dict__[name] for cls in self.base.__mro__ if name in cls.__dict__).__get__
@@ -60,12 +60,12 @@ class Tensors:
     def kind(self, cls):
         """`tensor`, `module`, `optimizer`, `node` (of an autograd graph), `sharded` (FSDP2) or `object`."""
         for base, kind in ((self.base, "tensor"), (self.module, "module"), (self.optimizer, "optimizer")):
-            if objects.is_subtype(cls, base):
+            if _objects.is_subtype(cls, base):
                 return kind
-        for parent in objects.mro_of(cls):
-            if type(objects.dict_of_type(parent).get("next_functions")) is types.GetSetDescriptorType:
+        for parent in _objects.mro_of(cls):
+            if type(_objects.dict_of_type(parent).get("next_functions")) is types.GetSetDescriptorType:
                 return "node"
-        return "sharded" if objects.type_name(cls) == "FSDPParam" else "object"
+        return "sharded" if _objects.type_name(cls) == "FSDPParam" else "object"
 
     # Tensors ---------------------------------------------------------------------------------------------------------
 
@@ -86,7 +86,7 @@ class Tensors:
 
     def identity(self, parameter):
         """The address and the bytes of the storage of a parameter, or its id and 0 if it has none."""
-        storage = self.storage(parameter) if objects.is_subtype(type(parameter), self.base) else None
+        storage = self.storage(parameter) if _objects.is_subtype(type(parameter), self.base) else None
         return storage[:2] if storage else (id(parameter), 0)
 
     def world_size(self):
@@ -141,7 +141,7 @@ class Tensors:
 
         threads = sys._current_frames()
         mine = threads.pop(threading.get_ident(), None)
-        mine = next((frame for frame in objects.outward(mine) if self.author(frame) != objects.OWN), None)
+        mine = next((frame for frame in _objects.outward(mine) if self.author(frame) != _objects.OWN), None)
         waiting = [frame for frame in threads.values() if self.waits_for_backward(frame)]
         if any(self.may_start_backward(frame) for frame in threads.values() if not self.waits_for_backward(frame)):
             return False
@@ -155,13 +155,13 @@ class Tensors:
         return in_autograd and code.co_name in BACKWARD_FUNCTIONS
 
     def may_start_backward(self, frame):
-        if objects.is_standard_library(frame.f_code.co_filename):
+        if _objects.is_standard_library(frame.f_code.co_filename):
             return False
-        called_by = [one for one in objects.outward(frame) if not objects.is_standard_library(one.f_code.co_filename)]
-        return any(self.author(one) not in (objects.OWN, objects.PYTORCH) for one in called_by)
+        called_by = [one for one in _objects.outward(frame) if not _objects.is_standard_library(one.f_code.co_filename)]
+        return any(self.author(one) not in (_objects.OWN, _objects.PYTORCH) for one in called_by)
 
     def author(self, frame):
-        return objects.author_of_file(frame.f_code.co_filename, self.directory)
+        return _objects.author_of_file(frame.f_code.co_filename, self.directory)
 
     def saved_by(self, node):
         """(operator and argument, object) for what a node saved; a tensor, or what a pack hook returned."""
@@ -173,7 +173,7 @@ class Tensors:
                 raw = get_raw(node)
             except Exception:  # freed by a backward pass
                 continue
-            operator = "%s.%s" % (objects.type_name(cls), name)
+            operator = "%s.%s" % (_objects.type_name(cls), name)
             if raw is not None:
                 values = self.packed(raw) if self.has_packed else self.unpacked(node, unpack)
                 found += [(operator, value) for value in values if value is not None]
@@ -214,8 +214,8 @@ class Tensors:
 def node_type(cls):
     """The getters of a node: for each saved tensor (name, raw, unpacked); `variable`; `next_functions`."""
     saved, variable, following = [], None, None
-    for parent in objects.mro_of(cls):
-        members = objects.dict_of_type(parent)
+    for parent in _objects.mro_of(cls):
+        members = _objects.dict_of_type(parent)
         for name, member in members.items():
             if type(member) is not types.GetSetDescriptorType:
                 continue

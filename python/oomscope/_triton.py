@@ -2,7 +2,7 @@
 
 import ast
 
-from . import _usage as usage
+from . import _usage
 
 # Modules, and functions of Python, that write only by `store` and `atomic_..`.
 LIBRARIES = frozenset(
@@ -16,7 +16,7 @@ def written(tree, names):
     origins = {name: {name} for name in names}
 
     def of(node):
-        if isinstance(node, ast.Call) and usage.last_name(node.func) == "load":
+        if isinstance(node, ast.Call) and _usage.last_name(node.func) == "load":
             return set()  # a value, not an address
         if isinstance(node, ast.Name):
             return origins.get(node.id, set())
@@ -35,10 +35,10 @@ def written(tree, names):
                         origins.setdefault(name, set()).update(found)
     result = set()
     for call in (node for node in nodes if isinstance(node, ast.Call)):
-        name = usage.last_name(call.func) or ""
+        name = _usage.last_name(call.func) or ""
         if name == "store" or name.startswith("atomic_"):
             result |= of(call.func).union(*map(of, call.args[:1]), *(of(given.value) for given in call.keywords))
-        elif "inline_asm" in name or (usage.root_name(call.func) or "tl") not in LIBRARIES | origins.keys():
+        elif "inline_asm" in name or (_usage.root_name(call.func) or "tl") not in LIBRARIES | origins.keys():
             result |= of(call)
     return result
 

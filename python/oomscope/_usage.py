@@ -16,7 +16,7 @@ import functools
 import linecache
 import sys
 
-from . import _objects as objects
+from . import _objects
 
 REPORT, BRANCH, SIZE, UNKNOWN = "report", "branch", "size", "unknown"
 # Files whose reads are for people, or whose answer does not change the memory. With functions: only these.
@@ -170,7 +170,7 @@ def is_harmless_code(code):
 def is_surely_zero(frame):
     """Whether `frame` looks for random numbers beyond limits that none of them reaches."""
     # `p` is the probability of a number within the limits.
-    return frame.f_code.co_name == "_no_grad_trunc_normal_" and objects.variable(frame, "p") == 1.0
+    return frame.f_code.co_name == "_no_grad_trunc_normal_" and _objects.variable(frame, "p") == 1.0
 
 
 class Source:
@@ -257,6 +257,10 @@ def is_code_of(code, source, function):
 
 def first_lines(function):
     return [function.lineno, *(decorator.lineno for decorator in function.decorator_list)]
+
+
+def is_generator(function):
+    return any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
 
 
 def span(node):
@@ -377,10 +381,8 @@ class Flow:
             self.follow_call(source, parent, source.parents[parent], depth)
         elif isinstance(parent, ast.Attribute):
             self.follow_attribute(source, parent, depth)
-        elif isinstance(parent, ast.Subscript):
-            if node is parent.value and not isinstance(parent.ctx, ast.Load):
-                return  # a place in a container is assigned
-            self.follow(source, parent, depth)
+        elif isinstance(parent, ast.Subscript) and node is parent.value and not isinstance(parent.ctx, ast.Load):
+            return  # a place in a container is assigned
         elif isinstance(parent, ast.Slice):
             if not self.is_bounded:
                 self.give_up(SIZE, source, node)
@@ -391,11 +393,10 @@ class Flow:
                 self.give_up(BRANCH, source, node)
             self.follow(source, parent, depth)
         elif isinstance(parent, ast.comprehension):
-            if node is not parent.iter:  # the condition decides what is in the result
-                if self.is_risky(source, source.parents[parent]):
-                    self.give_up(BRANCH, source, node)
-            else:
+            if node is parent.iter:
                 self.assign(source, parent.target, depth)
+            elif self.is_risky(source, source.parents[parent]):  # the condition decides what is in the result
+                self.give_up(BRANCH, source, node)
             self.follow(source, source.parents[parent], depth)
         elif isinstance(parent, (ast.If, ast.While)):
             self.branch(source, parent, depth)
@@ -567,7 +568,7 @@ class Flow:
             (other, function)
             for other in self.sources(source, "def " + name)
             for function in other.functions.get(name, ())
-            if objects.is_users_file(other.filename)
+            if _objects.is_users_file(other.filename)
             and (not is_method or isinstance(other.parents.get(function), ast.ClassDef))
         ]
 
@@ -575,16 +576,14 @@ class Flow:
         function = source.enclosing(node, FUNCTIONS)
         if depth is None:
             self.returning.add(function)
-            is_users = function is not None and objects.is_users_file(source.filename)
+            is_users = function is not None and _objects.is_users_file(source.filename)
             calls = self.callers.get(function) or (self.calls_of(source, function.name) if is_users else ())
             for call in calls:
                 self.follow(*call)
             return None
         frames = range(depth, len(self.places) if function is not None else 0)
         caller = next((at + 1 for at in frames if is_code_of(self.places[at][0], source, function)), None)
-        if caller is None:
-            return self.give_up(UNKNOWN, source, node)
-        if any(isinstance(inner, (ast.Yield, ast.YieldFrom)) for inner in ast.walk(function)):
+        if caller is None or is_generator(function):
             return self.give_up(UNKNOWN, source, node)
         return self.start(caller)
 
@@ -602,9 +601,7 @@ class Flow:
         if isinstance(target, (ast.Tuple, ast.List)):
             for item in target.elts:
                 self.assign(source, item, depth)
-        elif isinstance(target, ast.Starred):
-            self.assign(source, target.value, depth)
-        elif isinstance(target, (ast.Subscript, ast.Call)):
+        elif isinstance(target, (ast.Starred, ast.Subscript, ast.Call)):
             self.assign(source, getattr(target, "value", None) or target.func, depth)
         elif isinstance(target, ast.Attribute):
             self.attribute(source, target.attr)
@@ -684,10 +681,9 @@ class Flow:
         if function in self.entered:
             return True
         self.entered.add(function)
-        is_generator = any(isinstance(node, (ast.Yield, ast.YieldFrom)) for node in ast.walk(function))
         # Of a function that ran, what did not is decided by other values, which would be followed.
         body = [inner for inner in function.body if self.has_run(source, inner)] or function.body
-        return not is_generator and all(self.is_harmless(source, inner, None) for inner in body)
+        return not is_generator(function) and all(self.is_harmless(source, inner, None) for inner in body)
 
     def is_risky(self, source, node):
         """Whether `node` calls a function that may request memory, or keeps one for later."""
@@ -746,18 +742,18 @@ def uses_torch(filename):
 
 def users_files():
     paths = {vars(module).get("__file__") for module in loaded_modules()}
-    return sorted(path for path in paths if type(path) is str and path.endswith(".py") and objects.is_users_file(path))
+    return sorted(path for path in paths if type(path) is str and path.endswith(".py") and _objects.is_users_file(path))
 
 
 def is_users_module(name, importing):
     """Whether module `name`, which the file `importing` imports, is the user's; so is one that is not found."""
     if name.startswith("."):
-        return objects.is_users_file(importing)
+        return _objects.is_users_file(importing)
     module = sys.modules.get(name) or sys.modules.get(name.split(".")[0])
     path = vars(module).get("__file__") if type(module) is type(sys) else None
     if name in sys.builtin_module_names:
         return False
-    return type(path) is not str or objects.is_users_file(path)
+    return type(path) is not str or _objects.is_users_file(path)
 
 
 def parameters_of(function, argument, call):

@@ -9,8 +9,7 @@ line.
 import ast
 import struct
 
-from . import _objects as objects
-from . import _usage as usage
+from . import _objects, _usage
 
 # Operators whose answer is true for zeros, wherever they are called.
 TRUE_OPERATORS = frozenset(("allclose", "equal"))
@@ -37,37 +36,32 @@ SIZE_OPERATORS = frozenset("nonzero unique masked_select repeat_interleave binco
 
 def compare(frame):
     """The truth of what `frame` reads, for zeros; None if its source does not say."""
-    source, node = usage.read_by(frame)
-    return None if node is None else Truth(source, frame, node).value
+    source, node = _usage.read_by(frame)
+    return None if node is None else Truth(source, frame).of(node)
 
 
 def condition(frame):
     """The truth of the condition of an `if` in which `frame` reads; None if it is in none, or not known."""
-    source, node = usage.read_by(frame)
+    source, node = _usage.read_by(frame)
     statement = source.enclosing(node, ast.stmt)
-    return Truth(source, frame, statement.test).value if isinstance(statement, ast.If) else None
+    return Truth(source, frame).of(statement.test) if isinstance(statement, ast.If) else None
 
 
 class Truth:
-    """Evaluates an expression over zeros. `value` is True, False or None."""
-
-    def __init__(self, source, frame, node):
+    def __init__(self, source, frame):
         self.source, self.frame = source, frame
         self.names = set()
-        try:
-            self.value = self.of(node)
-        except RecursionError:
-            self.value = None
 
     def of(self, node):
+        """The truth of an expression over zeros; None if it is not known."""
         if isinstance(node, ast.Call):
-            name = usage.last_name(node.func)
+            name = _usage.last_name(node.func)
             if name in OF_ZEROS:
                 # A comparison with a number on the host, such as `x.ge(1)`, is not one of zeros.
                 has_number = any(isinstance(item, ast.Constant) and item.value for item in node.args)
                 return None if has_number else OF_ZEROS[name]
             if name in KEEP_TRUTH:
-                is_function = isinstance(node.func, ast.Name) or usage.last_name(node.func.value) in ("torch", "np")
+                is_function = isinstance(node.func, ast.Name) or _usage.last_name(node.func.value) in ("torch", "np")
                 inner = node.args[:1] if is_function else [node.func.value]
                 return self.of(inner[0]) if inner else None
             return None
@@ -91,11 +85,11 @@ class Truth:
 
     def of_variable(self, node):
         """The value that the function assigns to a variable, if it does so once."""
-        function = self.source.enclosing(node, usage.FUNCTIONS) or self.source.tree
+        function = self.source.enclosing(node, _usage.FUNCTIONS) or self.source.tree
         assigned = [
             item.value
             for item in ast.walk(function)
-            if isinstance(item, ast.Assign) and [usage.last_name(target) for target in item.targets] == [node.id]
+            if isinstance(item, ast.Assign) and [_usage.last_name(target) for target in item.targets] == [node.id]
         ]
         if len(assigned) != 1 or node.id in self.names:
             return None
@@ -110,14 +104,14 @@ class Truth:
         if isinstance(node, ast.Constant):
             return node.value if isinstance(node.value, (int, float)) else None
         if isinstance(node, ast.Name):
-            value = objects.variable(self.frame, node.id)
+            value = _objects.variable(self.frame, node.id)
             if isinstance(value, (int, float)):
                 return value
             return 0 if type(value).__module__.split(".")[0] == "torch" else None
         if isinstance(node, (ast.Subscript, ast.Attribute, ast.Call)):
             inner = node.func if isinstance(node, ast.Call) else node.value
-            is_shape = isinstance(node, ast.Attribute) and node.attr in usage.FIXED_ATTRIBUTES
-            is_size = isinstance(node, ast.Call) and usage.last_name(inner) in SIZED
+            is_shape = isinstance(node, ast.Attribute) and node.attr in _usage.FIXED_ATTRIBUTES
+            is_size = isinstance(node, ast.Call) and _usage.last_name(inner) in SIZED
             return None if is_shape or is_size else self.number(inner)
         return None
 
@@ -158,7 +152,7 @@ class SetValues:
 
     def count_at(self, frame):
         """The number of elements that is set for a mask at the line of `frame` or of its callers, or None."""
-        frames = [(one.f_code.co_filename, one.f_lineno, "") for one in objects.outward(frame)] if self.values else []
+        frames = [(one.f_code.co_filename, one.f_lineno, "") for one in _objects.outward(frame)] if self.values else []
         text = self.at(frames)
         return None if text in (None, ANOTHER) else int(parse(text))
 

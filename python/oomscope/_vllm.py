@@ -12,9 +12,7 @@ import re
 import sys
 from types import SimpleNamespace
 
-from . import _imports as imports
-from . import _ranks as ranks
-from . import _serving as serving
+from . import _imports, _ranks, _serving
 
 # Releases whose layout is tested.
 TESTED = "0.8 to 0.33"
@@ -26,7 +24,7 @@ NEEDED = re.compile(r"\(([\d.]+) GiB KV cache is needed")
 POSSIBLE_LENGTH = re.compile(r"maximum model length is (\d+)")
 
 
-reading = functools.partial(serving.reading, "vLLM", TESTED)
+reading = functools.partial(_serving.reading, "vLLM", TESTED)
 
 
 def around(module, name):
@@ -34,8 +32,8 @@ def around(module, name):
     owner, _, function = name.rpartition(".")
     owner = getattr(module, owner, None) if owner else module
     if not hasattr(owner, function):
-        serving.lacks("vLLM", name, TESTED)
-    return imports.around(owner, function)
+        _serving.lacks("vLLM", name, TESTED)
+    return _imports.around(owner, function)
 
 
 # Options -------------------------------------------------------------------------------------------------------------
@@ -46,23 +44,22 @@ def set_options(module):
 
     @around(module, "EngineArgs.create_engine_config")
     def create_engine_config(create, self, *args, **kwargs):
-        chosen = serving.set_options(self)
         count = self.tensor_parallel_size * self.pipeline_parallel_size
         if count > int(os.environ.get("STUBCUDA_DEVICES", "1")):  # as many devices as ranks, also for the processes
             os.environ["STUBCUDA_DEVICES"] = os.environ["LOCAL_WORLD_SIZE"] = str(count)
         model = getattr(self, "model", "")
-        serving.announce_hub(model)
-        if getattr(self, "load_format", None) == serving.LOAD_FORMAT:
-            self.model = serving.with_processor(model)
+        chosen = _serving.set_options(self, model)
+        if getattr(self, "load_format", None) == _serving.LOAD_FORMAT:
+            self.model = _serving.with_processor(model)
         if getattr(self, "model", "") != model:
             chosen.append("a processor by the model's class")
-        elif not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and serving.lacks_tokenizer(model):
+        elif not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and _serving.lacks_tokenizer(model):
             self.skip_tokenizer_init = True
             chosen.append("skip_tokenizer_init")
         config = create(self, *args, **kwargs)
-        serving.share(engine="vLLM", set_options=chosen, compiled=not has_compiled())
+        _serving.share(engine="vLLM", set_options=chosen, compiled=not has_compiled())
         with reading():
-            serving.share(**describe_config(config))
+            _serving.share(**describe_config(config))
         return config
 
 
@@ -78,7 +75,7 @@ def describe_config(config):
 
     return {
         "version": str(vllm.__version__),
-        "flashinfer": serving.release("flashinfer-python"),
+        "flashinfer": _serving.release("flashinfer-python"),
         "max_model_len": int(model.max_model_len),
         "max_num_seqs": int(scheduler.max_num_seqs),
         "max_num_batched_tokens": int(scheduler.max_num_batched_tokens),
@@ -107,20 +104,20 @@ def read_worker(module):
 
     @around(module, "Worker.compile_or_warm_up_model")
     def compile_or_warm_up_model(warm_up, self, *args, **kwargs):
-        @imports.around(self.model_runner, "capture_model")
+        @_imports.around(self.model_runner, "capture_model")
         def capture_model(capture, *args, **kwargs):
             captured = capture(*args, **kwargs)
             note(graph_bytes=captured)
             return captured
 
         result = warm_up(self, *args, **kwargs)
-        serving.facts["compiled"] = bool(serving.read_shared().get("compiled")) and has_compiled()
-        serving.ready()
+        _serving.facts["compiled"] = bool(_serving.read_shared().get("compiled")) and has_compiled()
+        _serving.ready()
         return result
 
 
 def note(**numbers):
-    serving.facts.update((name, int(number)) for name, number in numbers.items() if isinstance(number, (int, float)))
+    _serving.facts.update((name, int(number)) for name, number in numbers.items() if isinstance(number, (int, float)))
 
 
 def note_start(worker):
@@ -156,7 +153,7 @@ def read_log(module):
         if name.startswith("vllm."):
             tokens = KV_TOKENS.search(str(record.getMessage()))
             if tokens:
-                serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
+                _serving.share(kv_cache_tokens=int(tokens.group(1).replace(",", "")))
         return record
 
     logging.setLogRecordFactory(make_record)
@@ -169,10 +166,10 @@ def read_core(module):
     def initialize_kv_caches(original, self, config, *args, **kwargs):
         executor = self.model_executor
 
-        @imports.around(executor, "initialize_from_config")
+        @_imports.around(executor, "initialize_from_config")
         def initialize_from_config(allocate, kv_caches, *args, **kwargs):
             with reading():
-                serving.share(requests=count_requests(config, kv_caches[0]))
+                _serving.share(requests=count_requests(config, kv_caches[0]))
             return allocate(kv_caches, *args, **kwargs)
 
         try:
@@ -192,7 +189,7 @@ def count_requests(config, kv_cache):
     model, counts = config.model_config, []
     original = model.max_model_len
     try:
-        for length in sorted({original, *serving.LENGTHS}):
+        for length in sorted({original, *_serving.LENGTHS}):
             model.max_model_len = length
             counts.append([length, float(kv_cache_utils.get_max_concurrency_for_kv_cache_config(config, kv_cache))])
     finally:
@@ -204,10 +201,10 @@ def note_failure(text):
     needed, possible = NEEDED.search(text), POSSIBLE_LENGTH.search(text)
     numbers = {}
     if needed:
-        numbers["needed_kv_cache_bytes"] = int(float(needed.group(1)) * serving.GIB)
+        numbers["needed_kv_cache_bytes"] = int(float(needed.group(1)) * _serving.GIB)
     if possible:
         numbers["possible_model_len"] = int(possible.group(1))
-    serving.share(error=text.split(" See https://")[0], **numbers)
+    _serving.share(error=text.split(" See https://")[0], **numbers)
 
 
 # One worker of many ---------------------------------------------------------------------------------------------------
@@ -220,19 +217,19 @@ def run_one_worker(module):
     """
     many = getattr(module, "MultiprocExecutor", None)
     if not hasattr(many, "get_class"):
-        serving.lacks("vLLM", "MultiprocExecutor.get_class", TESTED)
+        _serving.lacks("vLLM", "MultiprocExecutor.get_class", TESTED)
         return
     # The engine's own choice for one worker. Its module is not the same in all releases.
     single = many.get_class(SimpleNamespace(parallel_config=SimpleNamespace(distributed_executor_backend="uni")))
 
     class OneWorker(single):
         def _init_executor(self):
-            ranks.become_only_rank(worker_rank(), self.parallel_config.world_size)
+            _ranks.become_only_rank(worker_rank(), self.parallel_config.world_size)
             super()._init_executor()
 
         def __setattr__(self, name, value):
             if name == "driver_worker" and hasattr(value, "init_worker"):
-                imports.around(value, "init_worker")(init_as_rank)
+                _imports.around(value, "init_worker")(init_as_rank)
             super().__setattr__(name, value)
 
     # The process that starts the engine sends the class by name.
@@ -253,7 +250,7 @@ def skip_queues(module):
 
     @around(module, "MessageQueue.create_from_process_group")
     def create_from_process_group(original, *args, **kwargs):
-        return None if ranks.is_alone else original(*args, **kwargs)
+        return None if _ranks.is_alone else original(*args, **kwargs)
 
 
 def worker_rank():
@@ -283,10 +280,10 @@ def end_server_when_ready(module):
     What would follow reads files that the engine does not need, such as the vocabulary of gpt-oss.
     """
 
-    @imports.around(module, "build_async_engine_client")
+    @_imports.around(module, "build_async_engine_client")
     @contextlib.asynccontextmanager
     async def build_async_engine_client(client, *args, **kwargs):
-        os.environ[serving.SERVER_VARIABLE] = "1"
+        os.environ[_serving.SERVER_VARIABLE] = "1"
         async with client(*args, **kwargs):
             sys.exit(0)
         yield

@@ -71,9 +71,7 @@ class Marker:
             raise pytest.UsageError("baseline=%r: write True or False" % (named,))
         options = {name: limits.pop(name) for name in DRY_RUN_OPTIONS if name in limits}
         options.setdefault("gpu", config.getoption("oomscope_gpu") or config.getini("oomscope_gpu"))
-        values = options.pop("value", ())
-        values = [values] if isinstance(values, str) else values
-        self.dry_run_flags = [*to_flags(options), *(flag for value in values for flag in ("--value", value))]
+        self.dry_run_flags = to_flags(options)
         has_growth = any(name in limits for name in GROWTH)
         self.has_baseline: bool = named if named is not None else has_growth or not limits
         if not self.has_baseline and (has_growth or not limits):
@@ -95,7 +93,6 @@ def check_flags(*command: str) -> None:
 class Plugin:
     def __init__(self, config: Any) -> None:
         self.config = config
-        self.has_gpu: Optional[bool] = None
         # Reports that have one of the properties.
         self.counted: Dict[str, List[str]] = {ADDED: [], UPDATED: [], NOT_RUN: []}
 
@@ -151,9 +148,7 @@ class Plugin:
         process = _pytest_process.TestProcess(item, self.directory(item))
         is_recorded = getattr(sys, "_oomscope_installed", False)
         mode = self.config.getoption("oomscope_mode")
-        if self.has_gpu is None and not is_recorded and not mode:
-            self.has_gpu = _pytest_process.has_gpu()
-        is_dry_run = not is_recorded and (mode == "dry-run" if mode else not self.has_gpu)
+        is_dry_run = not is_recorded and (mode == "dry-run" if mode else not _pytest_process.has_gpu())
         options = ["--output", process.directory]
         prefix = [find_program(), "run", "--at", "exit", *options, "--"]
         if is_dry_run:

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from cpu_tensors import cpu_as_gpu, torch  # noqa: F401 (a fixture)
-from oomscope import _names
+from oomscope import _names, _tensors
 
 
 class Record:
@@ -167,7 +167,7 @@ class State:
 def test_a_graph_is_found_before_the_many_objects_beside_it():
     """Level by level, all of the tree would come before the end of the graph."""
     tree, graph = State(7), deep_graph(1000)
-    walk = _names.Walk(_names.tensors_of.Tensors(torch), Watched(jump_at=1000), 1)
+    walk = _names.Walk(_tensors.Tensors(torch), Watched(jump_at=1000), 1)
     _names.visit_all(walk, 1)
     found, is_complete = sum("saved" in storage.kinds for storage in walk.storages.values()), walk.is_complete
     walk.release()
@@ -176,7 +176,7 @@ def test_a_graph_is_found_before_the_many_objects_beside_it():
 
 
 def walk_that_stopped_at(name, obj):
-    walk = _names.Walk(_names.tensors_of.Tensors(torch), _names.start_clock(), 60)
+    walk = _names.Walk(_tensors.Tensors(torch), _names.start_clock(), 60)
     walk.push(obj, _names.Path(None, name, root=_names.Root("module")))
     walk.is_complete = False
     walk.leave()

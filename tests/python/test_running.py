@@ -1,13 +1,16 @@
 """The functions that run when a snapshot is taken."""
 
 import sys
+import types
 
 from oomscope import _names, _objects
 
 
 def look():
     """The calls from here outwards, within this file."""
-    return _names.calls_from(sys._getframe(), _objects.Locals().of, lambda f: f.f_code.co_filename == __file__)
+    objects = types.SimpleNamespace(locals=_objects.Locals())
+    walk = types.SimpleNamespace(objects=objects, is_users=lambda frame: frame.f_code.co_filename == __file__)
+    return _names.calls_from(walk, sys._getframe())
 
 
 def test_the_list_that_a_statement_makes_is_named():
