@@ -15,44 +15,25 @@ In a notebook, `%load_ext oomscope` adds `%%oomscope_dry_run h100`, a dry run of
 The program `oomscope` is installed with this package and does the work in a process of its own.
 """
 
-from ._program import (
-    OomscopeError,
-    Page,
-    analyze,
-    check,
-    diff,
-    dry_run,
-    explain,
-    find_program,
-    load_ipython_extension,
-    report,
-    run,
-    view,
-    whatif,
-)
-from ._record import Recording, record
-from ._reports import Failure, Finding, Holder, Report, Rows, Tried
-
-__all__ = [
-    "Failure",
-    "Finding",
-    "Holder",
-    "OomscopeError",
-    "Page",
-    "Recording",
-    "Report",
-    "Rows",
-    "Tried",
-    "analyze",
-    "check",
-    "diff",
-    "dry_run",
-    "explain",
-    "find_program",
-    "load_ipython_extension",
-    "record",
-    "report",
-    "run",
-    "view",
-    "whatif",
-]
+# The names are public for type checkers, too, because each is its own alias.
+from ._program import OomscopeError as OomscopeError
+from ._program import Page as Page
+from ._program import analyze as analyze
+from ._program import check as check
+from ._program import diff as diff
+from ._program import dry_run as dry_run
+from ._program import explain as explain
+from ._program import find_program as find_program
+from ._program import load_ipython_extension as load_ipython_extension
+from ._program import report as report
+from ._program import run as run
+from ._program import view as view
+from ._program import whatif as whatif
+from ._record import Recording as Recording
+from ._record import record as record
+from ._reports import Failure as Failure
+from ._reports import Finding as Finding
+from ._reports import Holder as Holder
+from ._reports import Report as Report
+from ._reports import Rows as Rows
+from ._reports import Tried as Tried

@@ -28,14 +28,12 @@ def pick(torch, generator, count, sizes):
 
 
 def argmax(torch, generator, tensor, dim=None, keepdim=False):
-    if dim is None:
+    if dim is None or not tensor.dim():
         return pick(torch, generator, tensor.numel(), ())
     sizes = list(tensor.size())
-    count = sizes[dim] if sizes else 1
-    if sizes:
-        sizes[dim] = 1
+    count, sizes[dim] = sizes[dim], 1
     drawn = pick(torch, generator, count, sizes)
-    return drawn if keepdim or not sizes else drawn.squeeze(dim)
+    return drawn if keepdim else drawn.squeeze(dim)
 
 
 def multinomial(torch, generator, tensor, num_samples, replacement=False, **_):

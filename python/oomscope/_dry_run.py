@@ -2,13 +2,8 @@
 
 `oomscope dry-run` puts this file beside the recorder, which calls `before_torch` when the program imports torch. That
 builds the stub (`_stub`) and loads it before torch's own libraries, which then find CUDA in it. `after_torch` runs
-after the import. `describe` returns what the recorder stores under `oomscope.dry_run` in the snapshot.
-
-The ledger has:
-- every code location that reads a value of the device (all values are zero): which operators, how often, when;
-- calls whose memory only a closed library knows;
-- entry points that the stub does not have;
-- large host tensors that were not filled.
+after the import. `describe` returns the ledger, which the recorder stores under `oomscope.dry_run` in the snapshot: the
+code locations that read values of the device, calls whose memory only a closed library knows, missing entry points.
 """
 
 import ast
@@ -151,8 +146,7 @@ class DryRun:
             sys.stderr.flush()
 
     def load(self, directory):
-        for name, value in self.options["environment"].items():
-            os.environ[name] = str(value)
+        os.environ.update((name, str(value)) for name, value in self.options["environment"].items())
         local_ranks = os.environ.get("LOCAL_WORLD_SIZE", "1")
         if local_ranks.isdigit() and int(local_ranks) > int(os.environ.get("STUBCUDA_DEVICES", "1")):
             os.environ["STUBCUDA_DEVICES"] = local_ranks  # one device per rank on this machine

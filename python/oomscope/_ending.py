@@ -225,8 +225,7 @@ def ask_before_shutdown(module):
         worker = getattr(module, "global_worker", None)
         if not getattr(worker, "connected", False) or getattr(worker, "mode", None) != DRIVER:
             return
-        recorder = getattr(sys, "_oomscope_recorder", None)
-        recorder = recorder or _recorder.Recorder(os.environ["OOMSCOPE_DIR"])
+        recorder = getattr(sys, "_oomscope_recorder", None) or _recorder.Recorder(os.environ["OOMSCOPE_DIR"])
         before = recorder.read_answers()
         if before:
             recorder.ask("%s%d %d" % (JOB_ENDS, os.getpid(), time.time_ns()))

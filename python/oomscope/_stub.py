@@ -115,12 +115,8 @@ def cache_key(torch_directory, sources):
 
 def version(torch_directory):
     """The release, such as `2.9.1+cu128`, without importing torch."""
-    try:
-        with open(os.path.join(torch_directory, "version.py")) as file:
-            found = re.search(r"__version__ = '([^']+)'", file.read())
-    except OSError:
-        found = None
-    return found.group(1) if found else "of unknown release"
+    with open(os.path.join(torch_directory, "version.py")) as file:
+        return re.search(r"__version__ = '([^']+)'", file.read()).group(1)
 
 
 def torch_libraries(torch_directory):

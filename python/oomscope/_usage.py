@@ -135,7 +135,7 @@ def reaches(places, lines):
     flow.run()
     followed = {node for node, *_ in flow.seen}
     for filename, line in lines:
-        source = Source.of(filename)
+        source = source_of(filename)
         for statement in ast.walk(source.tree):
             if isinstance(statement, ast.stmt) and statement.lineno <= line <= statement.end_lineno:
                 heads = [getattr(statement, name, None) for name in ("test", "iter")]
@@ -176,14 +176,11 @@ def is_surely_zero(frame):
 class Source:
     """A parsed file, with the parent of every node."""
 
-    @staticmethod
-    @functools.lru_cache(maxsize=None)
-    def of(filename):
-        return Source(filename)
-
     def __init__(self, filename):
         self.filename = filename
         self.parents, self.names, self.attributes, self.functions = {}, {}, {}, {}
+        # By name in this file: the module that it is, or is of, and the name there, or None.
+        self.imported = {}
         try:
             self.tree = ast.parse("".join(linecache.getlines(filename)))
         except (SyntaxError, ValueError, MemoryError, RecursionError):
@@ -197,6 +194,12 @@ class Source:
                 self.attributes.setdefault(node.attr, []).append(node)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 self.functions.setdefault(node.name, []).append(node)
+            elif isinstance(node, ast.Import):
+                names = {alias.asname or alias.name.split(".")[0]: (alias.name, None) for alias in node.names}
+                self.imported.update(names)
+            elif isinstance(node, ast.ImportFrom):
+                module = "." * node.level + (node.module or "")
+                self.imported.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
 
     @functools.lru_cache(maxsize=None)  # noqa: B019, a source is kept for ever
     def at(self, code, instruction, line):
@@ -211,18 +214,6 @@ class Source:
         calls = [node for node in on_line if isinstance(node, (ast.Call, ast.JoinedStr))]
         tests = [node.test for node in on_line if isinstance(node, (ast.If, ast.While, ast.Assert, ast.IfExp))]
         return calls + tests
-
-    @functools.cached_property
-    def imported(self):
-        """By name in this file: the module that it is, or is of, and the name there, or None."""
-        imported = {}
-        for node in ast.walk(self.tree):
-            if isinstance(node, ast.Import):
-                imported.update({alias.asname or alias.name.split(".")[0]: (alias.name, None) for alias in node.names})
-            elif isinstance(node, ast.ImportFrom):
-                module = "." * node.level + (node.module or "")
-                imported.update({alias.asname or alias.name: (module, alias.name) for alias in node.names})
-        return imported
 
     def functions_of(self, code):
         """The functions that `code` may be of: one, unless the file has changed or has no such function."""
@@ -239,12 +230,13 @@ class Source:
         return next((one for one in self.around(node) if isinstance(one, kinds)), None)
 
 
+source_of = functools.lru_cache(maxsize=None)(Source)
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def read_by(frame):
     """The source of `frame`, and the expression that it reads now, or None if that may be one of several."""
-    source = Source.of(frame.f_code.co_filename)
+    source = source_of(frame.f_code.co_filename)
     nodes = source.at(frame.f_code, frame.f_lasti, frame.f_lineno)
     return source, nodes[0] if len(nodes) == 1 else None
 
@@ -341,7 +333,7 @@ class Flow:
         if depth >= len(self.places):
             return  # the end of the program's own frames
         code, instruction, line = self.places[depth]
-        source = Source.of(code.co_filename)
+        source = source_of(code.co_filename)
         nodes = source.at(code, instruction, line)
         if not nodes:
             self.found(UNKNOWN, (code.co_filename, line, code.co_name))
@@ -357,7 +349,7 @@ class Flow:
         yield source
         for filename in self.files:
             if filename != source.filename and any(name in line for line in linecache.getlines(filename)):
-                yield Source.of(filename)
+                yield source_of(filename)
 
     def follow(self, source, node, depth):
         """Follows the value of `node`. `depth` is the frame that it is in; None in a function that it was passed to."""
@@ -532,7 +524,7 @@ class Flow:
 
     def follow_into(self, source, argument, call, depth, code):
         """Follows `argument` into the function of `code`, and `call` if it returns the value. False if it cannot."""
-        target = Source.of(code.co_filename)
+        target = source_of(code.co_filename)
         functions = target.functions_of(code)
         parameters = parameters_of(functions[0], argument, call) if len(functions) == 1 else []
         if not parameters or is_torch(code.co_filename):
@@ -626,7 +618,7 @@ class Flow:
         """The frame of the read that runs the function of `node`; None if there is none."""
         name = getattr(source.enclosing(node, FUNCTIONS), "name", "<module>")
         for depth, (code, _, _) in enumerate(self.places):
-            if code.co_name == name and Source.of(code.co_filename) is source:
+            if code.co_name == name and source_of(code.co_filename) is source:
                 return depth
         return None
 
@@ -709,7 +701,7 @@ class Flow:
             return not knows_torch(callee if kind == "module" else callee.__module__)
         if not uses_torch(callee.co_filename):
             return True
-        target = Source.of(callee.co_filename)
+        target = source_of(callee.co_filename)
         functions = target.functions_of(callee)
         is_known = len(functions) == 1 and not is_torch(callee.co_filename)
         return is_known and self.is_harmless_function(target, functions[0])
