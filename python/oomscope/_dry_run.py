@@ -210,10 +210,9 @@ class DryRun:
 
     def memory_query(self, files):
         """The stack of the first query whose answer is not only printed or logged, or None."""
-        for places in filter(None, self.memory_queries.values()):
-            if _usage.find(places, files=files, seen=self.observed)[0] != _usage.REPORT:
-                return _ending.describe_places(places)
-        return None
+        queries = filter(None, self.memory_queries.values())
+        used = (one for one in queries if _usage.find(one, files=files, seen=self.observed)[0] != _usage.REPORT)
+        return next(map(_ending.describe_places, used), None)
 
     def compute_values(self, torch):
         """Computes small tensors on the host from now on, if this torch has a way for it."""
@@ -351,26 +350,25 @@ class DryRun:
             is_large = is_host_float and tensor.numel() * tensor.element_size() > LARGE_BYTES
             return is_large and type(tensor) in (torch.Tensor, torch.nn.Parameter) and tensor.is_contiguous()
 
-        def wrap(name, is_fill):
-            @_imports.around(torch.Tensor, name)
-            def wrapper(original, tensor, *args, **kwargs):
-                if not is_skipped(tensor):
-                    return original(tensor, *args, **kwargs)
-                address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
-                is_unfilled = self.unfilled.get(address) == size
-                if not is_fill and not is_unfilled:
-                    return original(tensor, *args, **kwargs)
-                if is_fill or name == "zero_":
-                    zero_pages(address, size)
-                if not is_unfilled:
-                    if len(self.unfilled) > 100000:
-                        self.unfilled.clear()
-                    self.unfilled[address] = size
-                    self.unfilled_bytes += size
-                return tensor
+        def fill(original, tensor, *args, **kwargs):
+            name = original.__name__
+            if not is_skipped(tensor):
+                return original(tensor, *args, **kwargs)
+            address, size = tensor.data_ptr(), tensor.numel() * tensor.element_size()
+            is_unfilled = self.unfilled.get(address) == size
+            if name in CHANGE_METHODS and not is_unfilled:
+                return original(tensor, *args, **kwargs)
+            if name in FILL_METHODS or name == "zero_":
+                zero_pages(address, size)
+            if not is_unfilled:
+                if len(self.unfilled) > 100000:
+                    self.unfilled.clear()
+                self.unfilled[address] = size
+                self.unfilled_bytes += size
+            return tensor
 
         for name in FILL_METHODS + CHANGE_METHODS:
-            wrap(name, name in FILL_METHODS)
+            _imports.around(torch.Tensor, name)(fill)
 
     def peak_bytes(self):
         return max(self.library.stub_peak_bytes(device) for device in range(_ending.MAX_DEVICES))

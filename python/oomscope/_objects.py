@@ -138,10 +138,8 @@ class Locals:
     def of(self, frame):
         """The variables of `frame` as (name, value). Nothing for a class body with a namespace of its own."""
         variables = frame.f_locals
-        if variables is frame.f_globals:
-            return []
         kind = type(variables)
-        if kind is not dict and kind is not LOCALS_TYPE:
+        if variables is frame.f_globals or (kind is not dict and kind is not LOCALS_TYPE):
             return []
         found = list(kind.items(variables))
         if kind is dict and frame.f_code.co_flags & 1:  # a function, which keeps its variables elsewhere

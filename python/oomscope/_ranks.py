@@ -112,35 +112,33 @@ def receive_own_objects(distributed, c10d):
 
     exchange = ObjectExchange(c10d)
 
-    def wrap(name):
-        @_imports.around(c10d, name)
-        def exchange_objects(collective, *args, **kwargs):
-            arguments = inspect.signature(collective).bind(*args, **kwargs).arguments
-            group = arguments.get("group")
-            if c10d._rank_not_in_group(group):
-                return
-            on_device = "cuda" in str(arguments.get("device") or device_of(group))
-            values = arguments.get(OUTPUT_PARAMETERS[name])
-            before = list(values or ())
-            if on_device or not is_alone:  # a fake group would return arbitrary bytes
-                collective(*args, **kwargs)
-            if on_device and not is_alone:
-                values = [] if values is None else values
-                values[:] = before
-                exchange.run(name, arguments, values)
-            elif before and is_alone:
-                values[:] = before
-                if "obj" in arguments:
-                    data = pickle.dumps(arguments["obj"])
-                    values[:] = [pickle.loads(data) for _ in before]
-                elif arguments.get("scatter_object_input_list"):
-                    values[0] = arguments["scatter_object_input_list"][c10d.get_rank(group)]
-
-        setattr(distributed, name, getattr(c10d, name))
+    def exchange_objects(collective, *args, **kwargs):
+        name = collective.__name__
+        arguments = inspect.signature(collective).bind(*args, **kwargs).arguments
+        group = arguments.get("group")
+        if c10d._rank_not_in_group(group):
+            return
+        on_device = "cuda" in str(arguments.get("device") or device_of(group))
+        values = arguments.get(OUTPUT_PARAMETERS[name])
+        before = list(values or ())
+        if on_device or not is_alone:  # a fake group would return arbitrary bytes
+            collective(*args, **kwargs)
+        if on_device and not is_alone:
+            values = [] if values is None else values
+            values[:] = before
+            exchange.run(name, arguments, values)
+        elif before and is_alone:
+            values[:] = before
+            if "obj" in arguments:
+                data = pickle.dumps(arguments["obj"])
+                values[:] = [pickle.loads(data) for _ in before]
+            elif arguments.get("scatter_object_input_list"):
+                values[0] = arguments["scatter_object_input_list"][c10d.get_rank(group)]
 
     for name in OUTPUT_PARAMETERS:
         if hasattr(c10d, name):
-            wrap(name)
+            _imports.around(c10d, name)(exchange_objects)
+            setattr(distributed, name, getattr(c10d, name))
 
 
 class ObjectExchange:
