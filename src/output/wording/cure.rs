@@ -119,11 +119,10 @@ impl Cure {
             "narrow" => "bool",
             // A copy with a graph keeps what autograd saved on the GPU.
             "detach" if keeper.graph_bytes > 0 || keeper.kind == Some(TensorKind::Saved) => ".detach()",
-            "detach" => "",
             "back" if keeper.written.as_ref().is_some_and(|written| written.is_read) => {
                 "; move them back where they are read"
             }
-            "back" => "",
+            "detach" | "back" => "",
             "at" => return Some(at_line(keeper.written.as_ref().map(|written| &written.at))),
             "call" => return Some(at_line(self.call.as_ref())),
             "items" => {

@@ -200,7 +200,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 } else {
                     // A failed request gets the category of its stack, or that of most allocations of its phase.
                     let purpose = self.device.phases().stack_traits(block.stack).purpose;
-                    rows_by_stack.get(&block.stack).map(|row| categorized[*row]).unwrap_or(match self.phase_at(op) {
+                    let of_phase = match self.phase_at(op) {
                         Phase::Forward => (Category::Activations, Confidence::Low),
                         Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerState) => {
                             (Category::OptimizerState, Confidence::Low)
@@ -210,7 +210,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                         }
                         Phase::Backward | Phase::Optimizer => (Category::Temporaries, Confidence::Low),
                         _ => (Category::Other, Confidence::Low),
-                    })
+                    };
+                    rows_by_stack.get(&block.stack).map_or(of_phase, |row| categorized[*row])
                 }
             }
         };
