@@ -30,23 +30,24 @@ impl<B: Builder> Machine<'_, B> {
         };
         self.layouts.set_last(index);
         let layout = self.layouts.known.get_mut(index)?;
+        layout.read(rest, &self.memo, self.builder)?;
         let mut end = start + 2 + layout.len;
-        let mut record = layout.read(rest, &self.memo, self.builder)?;
         if let Some(list) = layout.list {
             let (list_end, value) = self.read_references(end)?;
             if bytes.get(list_end) != Some(&op::SETITEMS) {
                 return None;
             }
             end = list_end + 1;
-            *record.values.get_mut(list)? = value;
+            *self.layouts.known.get_mut(index)?.record.values.get_mut(list)? = value;
         }
         if may_grow(bytes, end) {
             return None;
         }
-        let value = self.builder.record(&record)?;
+        let layout = self.layouts.known.get(index)?;
+        let value = self.builder.record(&layout.record)?;
         self.memo.push(value);
-        for index in &self.layouts.known.get(index)?.memoized {
-            self.memo.push(*record.values.get(*index)?);
+        for index in &layout.memoized {
+            self.memo.push(*layout.record.values.get(*index)?);
         }
         self.push(value);
         Some(end)

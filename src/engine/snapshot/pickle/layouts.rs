@@ -63,14 +63,16 @@ struct ValueField {
     field: Field,
     /// The bytes that decide on the value, at most eight.
     operand: Operand,
-    /// These bytes in the last dict, and the value. Most dicts repeat it. None for a longer text.
-    last: Option<(u64, Value)>,
+    /// These bytes in the last dict. Most dicts repeat them, and so the value. `None` for a longer text.
+    last: Option<u64>,
 }
 
 /// The layout of one kind of dict.
 pub(super) struct Layout {
     /// The shared bytes, and a mask that is 0xff where a byte is shared.
     groups: Vec<[[u64; GROUP]; 2]>,
+    /// The record of the last dict.
+    pub(super) record: Record,
     /// Length in bytes, including SETITEMS; excludes the references of a trailing list.
     pub(super) len: usize,
     integers: [Operand; INTEGERS],
@@ -124,15 +126,8 @@ impl Operand {
 }
 
 impl ValueField {
-    /// The value in the dict that starts with `start`. The caller replaces that of a list.
-    #[inline]
-    fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
-        let word = self.operand.read(start);
-        if let Some((known, value)) = self.last
-            && known == word
-        {
-            return Some(value);
-        }
+    /// The value in the dict that starts with `start`, whose operand is `word`. The caller replaces that of a list.
+    fn read(&mut self, word: u64, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
         let value = match self.field {
             Field::None | Field::List => Value::NONE,
             Field::Integer => Value::int(word.cast_signed())?,
@@ -150,7 +145,7 @@ impl ValueField {
                 builder.tuple(&[first, second].map(|item| Value::from_i32(item.into()))).ok()?
             }
         };
-        self.last = Some((word, value));
+        self.last = Some(word);
         Some(value)
     }
 }
@@ -165,15 +160,17 @@ impl Layout {
         })
     }
 
-    /// The record of the dict that starts with `start`, without its list.
+    /// Reads the record of the dict that starts with `start`, without its list.
     #[inline]
-    pub(super) fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Record> {
-        let integers = self.integers.map(|operand| operand.read(start));
-        let mut record = Record { integers, values: [Record::ABSENT; VALUES] };
+    pub(super) fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<()> {
+        self.record.integers = self.integers.map(|operand| operand.read(start));
         for field in &mut self.values {
-            *record.values.get_mut(field.index)? = field.read(start, memo, builder)?;
+            let word = field.operand.read(start);
+            if field.last != Some(word) {
+                *self.record.values.get_mut(field.index)? = field.read(word, start, memo, builder)?;
+            }
         }
-        Some(record)
+        Some(())
     }
 
     /// The layout of the dict that starts with `start`, if it can have one.
@@ -216,6 +213,7 @@ impl Layout {
         let places = builder.accept_keys(&keys)?;
         let mut layout = Self {
             groups: groups.collect(),
+            record: Record { integers: [0; INTEGERS], values: [Record::ABSENT; VALUES] },
             len,
             integers: [Operand::default(); INTEGERS],
             values: Vec::new(),
