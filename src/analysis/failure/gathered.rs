@@ -43,11 +43,17 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
     /// Call for each step of the replay. A replay may start over.
     #[inline]
     pub(crate) fn observe(&mut self, step: &ReplayStep<'_>) {
-        let Some((index, action)) = step.at else {
+        if step.at.is_none_or(|(_, action)| action == Action::Oom) {
+            self.observe_failure(step);
+        }
+    }
+
+    fn observe_failure(&mut self, step: &ReplayStep<'_>) {
+        let Some((index, _)) = step.at else {
             *self = Self::new(self.device);
             return;
         };
-        if action == Action::Oom && self.device.window().contains(&index) {
+        if self.device.window().contains(&index) {
             debug_assert!(self.remaining > 0, "a replay passes every entry once, from its start");
             self.remaining = self.remaining.saturating_sub(1);
             if self.remaining < self.max_reported {

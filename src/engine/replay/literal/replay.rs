@@ -121,6 +121,8 @@ impl LiteralReplay<'_> {
 }
 
 /// Applies entry `index` as `action`; false if it contradicts the state. Each action reads only what it needs.
+#[expect(clippy::inline_always, reason = "called for every entry, from one place")]
+#[inline(always)]
 fn apply_entry(device: Device<'_>, index: usize, action: Action, tiling: &mut Tiling, pools: &PoolIndex) -> bool {
     match action {
         Action::Alloc => {
