@@ -17,7 +17,9 @@ use crate::replay::model::simulate;
 use crate::replay::ops::device_frees;
 use crate::stacks::phases::{Phase, Phases};
 use crate::study::annotations::by_annotation;
-use crate::study::attribution::{self, Attribution, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport};
+use crate::study::attribution::{
+    self, Attribution, BlockLives, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport,
+};
 use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SizedCount, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
@@ -190,9 +192,16 @@ impl DeviceReport {
 pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
     let mut failures = FailureCollector::new(device);
-    // The replay and the reading of stacks need nothing of each other: two cores share them.
-    let replay = || device.replay(Tracking::Totals, |step| failures.observe(step));
-    let (history, ()) = threads::join(replay, || device.read_stacks());
+    // The replay and what the stacks show need nothing of each other: two cores share them.
+    let replay = || {
+        let history = device.replay(Tracking::Totals, |step| failures.observe(step));
+        (history, history.and_then(|history| cache_flushes(device, history)))
+    };
+    let read_stacks = || {
+        device.read_stacks();
+        BlockLives::from_trace(device)
+    };
+    let ((history, cache_flushes), lifetimes) = threads::join(replay, read_stacks);
     let moment = options.at.and_then(|selector| device.position(selector));
     if let Some(selector) = options.at.filter(|_| moment.is_none()) {
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
@@ -200,12 +209,13 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let position = moment.unwrap_or_default();
     let (rules, top) = (options.rules, options.top);
     let attribute = || match history {
-        Some(history) => attribution::attribute_memory(device, history, position, rules, top),
+        Some(history) => attribution::attribute_memory(device, history, lifetimes, position, rules, top),
         None => {
             Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
         }
     };
-    let (attribution, cache_flushes) = threads::join(attribute, || cache_flushes(device, history?));
+    let annotate = || if moment.is_none() { by_annotation(device, top) } else { None };
+    let (attribution, annotated) = threads::join(attribute, annotate);
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
     let entry = at_failure.as_ref().and_then(|held| held.event).or_else(|| at_peak.as_ref()?.event);
     let step_requests = entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
@@ -227,7 +237,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         top_stacks: held.as_ref().map(|held| held.by_stack.rows.clone()).unwrap_or_default(),
         top_lines: held.as_ref().map(|held| held.by_line.rows.clone()).unwrap_or_default(),
         kept_by,
-        annotated: if is_at_snapshot { by_annotation(device, top) } else { None },
+        annotated,
         expandable_gain: if has_failed { None } else { ExpandableGain::from_replay(device, figures) },
         optimizer_change: if has_failed { None } else { optimizer_change(device, at_peak.as_ref()) },
         idle_cache: history.and_then(|history| IdleCache::from_history(history, figures, device.phases())),

@@ -3,7 +3,7 @@
 use crate::allocator::BlockView;
 use crate::base::ids::to_u32;
 use crate::replay::literal::ReplayStep;
-use crate::snapshot::{Action, BlockState, Device, TraceEntry};
+use crate::snapshot::{Action, BlockState, Device};
 
 /// Blocks are as large as their requests, rounded up to this, unless a request took a whole free block.
 const ROUNDING: u64 = 512;
@@ -63,37 +63,21 @@ impl BlockSizes {
         }
     }
 
-    /// Reads the sizes in the order of the trace.
-    pub(crate) fn reader(&self) -> BlockSizeReader<'_> {
-        BlockSizeReader { unusual: &self.unusual, changes: &self.changes }
-    }
-}
-
-/// Reads [`BlockSizes`] from entry to entry.
-pub(crate) struct BlockSizeReader<'a> {
-    unusual: &'a [(u32, u64)],
-    changes: &'a [(u32, SizeChange)],
-}
-
-impl<'a> BlockSizeReader<'a> {
-    /// The size of the block that `entry`, with this index, allocates; `None` if there is none.
-    #[inline]
-    pub(crate) fn allocated_bytes(&mut self, index: u32, entry: &TraceEntry) -> Option<u64> {
-        match self.unusual {
-            [(unusual, bytes), rest @ ..] if *unusual == index => {
-                self.unusual = rest;
-                (*bytes > 0).then_some(*bytes)
-            }
-            _ => Some(usual_bytes(entry.size)),
+    /// The size of the block that entry `index` allocates for a request of `requested` bytes.
+    pub(crate) fn allocated_bytes(&self, index: u32, requested: u64) -> u64 {
+        match self.unusual.binary_search_by_key(&index, |(entry, _)| *entry) {
+            Ok(row) => self.unusual[row].1,
+            Err(_) => usual_bytes(requested),
         }
     }
 
-    /// The live blocks that entry `index` shortened or removed.
-    #[inline]
-    pub(crate) fn changes(&mut self, index: u32) -> impl Iterator<Item = SizeChange> + use<'a> {
-        let count = self.changes.iter().take_while(|(entry, _)| *entry == index).count();
-        let (now, later) = self.changes.split_at(count);
-        self.changes = later;
-        now.iter().map(|(_, change)| *change)
+    /// The entries that contradict the state so that they allocate no block, in order.
+    pub(crate) fn missing_blocks(&self) -> impl Iterator<Item = u32> {
+        self.unusual.iter().filter(|(_, bytes)| *bytes == 0).map(|(entry, _)| *entry)
+    }
+
+    /// The changes of the first `applied` entries, in order.
+    pub(crate) fn changes_until(&self, applied: usize) -> &[(u32, SizeChange)] {
+        &self.changes[..self.changes.partition_point(|(entry, _)| (*entry as usize) < applied)]
     }
 }

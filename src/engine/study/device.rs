@@ -210,6 +210,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.facts.history.get().map(|(_, block_sizes)| block_sizes)
     }
 
+    /// The sizes of the blocks, if the trace has been replayed and contradicts itself.
+    pub(crate) fn contradicted_sizes(self) -> Option<&'s BlockSizes> {
+        let (history, block_sizes) = self.facts.history.get()?;
+        (history.outcome.contradictions > 0).then_some(block_sizes)
+    }
+
     /// Evidence that entries before the first are lost.
     pub fn lost_history(self) -> Option<LostHistory> {
         let history = self.history()?;

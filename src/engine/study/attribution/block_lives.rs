@@ -1,18 +1,19 @@
-//! Collects block lifetimes in one pass over the trace: the live blocks of some positions with their allocation and
-//! free, statistics of all blocks by stack and by phase run.
+//! Collects block lifetimes: in one pass over the trace, when each block ends and statistics of all blocks by stack and
+//! by phase run; after a replay, the live blocks of some positions with their allocation and free.
 
 use std::collections::BTreeSet;
 
+use super::block_ends::BlockEnds;
 use super::forward_pass::{ForwardPass, FreeCounts};
 use super::leaks::growing_lines;
-use super::live_set::{LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program, open_initial_blocks};
+use super::live_set::{Allocation, LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program};
 use super::named::NamedBlocks;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::snapshot::{Action, TraceEntry};
 use crate::stacks::phases::{KnownPurpose, Phase, Phases, StackTraits};
 use crate::study::DeviceStudy;
-use crate::study::block_sizes::{BlockSizes, SizeChange};
+use crate::study::block_sizes::BlockSizes;
 
 /// Evidence that parameters of some size were gathered for a pass.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,7 +42,7 @@ pub(super) struct RunCounts {
 }
 
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
-pub(super) struct BlockLives<'a> {
+pub struct BlockLives<'a> {
     pub(super) phases: &'a Phases,
     /// By run.
     run_counts: Vec<RunCounts>,
@@ -54,8 +55,12 @@ pub(super) struct BlockLives<'a> {
     /// The trace starts with an empty allocator.
     pub(super) starts_empty: bool,
     pub(super) live_sets: Vec<LiveSet>,
-    /// Blocks of live sets that are still live, by address: the set and the row in it.
-    awaited: SeededMap<u64, Vec<(usize, usize)>>,
+    ends: BlockEnds,
+    /// Entries that contradict the state are known.
+    knows_contradictions: bool,
+    /// The entries of failed requests.
+    pub(super) failed: Vec<usize>,
+    last_alloc: Option<usize>,
     /// Blocks whose use the recorder knows.
     pub(super) named: NamedBlocks,
     /// By stack.
@@ -82,8 +87,8 @@ pub(super) struct BlockLives<'a> {
 }
 
 impl<'a> BlockLives<'a> {
-    /// `stacks` is the number of stacks of the snapshot.
-    fn new(phases: &'a Phases, stacks: usize) -> Self {
+    fn new(device: DeviceStudy<'a, '_>) -> Self {
+        let (phases, trace) = (device.phases(), device.device());
         let (mut passes, mut last_phase) = (0, Phase::Other);
         let run_counts = phases.runs().iter().map(|run| {
             // An optimizer may step during a backward pass, which then continues.
@@ -99,9 +104,12 @@ impl<'a> BlockLives<'a> {
             starts_empty: true,
             run_counts: run_counts.collect(),
             live_sets: Vec::new(),
-            awaited: SeededMap::default(),
+            ends: BlockEnds::with_room(trace.len()),
+            knows_contradictions: false,
+            failed: trace.failed_requests().collect(),
+            last_alloc: trace.indexes_with_action(Action::Alloc).next_back(),
             named: NamedBlocks::default(),
-            free_counts: vec![FreeCounts::default(); stacks],
+            free_counts: vec![FreeCounts::default(); device.snapshot().stacks.len()],
             outlived_by_size: SeededMap::default(),
             gradient_sizes: SeededMap::default(),
             teardown_after: None,
@@ -114,34 +122,20 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    /// Reads `device`'s trace. Collects the live blocks after each entry in `wanted` (`None`: before the first).
-    pub(super) fn from_trace(device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
-        let (stacks, phases) = (device.stacks(), device.phases());
-        let stack_count = device.snapshot().stacks.len();
-        let mut lifetimes = Self::new(phases, stack_count);
-        let Some(block_sizes) = device.block_sizes() else {
-            lifetimes.add_snapshot(device);
-            return lifetimes;
-        };
-        let growing = growing_lines(device);
-        if !growing.is_empty() {
-            let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
-            lifetimes.grows = (0..stack_count).map(is_growing).collect();
-        }
-        let mut live = open_initial_blocks(stacks, block_sizes);
-        lifetimes.starts_empty = live.is_empty();
-        let mut at = TracePoint { entry: 0, run: 0 };
-        wanted.sort_unstable();
-        wanted.dedup();
-        let mut wanted = wanted.into_iter().peekable();
-        if wanted.next_if_eq(&None).is_some() {
-            lifetimes.add_live_set(None, at, &mut live);
-        }
-        let mut block_sizes = block_sizes.reader();
-        let last_alloc = device.device().indexes_with_action(Action::Alloc).next_back();
+    /// Reads `device`'s trace. No replay is needed: one that shows contradictions makes [`Self::with_live_sets`] read it
+    /// again.
+    pub fn from_trace(device: DeviceStudy<'a, '_>) -> Self {
+        let (phases, trace) = (device.phases(), device.device());
+        let mut lifetimes = Self::new(device);
+        let sizes = device.contradicted_sizes();
+        lifetimes.knows_contradictions = sizes.is_some();
+        let mut missing = sizes.into_iter().flat_map(BlockSizes::missing_blocks).peekable();
+        let older = sizes.map(|sizes| sizes.initial.iter().map(|block| block.addr).collect());
+        let mut live = OpenBlocks { older, ..OpenBlocks::default() };
+        let mut at = TracePoint::START;
         let mut just_freed = None;
-        for index in 0..device.device().len() {
-            let entry = device.device().entry(index);
+        for index in 0..trace.len() {
+            let entry = trace.entry(index);
             at.entry = to_u32(index);
             if phases.runs().get(at.run as usize).is_some_and(|next| next.start <= at.entry) {
                 at.run += 1;
@@ -149,71 +143,112 @@ impl<'a> BlockLives<'a> {
             if phases.forward_starts().get(lifetimes.forwards_begun).is_some_and(|start| *start <= at.entry) {
                 lifetimes.forwards_begun += 1;
             }
+            let is_alloc = entry.action == Action::Alloc && missing.next_if_eq(&at.entry).is_none();
+            lifetimes.ends.add_entry(is_alloc);
             match entry.action {
-                Action::Alloc => {
-                    if let Some(bytes) = block_sizes.allocated_bytes(at.entry, &entry) {
-                        lifetimes.alloc(&entry, at, bytes, &mut live);
-                    }
-                }
+                Action::Alloc if is_alloc => lifetimes.alloc(&entry, at, &mut live),
                 // Most frees complete at once.
                 Action::FreeCompleted if just_freed == Some(entry.addr) => {}
                 Action::FreeRequested | Action::FreeCompleted => lifetimes.free(&entry, at, &mut live),
                 _ => {}
             }
             just_freed = (entry.action == Action::FreeRequested).then_some(entry.addr);
-            for SizeChange { address, bytes } in block_sizes.changes(at.entry) {
-                if let Some(block) = live.get_mut(&address) {
-                    block.bytes_left = bytes;
-                }
-            }
-            if wanted.next_if_eq(&Some(index)).is_some() {
-                lifetimes.add_live_set(Some(index), at, &mut live);
-            }
-            if entry.action == Action::Oom || last_alloc.is_none_or(|last| last <= index) {
+            if entry.action == Action::Oom || lifetimes.last_alloc.is_none_or(|last| last <= index) {
                 lifetimes.teardown_after = Some(at.entry);
-                for live_set in &mut lifetimes.live_sets {
-                    live_set.observed_until = live_set.observed_until.or(Some(at));
-                }
             }
         }
-        lifetimes.finish(live.values(), at);
-        let ends = live.iter().map(|(address, block)| (*address, block.allocated_at));
-        lifetimes.named = NamedBlocks::new(device.snapshot(), ends);
+        lifetimes.finish(live.by_address.values(), at);
         lifetimes
     }
 
-    /// Without a trace, the blocks of the snapshot are the only live set.
-    fn add_snapshot(&mut self, device: DeviceStudy<'a, '_>) {
-        let mut live = open_initial_blocks(device.stacks(), &BlockSizes::at_snapshot(device.device()));
-        (self.has_trace, self.starts_empty) = (false, live.is_empty());
-        self.add_live_set(None, TracePoint { entry: 0, run: 0 }, &mut live);
-        self.named = NamedBlocks::new(device.snapshot(), live.keys().map(|address| (*address, None)));
+    /// Adds what takes a replay: the live blocks after each entry in `wanted` (`None`: before the first). Without a trace,
+    /// the blocks of the snapshot are the only live set.
+    pub(super) fn with_live_sets(mut self, device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
+        let (trace, stacks) = (device.device(), device.stacks());
+        let Some(sizes) = device.block_sizes() else {
+            let sizes = BlockSizes::at_snapshot(trace);
+            (self.has_trace, self.starts_empty) = (false, sizes.initial.is_empty());
+            self.named = NamedBlocks::new(device.snapshot(), sizes.initial.iter().map(|block| (block.addr, None)));
+            self.live_sets = vec![self.live_set(device, &sizes, None)];
+            return self;
+        };
+        if !self.knows_contradictions && device.contradicted_sizes().is_some() {
+            self = Self::from_trace(device);
+        }
+        let growing = growing_lines(device);
+        if !growing.is_empty() {
+            let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
+            self.grows = (0..device.snapshot().stacks.len()).map(is_growing).collect();
+        }
+        self.starts_empty = sizes.initial.is_empty();
+        let ends =
+            sizes.initial.iter().filter_map(|block| Some((trace.entry(self.ends.older(block.addr)?), block.context)));
+        let mut frees = ends
+            .filter(|(entry, made_by)| entry.action != Action::Alloc && entry.stack != stacks.recorded_stack(*made_by));
+        self.has_stacks_of_frees |= frees.any(|(free, _)| self.phases.stack_traits(free.stack).caller.is_some());
+        wanted.retain(|entry| entry.is_none_or(|entry| entry < trace.len()));
+        wanted.sort_unstable();
+        wanted.dedup();
+        self.live_sets = wanted.into_iter().map(|entry| self.live_set(device, sizes, entry)).collect();
+        let at_end = self.ends.live_after(trace, sizes, trace.len());
+        let at_end = at_end.map(|block| (block.address, block.allocated_at.map(|entry| self.point(entry as usize))));
+        self.named = NamedBlocks::new(device.snapshot(), at_end);
+        self
     }
 
-    /// Adds the set of the live blocks after `entry`, which is at `point`.
-    fn add_live_set(&mut self, entry: Option<usize>, point: TracePoint, live: &mut OpenBlocks) {
-        let exist = live.iter_mut().filter(|(_, block)| block.bytes_left > 0);
-        let mut blocks: Vec<LiveBlock> = exist
-            .map(|(address, block)| {
-                block.is_in_live_set = true;
-                block.live_block(*address)
-            })
-            .collect();
+    /// The live blocks after `entry`.
+    fn live_set(&self, device: DeviceStudy<'a, '_>, sizes: &BlockSizes, entry: Option<usize>) -> LiveSet {
+        let (applied, until) = (entry.map_or(0, |entry| entry + 1), self.observed_until(entry));
+        let live = self.ends.live_after(device.device(), sizes, applied);
+        let mut blocks: Vec<LiveBlock> = live.map(|block| self.live_block(device, &block, until)).collect();
         blocks.sort_unstable_by_key(|block| block.address);
-        for (row, block) in blocks.iter().enumerate() {
-            self.awaited.entry(block.address).or_default().push((self.live_sets.len(), row));
+        for (changed_at, change) in sizes.changes_until(applied) {
+            if let Ok(row) = blocks.binary_search_by_key(&change.address, |block| block.address)
+                && blocks[row].allocated_at.is_none_or(|allocated_at| allocated_at.entry <= *changed_at)
+            {
+                blocks[row].bytes = change.bytes;
+            }
         }
-        self.live_sets.push(LiveSet { entry, point, observed_until: None, blocks });
+        blocks.retain(|block| block.bytes > 0);
+        let point = entry.map_or(TracePoint::START, |entry| self.point(entry));
+        LiveSet { entry, point, observed_until: self.has_trace.then(|| self.point(until)), blocks }
+    }
+
+    /// `allocation` as a live block, if the trace is known up to entry `until`.
+    pub(super) fn live_block(&self, device: DeviceStudy<'_, '_>, allocation: &Allocation, until: usize) -> LiveBlock {
+        let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1)).map(|freed| freed as usize);
+        let freed = freed.filter(|freed| *freed <= until);
+        let stack = device.stacks().recorded_stack(allocation.extended_stack);
+        let [allocated_at, freed_at] = [allocation.allocated_at.map(|entry| entry as usize), freed]
+            .map(|entry| entry.map(|entry| self.point(entry)));
+        let is_in_run = allocated_at.zip(freed_at).is_some_and(|(allocated, freed)| allocated.run == freed.run);
+        let freed_by = freed.and_then(|freed| device.device().stack(freed));
+        LiveBlock {
+            address: allocation.address,
+            bytes: allocation.bytes,
+            requested_bytes: allocation.requested_bytes,
+            stack,
+            extended_stack: allocation.extended_stack,
+            allocated_at,
+            freed_at,
+            freed_by: freed_by.map_or_else(StackTraits::default, |by| self.traits_of_free(by, stack, is_in_run)),
+        }
+    }
+
+    /// [`LiveSet::observed_until`] for the live blocks after `entry`.
+    pub(super) fn observed_until(&self, entry: Option<usize>) -> usize {
+        let now = entry.unwrap_or(0); // the start of the trace
+        let last = self.last_alloc.map_or(now, |last| last.max(now));
+        let failed = self.failed.partition_point(|failed| *failed < now);
+        self.failed.get(failed).map_or(last, |failed| last.min(*failed))
     }
 
     /// Counts the blocks that are live at the end of the trace.
     fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
         for block in live {
             // A block that outlives the next backward pass too is no gradient.
-            if let Some(allocated_at) = block.allocated_at
-                && self.backward_passes_at(allocated_at) == self.backward_passes_at(at)
-            {
-                self.count_outliving_pass(block, allocated_at, at, false);
+            if self.backward_passes_at(block.allocated_at) == self.backward_passes_at(at) {
+                self.count_outliving_pass(block, at, false);
             }
         }
         self.count_computed();
@@ -225,14 +260,13 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    /// `entry` allocates a block of `bytes`.
-    fn alloc(&mut self, entry: &TraceEntry, at: TracePoint, bytes: u64, live: &mut OpenBlocks) {
+    /// `entry` allocates a block.
+    fn alloc(&mut self, entry: &TraceEntry, at: TracePoint, live: &mut OpenBlocks) {
         if let Some(run) = self.counts_at_mut(at) {
             (run.last_alloc, run.freed_at_end) = (at.entry, 0);
         }
-        let requested_bytes = entry.size;
-        let new = OpenBlock::new(entry, bytes, at, self.forwards_begun);
-        let traits = self.phases.stack_traits(entry.stack);
+        let TraceEntry { addr, size: requested_bytes, stack, .. } = *entry;
+        let traits = self.phases.stack_traits(stack);
         self.count_alloc(at, requested_bytes, traits);
         match traits.purpose {
             Some(KnownPurpose::Parameters) => {
@@ -243,45 +277,46 @@ impl<'a> BlockLives<'a> {
             }
             _ => {}
         }
-        if let Some(lost) = live.insert(entry.addr, new)
-            && let Some(new) = live.get_mut(&entry.addr)
-        {
-            new.is_in_live_set = lost.is_in_live_set;
+        let forwards_begun = to_u32(self.forwards_begun);
+        let new = OpenBlock { requested_bytes, stack, allocated_at: at, forwards_begun };
+        if let Some(lost) = live.by_address.insert(addr, new) {
+            self.ends.set(lost.allocated_at.entry, at.entry);
+        }
+        if live.remove_older(addr) {
+            self.ends.set_older(addr, at.entry);
         }
     }
 
     /// `entry` frees a block, or completes a free.
     fn free(&mut self, entry: &TraceEntry, at: TracePoint, live: &mut OpenBlocks) {
-        let Some(block) = live.remove(&entry.addr) else {
-            return; // the second entry of a free, or a free of an unknown block
-        };
-        // Recorded with `context="alloc"`, a free has the stack of the allocation, which says nothing of the free.
-        let is_own = entry.stack != block.stack || block.allocated_at.is_some_and(|allocated| allocated.run == at.run);
-        let traits = if is_own { self.phases.stack_traits(entry.stack) } else { StackTraits::default() };
-        self.has_stacks_of_frees |= traits.caller.is_some() && entry.stack != block.stack;
-        let by_program = is_run_by_program(traits);
-        if let Some(allocated_at) = block.allocated_at {
-            self.count_free(&block, allocated_at, at, by_program);
-        }
-        if !block.is_in_live_set {
-            return;
-        }
-        for (set, row) in self.awaited.remove(&entry.addr).unwrap_or_default() {
-            let live_set = &mut self.live_sets[set];
-            if live_set.observed_until.is_none() {
-                let block = &mut live_set.blocks[row];
-                block.freed_at = Some(at);
-                block.freed_by = traits;
+        let Some(block) = live.by_address.remove(&entry.addr) else {
+            // The second entry of a free, or the free of a block that is older than the trace or unknown.
+            if live.older.is_none() || live.remove_older(entry.addr) {
+                self.ends.set_older(entry.addr, at.entry);
             }
-        }
+            return;
+        };
+        self.ends.set(block.allocated_at.entry, at.entry);
+        self.has_stacks_of_frees |=
+            entry.stack != block.stack && self.phases.stack_traits(entry.stack).caller.is_some();
+        let is_in_run = block.allocated_at.run == at.run;
+        self.count_free(&block, at, is_run_by_program(self.traits_of_free(entry.stack, block.stack, is_in_run)));
     }
 
-    fn count_free(&mut self, block: &OpenBlock, allocated_at: TracePoint, freed: TracePoint, by_program: bool) {
+    /// The traits of the stack that freed a block which `made_by` allocated, perhaps in the same run. Recorded with
+    /// `context="alloc"`, a free has the stack of the allocation, which says nothing of the free.
+    fn traits_of_free(&self, freed_by: StackId, made_by: StackId, is_in_run: bool) -> StackTraits {
+        let is_own = freed_by != made_by || is_in_run;
+        if is_own { self.phases.stack_traits(freed_by) } else { StackTraits::default() }
+    }
+
+    fn count_free(&mut self, block: &OpenBlock, freed: TracePoint, by_program: bool) {
+        let allocated_at = block.allocated_at;
         if self.teardown_after.is_some_and(|since| allocated_at.entry <= since) {
             return; // teardown
         }
-        let forward = block.forwards_begun;
-        self.count_outliving_pass(block, allocated_at, freed, by_program);
+        let forward = block.forwards_begun as usize;
+        self.count_outliving_pass(block, freed, by_program);
         let last = self.forwards_begun;
         let [passes_before, passes_after] = [allocated_at, freed].map(|point| self.backward_passes_at(point));
         let (passes, is_before_backward) = (passes_after.saturating_sub(passes_before), passes_before == passes_after);
@@ -351,7 +386,8 @@ impl<'a> BlockLives<'a> {
     }
 
     /// Counts `block` if a backward run allocated it, and it was live at `end`, after that run.
-    fn count_outliving_pass(&mut self, block: &OpenBlock, allocated_at: TracePoint, end: TracePoint, by_program: bool) {
+    fn count_outliving_pass(&mut self, block: &OpenBlock, end: TracePoint, by_program: bool) {
+        let allocated_at = block.allocated_at;
         if self.phase(allocated_at) == Phase::Backward && (allocated_at.run != end.run || by_program) {
             let runs = self.outlived_by_size.entry(block.requested_bytes).or_default();
             match runs.last_mut().filter(|(last, _)| *last == allocated_at.run) {

@@ -1,13 +1,9 @@
 //! The live blocks at one position of a trace.
 
-use crate::allocator::BlockView;
 use crate::base::ids::StackId;
-use crate::base::intern::SeededMap;
-use crate::snapshot::TraceEntry;
-use crate::stacks::frames::StackReader;
+use crate::base::intern::{SeededMap, SeededSet};
 use crate::stacks::phases::{Phase, StackTraits};
 use crate::study::DeviceStudy;
-use crate::study::block_sizes::BlockSizes;
 
 /// An entry of the trace with its phase run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +14,9 @@ pub(super) struct TracePoint {
 }
 
 impl TracePoint {
+    /// Before the first entry.
+    pub(super) const START: Self = Self { entry: 0, run: 0 };
+
     /// Index into the phase runs; `None` before the first run.
     pub(super) fn run_index(self) -> Option<usize> {
         (self.run as usize).checked_sub(1)
@@ -55,6 +54,23 @@ impl LiveBlock {
     }
 }
 
+/// A block over its lifetime.
+#[derive(Debug, Clone, Copy)]
+pub struct Allocation {
+    /// First address.
+    pub address: u64,
+    /// Rounded bytes.
+    pub bytes: u64,
+    /// Bytes before rounding.
+    pub requested_bytes: u64,
+    /// The allocating stack, with its caller and forward stack.
+    pub extended_stack: StackId,
+    /// Index of the allocating entry; `None` if the block is older than the trace.
+    pub allocated_at: Option<u32>,
+    /// Number of entries applied when it was freed; 0 is before the first entry.
+    pub freed_after: Option<u32>,
+}
+
 /// Whether user code ran, outside of a backward pass.
 pub(super) fn is_run_by_program(traits: StackTraits) -> bool {
     traits.caller.is_some() && traits.phase != Some(Phase::Backward)
@@ -81,51 +97,27 @@ impl LiveSet {
     }
 }
 
-/// A block that is live at the current entry.
-#[derive(Clone, Copy, Default)]
+/// A block that is live at the current entry, which the trace allocated.
+#[derive(Clone, Copy)]
 pub(super) struct OpenBlock {
     pub(super) requested_bytes: u64,
-    /// Its bytes when it was allocated.
-    bytes: u64,
-    /// Its bytes, after entries that contradict the state shortened it; 0 if they removed it.
-    pub(super) bytes_left: u64,
     pub(super) stack: StackId,
-    extended_stack: StackId,
-    /// `None` if it is older than the recording.
-    pub(super) allocated_at: Option<TracePoint>,
+    pub(super) allocated_at: TracePoint,
     /// The number of forward passes that had started when it was allocated.
-    pub(super) forwards_begun: usize,
-    /// Whether it is in a live set.
-    pub(super) is_in_live_set: bool,
+    pub(super) forwards_begun: u32,
 }
 
-/// The live blocks at the current entry, by address.
-pub(super) type OpenBlocks = SeededMap<u64, OpenBlock>;
-
-impl OpenBlock {
-    /// The block of `entry`, which is at `point`.
-    pub(super) fn new(entry: &TraceEntry, bytes: u64, point: TracePoint, forwards_begun: usize) -> Self {
-        let TraceEntry { size: requested_bytes, stack, extended_stack, .. } = *entry;
-        let (bytes_left, allocated_at, is_in_live_set) = (bytes, Some(point), false);
-        Self { requested_bytes, bytes, bytes_left, stack, extended_stack, allocated_at, forwards_begun, is_in_live_set }
-    }
-
-    /// The block as it is now.
-    pub(super) fn live_block(&self, address: u64) -> LiveBlock {
-        let Self { bytes_left: bytes, stack, extended_stack, allocated_at, .. } = *self;
-        let requested_bytes = self.requested_bytes.min(self.bytes);
-        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, ..LiveBlock::default() }
-    }
+/// The live blocks at the current entry.
+#[derive(Default)]
+pub(super) struct OpenBlocks {
+    pub(super) by_address: SeededMap<u64, OpenBlock>,
+    /// The addresses of those that are older than the trace; `None` if they are not known.
+    pub(super) older: Option<SeededSet<u64>>,
 }
 
-/// The blocks that are live before the first entry.
-pub(super) fn open_initial_blocks(stacks: &StackReader<'_>, block_sizes: &BlockSizes) -> OpenBlocks {
-    let open = |block: &BlockView| {
-        let BlockView { addr, size: bytes, requested: requested_bytes, context: extended_stack, .. } = *block;
-        let stack = stacks.recorded_stack(extended_stack);
-        let open =
-            OpenBlock { requested_bytes, bytes, bytes_left: bytes, stack, extended_stack, ..OpenBlock::default() };
-        (addr, open)
-    };
-    block_sizes.initial.iter().map(open).collect()
+impl OpenBlocks {
+    /// Removes the block at `address` that is older than the trace; false if there is none.
+    pub(super) fn remove_older(&mut self, address: u64) -> bool {
+        self.older.as_mut().is_some_and(|older| older.remove(&address))
+    }
 }

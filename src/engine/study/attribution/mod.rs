@@ -1,11 +1,12 @@
 //! Attributes every live block of a position to a category, phase, step, range, file, line and stack.
 //!
 //! In: one literal replay. Out: a [`MemoryBreakdown`] per position, and the lines whose memory grows ([`Leaks`]).
-//! `block_lives` replays the trace, `classify` and `forward_blocks` assign categories to
+//! `block_lives` and `block_ends` read the trace, `classify` and `forward_blocks` assign categories to
 //! single blocks, `older_blocks`, `gradient_buckets` and `parameter_copies` to groups of blocks, `named` to those that the
 //! recorder knows, `doubts` lowers the confidence of what cannot be, `breakdown` sums up.
 
 mod allocations;
+mod block_ends;
 mod block_lives;
 mod breakdown;
 mod classify;
@@ -26,14 +27,14 @@ mod unused_graphs;
 
 use serde::Serialize;
 
-pub use self::allocations::{Allocation, classify_allocations};
-use self::block_lives::BlockLives;
+pub use self::allocations::classify_allocations;
+pub use self::block_lives::BlockLives;
 use self::breakdown::BreakdownBuilder;
 pub use self::breakdown::{ByCategory, ByEngine, MemoryBreakdown};
 pub use self::kept_graphs::KeptGraphs;
 pub use self::kept_groups::{KeptGroup, Maker};
 pub use self::leaks::{LeakSuspect, Leaks};
-pub use self::live_set::LiveBlock;
+pub use self::live_set::{Allocation, LiveBlock};
 pub use self::rules::CategoryRule;
 pub use self::unused_graphs::UnusedGraphs;
 use crate::replay::literal::inferred_capacity;
@@ -66,11 +67,12 @@ pub struct Attribution {
     pub leaks: Leaks,
 }
 
-/// Attributes the memory of `device` at the peak, the last failure and `position`. `history` must be the device's own,
-/// so that the replay does not start over. Tables have `top` rows; `rules` add custom categories.
-pub fn attribute_memory(
-    device: DeviceStudy<'_, '_>,
+/// Attributes the memory of `device` at the peak, the last failure and `position`. `history` and `lifetimes` must be the
+/// device's own. Tables have `top` rows; `rules` add custom categories.
+pub fn attribute_memory<'s>(
+    device: DeviceStudy<'s, '_>,
     history: &MemoryHistory,
+    lifetimes: BlockLives<'s>,
     position: TracePosition,
     rules: &[CategoryRule],
     top: usize,
@@ -86,7 +88,7 @@ pub fn attribute_memory(
     };
     let mut wanted = vec![peak, position];
     wanted.extend(failure.map(Some));
-    let mut lifetimes = BlockLives::from_trace(device, wanted);
+    let mut lifetimes = lifetimes.with_live_sets(device, wanted);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let phases = device.phases();
     let breakdown = |entry: Option<usize>| {
@@ -108,7 +110,7 @@ pub fn attribute_memory(
 
 /// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
 pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], top: usize) -> Option<MemoryBreakdown> {
-    let mut lifetimes = BlockLives::from_trace(device, vec![None]);
+    let mut lifetimes = BlockLives::from_trace(device).with_live_sets(device, vec![None]);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let live_set = lifetimes.live_sets.first()?;
     Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
@@ -117,7 +119,7 @@ pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], t
 /// The live blocks after entry `entry` of `device`'s trace, by address, each with its category and how sure that is.
 /// Empty if the trace has no such entry.
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<(LiveBlock, (Category, Confidence))> {
-    let lifetimes = BlockLives::from_trace(device, vec![Some(entry)]);
+    let lifetimes = BlockLives::from_trace(device).with_live_sets(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
     let categories = classify::classify(live_set, &lifetimes);
     live_set.blocks.iter().copied().zip(categories).collect()
