@@ -40,7 +40,7 @@ impl Guess {
     }
 }
 
-/// What refused arguments mean, or else one line that names the right command.
+/// The arguments that refused ones stand for, or else one line that names the right command.
 type Correction = Result<Vec<OsString>, String>;
 
 /// The letters and digits of a word.

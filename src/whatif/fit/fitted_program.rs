@@ -214,7 +214,7 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
         let Some(law) = law else { continue };
         law_counts.entry((request.bytes, simplicity(law.kind()))).or_insert((0, *law)).0 += 1;
     }
-    // Of several laws for the same bytes the last remains.
+    // The last of several laws for the same bytes remains.
     let order = |((bytes, kind), (occurrences, _)): &((u64, _), (usize, Law))| (*bytes, *occurrences, Reverse(*kind));
     law_counts.into_iter().sorted_by_key(order).map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
