@@ -41,6 +41,8 @@ def load_idle_modules(module):
 
 def end_server_when_ready(module):
     """Ends the server when it would accept requests (`sglang.srt.entrypoints.http_server`)."""
+    if not all(hasattr(module, name) for name in ("launch_server", "kill_process_tree", "_setup_and_run_http_server")):
+        return  # another release: a server that counts as ready has to end
 
     @_imports.around(module, "launch_server")
     def launch_server(launch, *args, **kwargs):
