@@ -4,9 +4,11 @@
 use std::collections::BTreeSet;
 
 use super::block_ends::BlockEnds;
-use super::forward_pass::{ForwardPass, FreeCounts};
+use super::forward_pass::{ForwardPass, FreeCounts, RunCounts};
 use super::leaks::growing_lines;
-use super::live_set::{Allocation, LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program};
+use super::live_set::{
+    Allocation, LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program, traits_of_free,
+};
 use super::named::NamedBlocks;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
@@ -25,21 +27,6 @@ pub(super) enum GatherEvidence {
 
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
-
-/// Counts of one phase run.
-#[derive(Default)]
-pub(super) struct RunCounts {
-    /// Number of backward passes that have started.
-    backward_passes: u32,
-    /// The entry of its last allocation so far.
-    last_alloc: u32,
-    /// Bytes that outlived it, if it is a backward run, and that no backward pass freed.
-    left_for_optimizer: u64,
-    /// Bytes that outlived it, if it is a backward run.
-    pub(super) outlived_bytes: u64,
-    /// Bytes with parameter sizes that it allocated, and freed after its last allocation.
-    pub(super) freed_at_end: u64,
-}
 
 /// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
 pub struct BlockLives<'a> {
@@ -231,7 +218,8 @@ impl<'a> BlockLives<'a> {
             extended_stack: allocation.extended_stack,
             allocated_at,
             freed_at,
-            freed_by: freed_by.map_or_else(StackTraits::default, |by| self.traits_of_free(by, stack, is_in_run)),
+            freed_by: freed_by
+                .map_or_else(StackTraits::default, |by| traits_of_free(self.phases, by, stack, is_in_run)),
         }
     }
 
@@ -300,14 +288,11 @@ impl<'a> BlockLives<'a> {
         self.has_stacks_of_frees |=
             entry.stack != block.stack && self.phases.stack_traits(entry.stack).caller.is_some();
         let is_in_run = block.allocated_at.run == at.run;
-        self.count_free(&block, at, is_run_by_program(self.traits_of_free(entry.stack, block.stack, is_in_run)));
-    }
-
-    /// The traits of the stack that freed a block which `made_by` allocated, perhaps in the same run. Recorded with
-    /// `context="alloc"`, a free has the stack of the allocation, which says nothing of the free.
-    fn traits_of_free(&self, freed_by: StackId, made_by: StackId, is_in_run: bool) -> StackTraits {
-        let is_own = freed_by != made_by || is_in_run;
-        if is_own { self.phases.stack_traits(freed_by) } else { StackTraits::default() }
+        self.count_free(
+            &block,
+            at,
+            is_run_by_program(traits_of_free(self.phases, entry.stack, block.stack, is_in_run)),
+        );
     }
 
     fn count_free(&mut self, block: &OpenBlock, freed: TracePoint, by_program: bool) {

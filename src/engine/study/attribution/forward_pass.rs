@@ -1,4 +1,4 @@
-//! Counts of the blocks of one forward pass, which show whether it kept a graph.
+//! Counts of the blocks of one forward pass, which show whether it kept a graph, and of one phase run.
 
 /// A pass with a graph keeps at least its allocations divided by this.
 const MIN_KEPT_FRACTION: u32 = 4;
@@ -103,6 +103,21 @@ impl FreeCounts {
     pub(super) fn before_any_backward(self) -> u32 {
         self.in_run.saturating_add(self.before_backward)
     }
+}
+
+/// Counts of one phase run.
+#[derive(Default)]
+pub(super) struct RunCounts {
+    /// Number of backward passes that have started.
+    pub(super) backward_passes: u32,
+    /// The entry of its last allocation so far.
+    pub(super) last_alloc: u32,
+    /// Bytes that outlived it, if it is a backward run, and that no backward pass freed.
+    pub(super) left_for_optimizer: u64,
+    /// Bytes that outlived it, if it is a backward run.
+    pub(super) outlived_bytes: u64,
+    /// Bytes with parameter sizes that it allocated, and freed after its last allocation.
+    pub(super) freed_at_end: u64,
 }
 
 #[cfg(test)]

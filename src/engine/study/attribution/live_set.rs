@@ -2,7 +2,7 @@
 
 use crate::base::ids::StackId;
 use crate::base::intern::{SeededMap, SeededSet};
-use crate::stacks::phases::{Phase, StackTraits};
+use crate::stacks::phases::{Phase, Phases, StackTraits};
 use crate::study::DeviceStudy;
 
 /// An entry of the trace with its phase run.
@@ -69,6 +69,13 @@ pub struct Allocation {
     pub allocated_at: Option<u32>,
     /// Number of entries applied when it was freed; 0 is before the first entry.
     pub freed_after: Option<u32>,
+}
+
+/// The traits of the stack that freed a block which `made_by` allocated, perhaps in the same run. Recorded with
+/// `context="alloc"`, a free has the stack of the allocation, which says nothing of the free.
+pub(super) fn traits_of_free(phases: &Phases, freed_by: StackId, made_by: StackId, is_in_run: bool) -> StackTraits {
+    let is_own = freed_by != made_by || is_in_run;
+    if is_own { phases.stack_traits(freed_by) } else { StackTraits::default() }
 }
 
 /// Whether user code ran, outside of a backward pass.
