@@ -43,8 +43,8 @@ pub struct BlockLives<'a> {
     pub(super) starts_empty: bool,
     pub(super) live_sets: Vec<LiveSet>,
     ends: BlockEnds,
-    /// Entries that contradict the state are known.
-    knows_contradictions: bool,
+    /// The sizes with which the trace was read, if it is known to contradict itself.
+    contradicted: Option<&'a BlockSizes>,
     /// The entries of failed requests.
     pub(super) failed: Vec<usize>,
     last_alloc: Option<usize>,
@@ -92,7 +92,7 @@ impl<'a> BlockLives<'a> {
             run_counts: run_counts.collect(),
             live_sets: Vec::new(),
             ends: BlockEnds::with_room(trace.len()),
-            knows_contradictions: false,
+            contradicted: device.contradicted_sizes(),
             failed: trace.failed_requests().collect(),
             last_alloc: trace.indexes_with_action(Action::Alloc).next_back(),
             named: NamedBlocks::default(),
@@ -114,8 +114,7 @@ impl<'a> BlockLives<'a> {
     pub fn from_trace(device: DeviceStudy<'a, '_>) -> Self {
         let (phases, trace) = (device.phases(), device.device());
         let mut lifetimes = Self::new(device);
-        let sizes = device.contradicted_sizes();
-        lifetimes.knows_contradictions = sizes.is_some();
+        let sizes = lifetimes.contradicted;
         let mut missing = sizes.into_iter().flat_map(BlockSizes::missing_blocks).peekable();
         let older = sizes.map(|sizes| sizes.initial.iter().map(|block| block.addr).collect());
         let mut live = OpenBlocks { older, ..OpenBlocks::default() };
@@ -159,7 +158,7 @@ impl<'a> BlockLives<'a> {
             self.live_sets = vec![self.live_set(device, &sizes, None)];
             return self;
         };
-        if !self.knows_contradictions && device.contradicted_sizes().is_some() {
+        if self.contradicted.is_none() && device.contradicted_sizes().is_some() {
             self = Self::from_trace(device);
         }
         let growing = growing_lines(device);
