@@ -163,6 +163,6 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Remaining {
         let Some(at) = trained.iter().position(|bytes| bytes == lead) else { return Remaining::default() };
         trained.remove(at);
     }
-    trained.sort_by_key(|bytes| !leads.contains(bytes)); // stable
+    trained.sort_by_cached_key(|bytes| !leads.contains(bytes)); // stable
     Remaining { sizes: trained, is_in_order: false }
 }
