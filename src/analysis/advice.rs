@@ -8,7 +8,7 @@ use crate::analysis::failure::{Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{ByCategory, Category, KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
+use crate::study::attribution::{ByCategory, Category, Confidence, KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::program::{ProgramChange, ProgramRow};
@@ -261,7 +261,8 @@ const RULES: &[Rule] = &[
     // A model that does not fit, even without anything else.
     |(oom, _)| {
         let held = oom.held.as_ref().filter(|held| held.phase == Phase::Init && oom.verdict == Verdict::Capacity)?;
-        let of_model = |row: &&ByCategory| row.category == Category::Parameters;
+        // Any constructor may fill a buffer: a guess does not make it a model.
+        let of_model = |row: &&ByCategory| row.category == Category::Parameters && row.confidence != Confidence::Low;
         let bytes = held.by_category.iter().find(of_model)?.share.bytes;
         (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes))
     },
