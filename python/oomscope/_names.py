@@ -154,6 +154,8 @@ class Walk:
         self.kind = self.kinds.of
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
+        # By id of a tensor that has a gradient: its storage.
+        self.with_gradients = {}
         # Of each module, its path, its class and whether it trains.
         self.modules = []
         # The running functions of the user.
@@ -286,6 +288,7 @@ class Walk:
         if gradient is not None:
             below = Path(path, ".grad", GRADIENT)
             below.parameter = id(tensor)
+            self.with_gradients[id(tensor)] = self.storages.get(self.tensors.identity(tensor)[0])
             self.visit_tensor(gradient, below)
         node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
         if node is not None:
@@ -589,7 +592,9 @@ class Walk:
         parent = self.parents.get(path.module)
         if parent is not None:
             return parent[1], self.module_paths[parent[0]]
-        return path.label, self.parameter_paths.get(path.parameter, path.up)
+        known = self.parameter_paths.get(path.parameter)
+        storage = self.with_gradients.get(path.parameter)
+        return path.label, known or (min(storage.paths, key=rank) if storage else path.up)
 
     def steps(self, path):
         """The path, and those before it."""
@@ -732,12 +737,16 @@ def encode(walk):
     texts, shapes, roots = Table({None: 0}), Table(), Table()
     containers, looked_at = [], set()
     is_complete = walk.is_complete
+    # If optimizers step copies of a model's parameters, only the model has parameters.
+    are_copies = any(parameter not in walk.optimized for parameter, _, _ in walk.trainable)
+    parameters = set() if are_copies else walk.optimized
     rows = []
     storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
         name, root = walk.resolve(path)
-        kind = min(storage.kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
+        kinds = storage.kinds | {PARAMETER} if storage.address in parameters else storage.kinds
+        kind = min(kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
         rows.append(
             (
                 storage.address,

@@ -100,6 +100,17 @@ def test_the_tensors_of_training_are_told_apart():
     assert ("outputs", "list", 3) in [(texts[name], texts[kind], items) for name, kind, items in found["containers"]]
 
 
+@pytest.mark.parametrize(("has_model", "kind"), [(False, "parameter"), (True, "variable")])
+def test_tensors_of_an_optimizer_are_parameters_unless_a_model_has_others(has_model, kind):
+    model = torch.nn.Linear(3, 3) if has_model else True
+    leaves = [torch.ones(9, requires_grad=True)]
+    optimizer = torch.optim.SGD(leaves, lr=0.1)
+    leaves[0].square().sum().backward()
+    [leaf], found = leaves, _names.describe(60)
+    assert model and optimizer and row_of(leaf, found)[1] == kind
+    assert row_of(leaf.grad, found)[:2] in [("leaf.grad", "gradient"), ("leaves[0].grad", "gradient")]
+
+
 def test_a_module_inside_a_trainer_has_the_outermost_name():
     trainer = Holder()
     trainer.model = torch.nn.Module()

@@ -66,7 +66,7 @@ pub struct NamedTensor {
 words! {
     /// The use of a storage.
     pub enum TensorKind {
-        /// A parameter of a module
+        /// A parameter of a module, or of an optimizer if no module has any
         Parameter = "parameter",
         /// A buffer of a module
         Buffer = "buffer",
