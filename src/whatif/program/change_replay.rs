@@ -239,7 +239,8 @@ const GONE_PARTS: u64 = 100;
 /// iterations; `None` if the recorded program does not grow, or if the change stops it.
 pub(super) fn remaining_growth(recording: &RecordedProgram<'_, '_>, script: &Script) -> Option<GrowthRate> {
     let recorded = recording.device.growth()?;
-    let rate = GrowthRate::from_live(&live_at(recording, script, &recorded.start_entries))?;
+    let rate =
+        GrowthRate::from_live(&live_at(recording, script, &recorded.start_entries), recorded.rate.is_occasional)?;
     (rate.bytes_per_iteration >= recorded.rate.bytes_per_iteration / GONE_PARTS).then_some(rate)
 }
 

@@ -171,7 +171,7 @@ pub(super) fn kept_groups(
                 share_ratio: ratio(bytes, all.bytes),
                 passes: iterations.max(by_pass.len() as u64),
                 growth: growing.map(|lines| {
-                    let replaced = lines.iter().copied().filter(|line| line.blocks_per_iteration == 0);
+                    let replaced = lines.iter().copied().filter(|line| line.blocks == 0);
                     let is_replaced = live_bytes(&replaced.collect::<Vec<_>>()) > live_bytes(lines) / 2;
                     if is_replaced { GrowthKind::Replaced } else { GrowthKind::Kept }
                 }),

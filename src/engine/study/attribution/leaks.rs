@@ -25,7 +25,7 @@ pub struct LeakSuspect {
     pub since_step: u32,
     /// Number of iterations that ended with more memory than the previous one.
     pub steps: u32,
-    /// Number of steps in each iteration; 1 if every step grows.
+    /// Number of steps from one growth to the next; 1 if every step grows.
     pub every_steps: u32,
     /// Average growth per step in bytes.
     pub bytes_per_step: u64,
@@ -123,7 +123,7 @@ impl LeakSuspect {
             operation: device.stacks().operation(stack),
             since_step: since,
             steps: u32::try_from(growing.iterations).unwrap_or(u32::MAX),
-            every_steps: u32::try_from(growth.steps_per_iteration).unwrap_or(u32::MAX),
+            every_steps: u32::try_from(growth.steps_per_iteration * growing.every_iterations).unwrap_or(u32::MAX),
             ..Self::default()
         };
         suspect.add(growing, growth);
@@ -134,7 +134,7 @@ impl LeakSuspect {
         let steps = growth.steps_per_iteration;
         self.bytes_per_step = self.bytes_per_step.saturating_add(growing.bytes_per_iteration / steps);
         #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
-        let blocks = growing.blocks_per_iteration as f64 / steps as f64;
+        let blocks = growing.blocks as f64 / (steps * growing.every_iterations) as f64;
         self.blocks_per_step += blocks;
         self.bytes = self.bytes.saturating_add(growing.live_bytes);
         self.blocks = self.blocks.saturating_add(growing.live_blocks);

@@ -9,7 +9,6 @@ use super::requests::{RequestId, Requests};
 use super::{Iterations, MAX_COMPARED, ProgramLoops};
 use crate::base::intern::SeededMap;
 use crate::base::warning::words;
-use crate::study::memory::BlockSum;
 
 /// Fewer differences between iterations show no growth.
 const MIN_DIFFERENCES: usize = 4;
@@ -67,8 +66,10 @@ pub struct GrowingLine {
     /// The iteration of the first one; 0 if it precedes them all.
     pub(crate) first_iteration: usize,
     pub(crate) bytes_per_iteration: u64,
-    /// 0 if its blocks are replaced by larger ones.
-    pub(crate) blocks_per_iteration: u64,
+    /// Blocks of an iteration that leaves some; 0 if its blocks are replaced by larger ones.
+    pub(crate) blocks: u64,
+    /// 1 if every iteration leaves blocks, n if every n-th does.
+    pub(crate) every_iterations: u64,
     /// Number of iterations that left such a block.
     pub(crate) iterations: u64,
     /// Its live bytes at the end.
@@ -79,22 +80,26 @@ pub struct GrowingLine {
 /// The rise of the live bytes from iteration to iteration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GrowthRate {
-    /// The mean of the differences, without the extreme ones.
+    /// The mean of the differences; without the extreme ones, unless these are every n-th.
     pub bytes_per_iteration: u64,
     /// The mean over all iterations but the first, with the rare ones that leave more.
     pub(crate) mean_bytes: u64,
+    /// Every n-th iteration leaves more than the others, as where each tenth step keeps its outputs.
+    pub is_occasional: bool,
 }
 
 impl GrowthRate {
     /// `live` has the live bytes at the start of each iteration. `None` if they do not rise.
-    pub fn from_live(live: &[i64]) -> Option<Self> {
-        let bytes_per_iteration = typical_rise(live).filter(|bytes| *bytes > 0)?;
-        Some(Self { bytes_per_iteration, mean_bytes: mean_rise(live).unwrap_or(bytes_per_iteration) })
+    pub fn from_live(live: &[i64], is_occasional: bool) -> Option<Self> {
+        let mean = mean_rise(live);
+        let bytes_per_iteration = if is_occasional { mean } else { typical_rise(live) }.filter(|bytes| *bytes > 0)?;
+        Some(Self { bytes_per_iteration, mean_bytes: mean.unwrap_or(bytes_per_iteration), is_occasional })
     }
 
     /// Whether each iteration adds about the same, so that the figures of one predict those of all.
     pub fn is_steady(self) -> bool {
-        self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
+        !self.is_occasional
+            && self.mean_bytes.abs_diff(self.bytes_per_iteration) <= self.bytes_per_iteration / STEADY_PARTS
     }
 
     /// The rise per iteration in the long run.
@@ -144,9 +149,14 @@ impl ProgramLoops {
         let iterations = self.iterations.as_ref().filter(is_loop)?;
         let starts = iterations.starts();
         let live: Vec<i64> = starts.iter().map(|start| self.requests.live_before(*start)).collect();
-        let rate = GrowthRate::from_live(&live)?;
+        let (typical, mean) = (typical_rise(&live).unwrap_or(0), mean_rise(&live).unwrap_or(0));
+        if typical.max(mean) == 0 {
+            return None;
+        }
+        let (mut sums, occasional_bytes) = kept_blocks(&self.requests, iterations);
+        let is_occasional = occasional_bytes > typical / STEADY_PARTS && mean / MAX_KEPT_MULTIPLE <= sum_of(&sums);
+        let rate = GrowthRate::from_live(&live, is_occasional)?;
         let bytes_per_iteration = rate.bytes_per_iteration;
-        let mut sums = kept_blocks(&self.requests, iterations);
         let kind = if sums.is_empty() { GrowthKind::Replaced } else { GrowthKind::Kept };
         let is_input = || needs_grow_faster(&self.requests, iterations, bytes_per_iteration);
         // A loop of single requests shows no more than that some stay.
@@ -155,8 +165,7 @@ impl ProgramLoops {
                 sums.entry(site).or_insert(replaced);
             }
         }
-        let grown = sums.values().fold(0u64, |sum, growth| sum.saturating_add(growth.bytes));
-        if grown > bytes_per_iteration.saturating_mul(MAX_KEPT_MULTIPLE) {
+        if sum_of(&sums) > bytes_per_iteration.saturating_mul(MAX_KEPT_MULTIPLE) {
             return None; // as much is freed elsewhere
         }
         let lines = growing_lines(&self.requests, &sums, starts);
@@ -191,34 +200,82 @@ fn with_keys(requests: &Requests, range: Range<RequestId>) -> impl Iterator<Item
     })
 }
 
-/// By call site, the blocks that stay of the same requests of every iteration. The last complete iteration is left out:
-/// it may free its blocks yet.
-fn kept_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, BlockSum> {
-    let mut kept: FxHashMap<RequestKey, (u64, usize)> = FxHashMap::default();
+/// The growth of a call site per iteration.
+#[derive(Debug, Clone, Copy)]
+struct SiteGrowth {
+    bytes: u64,
+    /// As those of [`GrowingLine`].
+    blocks: u64,
+    every_iterations: u64,
+}
+
+fn sum_of(sites: &SeededMap<u32, SiteGrowth>) -> u64 {
+    sites.values().fold(0, |sum: u64, growth| sum.saturating_add(growth.bytes))
+}
+
+/// The blocks that stay of one request of an iteration.
+#[derive(Debug, Default)]
+struct KeptRequest {
+    bytes: u64,
+    /// The iterations that left one.
+    iterations: Vec<usize>,
+}
+
+impl KeptRequest {
+    /// Whether blocks stay of all `compared` iterations, whose first may take another way. State that was made once stays
+    /// in few.
+    fn is_of_all(&self, compared: usize) -> bool {
+        let count = self.iterations.len();
+        count > 1 && compared - count <= (compared / 10).max(1)
+    }
+
+    /// n if blocks stay of every n-th of `compared` iterations.
+    fn every(&self, compared: usize) -> Option<usize> {
+        let [first, second, .., last] = self.iterations[..] else { return None };
+        let n = second - first;
+        let is_even = self.iterations.windows(2).all(|pair| pair[1] - pair[0] == n);
+        (is_even && self.iterations.len() >= MIN_DIFFERENCES && first <= n && compared - last <= n).then_some(n)
+    }
+}
+
+/// By call site, the blocks that stay of the same requests of every iteration, or of every n-th; and the bytes per
+/// iteration of the latter. The last complete iteration is left out: it may free its blocks yet.
+fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SeededMap<u32, SiteGrowth>, u64) {
+    let mut kept: FxHashMap<RequestKey, KeptRequest> = FxHashMap::default();
     let last = requests.count() - 1;
     let compared = iterations.complete() - 1;
     for index in 0..compared {
         for (key, request) in with_keys(requests, iterations.range(index)) {
             if requests.freed_after(request) as usize >= last {
-                let (bytes, count) = kept.entry(key).or_default();
-                *bytes = bytes.saturating_add(requests.bytes(request));
-                *count += 1;
+                let kept = kept.entry(key).or_default();
+                kept.bytes = kept.bytes.saturating_add(requests.bytes(request));
+                kept.iterations.push(index);
             }
         }
     }
-    let mut sums: SeededMap<u32, BlockSum> = SeededMap::default();
-    // State that was made once stays in few iterations; in the first a block may take another way.
-    let is_kept = |count: usize| count > 1 && compared - count <= (compared / 10).max(1);
-    for ((site, _), (bytes, count)) in kept.into_iter().filter(|(_, (_, count))| is_kept(*count)) {
-        let sum = sums.entry(site).or_default();
-        sum.bytes = sum.bytes.saturating_add(bytes / count as u64);
-        sum.blocks += 1;
+    let mut sites: SeededMap<u32, SiteGrowth> = SeededMap::default();
+    let mut occasional_bytes: u64 = 0;
+    for ((site, _), kept) in kept {
+        let count = kept.iterations.len();
+        let (bytes, every) = if kept.is_of_all(compared) {
+            (kept.bytes / count as u64, 1)
+        } else if let Some(n) = kept.every(compared) {
+            let bytes = kept.bytes / compared as u64;
+            occasional_bytes = occasional_bytes.saturating_add(bytes);
+            (bytes, n as u64)
+        } else {
+            continue;
+        };
+        let growth = sites.entry(site).or_insert(SiteGrowth { bytes: 0, blocks: 0, every_iterations: every });
+        growth.bytes = growth.bytes.saturating_add(bytes);
+        growth.blocks += 1;
+        growth.every_iterations = growth.every_iterations.min(every);
     }
-    sums
+    (sites, occasional_bytes)
 }
 
 /// By call site, by how much the blocks that outlive their iteration grow from each to the next.
-fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, BlockSum> {
+fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
     let left = |index: usize| {
         let range = iterations.range(index);
         let mut left: SeededMap<u32, u64> = SeededMap::default();
@@ -239,7 +296,7 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u3
     }
     let growth = |(site, bytes): (u32, u64)| {
         let rise = bytes.saturating_sub(start.get(&site).copied().unwrap_or(bytes));
-        (site, BlockSum { bytes: rise / (compared as u64 - 1), blocks: 0 })
+        (site, SiteGrowth { bytes: rise / (compared as u64 - 1), blocks: 0, every_iterations: 1 })
     };
     previous.into_iter().map(growth).collect()
 }
@@ -252,7 +309,7 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
     rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
 }
 
-fn growing_lines(requests: &Requests, sums: &SeededMap<u32, BlockSum>, starts: &[RequestId]) -> Vec<GrowingLine> {
+fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
     let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
     let last = requests.count() - 1;
     // The last two iterations may free some of theirs yet.
@@ -267,7 +324,8 @@ fn growing_lines(requests: &Requests, sums: &SeededMap<u32, BlockSum>, starts: &
             first_entry: requests.entry(first),
             first_iteration: starts.partition_point(|start| *start <= first).saturating_sub(1),
             bytes_per_iteration: sum.bytes,
-            blocks_per_iteration: sum.blocks,
+            blocks: sum.blocks,
+            every_iterations: sum.every_iterations,
             ..GrowingLine::default()
         });
         let recent_iteration = recent.partition_point(|start| *start <= request);
@@ -281,8 +339,8 @@ fn growing_lines(requests: &Requests, sums: &SeededMap<u32, BlockSum>, starts: &
         line.live_blocks += 1;
     }
     let mut lines: Vec<GrowingLine> = lines.into_values().collect();
-    for line in lines.iter_mut().filter(|line| line.blocks_per_iteration == 0) {
-        line.iterations = starts.len() as u64 - 1;
+    for line in lines.iter_mut().filter(|line| line.blocks == 0 || line.every_iterations > 1) {
+        line.iterations = (starts.len() as u64 - 1) / line.every_iterations;
     }
     lines.sort_by_key(|line| (Reverse(line.bytes_per_iteration), line.last_entry));
     lines
@@ -327,7 +385,7 @@ mod tests {
     fn the_first_request_of_an_iteration_belongs_to_it() {
         // Two requests an iteration, which stay; the last iteration has made one.
         let requests = Requests::of_one_site(7);
-        let sums = [(0, BlockSum { bytes: 1024, blocks: 2 })].into_iter().collect();
+        let sums = [(0, SiteGrowth { bytes: 1024, blocks: 2, every_iterations: 1 })].into_iter().collect();
         let [line] = growing_lines(&requests, &sums, &[0, 2, 4, 6])[..] else { panic!() };
         let found = (line.first_iteration, line.last_entry, line.iterations, line.live_blocks, line.live_bytes);
         assert_eq!(found, (0, 60, 4, 7, 3584));
