@@ -36,9 +36,17 @@ struct OwnBlock {
     forward_pass: usize,
     /// The last of them made it.
     is_forward: bool,
+    /// The program made it for the next of them.
+    is_input: bool,
     /// A backward pass started while it was live.
     is_saved: bool,
     is_freed: bool,
+}
+
+impl OwnBlock {
+    fn is_kept(&self) -> bool {
+        self.is_saved && !self.is_freed && !self.is_input
+    }
 }
 
 impl KeptGraphs {
@@ -46,24 +54,23 @@ impl KeptGraphs {
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
         let growth = device.growth().filter(|growth| growth.kind == GrowthKind::Kept)?;
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
-        let blocks = own_blocks(device, start..end, until);
-        let (pass, _) = kept_pass(&blocks)?;
+        let mut blocks = own_blocks(device, start..end, until);
         let stacks = device.stacks();
         let stack_of = |block: &OwnBlock| device.device().entry(block.entry).extended_stack;
         let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block)).map(|frame| stacks.frame_report(frame));
         let user_line = |block: &OwnBlock| stacks.user_frame(stack_of(block)).map(|frame| stacks.frame_report(frame));
-        let kept =
-            || blocks.iter().filter(|block| block.forward_pass == pass && block.is_saved && !block.is_freed).rev();
-        let called_at = kept().find_map(model_call);
-        // An earlier line of the function that calls the model runs in the next pass of its loop, such as one that makes
-        // inputs.
-        let is_next_pass = |block: &OwnBlock| {
-            called_at.as_ref().zip(user_line(block)).is_some_and(|(call, line)| {
-                (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line
-            })
-        };
+        // An earlier line of the function that calls the model runs in the next pass of its loop.
+        for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
+            let Some(call) = pass.iter().find_map(model_call) else { continue };
+            for block in pass {
+                block.is_input = user_line(block)
+                    .is_some_and(|line| (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line);
+            }
+        }
+        let explains = |bytes: u64| bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= growth.rate.bytes_per_iteration;
+        let (pass, _) = kept_pass(&blocks).filter(|(_, bytes)| explains(*bytes))?;
         // The result is made last, by the model or by the program after it.
-        let result = kept().find(|block| !is_next_pass(block))?;
+        let result = blocks.iter().rfind(|block| block.forward_pass == pass && block.is_kept())?;
         Some(Self {
             bytes_per_step: growth.bytes_per_step(),
             result_at: model_call(result).or_else(|| user_line(result)),
@@ -72,20 +79,23 @@ impl KeptGraphs {
     }
 }
 
-/// The forward pass whose graph is kept, with the bytes that are.
+/// The forward pass of whose graph most is kept, with the bytes that are kept of all such graphs.
 fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     let passes = blocks.chunk_by(|block, next| block.forward_pass == next.forward_pass);
-    let kept = passes.filter_map(|pass| {
-        let saved = || pass.iter().filter(|block| block.is_saved && block.is_forward);
-        let kept = || saved().filter(|block| !block.is_freed);
-        let bytes = |block: &OwnBlock| block.bytes;
-        let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
-        let is_graph = kept.blocks > 1
-            && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
-            && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
-        is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
-    });
-    kept.max_by_key(|(_, bytes)| *bytes)
+    let graphs: Vec<(usize, u64)> = passes
+        .filter_map(|pass| {
+            let saved = || pass.iter().filter(|block| block.is_saved && block.is_forward && !block.is_input);
+            let kept = || saved().filter(|block| block.is_kept());
+            let bytes = |block: &OwnBlock| block.bytes;
+            let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
+            let is_graph = kept.blocks > 1
+                && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
+                && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
+            is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
+        })
+        .collect();
+    let sum = graphs.iter().map(|(_, bytes)| bytes).sum();
+    graphs.iter().max_by_key(|(_, bytes)| *bytes).map(|(pass, _)| (*pass, sum))
 }
 
 /// The blocks that the program or its forward passes make in `iteration`, as they are before entry `until`.
@@ -111,6 +121,7 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
                     bytes: entry.size,
                     forward_pass: phases.forwards_begun(index),
                     is_forward: phases.phase_at(index) == Phase::Forward,
+                    is_input: false,
                     is_saved: false,
                     is_freed: false,
                 });
@@ -137,6 +148,7 @@ mod tests {
             bytes,
             forward_pass,
             is_forward: true,
+            is_input: false,
             is_saved: true,
             is_freed,
         };
@@ -150,6 +162,6 @@ mod tests {
         assert_eq!(pass([60, 40], &[20; 5]), None);
         assert_eq!(kept_pass(&[block(1, 9, false), block(1, 1, true)]), None, "one output");
         let passes = [(1, 5), (1, 5), (2, 7), (2, 7), (3, 6), (3, 6)].map(|(pass, bytes)| block(pass, bytes, false));
-        assert_eq!(kept_pass(&passes), Some((2, 14)), "most bytes");
+        assert_eq!(kept_pass(&passes), Some((2, 36)), "most bytes");
     }
 }
