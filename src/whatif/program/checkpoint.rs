@@ -56,6 +56,22 @@ pub(in crate::whatif) fn checkpoint_all(recording: &RecordedProgram<'_, '_>) -> 
     RepeatedModules::new(recording).all()
 }
 
+/// Whether a loop without a backward pass frees more of what outlives the next call of `module` than it leaves: then no
+/// graph keeps it, as in generation, where each step replaces a cache.
+fn is_freed_in_loop(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> bool {
+    let block = |block: &u32| &recording.script.blocks[*block as usize];
+    let (mut freed, mut left) = (0u64, 0u64);
+    for (_, calls) in module.passes.iter().filter(|(pass, _)| passes[*pass].backward.is_empty()) {
+        for (call, next) in calls.iter().tuple_windows() {
+            let end = next.last().and_then(|last| block(last).allocated_at);
+            for block in call.iter().map(block).filter(|block| block.freed_at.is_none() || block.freed_at > end) {
+                *(if block.freed_at.is_none() { &mut left } else { &mut freed }) += block.bytes;
+            }
+        }
+    }
+    recording.device.growth().is_some() && freed > left
+}
+
 /// The repeated modules of a recording that hold memory at its peak.
 struct RepeatedModules<'r, 's, 'a> {
     recording: &'r RecordedProgram<'s, 'a>,
@@ -79,7 +95,9 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
         };
         let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
         // The sort is stable, so of modules that hold the same the outermost comes first.
-        let modules = modules.filter(|(bytes, _)| *bytes > 0).sorted_by_key(|(bytes, _)| Reverse(*bytes)).collect();
+        let is_candidate =
+            |(bytes, module): &(u64, RepeatedModule)| *bytes > 0 && !is_freed_in_loop(recording, &passes, module);
+        let modules = modules.filter(is_candidate).sorted_by_key(|(bytes, _)| Reverse(*bytes)).collect();
         Self { recording, passes, modules }
     }
 
