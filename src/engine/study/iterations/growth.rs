@@ -301,12 +301,14 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u3
     previous.into_iter().map(growth).collect()
 }
 
-/// Whether what an iteration needs beside the memory at its start grows faster than that memory: then its inputs grow.
+/// Whether what an iteration needs beside the memory at its start grows faster than that memory: then its inputs grow. If
+/// it grows by as much each time, it is made from the memory that grows.
 fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_iteration: u64) -> bool {
     let needed = |index| requests.needed_in(iterations.range(index)).cast_signed();
     let needs: Vec<i64> = (0..iterations.complete()).map(needed).collect();
     let rise = typical_rise(&needs).unwrap_or(0);
     rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
+        && !needs.windows(3).all(|three| three[1] - three[0] == three[2] - three[1])
 }
 
 fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
