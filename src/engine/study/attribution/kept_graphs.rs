@@ -36,6 +36,8 @@ struct OwnBlock {
     forward_pass: usize,
     /// The last of them made it.
     is_forward: bool,
+    /// A module made it.
+    is_of_module: bool,
     /// The program made it for the next of them.
     is_input: bool,
     /// A backward pass started while it was live.
@@ -63,6 +65,7 @@ impl KeptGraphs {
         for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
             let Some(call) = pass.iter().find_map(model_call) else { continue };
             for block in pass {
+                block.is_of_module = model_call(block).is_some();
                 block.is_input = user_line(block)
                     .is_some_and(|line| (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line);
             }
@@ -88,7 +91,10 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
             let kept = || saved().filter(|block| block.is_kept());
             let bytes = |block: &OwnBlock| block.bytes;
             let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
-            let is_graph = kept.blocks > 1
+            // A graph has some of what modules made.
+            let has_modules = pass.iter().any(|block| block.is_of_module);
+            let is_graph = (!has_modules || pass.iter().any(|block| block.is_of_module && block.is_kept()))
+                && kept.blocks > 1
                 && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
                 && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
             is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
@@ -121,6 +127,7 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
                     bytes: entry.size,
                     forward_pass: phases.forwards_begun(index),
                     is_forward: phases.phase_at(index) == Phase::Forward,
+                    is_of_module: false,
                     is_input: false,
                     is_saved: false,
                     is_freed: false,
@@ -148,6 +155,7 @@ mod tests {
             bytes,
             forward_pass,
             is_forward: true,
+            is_of_module: false,
             is_input: false,
             is_saved: true,
             is_freed,
