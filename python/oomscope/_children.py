@@ -1,69 +1,56 @@
-"""Python processes that a dry run cannot record, because they ignore PYTHONPATH or get another one.
+"""Python processes that a dry run cannot record: an option such as -I or another PYTHONPATH keeps the recorder out.
 
 Each of them has a file `isolated-HOST-PID` in the control directory, until it ends with exit code 0.
 """
 
+import contextlib
 import os
 import re
 import shlex
 import socket
 import subprocess
 
-from . import _imports
+from . import _imports, _recorder
 
 PYTHON = re.compile(r"python[\d.]*$")
-# A word with options of Python: flags, and one that takes the rest of the word, or the next word, as its argument.
-OPTIONS = re.compile("-(?=[a-zA-Z])([^cmWX]*)([cmWX]?)(.*)", re.DOTALL)
 
 
-def watch(control):
-    """Notes the processes that this one starts with `subprocess`, which asyncio uses, too."""
+def watch(directory):
+    """Notes that this process has the recorder, and which processes it starts with `subprocess`, as asyncio does, too.
+
+    A process and the one that started it come here in any order: each writes its own file, then looks at the other's.
+    """
+    for pid in (os.getpid(), os.getppid()):  # perhaps of a shell that was started in its place
+        _recorder.touch_marker(directory, name_of("started", pid))
+        remove(directory, name_of("isolated", pid))
 
     @_imports.around(subprocess.Popen, "__init__")
     def __init__(original, self, args, *rest, **keywords):
         original(self, args, *rest, **keywords)
-        try:
-            if cannot_be_recorded(args, keywords.get("env"), control):
-                note(self, os.path.join(control, "isolated-%s-%d" % (socket.gethostname(), self.pid)))
-        except (OSError, TypeError, ValueError):  # such as a word that is not text; the program goes on
-            pass
+        with contextlib.suppress(OSError, TypeError, ValueError):  # such as a word that is not text; the program goes on
+            note(self, args, directory)
 
 
-def note(process, marker):
-    open(marker, "w").close()
+def note(process, args, directory):
+    words = shlex.split(args) if isinstance(args, str) else list(args)
+    if not words or not PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
+        return
+    isolated = name_of("isolated", process.pid)
+    _recorder.touch_marker(directory, isolated)
+    if os.path.exists(_recorder.marker(directory, name_of("started", process.pid))):
+        remove(directory, isolated)
 
     @_imports.around(process, "_handle_exitstatus")
     def _handle_exitstatus(original, *args, **keywords):
         original(*args, **keywords)
-        if process.returncode == 0 and os.path.exists(marker):
-            os.unlink(marker)
+        if process.returncode == 0:
+            remove(directory, isolated)
 
 
-def cannot_be_recorded(args, env, control):
-    """Whether `args` starts a Python that does not load the recorder of this run."""
-    words = shlex.split(args) if isinstance(args, str) else [os.fspath(word) for word in args]
-    if not words or not PYTHON.match(os.path.basename(os.fsdecode(words[0]))):
-        return False
-    if env is not None:
-        path = os.fsdecode(env.get("PYTHONPATH") or env.get(b"PYTHONPATH") or "")
-        entries = filter(None, path.split(os.pathsep))
-        if os.path.realpath(control) not in map(os.path.realpath, entries):
-            return True
-    return ignores_environment([os.fsdecode(word) for word in words[1:]])
+def name_of(kind, pid):
+    return "%s-%s-%d" % (kind, socket.gethostname(), pid)
 
 
-def ignores_environment(words):
-    """Whether the options before the program have -I or -E."""
-    words = iter(words)
-    for word in words:
-        options = OPTIONS.match(word)
-        if options is None:
-            return False
-        flags, last, argument = options.groups()
-        if "I" in flags or "E" in flags:
-            return True
-        if last in ("c", "m"):  # the program follows
-            return False
-        if last and not argument:
-            next(words, None)
-    return False
+def remove(directory, name):
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(_recorder.marker(directory, name))

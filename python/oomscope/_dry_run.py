@@ -42,6 +42,8 @@ from . import (
 MAX_LOCATIONS = 1000
 # Limit of lines in a message.
 MAX_NAMED = 5
+# The most devices of the stub.
+MAX_DEVICES = 16
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
 # Host tensors larger than this are not filled with random numbers.
@@ -107,7 +109,7 @@ class DryRun:
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
         self.ending = _ending.Ending()
-        _children.watch(control)
+        _children.watch(os.path.dirname(control))
         try:
             self.stderr = os.dup(2)
         except OSError:  # it is closed
@@ -371,15 +373,14 @@ class DryRun:
             _imports.around(torch.Tensor, name)(fill)
 
     def peak_bytes(self):
-        return max(self.library.stub_peak_bytes(device) for device in range(_ending.MAX_DEVICES))
+        return max(self.library.stub_peak_bytes(device) for device in range(MAX_DEVICES))
 
     def absent_device(self):
         """The highest device that the program wanted to use and that does not exist, or None."""
         device = self.library.stub_absent_device()
-        error = getattr(sys, "last_value", None)
-        if device >= 0 or re.search(r"[Ii]nvalid device (id|ordinal)", str(error)):
-            return max(device, self.library.stub_device_count(), *_ending.device_numbers(error))
-        return None
+        error = str(getattr(sys, "last_value", None))
+        is_absent = device >= 0 or re.search(r"[Ii]nvalid device (id|ordinal)", error)
+        return max(device, self.library.stub_device_count()) if is_absent else None
 
     # Result ------------------------------------------------------------------------------------------------------
 

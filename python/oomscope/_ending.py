@@ -190,26 +190,6 @@ def describe_exception(error, code):
     }
 
 
-# Names of variables with a number of devices, and the most that a machine has.
-MAX_DEVICES = 16
-COUNT_OF_DEVICES = re.compile(r"(world|gpus?$|devices?$|ranks?$|nproc)")
-
-
-def device_numbers(error):
-    """The highest numbers of devices that the frames of an error name: in lists, ranges and counts."""
-    numbers = []
-    for frame, _ in traceback.walk_tb(getattr(error, "__traceback__", None)):
-        for name, value in list(frame.f_locals.items()):
-            if type(value) is type(iter(range(0))):
-                value = value.__reduce__()[1][0]
-            is_list = isinstance(value, (list, tuple, range)) and 0 < len(value) <= MAX_DEVICES
-            if is_list and list(value) == list(range(len(value))):
-                numbers.append(len(value) - 1)
-            elif type(value) is int and 1 < value <= MAX_DEVICES and COUNT_OF_DEVICES.search(name):
-                numbers.append(value - 1)
-    return numbers
-
-
 # Ray, which kills its workers when the driver ends: they write their snapshots before ------------------------------
 
 # Start of the request of a driver that ends.

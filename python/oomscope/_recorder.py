@@ -166,9 +166,13 @@ def arm(directory):
     torch.cuda._lazy_call(start)
 
 
+def marker(directory, name):
+    return os.path.join(directory, ".recorder", name)
+
+
 def touch_marker(directory, name):
     """Creates an empty file that records how far any process came, for the last line of `oomscope run`."""
-    path = os.path.join(directory, ".recorder", name)
+    path = marker(directory, name)
     if not os.path.exists(path):
         attempt("no marker", lambda: open(path, "w").close(), ignored=EnvironmentError)
 
@@ -183,7 +187,7 @@ def read_options(directory):
         if text:
             options[name] = type(value)(text)
     try:
-        with open(os.path.join(directory, ".recorder", "config")) as file:
+        with open(marker(directory, "config")) as file:
             options.update(json.load(file))
     except OSError:
         pass

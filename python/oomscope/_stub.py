@@ -1,7 +1,5 @@
 """Builds the stub of CUDA for one installed torch. `oomscope dry-run` runs programs with it.
 
-    python _stub.py OUT_DIR [SOURCES]      builds for the torch of this interpreter, into OUT_DIR
-
 The stub is C: the directory `stub` of the repository, or a copy beside this file in a dry run. It implements the entry
 points whose result matters. This file generates the others: those that torch's libraries need, and all of the CUDA
 runtime, the driver and cuBLAS. The prototypes come from the headers in torch's own packages. A generated entry point
@@ -105,7 +103,7 @@ def cache_directory():
 def cache_key(torch_directory, sources):
     """Changes with everything that a stub depends on: its sources, this file and torch's libraries."""
     digest = hashlib.sha256()
-    for path in [*sorted(glob.glob(os.path.join(sources, "*.c"))), __file__]:
+    for path in [*sorted(glob.glob(os.path.join(sources, "**", "*.[ch]"), recursive=True)), __file__]:
         with open(path, "rb") as file:
             digest.update(file.read())
     for path in torch_libraries(torch_directory):
@@ -266,25 +264,20 @@ def build(torch_directory, sources, directory):
     with open(os.path.join(directory, "generated.c"), "w") as file:
         file.write("#include <stub.c>\n/* accepted, with nothing behind them */\n")
         file.write("".join(generate(name, known) for name in sorted(needed - implemented)))
-    if not os.path.exists(os.path.join(runtime_include, "crt", "host_defines.h")):  # newer packages ship it separately
-        write_host_defines(os.path.join(directory, "crt"))
     library = os.path.join(directory, LIBRARY)
     shared = ["-w", "-shared", "-fPIC"]
     compile_c(
         [
             *shared,
-            *("-O1", "-fno-builtin", "-I" + sources, "-I" + runtime_include, "-I" + directory),
+            *("-O1", "-fno-builtin", "-I" + runtime_include, "-I" + sources),
             *release_flags(includes),
             *("-Wl,-soname," + LIBRARY, os.path.join(directory, "generated.c")),
             *("-o", library, "-ldl", "-lpthread"),
         ]
     )
     # NVML is a library of its own that refers to the first one: both names must lead to the same state.
-    source = os.path.join(directory, "nvml.c")
-    with open(source, "w") as file:
-        file.write("extern int nvmlInit_v2(void); void *oomscope_nvml = (void *)nvmlInit_v2;\n")
     output = os.path.join(directory, NVML)
-    compile_c([*shared, "-Wl,-soname," + NVML, source, "-o", output, library, "-Wl,-rpath,$ORIGIN"])
+    compile_c([*shared, "-Wl,-soname," + NVML, "-o", output, "-Wl,--no-as-needed", library, "-Wl,-rpath,$ORIGIN"])
     link = os.path.join(directory, "libcuda.so")  # the name that linkers look for
     if not os.path.islink(link):
         os.symlink(LIBRARY, link)
@@ -312,18 +305,6 @@ def macro(directories, header, name):
     return None
 
 
-def write_host_defines(directory):
-    """Writes a replacement for crt/host_defines.h, which the headers of the runtime include."""
-    os.makedirs(directory, exist_ok=True)
-    empty = (
-        "__device_builtin__ __device_builtin_texture_type__ __device_builtin_surface_type__ __cudart_builtin__ "
-        "CUDARTAPI CUDARTAPI_CDECL CUDART_CB __CUDA_ARCH_HAS_FEATURE__"
-    ).split()
-    aligned = ["%s(n) __attribute__((aligned(n)))" % name for name in ("__builtin_align__", "__align__")]
-    with open(os.path.join(directory, "host_defines.h"), "w") as file:
-        file.write("".join("#define %s\n" % name for name in [*empty, *aligned]))
-
-
 def compiler():
     for name in (os.environ.get("CC"), "cc", "gcc", "clang"):
         if name and shutil.which(name.split()[0]):
@@ -343,20 +324,3 @@ def compile_c(arguments):
         lines = result.stdout.decode("utf-8", "replace").strip().split("\n")
         message = next((line for line in lines if "error" in line), lines[0])
         raise StubError("%s could not build the stub of CUDA (%s): %s" % (command[0], message, INSTALL_COMPILER))
-
-
-def main():
-    here = os.path.dirname(os.path.abspath(__file__))
-    out = sys.argv[1]
-    sources = sys.argv[2] if len(sys.argv) > 2 else os.path.join(here, os.pardir, os.pardir, "stub")
-    torch_directory = importlib.util.find_spec("torch").submodule_search_locations[0]
-    os.makedirs(out, exist_ok=True)
-    build(torch_directory, os.path.abspath(sources), out)
-    print("%s  (torch %s)" % (os.path.join(out, LIBRARY), version(torch_directory)))
-
-
-if __name__ == "__main__":
-    try:
-        main()
-    except StubError as error:
-        sys.exit("oomscope: %s" % error)

@@ -30,7 +30,7 @@ def version_of(venv):
 
 
 def record(venv, p, out):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_"))}
     env.update(
         VENV=str(venv),
         PYTORCH_CUDA_ALLOC_CONF=p["settings"],

@@ -47,9 +47,7 @@ def record(program, change, directory, venv):
     out = directory / f"{program}-{change}.pickle.gz"
     facts = directory / f"{program}-{change}.json"
     if not facts.exists():
-        env = {
-            k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"
-        }
+        env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_"))}
         done = subprocess.run(
             [HERE / "run.sh", HERE / "changed.py", program, change, out],
             env=env | {"VENV": venv},

@@ -78,7 +78,7 @@ def write(out, facts, **options):
     env = {
         k: v
         for k, v in os.environ.items()
-        if (k.startswith("STUBCUDA_") and k not in ("STUBCUDA_BUILD", "STUBCUDA_LOG")) or k.endswith("ALLOC_CONF")
+        if (k.startswith("STUBCUDA_") and k != "STUBCUDA_LOG") or k.endswith("ALLOC_CONF")
     }
     facts = {"torch": torch.__version__, "environment": env, "entries": entries, **facts, "memory_stats": stats}
     stem = out.name.removesuffix(".gz").removesuffix(".pickle")

@@ -38,7 +38,7 @@ def joined(recorded, remedy):
 
 
 def run(scenario, settings, venv):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_")) or k == "STUBCUDA_BUILD"}
+    env = {k: v for k, v in os.environ.items() if not k.startswith(("STUBCUDA_", "PYTORCH_"))}
     env |= {"VENV": venv, "STUBCUDA_TOTAL_MIB": "400", "PYTORCH_CUDA_ALLOC_CONF": settings} | DEVICE.get(scenario, {})
     done = subprocess.run(
         [HERE / "run.sh", HERE / "failures.py", scenario, "--stop"], env=env, capture_output=True, text=True, check=True

@@ -6,57 +6,57 @@ import sys
 
 import pytest
 
-from oomscope import _children
+from conftest import environment, program
 
-CONTROL = "/job/.recorder"
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["python", "-I", "child.py"],
-        ["/usr/bin/python3.12", "-uE", "child.py"],
-        ["python", "-W", "error", "-X", "dev", "-Ic", "import torch"],
-        "python -I child.py",
-        [b"python", b"-I"],
-    ],
-)
-def test_these_ignore_the_recorder(args):
-    assert _children.cannot_be_recorded(args, None, CONTROL)
-
-
-@pytest.mark.parametrize(
-    "args",
-    [
-        ["python", "child.py", "-I"],
-        ["python", "-c", "-I"],
-        ["python", "-m", "E", "-E"],
-        ["python", "-Wignore::ImportWarning", "child.py"],
-        ["python", "-X", "I", "child.py"],
-        ["grep", "-I", "x"],
-        ["python-config", "-I"],
-        [],
-    ],
-)
-def test_these_do_not(args):
-    assert not _children.cannot_be_recorded(args, None, CONTROL)
-
-
-def test_another_python_path_loses_the_recorder():
-    def lost(env):
-        return _children.cannot_be_recorded(["python", "child.py"], env, CONTROL)
-
-    assert lost({}) and lost({"PYTHONPATH": "/other"})
-    assert not lost({"PYTHONPATH": os.pathsep.join(["/other", CONTROL])}) and not lost(None)
+# Prints whether a process that fails is taken for one that was not recorded, and how many were in the end.
+JOB = """
+import os, sys, subprocess
+def is_noted(args, **options):
+    child = subprocess.Popen(args, **options)
+    code = child.wait()
+    names = os.listdir(sys._oomscope_dry_run.control)
+    found = [name for name in names if name.startswith("isolated-")]
+    for name in found:
+        os.unlink(os.path.join(sys._oomscope_dry_run.control, name))
+    return [code, [name.rpartition("-")[2] for name in found] == [str(child.pid)]]
+python, fail, sleep = sys.executable, "raise SystemExit(3)", "import time; time.sleep(0.3); raise SystemExit(3)"
+path = os.pathsep.join(["/other", os.environ["PYTHONPATH"]])
+print(*{calls}, sep=os.linesep)
+"""
+RECORDED = [
+    "is_noted([python, '-c', fail])",
+    "is_noted([python, '-c', sleep, '-I'])",
+    "is_noted([python, '-Wignore', '-X', 'dev', '-c', fail])",
+    "is_noted(python + ' -c \\'' + fail + '\\'', shell=True)",
+    "is_noted([python, '-c', fail], env={'PYTHONPATH': path})",
+    "is_noted(['false'])",
+]
+ISOLATED = [
+    "is_noted([python, '-I', '-c', fail])",
+    "is_noted([python, '-uE', '-c', sleep])",
+    "is_noted([python, '-W', 'error', '-SX', 'dev', '-c', fail])",
+    "is_noted([os.fsencode(python), b'-I', '-c', fail])",
+    "is_noted([python, '-c', fail], env={'PYTHONPATH': '/other'})",
+    "is_noted([python, '-c', fail], env={})",
+]
 
 
-def test_a_process_that_fails_keeps_its_file(tmp_path, monkeypatch):
+@pytest.mark.skipif(sys.platform != "linux", reason="dry runs need Linux")
+@pytest.mark.parametrize(("calls", "expected"), [(RECORDED, False), (ISOLATED, True)])
+def test_processes_without_the_recorder_are_noted_until_they_end_well(calls, expected, tmp_path):
+    (tmp_path / "job.py").write_text(JOB.format(calls="[%s]" % ", ".join(calls)))
+    command = [program(), "dry-run", "-o", "out", "--", sys.executable, "job.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=120)
+    answers = [line for line in done.stdout.splitlines() if line.startswith("[")]
+    codes = [1 if "'false'" in call else 3 for call in calls]
+    assert answers == [str([code, expected]) for code in codes], done.stderr
+
+
+def test_a_process_that_ends_well_is_no_loss(tmp_path, monkeypatch):
+    from oomscope import _children
+
     monkeypatch.setattr(subprocess.Popen, "__init__", subprocess.Popen.__init__)
+    (tmp_path / ".recorder").mkdir()
     _children.watch(str(tmp_path))
-    subprocess.run([sys.executable, "-c", "raise SystemExit(3)"])
     assert subprocess.run([sys.executable, "-I", "-c", "pass"]).returncode == 0
-    assert os.listdir(tmp_path) == []
-    failed = subprocess.Popen([sys.executable, "-I", "-c", "raise SystemExit(3)"])
-    names = os.listdir(tmp_path)
-    assert len(names) == 1 and names[0].endswith("-%d" % failed.pid)
-    assert failed.wait() == 3 and os.listdir(tmp_path) == names
+    assert all(name.startswith("started-") for name in os.listdir(tmp_path / ".recorder"))

@@ -223,9 +223,10 @@ const PYTHON: &[(&str, &str)] = files! {
 };
 
 const STUB: &[(&str, &str)] = files! {
-    "stub/", "stub/", ".c",
-    "stub" "allocation" "blas" "convolutions" "copies" "devices" "dnn" "fft" "kernels" "ledger" "lookup" "memory" "nccl"
-    "nvml" "operators" "rnn" "solvers" "streams" "workspaces"
+    "stub/", "stub/", "",
+    "stub.c" "allocation.c" "blas.c" "convolutions.c" "copies.c" "devices.c" "dnn.c" "fft.c" "kernels.c" "ledger.c"
+    "lookup.c" "memory.c" "nccl.c" "nvml.c" "operators.c" "rnn.c" "solvers.c" "streams.c" "workspaces.c"
+    "crt/host_defines.h"
 };
 
 /// Parses the name of a known GPU.
