@@ -27,7 +27,9 @@ def watch(directory):
     @_imports.around(subprocess.Popen, "__init__")
     def __init__(original, self, args, *rest, **keywords):
         original(self, args, *rest, **keywords)
-        with contextlib.suppress(OSError, TypeError, ValueError):  # such as a word that is not text; the program goes on
+        with contextlib.suppress(
+            OSError, TypeError, ValueError
+        ):  # such as a word that is not text; the program goes on
             note(self, args, directory)
 
 

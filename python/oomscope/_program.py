@@ -10,7 +10,7 @@ import subprocess
 import sys
 import sysconfig
 import tempfile
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, List, Optional, Sequence, Union
 
 from ._reports import Report
 
@@ -166,18 +166,29 @@ def dry_run(
     words = words_of(command)
     with tempfile.TemporaryDirectory(prefix="oomscope-") as directory:
         place = os.path.join(directory, "run") if output is None else os.fspath(output)
-        arguments = [find_program(), "dry-run", "--output", place, *to_flags({"gpu": gpu, **options}), "--", *words]
-        result = subprocess.run(arguments, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-        said = result.stdout.decode("utf-8", "replace")
-        if not has_snapshot(place):
-            raise OomscopeError(said.strip() or "the command left no recording")
-        found = analyze(place)
-    found.output = said
+        said: List[str] = []
+        found = report_of_dry_run([*to_flags({"gpu": gpu, **options}), "--", *words], place, said.append)
+    if found is None:
+        raise OomscopeError("".join(said).strip() or "the command left no recording")
+    found.output = "".join(said)
     return found
 
 
-def has_snapshot(directory: str) -> bool:
-    return os.path.isdir(directory) and any(name.endswith(".pickle.gz") for name in os.listdir(directory))
+def report_of_dry_run(
+    arguments: Sequence[str], output: str, on_line: Callable[[str], Any], **variables: str
+) -> Optional[Report]:
+    """Calls `on_line` with each line that the dry run prints. Returns None if it leaves no snapshot in `output`."""
+    command = [find_program(), "dry-run", "--output", output, *arguments]
+    pipes: Dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    with subprocess.Popen(command, env={**os.environ, **variables}, **pipes) as process:
+        assert process.stdout is not None
+        try:
+            for line in process.stdout:
+                on_line(line.decode("utf-8", "replace"))
+        except BaseException:  # an interrupt of a notebook's kernel
+            process.terminate()
+            raise
+    return analyze(output) if any(pathlib.Path(output).glob("*.pickle.gz")) else None
 
 
 # Notebooks: `%load_ext oomscope` -------------------------------------------------------------------------------------
@@ -210,24 +221,8 @@ def oomscope_dry_run(line: str, cell: str) -> Optional[Report]:
     directory = tempfile.mkdtemp(prefix="oomscope-")
     program = os.path.join(directory, "cell.py")
     pathlib.Path(program).write_text(cell, encoding="utf-8")
-    output = os.path.join(directory, "run")
-    command = [find_program(), "dry-run", "--output", output, *options, "--", sys.executable, program]
     # The cell imports what a cell of the notebook would.
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, "PYTHONPATH": path},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-    )
-    assert process.stdout is not None
-    try:
-        for text in process.stdout:
-            sys.stdout.write(text.decode("utf-8", "replace"))
-    except BaseException:  # an interrupt of the kernel
-        process.terminate()
-        raise
-    finally:
-        process.wait()
-    return PrintedReport(analyze(output)) if has_snapshot(output) else None
+    arguments = [*options, "--", sys.executable, program]
+    found = report_of_dry_run(arguments, os.path.join(directory, "run"), sys.stdout.write, PYTHONPATH=path)
+    return None if found is None else PrintedReport(found)

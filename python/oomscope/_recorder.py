@@ -157,7 +157,7 @@ def arm(directory):
         touch_marker(directory, "saw-torch-without-cuda")
         return
 
-    sys._oomscope_history = History(torch.cuda.memory)
+    sys._oomscope_history = History(torch.cuda.memory, read_options(directory))
     attempt("sleeping memory will be counted", watch_sleep, ignored=ImportError)
 
     def start():
@@ -221,7 +221,7 @@ class Recorder(object):
         import atexit
         import threading
 
-        sys._oomscope_history.start(self.options)
+        self.options = sys._oomscope_history.start()
         load_describers(self.options)
         sys.modules["torch"]._C._cuda_attach_out_of_memory_observer(self.on_oom)
         if dry_run():
@@ -450,21 +450,19 @@ class History(object):
     the recorder. When the program ends its history, that of the recorder goes on.
     """
 
-    def __init__(self, memory):
+    def __init__(self, memory, options):
         import_beside("imports").around(memory, "_record_memory_history")(self.on_call)
-        # Of the recorder, once it records: its options, and those among them that a program's call replaces.
-        self.options = self.settings = None
-        # Those of the program's own history, if there is one.
-        self.program = None
+        self.options, self.is_started = options, False
+        # The options that a program's call replaces: those of the recorder, and of the program's history if it has one.
+        self.settings, self.program = {name: options[name] for name in ("max_entries", "stacks")}, None
 
-    def start(self, options):
-        """Starts the history of the recorder, unless the program has started one. A dry run needs its own."""
-        self.options = options
-        self.settings = {name: options[name] for name in ("max_entries", "stacks")}
-        if self.program is None or dry_run():
+    def start(self):
+        """Starts the history of the recorder, unless the program has started one. Returns the options."""
+        self.is_started = True
+        if self.program is None or dry_run():  # which needs its own
+            self.options.update(self.settings)
             start_history(**self.settings)
-        else:
-            options.update(self.program)
+        return self.options
 
     def on_call(self, original, *args, **kwargs):
         original(*args, **kwargs)
@@ -472,10 +470,9 @@ class History(object):
 
     def note_call(self, args, kwargs):
         self.program = settings_of_call(sys.modules["torch"].cuda.memory, *args, **kwargs)
-        if self.options is not None:
-            self.options.update(self.program or self.settings)
-            if self.program is None:
-                start_history(**self.settings)
+        self.options.update(self.program or self.settings)
+        if self.program is None and self.is_started:
+            start_history(**self.settings)
 
 
 def settings_of_call(memory, enabled="all", *args, **kwargs):

@@ -25,8 +25,6 @@ import tempfile
 # The stub has the name of the CUDA driver. A second library with the name of NVML refers to it.
 LIBRARY = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
-# Beside them: their sizes.
-COMPLETE = "sizes"
 # Symbols that the stub must have: of every library that uses a GPU, and of CUPTI, which crashes without one. The
 # run-time compiler (nvrtc) works without a GPU.
 STUB_SYMBOL = re.compile(r"(__cuda|cuda|cublas|cudnn|cupti|cusolver|cusparse|cufft|curand|nccl|cuFile|cu[A-Z])\w*$")
@@ -53,33 +51,17 @@ def prepare(torch_directory, sources):
     include_directories(torch_directory)
     cache = cache_directory()
     final = os.path.join(cache, "stub-" + cache_key(torch_directory, sources))
-    if not is_complete(final):
-        shutil.rmtree(final, ignore_errors=True)
+    if not os.path.isdir(final):
         part = tempfile.mkdtemp(prefix="building-", dir=cache)
         try:
             build(torch_directory, sources, part)
-            with open(os.path.join(part, COMPLETE), "w") as file:
-                file.write(sizes(part))
             os.rename(part, final)
         except OSError:
-            if not is_complete(final):  # otherwise another process has built it
+            if not os.path.isdir(final):  # otherwise another process has built it
                 raise
         finally:
             shutil.rmtree(part, ignore_errors=True)
     return final
-
-
-def is_complete(directory):
-    """Whether the libraries are as large as when they were built: a full disk may have cut them."""
-    try:
-        with open(os.path.join(directory, COMPLETE)) as file:
-            return file.read() == sizes(directory)
-    except OSError:
-        return False
-
-
-def sizes(directory):
-    return " ".join(str(os.path.getsize(os.path.join(directory, name))) for name in (LIBRARY, NVML))
 
 
 def cache_directory():
