@@ -7,10 +7,8 @@ snapshot of a process that holds GPU memory.
 
 import contextlib
 import importlib.metadata
-import inspect
 import json
 import os
-import shutil
 import sys
 
 from . import _recorder
@@ -23,8 +21,6 @@ TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "voc
 # Tokens of a request, for the number of requests at once.
 LENGTHS = (8192, 32768, 131072)
 GIB = 1 << 30
-# Weights that an engine does not read, if the program sets no other format.
-LOAD_FORMAT = "dummy"
 
 # Numbers and options of the engine by name, as in `oomscope.dry_run.serving` of the snapshot.
 facts = {}
@@ -32,19 +28,24 @@ facts = {}
 said = set()
 
 
-def set_options(arguments, model):
-    """Sets the options that `--try` and `plan` change, and the format of weights that needs no download. Returns which
-    of the latter it has set. Says what a `model` of the hub needs: the engine asks the network for its configuration.
+def set_options(arguments, model, tokenizer):
+    """Sets the options that `--try` and `plan` change, and those that need no download. Returns the latter.
+
+    Says what a `model` of the hub needs: the engine asks the network for its configuration.
     """
     if not os.path.isdir(model):
         text = "oomscope: dry run: %s is no directory here: its configuration comes from the network\n"
         sys.stderr.write(text % model)
     for name, value in sys._oomscope_dry_run.options.get("engine_options", {}).items():
         setattr(arguments, name, value)
-    if getattr(arguments, "load_format", None) != "auto":
-        return []
-    arguments.load_format = LOAD_FORMAT
-    return ["load_format=" + LOAD_FORMAT]
+    chosen = []
+    if getattr(arguments, "load_format", None) == "auto":
+        arguments.load_format = "dummy"
+        chosen.append("load_format=dummy")
+    if not arguments.skip_tokenizer_init and tokenizer in (None, model) and lacks_tokenizer(model):
+        arguments.skip_tokenizer_init = True
+        chosen.append("skip_tokenizer_init")
+    return chosen
 
 
 def release(package):
@@ -104,88 +105,3 @@ def ready():
     if os.environ.get(SERVER_VARIABLE) and recorder is not None:
         sys._oomscope_dry_run.ending.end = {"kind": "ready"}
         recorder.finish()
-
-
-# Files beside the configuration -------------------------------------------------------------------------------------
-
-# Files of which a multimodal model's directory has one.
-PROCESSORS = ("preprocessor_config.json", "processor_config.json")
-# Endings of files that are copied: all but weights.
-COPIED = (".json", ".model", ".txt", ".jinja", ".py")
-# Parts of a processor, by the module and the table of `transformers.models.auto` that have their classes.
-PARTS = {
-    "image_processor": ("image_processing_auto", "IMAGE_PROCESSOR_MAPPING"),
-    "video_processor": ("video_processing_auto", "VIDEO_PROCESSOR_MAPPING"),
-    "feature_extractor": ("feature_extraction_auto", "FEATURE_EXTRACTOR_MAPPING"),
-}
-
-
-def with_processor(model):
-    """`model`, or a copy of its small files with the processor that a multimodal model lacks, by classes' defaults."""
-    if not os.path.isdir(model) or any(os.path.exists(os.path.join(model, name)) for name in PROCESSORS):
-        return model
-    try:
-        import transformers
-
-        config = transformers.AutoConfig.from_pretrained(model)
-        processor = class_of(config, "processing_auto", "PROCESSOR_MAPPING")
-    except Exception:  # the engine says it
-        return model
-    if processor is None:
-        return model
-    try:
-        made = os.path.join(sys._oomscope_dry_run.control, "model")
-        os.makedirs(made, exist_ok=True)
-        for name in os.listdir(model):
-            if name.endswith(COPIED):
-                shutil.copy(os.path.join(model, name), made)
-        parts = {"tokenizer": make_tokenizer(transformers, config)} if lacks_tokenizer(model) else {}
-        parts = parts or {"tokenizer": transformers.AutoTokenizer.from_pretrained(model)}
-        for name in set(PARTS).intersection(inspect.signature(processor).parameters):
-            part = class_of(config, *PARTS[name])
-            if part is not None:
-                parts[name] = part()
-        # Release 4 of transformers wants the model's own class of tokenizer, which reads the files just as well.
-        lenient = {"check_argument_for_proper_class": lambda *_: None}
-        type(processor.__name__, (processor,), lenient)(**parts).save_pretrained(made)
-    except Exception as error:
-        text = "oomscope: dry run: copy %s to %s from the model's repository; none could be made: %s\n"
-        sys.stderr.write(text % (PROCESSORS[0], model, error))
-        return model
-    return made
-
-
-def class_of(config, module, table):
-    """The class for `config` in a table of transformers, whose rows are classes or several variants of one."""
-    rows = getattr(importlib.import_module("transformers.models.auto." + module), table)
-    found = rows.get(type(config), None)
-    if isinstance(found, dict):
-        found = tuple(found.values())[::-1]
-    variants = [variant for variant in (found if isinstance(found, tuple) else [found]) if variant is not None]
-    return variants[-1] if variants else None
-
-
-def make_tokenizer(transformers, config):
-    """A tokenizer with as many tokens as the model, and the special ones that its configuration names."""
-    from tokenizers import Tokenizer, models
-
-    special = dict(special_tokens(config.to_dict()))
-    size = max([config.get_text_config().vocab_size, *(number + 1 for number in special.values())])
-    words = dict.fromkeys(range(size))
-    words.update((number, "<%s>" % name) for name, number in special.items())
-    vocabulary = {word or "t%d" % number: number for number, word in words.items()}
-    named = {name: words[number] for name, number in special.items()}
-    usual = {name: named.pop(name) for name in ("bos_token", "eos_token", "pad_token") if name in named}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="t0"))
-    return transformers.PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, unk_token="t0", extra_special_tokens=named, **usual
-    )
-
-
-def special_tokens(config):
-    """The names and numbers of tokens in a configuration: `image_token_id` is that of `image_token`."""
-    for name, value in config.items():
-        if isinstance(value, dict):
-            yield from special_tokens(value)
-        elif isinstance(value, int) and name.endswith(("_token_id", "_token_index")):
-            yield name.rpartition("_")[0], value

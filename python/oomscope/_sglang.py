@@ -24,13 +24,7 @@ def set_options(module):
     def resolve_once(resolve, self, *args, **kwargs):
         if getattr(self, "_resolution_finished", False):  # in another process, or earlier
             return
-        model = self.model_path
-        chosen = _serving.set_options(self, model)
-        has_tokenizer = self.tokenizer_path not in (None, model) or not _serving.lacks_tokenizer(model)
-        if not has_tokenizer and not self.skip_tokenizer_init:
-            self.skip_tokenizer_init = True
-            chosen.append("skip_tokenizer_init")
-        _serving.share(engine="SGLang", set_options=chosen)
+        _serving.share(engine="SGLang", set_options=_serving.set_options(self, self.model_path, self.tokenizer_path))
         return resolve(self, *args, **kwargs)
 
 

@@ -47,15 +47,7 @@ def set_options(module):
         count = self.tensor_parallel_size * self.pipeline_parallel_size
         if count > int(os.environ.get("STUBCUDA_DEVICES", "1")):  # as many devices as ranks, also for the processes
             os.environ["STUBCUDA_DEVICES"] = os.environ["LOCAL_WORLD_SIZE"] = str(count)
-        model = getattr(self, "model", "")
-        chosen = _serving.set_options(self, model)
-        if getattr(self, "load_format", None) == _serving.LOAD_FORMAT:
-            self.model = _serving.with_processor(model)
-        if getattr(self, "model", "") != model:
-            chosen.append("a processor by the model's class")
-        elif not self.skip_tokenizer_init and not getattr(self, "tokenizer", None) and _serving.lacks_tokenizer(model):
-            self.skip_tokenizer_init = True
-            chosen.append("skip_tokenizer_init")
+        chosen = _serving.set_options(self, getattr(self, "model", ""), getattr(self, "tokenizer", None))
         config = create(self, *args, **kwargs)
         _serving.share(engine="vLLM", set_options=chosen, compiled=not has_compiled())
         with reading():

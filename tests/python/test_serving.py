@@ -378,31 +378,3 @@ def test_the_real_vllm_starts(tmp_path):
     serving = json.loads(report.stdout)["snapshots"][0]["dry_run"]["details"]["serving"]
     # 2 layers, keys and values, 4 heads of 64 numbers of 2 bytes: 2,048 bytes a token.
     assert serving["ready"] and serving["kv_cache_tokens"] == pytest.approx(serving["kv_cache_bytes"] / 2048, rel=0.001)
-
-
-PROCESSOR = """
-import sys, types
-control, model = sys.argv[1:3]
-sys._oomscope_dry_run = types.SimpleNamespace(control=control)
-sys.path.insert(0, sys.argv[3])
-from oomscope import _serving
-made = _serving.with_processor(model)
-from transformers import AutoProcessor
-processor = AutoProcessor.from_pretrained(made)
-print(made == model, processor.image_token_id, processor.tokenizer("<image_token>").input_ids)
-print(_serving.with_processor(made) == made)
-"""
-
-
-def test_a_multimodal_model_gets_the_processor_that_it_lacks(tmp_path):
-    pytest.importorskip("transformers")
-    pytest.importorskip("torchvision")
-    model = tmp_path / "model-without"
-    model.mkdir()
-    config = {"model_type": "qwen2_5_vl", "image_token_id": 90, "video_token_id": 91, "vocab_size": 100}
-    (model / "config.json").write_text(json.dumps(config))
-    sources = str(ROOT / "python")
-    command = [sys.executable, "-c", PROCESSOR, str(tmp_path), str(model), sources]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.stdout.split("\n")[:2] == ["False 90 [90]", "True"], result.stderr
-    assert os.listdir(model) == ["config.json"]
