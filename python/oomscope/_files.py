@@ -286,20 +286,16 @@ class Overlay:
         for path in (source, target):
             parent = os.path.dirname(os.fsdecode(path).rstrip("/")) or os.curdir
             os.stat(os.path.join(self.to_read(parent), os.curdir))  # raises if this is no directory
-        if os.path.lexists(visible) and not self.may_rename(visible, source, target):
+        os.lstat(visible)  # raises if there is nothing
+        if not self.may_rename(visible, source, target):
             return
         destination = self.to_write(target, keep=False)
-        if key is None or visible == self.copy_of(key):
-            if key is not None and self.is_visible(key) and os.path.isdir(visible):
-                self.copy(key, visible)  # the rest of the directory moves, too
-            move(visible, destination)
-        elif self.is_in_place(key):
-            move(visible, destination)
-        else:
-            os.lstat(visible)  # raises if there is nothing
-            if os.path.lexists(destination) and not os.path.isdir(destination):
-                os.unlink(destination)
-            self.copy(key, destination)
+        if key is not None and (visible == self.copy_of(key) or not self.is_in_place(key)):
+            visible = self.copy_of(key)
+            if self.is_visible(key):  # of a directory that has a copy, the rest moves, too
+                os.makedirs(os.path.dirname(visible), exist_ok=True)
+                self.copy(key, visible)
+        move(visible, destination)
         if key is not None and self.is_visible(key):
             self.removed.add(key)
 

@@ -835,26 +835,21 @@ def adapted(walk):
     """The names of the outermost modules with adapters whose other parameters are trained, too."""
     labels = {module: label for module, (_, label) in walk.parents.items()}
     names = {path.module: _objects.type_name(cls) + labels.get(path.module, "") for path, cls, _ in walk.modules}
-    parts, adapters, outermost = collections.Counter(), set(), {}
+    # By adapter, or None: bytes of each module in it that has a parameter.
+    parts = collections.defaultdict(collections.Counter)
     for parameter, size, module in walk.in_time(walk.trainable if walk.is_complete else ()):
-        around = walk.modules_around(module)
-        found = [place for place, one in enumerate(around) if ADAPTER.search(names.get(one, ""))]
-        adapter = around[found[-1]] if found else None
-        # The adapter, and the module in it that has the parameter.
-        part = adapter, around[max(found[-1] - 1, 0)] if found else None
-        outermost[part] = around[-1]
         if parameter in walk.optimized:
-            parts[part] += size
-    sizes, trained = collections.Counter(), collections.Counter()
-    for (adapter, _), size in parts.items():
-        sizes[adapter] += size
-    for part, size in parts.items():
-        adapter = part[0]
-        # A wrapper has the layer that it adapts, too.
-        is_base = adapter is None or size >= MIN_BASE * (sizes[adapter] - size)
-        trained[outermost[part], is_base] += size
-        if not is_base:
-            adapters.add(adapter)
+            around = walk.modules_around(module)
+            found = [place for place, one in enumerate(around) if ADAPTER.search(names.get(one, ""))]
+            place = max(found[-1] - 1, 0) if found else 0
+            parts[around[found[-1]] if found else None][around[place]] += size
+    trained, adapters = collections.Counter(), set()
+    for adapter, sizes in parts.items():
+        for module, size in sizes.items():
+            # A wrapper has the layer that it adapts, too.
+            is_base = adapter is None or size >= MIN_BASE * (sum(sizes.values()) - size)
+            trained[walk.modules_around(module)[-1], is_base] += size
+            adapters.update(() if is_base else (adapter,))
     found = {module for module, _ in trained if trained[module, True] >= MIN_BASE * trained[module, False] > 0}
     return [walk.name(walk.module_paths[one]) for one in found if len(adapters) > 1][:MAX_UNTRAINED]
 

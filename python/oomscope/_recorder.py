@@ -466,26 +466,20 @@ class History(object):
 
     def on_call(self, original, *args, **kwargs):
         original(*args, **kwargs)
-        attempt("the program's own memory history", self.note_call, args, kwargs)
+        attempt("the program's own memory history", self.note, settings_of_call(*args, **kwargs))
 
-    def note_call(self, args, kwargs):
-        self.program = settings_of_call(sys.modules["torch"].cuda.memory, *args, **kwargs)
+    def note(self, settings):
+        self.program = settings
         self.options.update(self.program or self.settings)
         if self.program is None and self.is_started:
             start_history(**self.settings)
 
 
-def settings_of_call(memory, enabled="all", *args, **kwargs):
+def settings_of_call(enabled="all", context="all", stacks="all", max_entries=sys.maxsize, *_, **others):
     """What a call of `_record_memory_history` sets, or None if it ends the history."""
-    import inspect
-
-    if not enabled:
-        return None
     if isinstance(enabled, bool):  # as in 2.0
-        return {"max_entries": kwargs.get("trace_alloc_max_entries", 1), "stacks": "python"}
-    call = inspect.signature(memory._record_memory_history_impl).bind(enabled, *args, **kwargs)
-    call.apply_defaults()
-    return {name: call.arguments[name] for name in ("max_entries", "stacks")}
+        stacks, max_entries = "python", others.get("trace_alloc_max_entries", 1)
+    return {"max_entries": max_entries, "stacks": stacks} if enabled else None
 
 
 def start_history(max_entries, stacks):

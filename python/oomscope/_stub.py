@@ -155,18 +155,24 @@ def needed_symbols(torch_directory):
     return names
 
 
-def prototypes(directories):
+def read_headers(directories):
+    headers = {}
+    for path in (path for directory in directories for path in sorted(glob.glob(os.path.join(directory, "*.h")))):
+        with open(path, errors="replace") as file:
+            headers[path] = file.read()
+    return headers
+
+
+def prototypes(headers):
     """The functions that the headers declare, by name: result, parameters, and whether to generate them all."""
     found = {}
-    for directory in directories:
-        for path in sorted(glob.glob(os.path.join(directory, "*.h"))):
-            with open(path, errors="replace") as file:
-                text = re.sub(r"/\*.*?\*/|//[^\n]*|#[^\n]*(?:\\\n[^\n]*)*", " ", file.read(), flags=re.S)
-            is_complete = os.path.basename(path) in COMPLETE_HEADERS
-            declared = re.findall(r"(const\s+char\s*\*|\w+)\s+(?:\w+\s+)*(\w+)\s*\(([^;{}()]*)\)\s*;", text)
-            for result, name, parameters in declared:
-                if STUB_SYMBOL.match(name):
-                    found.setdefault(name, (result, parameters, is_complete))
+    for path, text in headers.items():
+        code = re.sub(r"/\*.*?\*/|//[^\n]*|#[^\n]*(?:\\\n[^\n]*)*", " ", text, flags=re.S)
+        is_complete = os.path.basename(path) in COMPLETE_HEADERS
+        declared = re.findall(r"(const\s+char\s*\*|\w+)\s+(?:\w+\s+)*(\w+)\s*\(([^;{}()]*)\)\s*;", code)
+        for result, name, parameters in declared:
+            if STUB_SYMBOL.match(name):
+                found.setdefault(name, (result, parameters, is_complete))
     return found
 
 
@@ -241,7 +247,8 @@ def build(torch_directory, sources, directory):
     for path in sorted(glob.glob(os.path.join(sources, "*.c"))):
         with open(path) as file:
             implemented.update(re.findall(r"EXPORT [\w \*]*?\**(\w+)\(", file.read()))
-    known = prototypes(includes)
+    headers = read_headers(includes)
+    known = prototypes(headers)
     needed = needed_symbols(torch_directory) | {name for name, (_, _, is_complete) in known.items() if is_complete}
     with open(os.path.join(directory, "generated.c"), "w") as file:
         file.write("#include <stub.c>\n/* accepted, with nothing behind them */\n")
@@ -252,7 +259,7 @@ def build(torch_directory, sources, directory):
         [
             *shared,
             *("-O1", "-fno-builtin", "-I" + runtime_include, "-I" + sources),
-            *release_flags(includes),
+            *release_flags(headers),
             *("-Wl,-soname," + LIBRARY, os.path.join(directory, "generated.c")),
             *("-o", library, "-ldl", "-lpthread"),
         ]
@@ -265,26 +272,16 @@ def build(torch_directory, sources, directory):
         os.symlink(LIBRARY, link)
 
 
-def release_flags(includes):
+def release_flags(headers):
     """Compiler flags with the releases of CUDA, cuDNN and NCCL that the headers belong to."""
-    cudart = macro(includes, "cuda_runtime_api.h", "CUDART_VERSION")
-    nccl = macro(includes, "nccl.h", "NCCL_VERSION_CODE")
-    major, minor, patch = (
-        macro(includes, "cudnn_version*.h", "CUDNN_" + name) for name in ("MAJOR", "MINOR", "PATCHLEVEL")
-    )
-    cudnn = major and major * (1000 if major < 9 else 10000) + minor * 100 + patch
-    return ["-D%s_V=%d" % flag for flag in (("CUDART", cudart), ("CUDNN", cudnn), ("NCCL", nccl)) if flag[1]]
-
-
-def macro(directories, header, name):
-    """The number that a macro stands for in a header (a glob); None if it is not defined."""
-    for directory in directories:
-        for path in sorted(glob.glob(os.path.join(directory, header))):
-            with open(path, errors="replace") as file:
-                found = re.search(r"#define\s+%s\s+(\d+)" % name, file.read())
-            if found:
-                return int(found.group(1))
-    return None
+    define = re.compile(r"#define\s+(CUDART_VERSION|NCCL_VERSION_CODE|CUDNN_(?:MAJOR|MINOR|PATCHLEVEL))\s+(\d+)")
+    macros = {name: int(number) for text in headers.values() for name, number in define.findall(text)}
+    releases = {"CUDART": macros.get("CUDART_VERSION"), "NCCL": macros.get("NCCL_VERSION_CODE")}
+    major = macros.get("CUDNN_MAJOR")
+    if major:
+        factor = 1000 if major < 9 else 10000
+        releases["CUDNN"] = major * factor + macros["CUDNN_MINOR"] * 100 + macros["CUDNN_PATCHLEVEL"]
+    return ["-D%s_V=%d" % release for release in releases.items() if release[1]]
 
 
 def compiler():
