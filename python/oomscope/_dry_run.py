@@ -1,9 +1,8 @@
 """A dry run in a Python process: CUDA without a GPU, and a ledger of what such a run cannot know.
 
-`oomscope dry-run` puts this file beside the recorder, which calls `before_torch` when the program imports torch. That
-builds the stub (`_stub`) and loads it before torch's own libraries, which then find CUDA in it. `after_torch` runs
-after the import. `describe` returns the ledger, which the recorder stores under `oomscope.dry_run` in the snapshot: the
-code locations that read values of the device, calls whose memory only a closed library knows, missing entry points.
+The recorder calls `before_torch`, which loads the stub (`_stub`) before torch's own libraries, which then find CUDA in
+it, and `after_torch`. `describe` returns the ledger for the snapshot: the code locations that read values of the
+device, calls whose memory only a closed library knows, missing entry points.
 """
 
 import ast
@@ -42,8 +41,6 @@ from . import (
 MAX_LOCATIONS = 1000
 # Limit of lines in a message.
 MAX_NAMED = 5
-# The most devices of the stub.
-MAX_DEVICES = 16
 # A location that has read so many values, while no device used more memory, may wait for a value that never comes.
 MIN_READS_TO_STOP = 1000
 # Host tensors larger than this are not filled with random numbers.
@@ -102,10 +99,8 @@ class DryRun:
         # Large host tensors that were not filled: bytes by address.
         self.unfilled = {}
         self.unfilled_bytes = 0
-        self.pid = os.getpid()
         # Peak memory of any device, and time.monotonic() when it was reached.
         self.peak = (0, time.monotonic())
-        self.is_stopped = False
         # Kept alive here: ctypes does not hold on to a callback.
         self.read_callback = READ_CALLBACK(self.on_read)
         self.ending = _ending.Ending()
@@ -305,11 +300,8 @@ class DryRun:
         unused = self.set_values.unused()
         if not unused:
             return
-        lines = {}
-        for _, frames, _ in self.reads:
-            file, line, _ = next((frame for frame in frames if _objects.is_users_file(frame[0])), frames[0])
-            lines["%s:%d" % (file, line)] = None
-        known = ", ".join(list(lines)[:MAX_NAMED]) or "no line"
+        lines = list(dict.fromkeys("%s:%d" % users_line(frames) for _, frames, _ in self.reads))
+        known = ", ".join(lines[:MAX_NAMED]) or "no line"
         self.write_error(
             "oomscope: dry run: --value %s: the program reads no value there; it reads unknown ones at %s\n"
             % (", ".join(unused), known)
@@ -324,15 +316,14 @@ class DryRun:
         if peak > self.peak[0]:
             self.peak = (peak, now)
         patience = self.options["patience"]
-        if not patience or now - self.peak[1] < patience or os.getpid() != self.pid or self.is_stopped:
+        is_over = os.getpid() != self.ending.pid or self.ending.end["kind"] == "stopped"
+        if is_over or not patience or now - self.peak[1] < patience:
             return
-        self.is_stopped = True
         self.ending.end = {"kind": "stopped"}
-        location = next((frame for frame in frames if _objects.is_users_file(frame[0])), frames[0])
         sys.stderr.write(
             "oomscope: dry run: stopped: for %d s the program has read GPU values at %s:%d, and its memory has not "
             "grown; either its steps repeat, or it waits for a value that does not change here (--patience)\n"
-            % (now - self.peak[1], location[0], location[1])
+            % (now - self.peak[1], *users_line(frames))
         )
         self.ending.finish()
         sys.stdout.flush()
@@ -373,7 +364,7 @@ class DryRun:
             _imports.around(torch.Tensor, name)(fill)
 
     def peak_bytes(self):
-        return max(self.library.stub_peak_bytes(device) for device in range(MAX_DEVICES))
+        return max(self.library.stub_peak_bytes(device) for device in range(self.library.stub_device_count()))
 
     def absent_device(self):
         """The highest device that the program wanted to use and that does not exist, or None."""
@@ -419,7 +410,7 @@ class DryRun:
             "workspaces": workspaces,
             "missing": [name.decode("ascii", "replace") for name in missing],
             "unfilled_bytes": self.unfilled_bytes,
-            "stopped": self.is_stopped,
+            "stopped": self.ending.end["kind"] == "stopped",
             "alone": _ranks.is_alone,
             "absent_device": self.absent_device(),
             "generated": _generation.length if _generation.is_used else None,
@@ -468,6 +459,10 @@ def selects_an_element(frame):
     indexed = _objects.variable(frame, getattr(node.value, "id", None))
     is_tensor = isinstance(indexed, sys.modules["torch"].Tensor)
     return is_tensor and all(isinstance(bound, (ast.Constant, ast.UnaryOp)) for bound in bounds)
+
+
+def users_line(frames):
+    return next((frame for frame in frames if _objects.is_users_file(frame[0])), frames[0])[:2]
 
 
 def describe_frames(frames):

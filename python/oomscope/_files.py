@@ -2,12 +2,7 @@
 
 The tensors of a dry run are zero, and so are its checkpoints. They must not replace real ones, and a checkpoint that
 the program rotates out must not be a real one. `Overlay` therefore redirects every path that Python opens, lists,
-renames or removes:
-
-- A write to `/home/me/best.pt` goes to `DIR/files/home/me/best.pt`. If the program changes a file in part, the copy
-  starts with the real content.
-- A read takes the copy if there is one. A listing has both the copies and the real entries.
-- A removal removes the copy. A real file stays; the program no longer sees it.
+renames or removes to a copy: `/home/me/best.pt` to `DIR/files/home/me/best.pt`. What is removed is only hidden.
 
 All processes of the job share the overlay: the copies are files, and two lists in `DIR/.recorder` name what was removed
 and what was created in place. In temporary directories and caches new files are created in place, because compilers and
@@ -19,7 +14,6 @@ C. Other programs that the job starts, and other extensions, write where they al
 
 import collections.abc
 import contextlib
-import ctypes
 import errno
 import functools
 import glob
@@ -51,8 +45,6 @@ CACHES = (
     ("RAY_TMPDIR", ""),
     ("", "~/.ray"),
 )
-# Longest path that the system resolves.
-MAX_PATH = 4096
 # These have no files that could be kept.
 NOT_FILES = ("/dev", "/proc", "/sys")
 # Variables that keep loggers from sending the run to a service.
@@ -78,8 +70,6 @@ FLAGS = {
 
 # Never redirected.
 real_access = os.access
-LIBC = ctypes.CDLL(None)
-LIBC.realpath.restype = ctypes.c_void_p
 
 
 def is_within(path, directory):
@@ -89,14 +79,6 @@ def is_within(path, directory):
 def is_directory(path):
     """Whether `path` is a directory itself, not a link to one."""
     return os.path.isdir(path) and not os.path.islink(path)
-
-
-def resolve_links(path):
-    """`os.path.realpath`, in one call of the C library where the path exists."""
-    resolved = ctypes.create_string_buffer(MAX_PATH)
-    if LIBC.realpath(os.fsencode(path), resolved):
-        return os.fsdecode(resolved.value)
-    return os.path.realpath(path)
 
 
 class SharedPaths:
@@ -158,9 +140,9 @@ class Overlay:
         parent, name = os.path.split(path.rstrip("/") or "/")
         if name in ("", ".", ".."):
             parent, name = path, ""
-        parent = resolve_links(parent)
+        parent = os.path.realpath(parent)
         copy = self.copy_of(parent)
-        resolved = resolve_links(copy)
+        resolved = os.path.realpath(copy)
         if resolved != copy:  # the program has made a link of that name
             parent = resolved[len(self.root) :] or "/" if is_within(resolved, self.root) else resolved
         path = os.path.join(parent, name) if name else parent
@@ -348,9 +330,8 @@ class Overlay:
         is_copied = os.path.lexists(os.path.join(os.path.dirname(visible), source))
         os.symlink(real if os.path.lexists(real) and not is_copied else source, visible)
 
-    def listdir(self, path=None):
+    def listdir(self, path=os.curdir):
         """The names in a directory: of the copies, and of what is still visible outside."""
-        path = "." if path is None else path
         key = self.key(path)
         if key is None:
             return os.listdir(path)
@@ -363,8 +344,7 @@ class Overlay:
             names += [name for name in os.listdir(copy) if name not in set(names)]
         return [os.fsencode(name) for name in names] if isinstance(path, bytes) else names
 
-    def scandir(self, path=None):
-        path = "." if path is None else path
+    def scandir(self, path=os.curdir):
         key = self.key(path)
         if key is None or not (os.path.isdir(self.copy_of(key)) or self.removed.covers(key) or self.removed.paths):
             return os.scandir(self.to_read(path))
@@ -449,7 +429,7 @@ class Overlay:
             folders = [kwargs.pop("src_dir_fd", None), kwargs.pop("dst_dir_fd", None)]
             folders[len(names) - 1] = kwargs.pop("dir_fd", folders[len(names) - 1])
             for at, folder in enumerate(folders[: min(len(names), len(args))]):
-                args[at] = in_folder(args[at] if args[at] is None else os.fspath(args[at]), folder)
+                args[at] = in_folder(os.curdir if args[at] is None else os.fspath(args[at]), folder)
             self.busy.now = True
             try:
                 return function(*args, **kwargs)

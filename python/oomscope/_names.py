@@ -1,15 +1,10 @@
 """Names the tensors of this process that are on a GPU: which variable keeps each of them alive.
 
-`describe(budget_s)` returns a dict of built-in types, which the recorder stores as `oomscope.names` in the snapshot:
-docs/snapshot-format.md has its layout.
+`describe(budget_s)` returns what the recorder stores as `oomscope.names` in the snapshot (docs/snapshot-format.md). It
+runs no code of the program (`_objects`, `_tensors`), allocates no GPU memory, keeps nothing, and stops in time.
 
-The walk starts at the variables of every module and frame of the user. If memory is left without a name, it goes on to
-the frames of libraries and of PyTorch, and to tensors that only the garbage collector knows. It is breadth first, so
-the shortest name comes first. Tensors, modules, optimizers and autograd graphs get most of the time: a million other
-objects may not lead to any memory. Of several names the best wins: that of a parameter before a loop variable, any
-variable before an autograd graph.
-
-It runs no code of the program (`_objects`, `_tensors`), allocates no GPU memory, keeps nothing, and stops in time.
+The walk from the variables of modules and frames is breadth first, so the shortest name comes first. Tensors, modules,
+optimizers and autograd graphs get most of the time: a million other objects may not lead to any memory.
 """
 
 import collections
@@ -55,8 +50,6 @@ MAX_NESTED = 3
 MAX_PLACES = 1000
 # Tensors without a variable whose holders are looked for, how far, and how many objects at each step.
 MAX_CLIMBS, MAX_HOPS, MAX_HOLDERS = 4, 6, 10
-# Objects that the walk had no time for, and that a search from a tensor may meet.
-MAX_FRONTIER = 200000
 # Searches among all objects that have time if the rest of the walk takes too long.
 SEARCHES = 12
 # Running functions that are described.
@@ -147,8 +140,6 @@ class Walk:
         self.near_turns = MAX_NEAR_TURNS
         # To visit once these are empty, and to visit if memory is left without a name.
         self.late, self.deferred = [], []
-        # Those that the time did not suffice for, by id; `Items` by that of their list.
-        self.frontier = {}
         self.is_complete = self.can_read_graphs
         self.kinds = _objects.ByClass(lambda cls: "items" if cls is _objects.Items else tensors.kind(cls))
         self.kind = self.kinds.of
@@ -210,7 +201,8 @@ class Walk:
             self.visit(obj, path)
             if not count % INTERVAL and (self.is_over() or len(self.kept) > MAX_OBJECTS):
                 self.is_complete = False
-                self.leave()
+                for queue in (self.near, self.queue, self.late, self.deferred):
+                    queue.clear()
         self.end = end
 
     def pending(self):
@@ -228,14 +220,6 @@ class Walk:
 
     def took_turns(self, count):
         self.near_turns = min(self.near_turns + NEAR_TURNS * count, MAX_NEAR_TURNS)
-
-    def leave(self):
-        """Empties the queues when the time is over."""
-        room = max(MAX_FRONTIER - len(self.frontier), 0)
-        for obj, path in itertools.islice(itertools.chain(self.near, self.deferred, self.queue), room):
-            self.frontier[id(obj.objects if type(obj) is _objects.Items else obj)] = obj, path
-        for queue in (self.near, self.queue, self.late, self.deferred):
-            queue.clear()
 
     def visit_items(self, items, path):
         """Visits the next ones. The others follow once all that these lead to is visited."""
@@ -484,10 +468,8 @@ class Walk:
         for index, pair in enumerate(self.in_time(sized)):
             tensor = pair[1]
             key = (self.tensors.dtype(tensor), self.tensors.shape(tensor))
-            if index < MAX_CLIMBS and (is_known or self.frontier):
-                climbs = (self.climb(pair, sized, search_s) for _ in range(MAX_HOPS))
-                climbed = next(filter(None, climbs), value)
-                alike[key] = climbed if is_known else value
+            if index < MAX_CLIMBS and is_known:
+                alike[key] = self.climb(pair, sized, search_s)
             root, label = alike.get(key, value)
             self.visit_tensor(tensor, Path(None, label, root=root))
 
@@ -531,29 +513,16 @@ class Walk:
 
     def climb(self, pair, pairs, search_s):
         """Goes up from a tensor to what refers to it. Returns the root and the label of its name: those of a cycle, or
-        of a value that only C++ or the stack has. None if an object on the way leads to it that the time did not
-        suffice for: the walk has gone on from there, perhaps up to the next large container.
+        of a value that only C++ or the stack has.
         """
         tensor = pair[1]
-        if self.frontier and self.tensors.storage(tensor)[0] in self.storages:
-            return Root("unreached"), ""  # it has a better name
         level, passed, is_cycle = [tensor], {id(tensor): tensor}, False
         own = [pair, pairs, self.kept, passed, level]
         for _ in range(MAX_HOPS):
-            found = next((self.frontier.pop(id(obj)) for obj in level if id(obj) in self.frontier), None)
-            if found is None and self.clock() + search_s > self.end:
+            if self.clock() + search_s > self.end:
                 return Root("unreached"), ""
-            known = gc.get_referrers(*level) if found is None else []
-            above = [obj for obj in known if type(obj) is not FRAME and not is_one_of(obj, own) and not is_queued(obj)]
-            for obj in above:
-                items, path = self.frontier.get(id(obj), (None, None))
-                if type(items) is _objects.Items:
-                    found = self.item_in(items, path, level)
-            if found is not None:
-                self.queue.append(found)
-                self.run(self.clock() + search_s)
-                self.leave()
-                return None
+            known = gc.get_referrers(*level)
+            above = [obj for obj in known if type(obj) is not FRAME and not is_one_of(obj, own)]
             is_cycle = is_cycle or any(id(obj) in passed for obj in above)
             level = [obj for obj in above if id(obj) not in passed and id(obj) not in self.seen][:MAX_HOLDERS]
             own += [known, above, level]
@@ -569,16 +538,6 @@ class Walk:
             cls for cls in classes if self.kind(cls) in ("object", "module") and not is_one_of(cls, (dict, list, tuple))
         ]
         return Root("cycle"), _objects.type_name((holders or classes[-1:])[0])
-
-    def item_in(self, items, path, level):
-        """The item that is one of `level`, and its path."""
-        wanted = {id(obj) for obj in level}
-        for index, item in enumerate(self.in_time(items.objects, LISTED_INTERVAL)):
-            if id(item) in wanted:
-                below = Path(path, items.label(index))
-                below.items = items
-                return item, below
-        return None
 
     def search_s(self):
         """Seconds that a search among all objects takes at most, if this process waits as often as until now."""
@@ -638,10 +597,6 @@ class Walk:
 
 
 FRAME = type(sys._getframe())
-
-
-def is_queued(obj):
-    return type(obj) is tuple and len(obj) == 2 and type(obj[1]) is Path
 
 
 def is_one_of(obj, others):
@@ -726,7 +681,7 @@ def visit_all(walk, budget_s):
     if not walk.has_all() and walk.is_complete:
         walk.queue.extend(walk.deferred)
         walk.deferred.clear()
-        # Not all of the time: a search from the tensors finds what is deep in a large heap.
+        # Not all of the time: what is not reached is at least listed.
         walk.run(walk.end - SEARCHES * walk.search_s())
     if not walk.has_all():
         walk.note_unreached()
@@ -874,7 +829,7 @@ def alone(walk):
     for obj in gc.get_referrers(*values.values()):
         # Namespaces have the variables themselves; what is left of a walk is its own.
         is_namespace = type(obj) is FRAME or (type(obj) is dict and "__name__" in obj) or is_one_of(obj, own)
-        if not is_namespace and type(obj) is not types.CellType and not is_queued(obj):
+        if not is_namespace and type(obj) is not types.CellType:
             held.update(map(id, gc.get_referents(obj)))
     return [places[one] for one in values if one not in held]
 

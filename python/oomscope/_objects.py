@@ -1,7 +1,6 @@
 """Reads the objects of a program without running its code.
 
-`Objects.children` returns what an object refers to, with a label for each: an attribute, an index, a key, a local
-variable. `_names` uses it inside a process that is about to fail, so nothing here calls anything that the program can
+`_names` goes through them inside a process that is about to fail, so nothing here calls anything that the program can
 define:
 
 - The class of an object is the result of `type`, and its bases come from `type.__mro__` itself. `isinstance` and

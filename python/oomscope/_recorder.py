@@ -1,16 +1,11 @@
 """Records CUDA memory history in a Python process, and writes a snapshot when a request for GPU memory fails.
 
 It uses only the standard library. It never imports torch and never initializes CUDA: it waits until the program does.
-There are three ways to use it:
+`install` waits for torch, `arm` for CUDA, `Recorder.start` starts recording, and `Recorder.on_oom` writes a snapshot.
+`oomscope run` puts it on PYTHONPATH as `sitecustomize` (`_start.py`), the wheel declares `autoload` as an entry point
+of torch, and `oomscope.record(...)` uses `start_history`, `snapshot` and `write_to`.
 
-1. `oomscope run -- python train.py` copies these files to `DIR/.recorder/_oomscope`, and puts `DIR/.recorder` on
-   PYTHONPATH. Python imports `sitecustomize` there (`_start.py`), which first runs the one that it hides.
-2. The wheel declares `autoload` as an entry point of `torch.backends`, which torch 2.5 and later call at the end of
-   `import torch`. It does nothing unless OOMSCOPE_DIR is set.
-3. `oomscope.record(...)` of the Python package uses `start_history`, `snapshot` and `write_to`.
-
-Order of events: `install` waits for torch, `arm` waits for CUDA, `Recorder.start` starts recording, and
-`Recorder.on_oom` writes a snapshot. The processes of a job communicate through files in DIR/.recorder:
+The processes of a job communicate through files in DIR/.recorder:
 
 - `recorded-HOST-PID`: the process is being recorded.
 - `done-HOST-PID`: the state of its last snapshot.

@@ -1,9 +1,7 @@
 """Reads the text of the program, by which the analyzer finds the statements that keep memory.
 
 `describe(taken)` returns what the recorder stores as `oomscope.program` in the snapshot: `files`, the compressed text
-of each file, and `complete`, whether the program has no others. First come the files on the stacks of a failed request,
-installed packages among them, then those of the user on the stacks of most memory, then the user's other modules. They
-have at most `MAX_COMPRESSED` bytes.
+of each file, and `complete`, whether the program has no others.
 
 It imports nothing and runs no code of the program. A file that has changed since the recorder started is not read,
 because its lines are no longer those that run.
@@ -50,9 +48,7 @@ def describe(taken):
 
 def wanted(taken):
     """(path, whether it is the user's) of each file, the most important ones first."""
-    import torch
-
-    directory = os.path.join(os.path.dirname(torch.__file__), "")
+    directory = os.path.join(os.path.dirname(sys.modules["torch"].__file__), "")
     failed = dict.fromkeys(frame["filename"] for frames in failing_stacks(taken) for frame in frames)
     blocks = (block for segment in taken["segments"] for block in segment["blocks"])
     live = (block for block in blocks if block["state"] == "active_allocated")

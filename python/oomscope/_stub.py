@@ -1,13 +1,11 @@
 """Builds the stub of CUDA for one installed torch. `oomscope dry-run` runs programs with it.
 
-The stub is C: the directory `stub` of the repository, or a copy beside this file in a dry run. It implements the entry
-points whose result matters. This file generates the others: those that torch's libraries need, and all of the CUDA
-runtime, the driver and cuBLAS. The prototypes come from the headers in torch's own packages. A generated entry point
-does nothing, returns success, and sets its outputs to zero or to a new object. If it has no prototype and its name
-suggests an output, it reports its name and fails.
+The directory `stub` implements in C the entry points whose result matters. This file generates the others: those that
+torch's libraries need, and all of the CUDA runtime, the driver and cuBLAS, by the headers in torch's own packages. A
+generated entry point does nothing, returns success, and sets its outputs to zero or to a new object. If it has no
+prototype and its name suggests an output, it reports its name and fails.
 
-A dry run calls `prepare`, which builds once per release of torch and of the stub, into $XDG_CACHE_HOME/oomscope. It
-needs Linux on x86-64 and a C compiler: `cc`, or the package `ziglang`.
+`prepare` builds once per release of torch and of the stub, into $XDG_CACHE_HOME/oomscope.
 """
 
 import glob
@@ -48,7 +46,6 @@ def prepare(torch_directory, sources):
     """Returns the directory of a stub for the torch in `torch_directory`. Builds it if the cache has none."""
     if sys.platform != "linux" or os.uname().machine != "x86_64":
         raise StubError("a dry run needs Linux on x86-64; this is %s on %s" % (sys.platform, os.uname().machine))
-    include_directories(torch_directory)
     cache = cache_directory()
     final = os.path.join(cache, "stub-" + cache_key(torch_directory, sources))
     if not os.path.isdir(final):
@@ -267,9 +264,7 @@ def build(torch_directory, sources, directory):
     # NVML is a library of its own that refers to the first one: both names must lead to the same state.
     output = os.path.join(directory, NVML)
     compile_c([*shared, "-Wl,-soname," + NVML, "-o", output, "-Wl,--no-as-needed", library, "-Wl,-rpath,$ORIGIN"])
-    link = os.path.join(directory, "libcuda.so")  # the name that linkers look for
-    if not os.path.islink(link):
-        os.symlink(LIBRARY, link)
+    os.symlink(LIBRARY, os.path.join(directory, "libcuda.so"))  # the name that linkers look for
 
 
 def release_flags(headers):

@@ -6,9 +6,6 @@ the address comes from `_data_address`.
 
 Saved tensors are read as they were packed. Since PyTorch 2.15 a node shows what its pack hook returned. Before, the
 only way is to unpack; a profile function stops the program's unpack hook at its first call.
-
-A backward pass frees saved tensors while it runs, in threads without the GIL. `is_graph_stable` says whether no other
-thread may do so now.
 """
 
 import os
@@ -132,7 +129,8 @@ class Tensors:
     # Autograd graphs -------------------------------------------------------------------------------------------------
 
     def is_graph_stable(self):
-        """Whether no other thread can free saved tensors while they are read, which would crash the process.
+        """Whether no other thread can free saved tensors while they are read, which would crash the process: a backward
+        pass does, in threads without the GIL.
 
         Other threads get their turn during the walk. One that waits in the standard library, or that belongs to PyTorch
         itself, is taken to start no backward pass.

@@ -5,9 +5,8 @@ A dry run reads zeros, so its requests are those of a GPU only if no branch, loo
 and returns, until it is printed or logged ("report"), decides a branch or a loop ("branch") or a size ("size"). Where
 the source is missing, or the value goes into a function that is not known, the answer is "unknown".
 
-Names stand for variables: a variable counts as read wherever its name is, in its function or module. An attribute
-counts as read wherever its name is: in its file, in the user's modules, and in the functions that run. That finds too
-many uses rather than too few.
+Names stand for variables: a variable counts as read wherever its name is in its function or module, an attribute in
+its file, the user's modules and the functions that run. That finds too many uses rather than too few.
 """
 
 import ast

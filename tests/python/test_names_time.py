@@ -173,23 +173,3 @@ def test_a_graph_is_found_before_the_many_objects_beside_it():
     walk.release()
     assert tree is not None and graph is not None and not is_complete
     assert found > 990
-
-
-def walk_that_stopped_at(name, obj):
-    walk = _names.Walk(_tensors.Tensors(torch), _names.start_clock(), 60)
-    walk.push(obj, _names.Path(None, name, root=_names.Root("module")))
-    walk.is_complete = False
-    walk.leave()
-    walk.note_unreached()
-    return walk
-
-
-@pytest.mark.parametrize("wrap", [list, tuple, lambda rows: dict(enumerate(rows)), lambda rows: {"rows": rows}])
-def test_the_largest_is_found_from_below_if_the_walk_did_not_get_there(wrap):
-    rows = [Record(index) for index in range(5000)]
-    rows[3000].values.append({"mask": torch.zeros(1 << 20)})
-    walk = walk_that_stopped_at("rows", wrap(rows))
-    largest = max(walk.storages.values(), key=lambda storage: storage.bytes)
-    names = [walk.name(path) for path in largest.paths]
-    walk.release()
-    assert names[0].endswith("[3000].values[1]['mask']")
