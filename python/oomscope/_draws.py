@@ -78,10 +78,6 @@ def compared(torch, tensor, value):
     return torch.full(tensor.size(), value, dtype=torch.bool) if tensor.numel() <= MAX_ELEMENTS else None
 
 
-def is_nan(torch, _, tensor):
-    return compared(torch, tensor, False)
-
-
 def equals(torch, _, tensor, other, of_same=True):
     """x == x, and x == inf: numbers are finite. Other comparisons are not known."""
     if other is tensor:
@@ -103,7 +99,7 @@ DRAWS = {
 }
 # The same for questions whether numbers are finite.
 COMPARISONS = {
-    "isnan": is_nan,
+    "isnan": lambda torch, _, tensor: compared(torch, tensor, False),
     "eq.Tensor": equals,
     "eq.Scalar": equals,
     "ne.Tensor": functools.partial(equals, of_same=False),

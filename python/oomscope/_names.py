@@ -59,8 +59,9 @@ LIST = re.compile(r"\s*(?P<target>[A-Za-z_][\w.]*)\s*=(?!=).*(\blist\(|\[.*\bfor
 # A share of memory without a name that is not worth a further search.
 NEGLIGIBLE = 0.002
 
-KINDS = ("parameter", "buffer", "gradient", "optimizer state", "saved", "variable")
-PARAMETER, BUFFER, GRADIENT, STATE, SAVED, VARIABLE = KINDS
+# Of several uses of a storage the first one counts.
+KINDS = ("parameter", "gradient", "optimizer state", "buffer", "saved", "variable")
+PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE = KINDS
 # Modules with adapters, by their class or name. The model that they adapt has many times their parameters.
 ADAPTER, MIN_BASE = re.compile(r"lora|adapter", re.IGNORECASE), 4
 # Attributes through which a wrapper holds what it wraps.
@@ -91,7 +92,7 @@ class Path:
         self.up, self.label, self.kind, self.operator = up, label, kind, operator
         # The id of the module here; type and number of items of the container here.
         self.module = self.size = None
-        # The id of the parameter whose gradient this is: a graph may lead there before the module does.
+        # The id of the parameter whose gradient this is, and its storage: a graph may lead there before a name does.
         self.parameter = None
         if up is None:
             self.root, self.items = root, None
@@ -145,8 +146,6 @@ class Walk:
         self.kind = self.kinds.of
         # By id of a module: the module that contains it, and the label; its path. By id of a parameter: its path.
         self.parents, self.module_paths, self.parameter_paths = {}, {}, {}
-        # By id of a tensor that has a gradient: its storage.
-        self.with_gradients = {}
         # Of each module, its path, its class and whether it trains.
         self.modules = []
         # The running functions of the user.
@@ -271,8 +270,7 @@ class Walk:
         gradient = self.tensors.gradient(tensor)
         if gradient is not None:
             below = Path(path, ".grad", GRADIENT)
-            below.parameter = id(tensor)
-            self.with_gradients[id(tensor)] = self.storages.get(self.tensors.identity(tensor)[0])
+            below.parameter = id(tensor), self.storages.get(self.tensors.identity(tensor)[0])
             self.visit_tensor(gradient, below)
         node = self.tensors.grad_fn(tensor) if self.can_read_graphs else None
         if node is not None:
@@ -551,8 +549,8 @@ class Walk:
         parent = self.parents.get(path.module)
         if parent is not None:
             return parent[1], self.module_paths[parent[0]]
-        known = self.parameter_paths.get(path.parameter)
-        storage = self.with_gradients.get(path.parameter)
+        parameter, storage = path.parameter or (None, None)
+        known = self.parameter_paths.get(parameter)
         return path.label, known or (min(storage.paths, key=rank) if storage else path.up)
 
     def steps(self, path):
@@ -693,15 +691,13 @@ def encode(walk):
     containers, looked_at = [], set()
     is_complete = walk.is_complete
     # If optimizers step copies of a model's parameters, only the model has parameters.
-    are_copies = any(parameter not in walk.optimized for parameter, _, _ in walk.trainable)
-    parameters = set() if are_copies else walk.optimized
+    parameters = walk.optimized if {parameter for parameter, _, _ in walk.trainable} <= walk.optimized else ()
     rows = []
     storages = sorted(walk.storages.values(), key=operator.attrgetter("order"))
     for storage in walk.in_time(storages[:MAX_ROWS]):
         path = min(storage.paths, key=rank)
         name, root = walk.resolve(path)
-        kinds = storage.kinds | {PARAMETER} if storage.address in parameters else storage.kinds
-        kind = min(kinds, key=(PARAMETER, GRADIENT, STATE, BUFFER, SAVED, VARIABLE).index)
+        kind = PARAMETER if storage.address in parameters else min(storage.kinds, key=KINDS.index)
         rows.append(
             (
                 storage.address,
