@@ -49,7 +49,7 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
             continue;
         };
         let group = &grouping.groups[usize::from(grouping.of[row])];
-        let is_pending = recording.allocations[row].freed_at.is_some_and(|freed| freed <= state.moment);
+        let is_pending = recording.allocations[row].freed_at().is_some_and(|freed| freed <= state.moment);
         let filled = usize::try_from((part.used * 8).div_ceil(part.reserved)).unwrap_or(8).clamp(1, 8);
         cell.set_symbol(if is_pending { "▒" } else { EIGHTHS[filled - 1] });
         // Adjacent blocks of one group differ in shade.

@@ -89,10 +89,10 @@ impl Recording {
         let MemoryLifetimes { allocations, segments, .. } = lives;
         let moments = device.device().len() + 1;
         let starts: Vec<Moment> = allocations.iter().map(|one| one.start).collect();
-        let ends: Vec<Moment> = allocations.iter().map(|one| one.freed_at.unwrap_or(NEVER)).collect();
-        let reusable = allocations.iter().map(|one| one.reusable_at.unwrap_or(NEVER)).collect();
+        let ends: Vec<Moment> = allocations.iter().map(|one| one.freed_at().unwrap_or(NEVER)).collect();
+        let reusable = allocations.iter().map(|one| one.reusable_at().unwrap_or(NEVER)).collect();
         let (changes, change_starts) = sort_changes(&starts, &ends, moments);
-        let allocated = totals(allocations.iter().map(|one| (one.start, one.freed_at, one.bytes)), moments);
+        let allocated = totals(allocations.iter().map(|one| (one.start, one.freed_at(), one.bytes)), moments);
         let reserved = totals(segments.iter().map(|one| (one.start, one.end, one.bytes)), moments);
         let (lines, line_of) = find_lines(device, &allocations);
         let mut recording = Self {
@@ -220,7 +220,7 @@ impl Recording {
         let mut groups = listed(names, variables.count(), "variables");
         let freed = small(groups.len());
         groups.push(Group { name: "freed before the snapshot".to_owned(), slot: OTHER, is_guess: true });
-        let of = self.allocations.iter().map(|one| one.variable.map_or(freed, |index| small(index as usize)));
+        let of = self.allocations.iter().map(|one| one.variable(device).map_or(freed, small));
         Some(self.group("name", groups, of.collect()))
     }
 }

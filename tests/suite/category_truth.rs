@@ -252,7 +252,7 @@ fn memory_that_the_data_phase_frees_is_temporary() {
             let phases = device.phases();
             let run_of = |entries: u32| phases.runs().partition_point(|run| run.start < entries);
             for one in MemoryLifetimes::from_device(device).allocations {
-                let Some(freed) = one.freed_at.filter(|_| one.phase == Some(Phase::Data) && one.start > 0) else {
+                let Some(freed) = one.freed_at().filter(|_| one.phase == Some(Phase::Data) && one.start > 0) else {
                     continue;
                 };
                 let stack = device.device().entry(one.start as usize - 1).stack;

@@ -14,15 +14,15 @@ use crate::study::attribution::{self, Category, Confidence};
 /// A position in the trace: the number of entries applied. 0 is before the first entry.
 pub type EntryCount = u32;
 
-/// An allocation and its lifetime.
+const NEVER: EntryCount = EntryCount::MAX;
+
+/// An allocation and its lifetime. A trace has millions: it takes 48 bytes.
 #[derive(Debug, Clone, Copy)]
 pub struct AllocationLifetime {
     /// 0 if it is older than the trace.
     pub start: EntryCount,
-    /// When the program freed it; `None` if it did not.
-    pub freed_at: Option<EntryCount>,
-    /// When its memory could be reused: later than `freed_at` if other streams used it.
-    pub reusable_at: Option<EntryCount>,
+    freed_at: EntryCount,
+    reusable_at: EntryCount,
     pub address: u64,
     pub bytes: u64,
     pub requested_bytes: u64,
@@ -33,10 +33,8 @@ pub struct AllocationLifetime {
     pub confidence: Confidence,
     /// The phase that allocated it; `None` if it is older than the trace.
     pub phase: Option<Phase>,
-    /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
-    pub variable: Option<u32>,
-    /// The last text that the program attached to it (`torch.cuda.memory._annotate_tensor`).
-    pub annotation: Option<SymbolId>,
+    /// It is live at the snapshot.
+    is_kept: bool,
 }
 
 /// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
@@ -68,6 +66,8 @@ pub struct MemoryLifetimes {
     /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
     pub segments: Vec<SegmentRange>,
     pub places: Distinct<PoolStream>,
+    /// The last text that the program attached to an allocation, by its start and address.
+    annotations: SeededMap<(EntryCount, u64), SymbolId>,
     /// Indexes of live allocations, by address.
     live: SeededMap<u64, u32>,
     /// Indexes of reserved ranges, by address.
@@ -104,16 +104,12 @@ impl MemoryLifetimes {
         } else {
             lives.begin(device.device().segments(), &device.snapshot().blocks);
         }
-        lives.name(device);
         lives
     }
 
-    /// Sets the variable of every allocation that is live at the snapshot.
-    fn name(&mut self, device: DeviceStudy<'_, '_>) {
-        let Some(variables) = device.variables() else { return };
-        for one in self.allocations.iter_mut().filter(|one| one.freed_at.is_none()) {
-            one.variable = variables.of_block(one.address).map(to_u32);
-        }
+    /// The last text that the program attached to `one` (`torch.cuda.memory._annotate_tensor`).
+    pub fn annotation(&self, one: &AllocationLifetime) -> Option<SymbolId> {
+        self.annotations.get(&(one.start, one.address)).copied()
     }
 
     /// Sets the category and phase of every allocation.
@@ -126,7 +122,7 @@ impl MemoryLifetimes {
                 requested_bytes: one.requested_bytes,
                 extended_stack: one.made_by,
                 allocated_at: one.start.checked_sub(1),
-                freed_after: one.freed_at,
+                freed_after: one.freed_at(),
             }
         };
         let judged = attribution::classify_allocations(device, self.allocations.len(), &allocation);
@@ -140,9 +136,8 @@ impl MemoryLifetimes {
     /// Attaches the text of an `annotate` entry to the allocation at its address.
     fn annotate(&mut self, entry: &TraceEntry) {
         let text = entry.user_metadata.filter(|_| entry.action == Action::Other && entry.addr > 0);
-        let row = text.and_then(|_| self.live.get(&entry.addr));
-        if let Some(allocation) = row.and_then(|row| self.allocations.get_mut(*row as usize)) {
-            allocation.annotation = text;
+        if let Some((text, row)) = text.and_then(|text| Some((text, self.live.get(&entry.addr)?))) {
+            self.annotations.insert((self.allocations[*row as usize].start, entry.addr), text);
         }
     }
 
@@ -159,7 +154,7 @@ impl MemoryLifetimes {
                     let sizes = (block.size, block.requested_size.min(block.size));
                     self.add_allocation(block.address, 0, sizes, block.extended_stack, place);
                     if let (true, Some(added)) = (is_pending, self.allocations.last_mut()) {
-                        added.freed_at = Some(0);
+                        added.free(0);
                     }
                 }
             }
@@ -211,7 +206,7 @@ impl MemoryLifetimes {
         if let Some(known) = known {
             let is_same = !is_new || known.start == now;
             if is_same && is_pending {
-                known.freed_at = known.freed_at.or(Some(now));
+                known.free(now);
                 // An entry that splits a pending block contradicts the file: follow the entry.
                 known.bytes = tile.size;
             }
@@ -239,8 +234,8 @@ impl MemoryLifetimes {
         self.live.insert(address, to_u32(self.allocations.len()));
         self.allocations.push(AllocationLifetime {
             start,
-            freed_at: None,
-            reusable_at: None,
+            freed_at: NEVER,
+            reusable_at: NEVER,
             address,
             bytes,
             requested_bytes,
@@ -249,8 +244,7 @@ impl MemoryLifetimes {
             category: Category::Other,
             confidence: Confidence::Low,
             phase: None,
-            variable: None,
-            annotation: None,
+            is_kept: true,
         });
     }
 
@@ -292,9 +286,36 @@ impl AllocationLifetime {
         self.phase.is_none() && !device.device().is_empty()
     }
 
+    /// When the program freed it; `None` if it did not.
+    pub fn freed_at(&self) -> Option<EntryCount> {
+        Some(self.freed_at).filter(|at| *at != NEVER)
+    }
+
+    /// When its memory could be reused: later than `freed_at` if other streams used it.
+    pub fn reusable_at(&self) -> Option<EntryCount> {
+        Some(self.reusable_at).filter(|at| *at != NEVER)
+    }
+
+    /// The variable that keeps it at the snapshot, an index in `DeviceStudy::variables`.
+    pub fn variable(&self, device: DeviceStudy<'_, '_>) -> Option<usize> {
+        device.variables()?.of_block(self.address).filter(|_| self.is_kept)
+    }
+
+    /// Counts from entry `first`, up to `entries` later.
+    pub fn count_from(&mut self, first: EntryCount, entries: EntryCount) {
+        self.start = self.start.saturating_sub(first);
+        for at in [&mut self.freed_at, &mut self.reusable_at] {
+            *at = Some(at.saturating_sub(first)).filter(|at| *at <= entries).unwrap_or(NEVER);
+        }
+    }
+
+    fn free(&mut self, now: EntryCount) {
+        (self.freed_at, self.is_kept) = (self.freed_at.min(now), false);
+    }
+
     fn end(&mut self, now: EntryCount) {
-        self.freed_at = self.freed_at.or(Some(now));
-        self.reusable_at = Some(now);
+        self.free(now);
+        self.reusable_at = now;
     }
 }
 

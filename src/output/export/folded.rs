@@ -35,7 +35,7 @@ impl FoldedWriter {
             has_position = true;
             let position = position as usize;
             let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
-            let is_there = |one: &&AllocationLifetime| is_live(one.start, one.freed_at, &(position..position));
+            let is_there = |one: &&AllocationLifetime| is_live(one.start, one.freed_at(), &(position..position));
             for one in device.lives.allocations.iter().filter(is_there) {
                 let bytes = by_stack.entry(one.made_by).or_default();
                 *bytes = bytes.saturating_add(one.bytes);

@@ -86,13 +86,14 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
     }
 
     /// Allocated and reserved bytes after `applied` entries.
+    #[inline]
     pub(super) fn totals_at(&self, applied: usize) -> [u64; 2] {
         self.totals.each_ref().map(|totals| totals.get(applied).unwrap_or_default())
     }
 
     /// The allocations that were live at some time within the window.
     pub(super) fn allocations(&self) -> impl Iterator<Item = &AllocationLifetime> {
-        self.lives.allocations.iter().filter(|one| is_live(one.start, one.freed_at, &self.window))
+        self.lives.allocations.iter().filter(|one| is_live(one.start, one.freed_at(), &self.window))
     }
 
     /// The segments that existed at some time within the window.

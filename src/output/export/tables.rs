@@ -143,10 +143,10 @@ impl DeviceRows<'_, '_, '_> {
         let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::count)];
         let peak = self.device.peak() as usize;
         for (id, one) in (0_u64..).zip(self.device.allocations()) {
-            let [start, end] = [last_entry(one.start), one.freed_at.and_then(last_entry)];
-            let attached = one.annotation.or_else(|| trace.entry(start?).user_metadata);
+            let [start, end] = [last_entry(one.start), one.freed_at().and_then(last_entry)];
+            let attached = self.device.lives.annotation(one).or_else(|| trace.entry(start?).user_metadata);
             let attached = self.metadata(attached);
-            let name = one.variable.map(|index| index as usize).filter(|index| *index < names.len());
+            let name = one.variable(device).filter(|index| *index < names.len());
             let name = name.zip(variables).map(|(index, variables)| {
                 &*names[index].get_or_insert_with(|| keeper_name(&variables.row(index, device.stacks())))
             });
@@ -175,7 +175,7 @@ impl DeviceRows<'_, '_, '_> {
                 text_cell(name.map(String::as_str)),
                 text_cell(attached.as_deref()),
                 Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
-                Cell::Flag(is_live(one.start, one.freed_at, &(peak..peak))),
+                Cell::Flag(is_live(one.start, one.freed_at(), &(peak..peak))),
             ]))?;
         }
         Ok(())

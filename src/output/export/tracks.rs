@@ -109,7 +109,7 @@ impl DeviceRecording<'_, '_> {
         let mut changes = Vec::new();
         for one in self.allocations() {
             changes.push((self.window.start.max(one.start as usize), one.category, one.bytes));
-            changes.extend(one.freed_at.map(|end| (end as usize, one.category, one.bytes.wrapping_neg())));
+            changes.extend(one.freed_at().map(|end| (end as usize, one.category, one.bytes.wrapping_neg())));
         }
         changes.sort_unstable();
         changes.dedup_by(|next, sum| {

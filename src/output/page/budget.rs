@@ -1,11 +1,14 @@
 //! Limits the size of a page so that browsers open it quickly. Omits the smallest and shortest allocations of a large
 //! recording and keeps their sum over time.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
 use itertools::Itertools as _;
 use rustc_hash::FxHashSet;
+use serde_json::{Value, json};
 
 use super::columns::Column;
-use serde_json::{Value, json};
 
 use crate::base::ids::StackId;
 use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes};
@@ -28,35 +31,68 @@ pub fn budget(devices: usize) -> usize {
 /// recording in which hardly two stacks are the same.
 pub(super) const MAX_FRAMES: usize = 2_000_000;
 
-/// The omitted allocations.
-#[derive(Default)]
-pub(super) struct Omitted {
-    allocations: usize,
-    /// Changes of their bytes, by the number of entries applied.
-    changes: Vec<i128>,
+/// The allocations of a page of `entries` entries, and which of them it omits.
+pub(super) struct Budgeted<'l> {
+    lives: &'l MemoryLifetimes,
+    entries: u32,
+    /// The largest weight of those that are omitted; `None` if none is.
+    max_omitted: Option<u64>,
 }
 
-impl Omitted {
-    /// Their number, and their bytes over time: the maximum of each bucket. `None` if nothing was omitted.
-    pub(super) fn summarize(&self) -> Option<(Value, Vec<u8>)> {
-        let moments = self.changes.len().checked_sub(1).filter(|_| self.allocations > 0)?;
-        let mut sum = 0_i128;
-        let held = self.changes[..moments].iter().map(|change| {
-            sum += change;
-            u64::try_from(sum).unwrap_or(u64::MAX)
+impl<'l> Budgeted<'l> {
+    /// Omits none.
+    pub(super) fn new(lives: &'l MemoryLifetimes, entries: u32) -> Self {
+        Self { lives, entries, max_omitted: None }
+    }
+
+    /// Omits all but the `keep` allocations with the largest weights.
+    pub(super) fn keep(&mut self, keep: usize) {
+        let mut weights: Vec<u64> = self.lives.allocations.iter().map(|one| weight(one, self.entries)).collect();
+        let cut = weights.len().saturating_sub(keep).checked_sub(1);
+        self.max_omitted = cut.map(|cut| *weights.select_nth_unstable(cut).1);
+    }
+
+    fn is_omitted(&self, one: &AllocationLifetime) -> bool {
+        self.max_omitted.is_some_and(|max| weight(one, self.entries) <= max)
+    }
+
+    /// Those that are not omitted.
+    pub(super) fn kept(&self) -> impl Iterator<Item = &'l AllocationLifetime> {
+        self.lives.allocations.iter().filter(|one| !self.is_omitted(one))
+    }
+
+    /// The number of omitted allocations, and their bytes over time: the maximum of each bucket. `None` if none is omitted.
+    pub(super) fn summarize_omitted(&self) -> Option<(Value, Vec<u8>)> {
+        self.max_omitted?;
+        let mut omitted = self.lives.allocations.iter().filter(|one| self.is_omitted(one)).peekable();
+        // Only those that are live now take memory here.
+        let mut live: BinaryHeap<Reverse<(u32, u64)>> = BinaryHeap::new();
+        let (mut count, mut sum) = (0_u64, 0_u64);
+        let held = (0..=self.entries).map(|now| {
+            while let Some(one) = omitted.next_if(|one| one.start == now) {
+                live.push(Reverse((end(one, self.entries), one.bytes)));
+                (count, sum) = (count + 1, sum.saturating_add(one.bytes));
+            }
+            while live.peek().is_some_and(|Reverse((end, _))| *end == now) {
+                sum = sum.saturating_sub(live.pop().map_or(0, |Reverse((_, bytes))| bytes));
+            }
+            sum
         });
-        let buckets = held.chunks(moments.div_ceil(SERIES_LEN).max(1));
+        let buckets = held.chunks((self.entries as usize + 1).div_ceil(SERIES_LEN));
         let series: Vec<u64> = buckets.into_iter().map(|bucket| bucket.fold(0, u64::max)).collect();
         let bytes_at_most = series.iter().copied().fold(0, u64::max);
-        let summary = json!({ "allocations": self.allocations, "bytes_at_most": bytes_at_most });
+        let summary = json!({ "allocations": count, "bytes_at_most": bytes_at_most });
         Some((summary, series.into_iter().collect::<Column>().bytes))
     }
 }
 
+fn end(one: &AllocationLifetime, entries: u32) -> u32 {
+    one.reusable_at().unwrap_or(entries.saturating_add(1))
+}
+
 /// The product of bytes and lifetime, in a trace of `entries`.
-fn weight(one: &AllocationLifetime, entries: u32) -> u128 {
-    let end = one.reusable_at.unwrap_or(entries.saturating_add(1));
-    u128::from(one.bytes) * u128::from(end.saturating_sub(one.start).max(1))
+fn weight(one: &AllocationLifetime, entries: u32) -> u64 {
+    one.bytes.saturating_mul(end(one, entries).saturating_sub(one.start).max(1).into())
 }
 
 /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
@@ -81,26 +117,7 @@ pub(super) fn count_within_frames(
     if total(&mut lives.allocations.iter()) == lives.allocations.len() {
         return lives.allocations.len();
     }
-    total(&mut lives.allocations.iter().sorted_by_key(|one| std::cmp::Reverse(weight(one, entries))))
-}
-
-/// Keeps the `keep` allocations with the largest weights, and adds the others to `omitted`.
-pub(super) fn omit_smallest(lives: &mut MemoryLifetimes, keep: usize, entries: u32, omitted: &mut Omitted) {
-    let mut weights: Vec<u128> = lives.allocations.iter().map(|one| weight(one, entries)).collect();
-    let Some(cut) = weights.len().checked_sub(keep).filter(|cut| *cut > 0) else { return };
-    let (_, threshold, _) = weights.select_nth_unstable(cut - 1);
-    let threshold = *threshold;
-    omitted.changes.resize(entries as usize + 2, 0);
-    lives.allocations.retain(|one| {
-        let is_left_out = weight(one, entries) <= threshold;
-        if is_left_out {
-            omitted.allocations += 1;
-            let end = one.reusable_at.unwrap_or(entries + 1);
-            omitted.changes[one.start as usize] += i128::from(one.bytes);
-            omitted.changes[end as usize] -= i128::from(one.bytes);
-        }
-        !is_left_out
-    });
+    total(&mut lives.allocations.iter().sorted_by_key(|one| Reverse(weight(one, entries))))
 }
 
 #[cfg(test)]
@@ -124,14 +141,14 @@ mod tests {
         let text = serde_json::json!({"segments": [], "device_traces": [entries.collect::<Vec<_>>()]}).to_string();
         let snapshot = Snapshot::read(text.as_bytes(), &|_| ()).unwrap();
         let study = Study::new(&snapshot, Scope::default());
-        let mut lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
+        let lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
         let kept = |max: usize| count_within_frames(&lives, max, 8, |stack| snapshot.stacks.frames(stack).len());
         assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
-        let mut omitted = Omitted::default();
-        omit_smallest(&mut lives, 3, 8, &mut omitted);
-        omit_smallest(&mut lives, 1, 8, &mut omitted);
-        assert_eq!(lives.allocations.len(), 1);
-        let (summary, _) = omitted.summarize().unwrap();
+        let mut budgeted = Budgeted::new(&lives, 8);
+        budgeted.keep(3);
+        budgeted.keep(1);
+        assert_eq!(budgeted.kept().count(), 1);
+        let (summary, _) = budgeted.summarize_omitted().unwrap();
         assert_eq!(summary, serde_json::json!({ "allocations": 3, "bytes_at_most": 12 << 20 }));
     }
 }

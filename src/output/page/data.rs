@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde_json::{Value, json};
 
-use super::budget::{MAX_FRAMES, Omitted, count_within_frames, omit_smallest};
+use super::budget::{Budgeted, MAX_FRAMES, count_within_frames};
 use super::columns::{Column, Columns, NameTable};
 use super::events::{self, ShownEntries, retain_shown};
 use super::stacks::StackTable;
@@ -47,24 +47,33 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
     retain_shown(&mut lives, shown);
     let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
-    let mut omitted = Omitted::default();
     let stacks = &device.snapshot().stacks;
     let within = count_within_frames(&lives, MAX_FRAMES, shown.entries, |stack| stacks.frames(stack).len());
-    omit_smallest(&mut lives, within, shown.entries, &mut omitted);
-    let (mut blob, mut scaling) = packing.pack(&lives, &omitted)?;
-    while blob.len() > budget && !lives.allocations.is_empty() {
-        // Only allocations are omitted, and the stacks that only these have. Stacks that others share stay, so that
-        // once may not be enough.
+    let mut budgeted = Budgeted::new(&lives, shown.entries);
+    let mut keep = within.min(FIRST_TRIED);
+    let mut is_too_large = false;
+    loop {
+        budgeted.keep(keep);
+        let (blob, scaling) = packing.pack(&lives, &budgeted)?;
+        let kept = budgeted.kept().count();
         let room = budget.saturating_sub(blob.len().saturating_sub(scaling));
-        let all = lives.allocations.len() as u128;
+        is_too_large |= blob.len() > budget;
         // The allocations kept live longer and compress worse: leave a margin.
-        let keep = all * room as u128 * 4 / 5 / (scaling as u128).max(1);
-        let keep = usize::try_from(keep).unwrap_or(usize::MAX);
-        omit_smallest(&mut lives, keep, shown.entries, &mut omitted);
-        (blob, scaling) = packing.pack(&lives, &omitted)?;
+        let fifths = if is_too_large { 4 } else { 5 };
+        let wanted = kept as u128 * room as u128 * fifths / 5 / (scaling as u128).max(1);
+        let wanted = usize::try_from(wanted).unwrap_or(usize::MAX).min(within);
+        // Only allocations are omitted, and the stacks that only these have. Stacks that others share stay, so that
+        // once may not be enough. A few more allocations are not worth another try.
+        let is_done = if blob.len() > budget { kept == 0 } else { is_too_large || wanted <= kept + kept / 4 };
+        if is_done {
+            return Ok(blob);
+        }
+        keep = wanted;
     }
-    Ok(blob)
 }
+
+/// Allocations that are tried first: more hardly ever fit, and to deflate all of a long recording takes most of the time.
+const FIRST_TRIED: usize = 1 << 20;
 
 /// The rows of the holders in the result of the device.
 fn holders(report: &DeviceReport) -> &[Holder] {
@@ -83,7 +92,7 @@ struct Packing<'p, 's, 'a> {
 
 impl Packing<'_, '_, '_> {
     /// The data, and the bytes of it that belong to allocations and their stacks.
-    fn pack(&self, lives: &MemoryLifetimes, omitted: &Omitted) -> io::Result<(Vec<u8>, usize)> {
+    fn pack(&self, lives: &MemoryLifetimes, budgeted: &Budgeted<'_>) -> io::Result<(Vec<u8>, usize)> {
         let Self { device, report, shown, space } = self;
         let (device, shown) = (*device, *shown);
         let mut stacks = StackTable::new(device.stacks());
@@ -92,17 +101,17 @@ impl Packing<'_, '_, '_> {
         let places = lives.places.all.iter();
         let places: Vec<(u32, u32)> =
             places.map(|place| (names.streams.add(place.stream), names.pools.add(pools.get(place.pool)))).collect();
-        let (mut scaling, kinds) = self.allocations(lives, &mut stacks, &places);
+        let (mut scaling, kinds) = self.allocations(budgeted, &mut stacks, &places);
         let mut fixed = self.segments(lives, &mut stacks, &places);
         let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
-        let (undrawn, series) = omitted.summarize().unzip();
+        let (undrawn, series) = budgeted.summarize_omitted().unzip();
         fixed.extend(times(device).map(|times| ("time", times)));
         fixed.extend(series.map(|series| ("undrawn", series)));
         let columns = || fixed.iter().chain(&scaling);
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
-        let is_pending = |one: &&AllocationLifetime| one.freed_at == Some(0);
+        let is_pending = |one: &&AllocationLifetime| one.freed_at() == Some(0);
         let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
         // docs/report-data.md documents these keys.
         let header = json!({
@@ -110,8 +119,8 @@ impl Packing<'_, '_, '_> {
             "device": device.id(),
             "entries": shown.entries,
             "first_event": u64::from(shown.first),
-            "allocations": lives.allocations.len(),
-            "pending_at_start": lives.allocations.iter().filter(is_pending).count(),
+            "allocations": budgeted.kept().count(),
+            "pending_at_start": budgeted.kept().filter(is_pending).count(),
             "kinds": kinds,
             "segments": lives.segments.len(),
             "nodes": stacks.nodes.all.len(),
@@ -174,21 +183,21 @@ impl Packing<'_, '_, '_> {
     }
 
     /// The columns of allocations, and the number of their kinds.
-    fn allocations(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Columns, usize) {
+    fn allocations(&self, budgeted: &Budgeted, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Columns, usize) {
         let mut kinds: Distinct<Kind> = Distinct::default();
         let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
         let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
         let mut freed_by = Column::default();
-        for one in &lives.allocations {
-            let freed = one.freed_at.unwrap_or(one.start);
+        for one in budgeted.kept() {
+            let freed = one.freed_at().unwrap_or(one.start);
             start.push_more(u64::from(one.start));
             req.push(u64::from(freed - one.start));
-            done.push(one.reusable_at.map_or(0, |done| u64::from(done - freed) + 1));
+            done.push(one.reusable_at().map_or(0, |done| u64::from(done - freed) + 1));
             addr.push_change(self.space.offset_of(one.address));
             let rounded = one.requested_bytes.div_ceil(self.space.unit);
             slack.push((one.bytes / self.space.unit).saturating_sub(rounded));
             let (node, line) = stacks.intern(one.made_by, one.is_before_recording(self.device));
-            let freed_by_node = one.freed_at.map_or(0, |at| stacks.intern_node(self.stack_at(at)));
+            let freed_by_node = one.freed_at().map_or(0, |at| stacks.intern_node(self.stack_at(at)));
             // Without stacks of frees PyTorch records that of the allocation again.
             freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });
             let kind = Kind {
@@ -199,7 +208,7 @@ impl Packing<'_, '_, '_> {
                 category: one.category as usize,
                 confidence: one.confidence as usize,
                 phase: one.phase.map_or(0, |phase| phase as usize + 1),
-                variable: row_of(one.variable),
+                variable: row_of(one.variable(self.device)),
             };
             of_kind.push(kinds.add(kind).into());
         }
@@ -300,16 +309,25 @@ impl AddressMap {
     }
 }
 
-/// The time of each entry in microseconds since the first, if recorded.
+/// The time of each entry in microseconds since the first, if recorded. Those of a long trace are rounded down: exact, the
+/// times of 15.8 million entries alone exceed the budget of a page.
 fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
     let window = device.window();
     let start = device.device().time_us(window.start)?;
+    let time_us = |entry| device.device().time_us(entry).unwrap_or(start);
+    let step = time_step(time_us(window.end - 1).saturating_sub(start), window.len() as u64);
     let mut times = Column::default();
-    for entry in window {
-        times.push_change(device.device().time_us(entry).unwrap_or(start).wrapping_sub(start));
-    }
+    window.for_each(|entry| times.push_change(time_us(entry).wrapping_sub(start) / step * step));
     Some(times.bytes)
 }
+
+fn time_step(duration_us: u64, entries: u64) -> u64 {
+    if entries > MAX_EXACT_TIMES { (duration_us / TIME_STEPS).max(1) } else { 1 }
+}
+
+const MAX_EXACT_TIMES: u64 = 1 << 21;
+/// Distinct times of a longer trace: a hundred for each column of pixels.
+const TIME_STEPS: u64 = 1 << 18;
 
 /// `kept`: the lines that keep memory after every step; `map`: the map of the device's memory, where the free memory is that
 /// the request could not use; `time`: the timeline, its last steps or the peak.
@@ -345,13 +363,19 @@ fn variable_rows(device: DeviceStudy<'_, '_>) -> Vec<Value> {
 }
 
 /// The row of an allocation.
-fn row_of(variable: Option<u32>) -> usize {
-    variable.map_or(0, |index| (index as usize).min(MAX_VARIABLES) + 1)
+fn row_of(variable: Option<usize>) -> usize {
+    variable.map_or(0, |index| index.min(MAX_VARIABLES) + 1)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{MAX_VARIABLES, row_of};
+    use super::{MAX_EXACT_TIMES, MAX_VARIABLES, row_of, time_step};
+
+    #[test]
+    fn times_of_long_traces_are_rounded() {
+        let steps = [(90 << 18, MAX_EXACT_TIMES), (90 << 18, MAX_EXACT_TIMES + 1), (5, MAX_EXACT_TIMES + 1)];
+        assert_eq!(steps.map(|(duration_us, entries)| time_step(duration_us, entries)), [1, 90, 1]);
+    }
 
     #[test]
     fn variables_beyond_the_limit_share_a_row() {

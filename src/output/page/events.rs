@@ -90,17 +90,15 @@ impl ShownEntries {
 /// Removes lifetimes outside the entries shown and shifts the others.
 pub(super) fn retain_shown(lives: &mut MemoryLifetimes, shown: ShownEntries) {
     let window = shown.first as usize..shown.first as usize + shown.entries as usize;
-    lives.allocations.retain(|one| is_live(one.start, one.reusable_at, &window));
+    lives.allocations.retain(|one| is_live(one.start, one.reusable_at(), &window));
     lives.segments.retain(|one| is_live(one.start, one.end, &window));
     for one in &mut lives.allocations {
-        one.start = one.start.saturating_sub(shown.first);
-        one.freed_at = one.freed_at.and_then(|at| shown.to_page(at));
-        one.reusable_at = one.reusable_at.and_then(|at| shown.to_page(at));
+        one.count_from(shown.first, shown.entries);
     }
     for one in &mut lives.segments {
         one.start = one.start.saturating_sub(shown.first);
         one.end = one.end.and_then(|at| shown.to_page(at));
     }
     // Blocks that were freed before the first entry come first.
-    lives.allocations.sort_by_key(|one| (one.start, one.freed_at != Some(0)));
+    lives.allocations.sort_by_key(|one| (one.start, one.freed_at() != Some(0)));
 }

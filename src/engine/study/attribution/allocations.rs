@@ -76,7 +76,7 @@ impl AllocationClassifier<'_, '_> {
     /// classifications.
     fn classify_rows(&mut self, entry: Option<usize>, end: usize, mut rows: Vec<usize>) {
         let block = |row: &usize| self.lifetimes.live_block(self.device, &(self.allocation)(*row), end);
-        rows.sort_by_key(|row| (self.allocation)(*row).address);
+        rows.sort_by_cached_key(|row| (self.allocation)(*row).address);
         let live_set = LiveSet {
             entry,
             point: entry.map_or(TracePoint::START, |entry| self.lifetimes.point(entry)),
