@@ -22,5 +22,5 @@ pub use self::perfetto::PerfettoWriter;
 pub use self::pickle::write_window;
 pub(in crate::output) use self::protobuf::{push_varint, push_zigzag};
 pub use self::recording::Recording;
-pub use self::table::{Cell, Column, CsvTable, Kind, Table, TableSink};
+pub use self::table::{Cell, CellOf, Column, CsvTable, Kind, Table, TableSink};
 pub use self::tables::{TABLES, TableSet};

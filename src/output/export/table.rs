@@ -65,11 +65,13 @@ pub enum Cell<'c> {
 
 impl Cell<'_> {
     /// Saturates: only addresses that a file makes up are larger.
+    #[inline]
     pub fn from_u64(number: u64) -> Self {
         Self::Integer(i64::try_from(number).unwrap_or(i64::MAX))
     }
 
     /// The number, or nothing.
+    #[inline]
     pub fn from_option(number: Option<u64>) -> Self {
         number.map_or(Self::Null, Self::from_u64)
     }
@@ -80,10 +82,18 @@ pub(super) fn text_cell(text: Option<&str>) -> Cell<'_> {
     text.map_or(Cell::Null, Cell::Text)
 }
 
+/// The cell of a column in a row.
+pub type CellOf<'f, 'c> = dyn Fn(usize) -> Cell<'c> + Sync + 'f;
+
 /// Writes the rows of one table to one file.
 pub trait TableSink {
     /// Writes a row with a cell for each column.
     fn row<'c>(&mut self, cells: impl IntoIterator<Item = Cell<'c>>) -> io::Result<()>;
+
+    /// Writes rows from 0 to `count`.
+    fn rows(&mut self, count: usize, columns: &[&CellOf<'_, '_>]) -> io::Result<()> {
+        (0..count).try_for_each(|row| self.row(columns.iter().map(|cell| cell(row))))
+    }
 
     /// Completes the file.
     fn finish(&mut self) -> io::Result<()>;

@@ -2,7 +2,6 @@
 
 use std::io;
 
-use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, last_entry};
@@ -10,11 +9,13 @@ use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::output::wording::keeper_name;
-use crate::snapshot::{Action, Snapshot, Stacks};
+use crate::snapshot::{Action, Snapshot, Stacks, TraceEntry};
 use crate::stacks::frames::{BEFORE_RECORDING, StackReader};
 use crate::stacks::phases::Phase;
 use crate::study::lifetimes::{AllocationLifetime, is_live};
-use crate::study::variables::LiveVariables;
+
+/// Allocations whose cells are in one call: as many as a row group has.
+const ALLOCATIONS_AT_ONCE: usize = 1 << 17;
 
 /// Tables with their columns.
 macro_rules! tables {
@@ -68,8 +69,9 @@ impl<S: TableSink + Send> TableSet<S> {
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let [to_allocations, to_events, to_stacks, to_segments, to_run] = &mut self.0;
         let stacks = recording.study.stacks();
-        let used = || UsedStacks { reader: stacks, lines: FxHashMap::default() };
-        let (mut used, mut used_by_events) = (used(), used());
+        let count = recording.study.snapshot().stacks.len();
+        let mut used = UsedStacks { reader: stacks, lines: vec![None; count] };
+        let mut used_by_events = vec![false; count];
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
             let allocations = || rows.allocations(to_allocations, &mut used);
@@ -78,12 +80,16 @@ impl<S: TableSink + Send> TableSet<S> {
             rows.segments(to_segments, &mut used)?;
             rows.run(to_run)?;
         }
-        used.lines.extend(used_by_events.lines);
-        for (stack, line) in used.lines.into_iter().sorted_unstable() {
+        for (index, is_used_by_events) in used_by_events.into_iter().enumerate() {
+            if !is_used_by_events && used.lines[index].is_none() {
+                continue;
+            }
+            let stack = StackId::from_index(index);
+            let line = used.line(stack);
             let frames = stacks.frames_with_callers(stack).into_iter().map(|frame| stacks.frame_report(frame));
             let frames: Vec<_> = frames.collect();
             let cells =
-                [Cell::Text(recording.path), Cell::from_u64(stack.0.into()), Cell::Text(&line), Cell::Frames(&frames)];
+                [Cell::Text(recording.path), Cell::from_u64(stack.0.into()), Cell::Text(line), Cell::Frames(&frames)];
             to_stacks.row(cells)?;
         }
         Ok(())
@@ -98,13 +104,14 @@ impl<S: TableSink + Send> TableSet<S> {
 /// The stacks that rows refer to, with the source line of each.
 struct UsedStacks<'r> {
     reader: &'r StackReader<'r>,
-    lines: FxHashMap<StackId, String>,
+    /// By stack.
+    lines: Vec<Option<String>>,
 }
 
 impl UsedStacks<'_> {
     fn line(&mut self, stack: StackId) -> &str {
         let reader = self.reader;
-        self.lines.entry(stack).or_insert_with(|| reader.code_location(reader.line_id(stack)).label())
+        self.lines[stack.index()].get_or_insert_with(|| reader.code_location(reader.line_id(stack)).label())
     }
 }
 
@@ -129,54 +136,71 @@ impl DeviceRows<'_, '_, '_> {
         Cell::from_option(entry.and_then(|entry| self.device.device.device().time_us(entry)))
     }
 
-    /// Text of the program: escaped, and nothing if it is empty.
-    fn metadata(&self, text: Option<SymbolId>) -> Option<String> {
-        let text = self.snapshot().text(text?);
-        (!text.is_empty()).then(|| escape_name(text))
+    /// Adds text of the program to `texts`: escaped, and nothing if it is empty.
+    fn add_text(&self, texts: &mut FxHashMap<SymbolId, Option<String>>, symbol: Option<SymbolId>) {
+        if let Some(symbol) = symbol {
+            let text = || Some(self.snapshot().text(symbol)).filter(|text| !text.is_empty());
+            texts.entry(symbol).or_insert_with(|| text().map(escape_name));
+        }
     }
 
     fn allocations(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         let device = self.device.device;
-        let trace = device.device();
+        let (trace, stacks, lives, steps) =
+            (device.device(), device.stacks(), &self.device.lives, &device.phases().steps);
         let pools = self.pools();
-        let variables = device.variables();
-        let mut names: Vec<Option<String>> = vec![None; variables.map_or(0, LiveVariables::count)];
+        let variables = device.variables().into_iter();
+        let names = variables.flat_map(|all| (0..all.count()).map(|index| keeper_name(&all.row(index, stacks))));
+        let names: Vec<String> = names.collect();
         let peak = self.device.peak() as usize;
-        for (id, one) in (0_u64..).zip(self.device.allocations()) {
-            let [start, end] = [last_entry(one.start), one.freed_at().and_then(last_entry)];
-            let attached = self.device.lives.annotation(one).or_else(|| trace.entry(start?).user_metadata);
-            let attached = self.metadata(attached);
-            let name = one.variable(device).filter(|index| *index < names.len());
-            let name = name.zip(variables).map(|(index, variables)| {
-                &*names[index].get_or_insert_with(|| keeper_name(&variables.row(index, device.stacks())))
-            });
-            let has_stack = device.stacks().recorded_stack(one.made_by) != Stacks::EMPTY;
-            let is_older = !has_stack && one.is_before_recording(device);
-            if is_older {
-                used.line(one.made_by); // the table of stacks has it
+        let key = self.key();
+        let start = |one: &AllocationLifetime| last_entry(one.start);
+        let end = |one: &AllocationLifetime| one.freed_at().and_then(last_entry);
+        let attached =
+            |one: &AllocationLifetime| lives.annotation(one).or_else(|| trace.entry(start(one)?).user_metadata);
+        let mut allocations = self.device.allocations();
+        for first in (0_u64..).step_by(ALLOCATIONS_AT_ONCE) {
+            let all: Vec<&AllocationLifetime> = allocations.by_ref().take(ALLOCATIONS_AT_ONCE).collect();
+            if all.is_empty() {
+                break;
             }
-            let AllocationLifetime { address, bytes, requested_bytes, made_by, place, .. } = *one;
-            sink.row(self.key().into_iter().chain([
-                Cell::from_u64(id),
-                Cell::from_u64(address),
-                Cell::from_u64(bytes),
-                Cell::from_u64(requested_bytes),
-                Cell::from_option(start.map(|entry| entry as u64)),
-                Cell::from_option(end.map(|entry| entry as u64)),
-                self.time_us(start),
-                self.time_us(end),
-                Cell::from_u64(self.device.lives.places.all[place as usize].stream),
-                Cell::Text(&pools[place as usize]),
-                Cell::from_u64(made_by.0.into()),
-                Cell::Text(one.category.word()),
-                Cell::Text(one.confidence.word()),
-                text_cell(one.phase.map(Phase::word)),
-                Cell::from_option(start.and_then(|entry| device.phases().steps.step_at(entry)).map(u64::from)),
-                text_cell(name.map(String::as_str)),
-                text_cell(attached.as_deref()),
-                Cell::Text(if is_older { BEFORE_RECORDING } else { used.line(made_by) }),
-                Cell::Flag(is_live(one.start, one.freed_at(), &(peak..peak))),
-            ]))?;
+            let mut texts = FxHashMap::default();
+            for one in &all {
+                used.line(one.made_by);
+                self.add_text(&mut texts, attached(one));
+            }
+            let line = |one: &AllocationLifetime| {
+                let has_stack = stacks.recorded_stack(one.made_by) != Stacks::EMPTY;
+                let is_older = !has_stack && one.is_before_recording(device);
+                if is_older { Some(BEFORE_RECORDING) } else { used.lines[one.made_by.index()].as_deref() }
+            };
+            sink.rows(
+                all.len(),
+                &[
+                    &|_| key[0],
+                    &|_| key[1],
+                    &|_| key[2],
+                    &|row| Cell::from_u64(first + row as u64),
+                    &|row| Cell::from_u64(all[row].address),
+                    &|row| Cell::from_u64(all[row].bytes),
+                    &|row| Cell::from_u64(all[row].requested_bytes),
+                    &|row| Cell::from_option(start(all[row]).map(|entry| entry as u64)),
+                    &|row| Cell::from_option(end(all[row]).map(|entry| entry as u64)),
+                    &|row| self.time_us(start(all[row])),
+                    &|row| self.time_us(end(all[row])),
+                    &|row| Cell::from_u64(lives.places.all[all[row].place as usize].stream),
+                    &|row| Cell::Text(&pools[all[row].place as usize]),
+                    &|row| Cell::from_u64(all[row].made_by.0.into()),
+                    &|row| Cell::Text(all[row].category.word()),
+                    &|row| Cell::Text(all[row].confidence.word()),
+                    &|row| text_cell(all[row].phase.map(Phase::word)),
+                    &|row| Cell::from_option(start(all[row]).and_then(|entry| steps.step_at(entry)).map(u64::from)),
+                    &|row| text_cell(all[row].variable(device).map(|index| &*names[index])),
+                    &|row| text_cell(attached(all[row]).and_then(|text| texts[&text].as_deref())),
+                    &|row| text_cell(line(all[row])),
+                    &|row| Cell::Flag(is_live(all[row].start, all[row].freed_at(), &(peak..peak))),
+                ],
+            )?;
         }
         Ok(())
     }
@@ -185,38 +209,43 @@ impl DeviceRows<'_, '_, '_> {
         self.device.lives.places.all.iter().map(|place| self.snapshot().pools.label(place.pool)).collect()
     }
 
-    fn events(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
-        let phases = self.device.device.phases();
-        let (mut last_pool, mut pool_label) = (None, None);
-        for index in self.device.window.clone() {
-            let entry = self.device.device.device().entry(index);
-            used.line(entry.extended_stack);
-            let is_failure = entry.action == Action::Oom;
-            let (address, free) = if is_failure { (None, Some(entry.addr)) } else { (Some(entry.addr), None) };
-            if last_pool != entry.pool {
-                last_pool = entry.pool;
-                pool_label = entry.pool.map(|pool| self.snapshot().pools.label(pool));
+    fn events(&self, sink: &mut impl TableSink, used: &mut [bool]) -> io::Result<()> {
+        let (phases, trace, window) = (self.device.device.phases(), self.device.device.device(), &self.device.window);
+        let (mut texts, mut pools) = (FxHashMap::default(), FxHashMap::default());
+        for index in window.clone() {
+            let TraceEntry { extended_stack, pool, user_metadata, .. } = trace.entry(index);
+            used[extended_stack.index()] = true;
+            self.add_text(&mut texts, user_metadata);
+            if let Some(pool) = pool {
+                pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
             }
-            let attached = self.metadata(entry.user_metadata);
-            let [allocated, reserved] = self.device.totals_at(index + 1);
-            sink.row(self.key().into_iter().chain([
-                Cell::from_u64(index as u64),
-                self.time_us(Some(index)),
-                Cell::Text(entry.action.word()),
-                Cell::from_option(address),
-                Cell::from_u64(entry.size),
-                Cell::from_option(free),
-                Cell::from_u64(entry.stream),
-                text_cell(pool_label.as_deref()),
-                Cell::from_u64(entry.extended_stack.0.into()),
-                text_cell(attached.as_deref()),
-                Cell::from_u64(allocated),
-                Cell::from_u64(reserved),
-                Cell::Text(phases.phase_at(index).word()),
-                Cell::from_option(phases.steps.step_at(index).map(u64::from)),
-            ]))?;
         }
-        Ok(())
+        let key = self.key();
+        let at = |row: usize| window.start + row;
+        let entry = |row: usize| trace.entry(at(row));
+        let is_failure = |row: usize| trace.action(at(row)) == Some(Action::Oom);
+        sink.rows(
+            window.len(),
+            &[
+                &|_| key[0],
+                &|_| key[1],
+                &|_| key[2],
+                &|row| Cell::from_u64(at(row) as u64),
+                &|row| self.time_us(Some(at(row))),
+                &|row| Cell::Text(entry(row).action.word()),
+                &|row| Cell::from_option((!is_failure(row)).then(|| entry(row).addr)),
+                &|row| Cell::from_u64(entry(row).size),
+                &|row| Cell::from_option(is_failure(row).then(|| entry(row).addr)),
+                &|row| Cell::from_u64(entry(row).stream),
+                &|row| text_cell(entry(row).pool.map(|pool| &*pools[&pool])),
+                &|row| Cell::from_u64(entry(row).extended_stack.0.into()),
+                &|row| text_cell(entry(row).user_metadata.and_then(|text| texts[&text].as_deref())),
+                &|row| Cell::from_u64(self.device.totals_at(at(row) + 1)[0]),
+                &|row| Cell::from_u64(self.device.totals_at(at(row) + 1)[1]),
+                &|row| Cell::Text(phases.phase_at(at(row)).word()),
+                &|row| Cell::from_option(phases.steps.step_at(at(row)).map(u64::from)),
+            ],
+        )
     }
 
     fn segments(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {

@@ -4,9 +4,11 @@ use std::io::{self, Write};
 
 use flate2::{Compression, GzBuilder};
 
+use super::super::table::Cell;
 use super::encodings::{Struct, bits_of_largest, delta_packed, level_runs, packed_flags, packed_indexes};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
+use crate::stacks::frames::FrameReport;
 
 /// Numbers of the format.
 pub(super) const TYPE_BOOLEAN: i32 = 0;
@@ -23,15 +25,16 @@ const PAGE_DICTIONARY: i32 = 2;
 #[derive(Debug)]
 pub(super) struct Leaf {
     value_type: i32,
-    pub(super) values: Values,
+    is_optional: bool,
+    values: Values,
     /// Whether each slot has a value; empty for columns that always have one.
-    pub(super) defined: Vec<bool>,
+    defined: Vec<bool>,
     /// Whether each slot continues the list of the slot before; empty for columns without lists.
-    pub(super) repeated: Vec<bool>,
+    repeated: Vec<bool>,
 }
 
 #[derive(Debug)]
-pub(super) enum Values {
+enum Values {
     Integers(Vec<i64>),
     Flags(Vec<bool>),
     Texts(Dictionary<String>),
@@ -39,24 +42,32 @@ pub(super) enum Values {
 
 /// Values by their index in a dictionary.
 #[derive(Debug, Default)]
-pub(super) struct Dictionary<V> {
+struct Dictionary<V> {
     indexes: Vec<u32>,
     known: SeededMap<V, u32>,
     /// The distinct values, encoded.
     content: Vec<u8>,
+    /// Recent values with their indexes: most come again, and need no hash.
+    recent: Box<[Option<(V, u32)>; RECENT]>,
 }
 
+const RECENT: usize = 16;
+
 impl Dictionary<String> {
-    pub(super) fn push(&mut self, text: &str) {
-        if let Some(index) = self.known.get(text) {
+    fn push(&mut self, text: &str) {
+        let slot = (text.len() + text.bytes().next_back().map_or(0, usize::from)) % RECENT;
+        if let Some((_, index)) = self.recent[slot].as_ref().filter(|(recent, _)| recent == text) {
             self.indexes.push(*index);
             return;
         }
-        let index = to_u32(self.known.len());
-        self.known.insert(text.to_owned(), index);
-        self.content.extend(to_u32(text.len()).to_le_bytes());
-        self.content.extend_from_slice(text.as_bytes());
+        let next = to_u32(self.known.len());
+        let index = *self.known.entry(text.to_owned()).or_insert(next);
+        if index == next {
+            self.content.extend(to_u32(text.len()).to_le_bytes());
+            self.content.extend_from_slice(text.as_bytes());
+        }
         self.indexes.push(index);
+        self.recent[slot] = Some((text.to_owned(), index));
     }
 }
 
@@ -64,17 +75,23 @@ impl Dictionary<i64> {
     /// `None` if values repeat too seldom.
     fn from_integers(values: &[i64]) -> Option<Self> {
         const MIN_REPEATS: usize = 4;
-        let mut all = Self::default();
+        if !values.is_empty() && values.is_sorted_by(|value, next| value < next) {
+            return None; // all differ
+        }
+        let mut all = Self { indexes: Vec::with_capacity(values.len()), ..Self::default() };
+        let mut last = (0, 0);
         for value in values {
             let next = to_u32(all.known.len());
-            let index = *all.known.entry(*value).or_insert(next);
-            if index == next {
+            if next == 0 || *value != last.0 {
+                last = (*value, *all.known.entry(*value).or_insert(next));
+            }
+            if last.1 == next {
                 if all.known.len() * MIN_REPEATS > values.len() {
                     return None;
                 }
                 all.content.extend(value.to_le_bytes());
             }
-            all.indexes.push(index);
+            all.indexes.push(last.1);
         }
         Some(all)
     }
@@ -100,22 +117,60 @@ pub(super) struct Chunk {
 }
 
 impl Leaf {
-    pub(super) fn new(value_type: i32) -> Self {
+    pub(super) fn new(value_type: i32, is_optional: bool) -> Self {
         let values = match value_type {
             TYPE_BOOLEAN => Values::Flags(Vec::new()),
             TYPE_BYTE_ARRAY => Values::Texts(Dictionary::default()),
             _ => Values::Integers(Vec::new()),
         };
-        Self { value_type, values, defined: Vec::new(), repeated: Vec::new() }
+        Self { value_type, is_optional, values, defined: Vec::new(), repeated: Vec::new() }
+    }
+
+    /// Adds a cell of a column without lists.
+    #[inline]
+    pub(super) fn push(&mut self, cell: Cell<'_>) {
+        if self.is_optional {
+            self.defined.push(!matches!(cell, Cell::Null));
+        }
+        match (&mut self.values, cell) {
+            (Values::Integers(values), Cell::Integer(value)) => values.push(value),
+            (Values::Texts(values), Cell::Text(text)) => values.push(text),
+            (Values::Flags(values), Cell::Flag(flag)) => values.push(flag),
+            (_, cell) => debug_assert!(matches!(cell, Cell::Null), "a column does not hold {cell:?}"),
+        }
+    }
+
+    /// Adds a part of each of `frames`: the name, the file or the line.
+    pub(super) fn push_frames(&mut self, part: usize, frames: &[FrameReport]) {
+        if frames.is_empty() {
+            self.repeated.push(false);
+            self.defined.push(false);
+        }
+        for (index, frame) in frames.iter().enumerate() {
+            self.repeated.push(index > 0);
+            self.defined.push(true);
+            match &mut self.values {
+                Values::Texts(values) => values.push(if part == 0 { &frame.name } else { &frame.file }),
+                Values::Integers(values) => values.push(frame.line.into()),
+                Values::Flags(_) => {}
+            }
+        }
+    }
+
+    /// The number of list items.
+    pub(super) fn items(&self) -> usize {
+        self.repeated.len()
     }
 
     /// Encodes the values, and starts anew.
     pub(super) fn take(&mut self) -> io::Result<Chunk> {
-        let leaf = std::mem::replace(self, Self::new(self.value_type));
+        let leaf = std::mem::replace(self, Self::new(self.value_type, self.is_optional));
         match &leaf.values {
             Values::Integers(values) => {
                 let packed = delta_packed(values);
-                match Dictionary::from_integers(values) {
+                // Indexes take a bit per value at least.
+                let known = (packed.len() > values.len() / 8).then(|| Dictionary::from_integers(values)).flatten();
+                match known {
                     // To compress both and keep the shorter one takes much longer and saves nothing.
                     Some(found) if found.content.len() + found.encoded().len() < packed.len() => {
                         leaf.encode_indexes(&found)

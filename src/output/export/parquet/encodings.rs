@@ -16,17 +16,23 @@ pub(super) fn delta_packed(values: &[i64]) -> Vec<u8> {
     push_varint(&mut bytes, MINIBLOCKS as u64);
     push_varint(&mut bytes, values.len() as u64);
     push_zigzag(&mut bytes, values.first().copied().unwrap_or_default());
-    // The format demands differences that wrap around.
-    let deltas: Vec<i64> = values.windows(2).map(|pair| pair[1].wrapping_sub(pair[0])).collect();
-    for block in deltas.chunks(BLOCK) {
-        let min_delta = block.iter().copied().min().unwrap_or_default();
+    let Some((mut last, rest)) = values.split_first() else { return bytes };
+    for block in rest.chunks(BLOCK) {
+        let mut deltas = [0; BLOCK]; // after the last value, padding
+        let mut min_delta = i64::MAX;
+        for (delta, value) in deltas.iter_mut().zip(block) {
+            // The format demands differences that wrap around.
+            let difference = value.wrapping_sub(*last);
+            (*delta, last) = (difference.cast_unsigned(), value);
+            min_delta = min_delta.min(difference);
+        }
         push_zigzag(&mut bytes, min_delta);
-        let rest: Vec<u64> = block.iter().map(|delta| delta.wrapping_sub(min_delta).cast_unsigned()).collect();
-        let widths: Vec<u32> = rest.chunks(MINIBLOCK).map(bits_of_largest).collect();
-        bytes.extend((0..MINIBLOCKS).map(|index| widths.get(index).map_or(0, |width| width.to_le_bytes()[0])));
-        for (miniblock, width) in rest.chunks(MINIBLOCK).zip(widths) {
-            let padding = repeat_n(0, MINIBLOCK - miniblock.len()); // of the last one
-            pack(&mut bytes, width, miniblock.iter().copied().chain(padding));
+        deltas[..block.len()].iter_mut().for_each(|delta| *delta = delta.wrapping_sub(min_delta.cast_unsigned()));
+        let widths: [u32; MINIBLOCKS] =
+            std::array::from_fn(|at| bits_of_largest(&deltas[at * MINIBLOCK..][..MINIBLOCK]));
+        bytes.extend(widths.map(|width| width.to_le_bytes()[0]));
+        for (miniblock, width) in deltas.chunks(MINIBLOCK).zip(widths).filter(|(_, width)| *width > 0) {
+            pack(&mut bytes, width, miniblock.iter().copied());
         }
     }
     bytes
@@ -34,7 +40,7 @@ pub(super) fn delta_packed(values: &[i64]) -> Vec<u8> {
 
 /// The bits that the largest of `values` needs.
 pub(super) fn bits_of_largest(values: &[u64]) -> u32 {
-    u64::BITS - values.iter().copied().max().unwrap_or_default().leading_zeros()
+    u64::BITS - values.iter().fold(0, |bits, value| bits | value).leading_zeros()
 }
 
 /// The hybrid of run lengths and bit packing, all of it packed in `width` bits.
@@ -69,19 +75,17 @@ pub(super) fn packed_flags(flags: &[bool]) -> Vec<u8> {
 
 /// Appends `values` of `width` bits, lowest bit first.
 fn pack(bytes: &mut Vec<u8>, width: u32, values: impl IntoIterator<Item = u64>) {
-    let (mut pending, mut pending_bits) = (0_u128, 0);
+    let (mut pending, mut pending_bits) = (0_u64, 0);
     for value in values {
-        pending |= u128::from(value) << pending_bits;
+        pending |= value << pending_bits;
         pending_bits += width;
-        while pending_bits >= 8 {
-            bytes.push(pending.to_le_bytes()[0]);
-            pending >>= 8;
-            pending_bits -= 8;
+        if pending_bits >= u64::BITS {
+            bytes.extend_from_slice(&pending.to_le_bytes());
+            pending_bits -= u64::BITS;
+            pending = value.checked_shr(width - pending_bits).unwrap_or_default();
         }
     }
-    if pending_bits > 0 {
-        bytes.push(pending.to_le_bytes()[0]);
-    }
+    bytes.extend_from_slice(&pending.to_le_bytes()[..pending_bits.div_ceil(8) as usize]);
 }
 
 /// A struct under construction; its fields are added in ascending order.

@@ -12,11 +12,9 @@ use std::io::{self, Write};
 
 use rayon::prelude::*;
 
-use self::chunk::{
-    Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, Values, i32_of,
-};
+use self::chunk::{Chunk, ENCODING_PLAIN, ENCODING_RLE, Leaf, TYPE_BOOLEAN, TYPE_BYTE_ARRAY, TYPE_INT64, i32_of};
 use self::encodings::{BINARY, Element, I32, STRUCT, Struct, i32_element, text_element};
-use super::table::{Cell, Column, Kind, Table, TableSink};
+use super::table::{Cell, CellOf, Column, Kind, Table, TableSink};
 
 /// Rows of a row group, and slots of a list column.
 const GROUP_ROWS: usize = 1 << 17;
@@ -50,7 +48,9 @@ impl<W: Write> ParquetTable<W> {
     /// Writes the start of the file.
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
-        let leaves = table.columns.iter().flat_map(|column| leaves_of(*column)).map(|(_, kind)| Leaf::new(kind));
+        let leaves = table.columns.iter().flat_map(|column| {
+            leaves_of(*column).into_iter().map(|(_, value_type)| Leaf::new(value_type, column.is_optional()))
+        });
         Ok(Self {
             out,
             offset: MAGIC.len() as u64,
@@ -69,10 +69,14 @@ impl<W: Write> ParquetTable<W> {
 
     /// Writes the collected rows as a row group.
     fn end_group(&mut self) -> io::Result<()> {
+        let encoded: Vec<io::Result<Chunk>> = self.leaves.par_iter_mut().map(Leaf::take).collect();
+        self.write_group(encoded)
+    }
+
+    fn write_group(&mut self, encoded: Vec<io::Result<Chunk>>) -> io::Result<()> {
         let paths: Vec<Vec<String>> =
             self.columns.iter().flat_map(|column| leaves_of(*column)).map(|(path, _)| path).collect();
         let (mut chunks, mut total) = (Vec::new(), 0);
-        let encoded: Vec<io::Result<Chunk>> = self.leaves.par_iter_mut().map(Leaf::take).collect();
         for (chunk, path) in encoded.into_iter().zip(&paths) {
             let chunk = chunk?;
             chunks.push(describe_chunk(&chunk, path, self.offset));
@@ -92,23 +96,37 @@ impl<W: Write> TableSink for ParquetTable<W> {
         let mut leaves = self.leaves.iter_mut();
         for (column, cell) in self.columns.iter().zip(cells) {
             if column.kind == Kind::Frames {
-                push_frames(&mut leaves, cell);
-                continue;
-            }
-            let Some(leaf) = leaves.next() else { break }; // every column has one
-            if column.is_optional() {
-                leaf.defined.push(!matches!(cell, Cell::Null));
-            }
-            match (&mut leaf.values, cell) {
-                (Values::Integers(values), Cell::Integer(value)) => values.push(value),
-                (Values::Texts(values), Cell::Text(text)) => values.push(text),
-                (Values::Flags(values), Cell::Flag(flag)) => values.push(flag),
-                (_, cell) => debug_assert!(matches!(cell, Cell::Null), "{} does not hold {cell:?}", column.name),
+                let frames = if let Cell::Frames(frames) = cell { frames } else { &[] };
+                let parts = leaves.by_ref().take(FRAME_LEAVES.len()).enumerate();
+                parts.for_each(|(part, leaf)| leaf.push_frames(part, frames));
+            } else if let Some(leaf) = leaves.next() {
+                leaf.push(cell);
             }
         }
         self.rows_in_group += 1;
-        let is_long = self.leaves.iter().any(|leaf| leaf.repeated.len() >= GROUP_SLOTS);
+        let is_long = self.leaves.iter().any(|leaf| leaf.items() >= GROUP_SLOTS);
         if self.rows_in_group == GROUP_ROWS || is_long { self.end_group() } else { Ok(()) }
+    }
+
+    /// Column by column, on all cores: only the columns at work are in memory.
+    fn rows(&mut self, count: usize, columns: &[&CellOf<'_, '_>]) -> io::Result<()> {
+        debug_assert_eq!(columns.len(), self.leaves.len(), "a leaf for each column");
+        let mut start = 0;
+        while start < count {
+            let end = count.min(start + GROUP_ROWS - self.rows_in_group);
+            self.rows_in_group += end - start;
+            let is_full = self.rows_in_group == GROUP_ROWS;
+            let encoded = self.leaves.par_iter_mut().zip(columns).map(|(leaf, cell)| {
+                (start..end).for_each(|row| leaf.push(cell(row)));
+                is_full.then(|| leaf.take())
+            });
+            let encoded: Vec<_> = encoded.collect::<Vec<_>>().into_iter().flatten().collect();
+            if is_full {
+                self.write_group(encoded)?;
+            }
+            start = end;
+        }
+        Ok(())
     }
 
     fn finish(&mut self) -> io::Result<()> {
@@ -123,26 +141,6 @@ impl<W: Write> TableSink for ParquetTable<W> {
         self.write(&crate::base::ids::to_u32(metadata.len()).to_le_bytes())?;
         self.write(MAGIC)?;
         self.out.flush()
-    }
-}
-
-/// Adds a list of frames to its three leaf columns.
-fn push_frames<'l>(leaves: &mut impl Iterator<Item = &'l mut Leaf>, cell: Cell<'_>) {
-    let frames = if let Cell::Frames(frames) = cell { frames } else { &[] };
-    for (leaf, part) in leaves.take(FRAME_LEAVES.len()).zip(0..) {
-        if frames.is_empty() {
-            leaf.repeated.push(false);
-            leaf.defined.push(false);
-        }
-        for (index, frame) in frames.iter().enumerate() {
-            leaf.repeated.push(index > 0);
-            leaf.defined.push(true);
-            match &mut leaf.values {
-                Values::Texts(values) => values.push(if part == 0 { &frame.name } else { &frame.file }),
-                Values::Integers(values) => values.push(frame.line.into()),
-                Values::Flags(_) => {}
-            }
-        }
     }
 }
 
