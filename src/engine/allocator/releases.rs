@@ -42,9 +42,6 @@ pub enum Rule {
     SharedParser,
     /// `segment_free` and `segment_unmap` entries have a stack.
     StacksOfSegmentFrees,
-    /// A reduction over contiguous rows loads them in vectors from 128 elements on, before from 129. Only 2.9 and 2.15 were
-    /// compared; the releases between count as new.
-    ReductionVectorsFrom128,
     /// Parsing resets `max_non_split_rounding` to the large segment size.
     ResetsNonSplitRounding,
     /// With `throw_on_cudamalloc_oom`, a request above `per_process_memory_fraction` fails before `cudaMalloc`.
@@ -70,7 +67,7 @@ const RELEASES: [Release; 16] = [
     (7, &[], &[]),
     (8, &[Rule::ReclaimSkipsExpandable], &["compile_context"]),
     (9, &[], &["graph_capture_record_stream_reuse"]),
-    (10, &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser, Rule::ReductionVectorsFrom128], &["user_metadata"]),
+    (10, &[Rule::CustomPoolsNeverExpandable, Rule::SharedParser], &["user_metadata"]),
     (11, &[Rule::ResetsNonSplitRounding], &[]),
     (12, &[Rule::OldestBlock, Rule::ThrowsOnCudaMallocOom], &["pool_id", "num_oom_rejections"]),
     (

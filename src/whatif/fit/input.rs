@@ -28,8 +28,6 @@ pub(in crate::whatif) struct SizedRecording<'s, 'a> {
     pub(super) script: Script,
     /// In the order of the program's requests.
     pub(super) requests: Vec<SizedRequest>,
-    /// The newest release of PyTorch 2 that the recording may be of.
-    pub(super) torch_minor: u32,
     /// The GPU, if the recorder named it and it is known.
     pub(super) gpu: Option<&'static GpuModel>,
     /// The conditions under which reductions are launched, if they are known.
@@ -67,7 +65,6 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         };
         Some(Self {
             size: input.size,
-            torch_minor: *input.study.inference().releases.end(),
             gpu: None,
             conditions: None,
             device,

@@ -11,7 +11,6 @@
 //! come. `tests/oracle/reductions.py` records real cases; the test below has some of them.
 
 use crate::allocator::device::GpuModel;
-use crate::allocator::releases::{Rule, has_rule};
 
 /// A dimension of the loop over the input, whose strides count elements. Reduced dimensions come first and have no
 /// stride in the output.
@@ -22,33 +21,17 @@ pub(super) struct LoopDimension {
     pub(super) output_stride: u64,
 }
 
-/// The properties of an operator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct ReductionKernel {
-    /// Bytes of a partial result.
-    pub(super) accumulator_bytes: u64,
-    /// Elements that a thread loads at once: 4, but 2 for a variance.
-    pub(super) vector: u64,
-}
-
-/// The properties of the GPU and of the PyTorch release that a launch depends on.
+/// The properties of the GPU that a launch depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LaunchConditions {
     pub(super) multiprocessors: u64,
     /// Threads of a multiprocessor.
     pub(super) threads: u64,
-    /// A contiguous row is loaded in vectors from this length on.
-    pub(super) min_vectorized: u64,
 }
 
 impl LaunchConditions {
-    /// `minor` is that of PyTorch 2.
-    pub(super) fn new(gpu: &GpuModel, minor: u32) -> Self {
-        Self {
-            multiprocessors: gpu.multiprocessors.into(),
-            threads: gpu.threads_per_multiprocessor.into(),
-            min_vectorized: if has_rule(minor, Rule::ReductionVectorsFrom128) { 128 } else { 129 },
-        }
+    pub(super) fn new(gpu: &GpuModel) -> Self {
+        Self { multiprocessors: gpu.multiprocessors.into(), threads: gpu.threads_per_multiprocessor.into() }
     }
 }
 
@@ -63,10 +46,10 @@ const OUTPUT_VECTOR: u64 = 4;
 /// Elements that a thread adds up before its block is split further, at least and at most.
 const VALUES_PER_THREAD: [u64; 2] = [16, 256];
 
-/// The buffers of a reduction; `None` if it takes a single stage.
+/// The buffers of a reduction, whose partial results take `accumulator_bytes` each; `None` if it takes a single stage.
 pub(super) fn scratch(
     dimensions: &[LoopDimension],
-    kernel: ReductionKernel,
+    accumulator_bytes: u64,
     conditions: LaunchConditions,
 ) -> Option<Scratch> {
     let product = |is_wanted: fn(&&LoopDimension) -> bool| {
@@ -83,11 +66,8 @@ pub(super) fn scratch(
     let fastest = if along_rows { 0 } else { first_kept.unwrap_or(0) };
     let (mut width, height) = if along_rows { (reduced, outputs) } else { (outputs, reduced) };
     let mut output_vector = 1;
-    if stride_at(fastest) == 1 && along_rows {
-        if width >= conditions.min_vectorized && first_kept.unwrap_or(dimensions.len()) == 1 {
-            width /= kernel.vector;
-        }
-    } else if stride_at(fastest) == 1 {
+    // Rows are loaded in vectors, too, but those that two stages reduce are wider than a block even so.
+    if stride_at(fastest) == 1 && !along_rows {
         let others = dimensions.iter().enumerate().filter(|(index, _)| *index != fastest);
         let divided = others.map(|(_, dimension)| dimension.stride).chain([dimensions[fastest].size]);
         output_vector = divided.fold(OUTPUT_VECTOR, |vector, number| {
@@ -114,7 +94,7 @@ pub(super) fn scratch(
     let blocks_per_output = wanted_blocks.min(values.div_ceil(min_values));
     let lanes = if along_rows { 1 } else { block_width * output_vector };
     let partial_results = outputs.saturating_mul(blocks_per_output.saturating_mul(lanes));
-    (blocks_per_output > 1).then(|| [kernel.accumulator_bytes.saturating_mul(partial_results), 4 * grid])
+    (blocks_per_output > 1).then(|| [accumulator_bytes.saturating_mul(partial_results), 4 * grid])
 }
 
 /// How a reduction reads its input.
@@ -135,24 +115,14 @@ pub(super) struct ReductionShape {
     layout: Layout,
     item_bytes: u64,
     output_item_bytes: u64,
-    kernel: ReductionKernel,
+    accumulator_bytes: u64,
 }
 
-/// Bytes of an element of the input, of an element of the output and of a partial result, and the elements loaded at
-/// once, the most frequent first: sums, means and norms in float32; in half precision; from half precision to float32;
-/// maxima in half precision; indexes of a maximum; variances; `any`.
-const OPERATORS: [(u64, u64, u64, u64); 10] = [
-    (4, 4, 4, 4),
-    (2, 2, 4, 4),
-    (2, 4, 4, 4),
-    (2, 2, 2, 4),
-    (4, 8, 16, 4),
-    (2, 8, 16, 4),
-    (4, 4, 16, 2),
-    (2, 2, 16, 2),
-    (4, 1, 1, 4),
-    (1, 1, 1, 4),
-];
+/// Bytes of an element of the input, of an element of the output and of a partial result, the most frequent first: sums,
+/// means and norms in float32; in half precision; from half precision to float32; maxima in half precision; indexes of a
+/// maximum; variances; `any`.
+const OPERATORS: [(u64, u64, u64); 10] =
+    [(4, 4, 4), (2, 2, 4), (2, 4, 4), (2, 2, 2), (4, 8, 16), (2, 8, 16), (4, 4, 16), (2, 2, 16), (4, 1, 1), (1, 1, 1)];
 
 /// Offsets in bytes have 32 bits (`can_use_32bit_indexing`).
 const MAX_INDEXED_BYTES: u64 = i32::MAX as u64;
@@ -161,11 +131,11 @@ impl ReductionShape {
     /// All known shapes, the most frequent first.
     pub(super) fn all() -> impl Iterator<Item = Self> {
         [Layout::Columns, Layout::Images, Layout::Rows].into_iter().flat_map(|layout| {
-            OPERATORS.into_iter().map(move |(item_bytes, output_item_bytes, accumulator_bytes, vector)| Self {
+            OPERATORS.into_iter().map(move |(item_bytes, output_item_bytes, accumulator_bytes)| Self {
                 layout,
                 item_bytes,
                 output_item_bytes,
-                kernel: ReductionKernel { accumulator_bytes, vector },
+                accumulator_bytes,
             })
         })
     }
@@ -177,7 +147,7 @@ impl ReductionShape {
         [input_bytes, output_bytes]: [u64; 2],
         conditions: LaunchConditions,
     ) -> Option<Scratch> {
-        scratch(&self.dimensions(input_bytes, output_bytes)?, self.kernel, conditions)
+        scratch(&self.dimensions(input_bytes, output_bytes)?, self.accumulator_bytes, conditions)
     }
 
     /// Whether such a reduction exists and has these buffers.
@@ -188,7 +158,7 @@ impl ReductionShape {
         recorded: Option<Scratch>,
     ) -> bool {
         let dimensions = self.dimensions(input_bytes, output_bytes);
-        dimensions.is_some_and(|dimensions| scratch(&dimensions, self.kernel, conditions) == recorded)
+        dimensions.is_some_and(|dimensions| scratch(&dimensions, self.accumulator_bytes, conditions) == recorded)
     }
 
     /// The dimensions of the loop; `None` if a tensor of these bytes has no such shape.
@@ -225,8 +195,8 @@ fn divide(bytes: u64, by: u64) -> Option<u64> {
 mod tests {
     use super::*;
 
-    const H100: LaunchConditions = LaunchConditions { multiprocessors: 132, threads: 2048, min_vectorized: 128 };
-    const SUM: ReductionKernel = ReductionKernel { accumulator_bytes: 4, vector: 4 };
+    const H100: LaunchConditions = LaunchConditions { multiprocessors: 132, threads: 2048 };
+    const FLOAT32: u64 = 4;
 
     fn columns(rows: u64, columns: u64) -> [LoopDimension; 2] {
         [
@@ -248,9 +218,8 @@ mod tests {
                 LoopDimension { size: numbers[0], stride: numbers[1], output_stride: numbers[2] }
             };
             let dimensions: Vec<LoopDimension> = fields[5].split(' ').map(dimension).collect();
-            let conditions = LaunchConditions { multiprocessors: number(0), threads: number(1), ..H100 };
-            let kernel = ReductionKernel { accumulator_bytes: number(3), vector: number(4) };
-            let found = scratch(&dimensions, kernel, conditions);
+            let conditions = LaunchConditions { multiprocessors: number(0), threads: number(1) };
+            let found = scratch(&dimensions, number(3), conditions);
             assert_eq!(found.unwrap_or_default(), [number(6), number(7)], "{line}");
             *if found.is_some() { &mut with_scratch } else { &mut without } += 1;
         }
@@ -259,8 +228,8 @@ mod tests {
 
     #[test]
     fn a_sum_of_5000_columns_begins_to_take_two_stages() {
-        assert_eq!(scratch(&columns(1020, 5000), SUM, H100), None);
-        let taken = scratch(&columns(1021, 5000), SUM, H100).unwrap();
+        assert_eq!(scratch(&columns(1020, 5000), FLOAT32, H100), None);
+        let taken = scratch(&columns(1021, 5000), FLOAT32, H100).unwrap();
         assert!(taken[0] > 39 << 20, "{taken:?}");
     }
 
@@ -268,8 +237,8 @@ mod tests {
         #[test]
         fn never_overflows(a: u64, b: u64, c in 1u64..1 << 40, threads in 1u64..4096) {
             let conditions = LaunchConditions { threads, ..H100 };
-            let _ = scratch(&columns(a, b), SUM, conditions);
-            let _ = scratch(&[LoopDimension { size: c, stride: 1, output_stride: 0 }], SUM, conditions);
+            let _ = scratch(&columns(a, b), FLOAT32, conditions);
+            let _ = scratch(&[LoopDimension { size: c, stride: 1, output_stride: 0 }], FLOAT32, conditions);
         }
     }
 
@@ -277,7 +246,7 @@ mod tests {
     fn loops_have_the_dimensions_of_their_layout() {
         const GIB: u64 = 1 << 30;
         let loops = |layout, input_bytes, outputs: u64| {
-            let shape = ReductionShape { layout, item_bytes: 4, output_item_bytes: 4, kernel: SUM };
+            let shape = ReductionShape { layout, item_bytes: 4, output_item_bytes: 4, accumulator_bytes: FLOAT32 };
             let dimensions = shape.dimensions(input_bytes, outputs * 4)?;
             Some(dimensions.into_iter().map(|of| (of.size, of.stride, of.output_stride)).collect::<Vec<_>>())
         };

@@ -100,7 +100,7 @@ pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
     let Some(gpu) = named.or_else(likeliest) else { return };
     for recording in recordings {
         recording.gpu = named;
-        recording.conditions = Some(LaunchConditions::new(gpu, recording.torch_minor));
+        recording.conditions = Some(LaunchConditions::new(gpu));
         for (output, scratch) in find_scratch(recording, gpu) {
             recording.requests[output].scratch = Some(scratch);
             for buffer in [output + 1, output + 2] {
@@ -112,7 +112,7 @@ pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
 
 /// The outputs of reductions in two stages, with the buffers that follow each.
 fn find_scratch(recording: &SizedRecording<'_, '_>, gpu: &GpuModel) -> Vec<(usize, Scratch)> {
-    let (requests, conditions) = (&recording.requests, LaunchConditions::new(gpu, recording.torch_minor));
+    let (requests, conditions) = (&recording.requests, LaunchConditions::new(gpu));
     let outputs = (0..requests.len().saturating_sub(2)).filter_map(|output| {
         let scratch = scratch_after(requests, output)?;
         let is_explained = live_inputs(requests, output).any(|input| {
