@@ -112,8 +112,7 @@ pub struct DeviceReport {
     /// Requests for which the allocator released cached memory, and the bytes released; absent if there was none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_flushes: Option<SizedCount>,
-    /// The change to the optimizer's step that would reserve notably less, if its temporaries are at the peak and no request
-    /// failed.
+    /// The change to the optimizer's step with which its peak reserves least, if no request failed.
     #[serde(skip)]
     pub optimizer_change: Option<ProgramRow>,
     /// The replay with which those for a failed request are compared; `None` if none failed.
@@ -226,6 +225,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let names = device.variables().filter(|_| is_at_snapshot);
     let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), top));
     let has_failed = !ooms.is_empty();
+    let is_optimizer_peak = |peak: &&MemoryBreakdown| !has_failed && peak.phase == Phase::Optimizer;
     let report = DeviceReport {
         device: device.id(),
         moment,
@@ -239,7 +239,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         kept_by,
         annotated,
         expandable_gain: if has_failed { None } else { ExpandableGain::from_replay(device, figures) },
-        optimizer_change: if has_failed { None } else { optimizer_change(device, at_peak.as_ref()) },
+        optimizer_change: at_peak.as_ref().filter(is_optimizer_peak).and_then(|_| best_optimizer_change(device)),
         idle_cache: history.and_then(|history| IdleCache::from_history(history, figures, device.phases())),
         memory: memory.figures,
         at_peak,
@@ -258,20 +258,9 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
 /// A smaller part of the peak is not worth a change to the program.
 const MIN_PEAK_RATIO: f64 = 0.05;
 
-/// The change to the optimizer's step, if its temporaries are a notable part of the peak.
-fn optimizer_change(device: DeviceStudy<'_, '_>, peak: Option<&MemoryBreakdown>) -> Option<ProgramRow> {
-    let peak = peak.filter(|peak| peak.phase == Phase::Optimizer)?;
-    let temporaries = peak.by_category.iter().filter(|row| row.category == Category::Temporaries);
-    let share: f64 = temporaries.map(|row| row.share.share_ratio).sum();
-    if share >= MIN_PEAK_RATIO { best_optimizer_change(device) } else { None }
-}
-
 fn missing_position_warning(device: DeviceStudy<'_, '_>, selector: PositionSelector) -> String {
-    let why = match device.device().len() {
-        0 => PositionSelector::End.describe_missing(),
-        entries if matches!(selector, PositionSelector::Entry(_)) => {
-            format!("its trace has {}", counted(entries as u64, "entry"))
-        }
+    let why = match selector {
+        PositionSelector::Entry(_) => format!("its trace has {}", counted(device.device().len() as u64, "entry")),
         _ => selector.describe_missing(),
     };
     format!("GPU {}: {why}, so its memory is shown as at the snapshot", device.id())
