@@ -432,3 +432,29 @@ fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize) -> Retry {
     });
     Retry { allocated_bytes: allocated, reserved_bytes: reserved }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_fact_alone_lowers_the_certainty() {
+        use DryRunCertainty::{Exact, LowerBound, MayDiffer};
+        let run = DryRun::default;
+        let with = |unsized_work| DryRun { unsized_work, ..run() };
+        let [read, mask] =
+            [false, true].map(|decides_a_size| vec![ReadReport { decides_a_size, ..Default::default() }]);
+        for (dry_run, reads, expected) in [
+            (run(), &vec![], Exact),
+            (run(), &read, MayDiffer),
+            (DryRun { omitted_reads: 1, ..run() }, &vec![], MayDiffer),
+            (with(UnsizedWork { timings: 1, ..Default::default() }), &vec![], MayDiffer),
+            (run(), &mask, LowerBound),
+            (with(UnsizedWork { cufft: 1, ..Default::default() }), &vec![], LowerBound),
+            (DryRun { missing: vec!["cuNew".to_owned()], ..run() }, &vec![], LowerBound),
+            (DryRun { is_stopped: true, ..run() }, &vec![], LowerBound),
+        ] {
+            assert_eq!(DryRunCertainty::from_recording(&dry_run, reads), expected, "{dry_run:?}");
+        }
+    }
+}

@@ -205,3 +205,16 @@ fn contents(snapshot: &Snapshot) -> u64 {
             .fold(hash, |hash, block| FxBuildHasher.hash_one((hash, block.address, block.size, block.requested_size)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pinned_memory_is_summed() {
+        let host =
+            |host_segments| analyze(&Snapshot { host_segments, ..Snapshot::default() }, "", 0, Options::default()).host;
+        assert_eq!(host(vec![]), None);
+        assert_eq!(host(vec![512, 1024]), Some(SizedCount { count: 2, bytes: 1536 }));
+    }
+}

@@ -283,3 +283,30 @@ impl Outlook {
             || self.filling.is_some_and(Filling::exceeds_room)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_reason_that_holds_ends_a_program() {
+        let next_step = |spare_bytes| Some(NextStep { requests: 1, needed_bytes: 40, spare_bytes });
+        let filling = |spare_bytes| Some(Filling { requests: 8, bytes: 40, spare_bytes });
+        let growth = |explains| {
+            let (kind, steps, bytes_per_step, bytes) = (GrowthKind::Kept, 4, 10, 40);
+            Some(Growth { kind, steps, bytes_per_step, bytes, steps_left: None, explains })
+        };
+        let [fits, exceeds] = [next_step(Some(40)), next_step(Some(39))];
+        let [slow, fast] = [filling(10), filling(9)];
+        for (growth, next_step, filling, is_avoidable, expected) in [
+            (growth(true), exceeds, fast, true, DeadEnd::Growth(10)),
+            (growth(false), exceeds, fast, true, DeadEnd::NextStep(exceeds.unwrap())),
+            (growth(false), fits, fast, true, DeadEnd::Filling(fast.unwrap())),
+            (None, next_step(None), slow, true, DeadEnd::EverySettingFails),
+            (None, fits, slow, false, DeadEnd::ExceedsReach),
+            (None, None, slow, true, DeadEnd::ExceedsReach),
+        ] {
+            assert_eq!(dead_end(Outlook { next_step, growth, filling }, is_avoidable), expected);
+        }
+    }
+}

@@ -16,7 +16,7 @@ pub(super) struct NamedBlocks {
     has_no_graph: bool,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum NamedUse {
     Category(Category),
     /// It belongs to an object that is called an optimizer, and no autograd graph saved it.
@@ -124,6 +124,48 @@ fn is_users_item(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot)
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::NameRoot;
+
+    #[test]
+    fn variables_are_what_their_names_show() {
+        let root = |kind, author| NameRoot { kind, author, ..NameRoot::default() };
+        let roots = vec![
+            root(RootKind::Frame, Author::User),
+            root(RootKind::Module, Author::User),
+            root(RootKind::Exception, Author::User),
+            root(RootKind::Frame, Author::Library),
+        ];
+        for (name, root, expected) in [
+            (Some("opt.moments"), 3, NamedUse::StateOfOptimizer),
+            (Some("opt_d.moments"), 0, NamedUse::StateOfOptimizer),
+            (Some("optimizer.moments[0]"), 0, NamedUse::StateOfOptimizer),
+            (Some("optimizer"), 0, NamedUse::Variable),
+            (Some("opts.moments"), 0, NamedUse::Variable),
+            (Some("kept[3]"), 0, NamedUse::Kept),
+            (Some("kept[3]"), 1, NamedUse::Kept),
+            (Some("kept[3]"), 2, NamedUse::Variable),
+            (Some("kept[3]"), 3, NamedUse::Variable),
+            (Some("kept"), 0, NamedUse::Variable),
+            (None, 0, NamedUse::Variable),
+        ] {
+            let mut snapshot = Snapshot::default();
+            let tensor = NamedTensor {
+                address: 0,
+                bytes: 512,
+                kind: TensorKind::Variable,
+                name: name.map(|name| snapshot.symbols.intern(name)),
+                root,
+                operator: None,
+                is_in_graph: false,
+                dtype: snapshot.symbols.intern("float32"),
+                shape: None,
+                places: 1,
+            };
+            let names = |is_complete| TensorNames { roots: roots.clone(), is_complete, ..TensorNames::default() };
+            assert_eq!(use_of(&tensor, &names(true), &snapshot), Some(expected), "{name:?} from {root}");
+            assert_eq!(use_of(&tensor, &names(false), &snapshot), None);
+        }
+    }
 
     #[test]
     fn names_outrank_inferred_categories() {

@@ -384,6 +384,12 @@ mod tests {
     }
 
     #[test]
+    fn rare_iterations_count_in_the_long_run() {
+        let lasting = |mean_bytes| GrowthRate { bytes_per_iteration: 100, mean_bytes }.lasting_bytes();
+        assert_eq!([89, 90, 110, 111].map(lasting), [89, 100, 100, 111]);
+    }
+
+    #[test]
     fn the_first_request_of_an_iteration_belongs_to_it() {
         // Two requests an iteration, which stay; the last iteration has made one.
         let requests = Requests::of_one_site(7);
