@@ -20,7 +20,7 @@ const COMMANDS: [(&str, &[&str]); 13] = [
     ("failed analyze --full", &["diff", "gate", "where"]),
     ("analyze --request 100MiB", &["diff", "goes_on", "where"]),
     ("last whatif --capacity 30MiB", &["programs", "diff"]),
-    ("analyze --full --at peak", &["programs", "recorded", "where"]),
+    ("analyze --full --at peak", &["mistakes", "programs", "recorded", "where"]),
     ("whatif", &["failures", "goes_on", "advised", "recorded"]),
     ("timeline", &["diff", "goes_on", "recorded", "gate"]),
     (
@@ -41,7 +41,7 @@ fn add(checksum: &mut u64, bytes: &[u8]) {
     }
 }
 
-/// Adds keys, figures, and words such as codes, but no sentences.
+/// Adds keys, figures, and words such as codes, but of sentences only the digits.
 fn add_figures(checksum: &mut u64, value: &Value) {
     match value {
         Value::Object(members) => {
@@ -55,7 +55,9 @@ fn add_figures(checksum: &mut u64, value: &Value) {
             add(checksum, &items.len().to_le_bytes());
             items.iter().for_each(|item| add_figures(checksum, item));
         }
-        Value::String(text) if text.contains(' ') => {}
+        Value::String(text) if text.contains(' ') => {
+            text.bytes().filter(u8::is_ascii_digit).for_each(|digit| add(checksum, &[digit]));
+        }
         other => add(checksum, other.to_string().as_bytes()),
     }
 }
