@@ -75,14 +75,14 @@ impl Stacks {
     /// The stack of entries without one.
     pub const EMPTY: StackId = StackId(0);
 
-    pub(super) fn intern_frame(&mut self, frame: Frame) -> FrameId {
+    pub(crate) fn intern_frame(&mut self, frame: Frame) -> FrameId {
         *self.known.entry(frame).or_insert_with(|| {
             self.frames.push(frame);
             FrameId::from_index(self.frames.len() - 1)
         })
     }
 
-    pub(super) fn intern(&mut self, frames: &[FrameId]) -> StackId {
+    pub(crate) fn intern(&mut self, frames: &[FrameId]) -> StackId {
         debug_assert!(self.extended.is_empty(), "ids of extended come after those of stacks");
         let [inner, outer] = KEPT_FRAMES;
         let left_out = frames.len().saturating_sub(inner + outer);

@@ -234,6 +234,7 @@ impl Chains<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::snapshot::Frame;
 
     #[test]
     fn only_a_collection_that_drops_what_it_grows_by_is_bounded() {
@@ -250,20 +251,50 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_pass_begins_where_a_function_goes_back() {
-        let snapshot = Snapshot::default();
-        let stacks = StackReader::new(&snapshot);
-        let mut chains = Chains {
-            snapshot: &snapshot,
-            stacks: &stacks,
-            by_stack: Vec::new(),
-            nodes: vec![Node::default(); 2],
+    fn chains<'a>(snapshot: &'a Snapshot, stacks: &'a StackReader<'a>) -> Chains<'a> {
+        Chains {
+            snapshot,
+            stacks,
+            by_stack: vec![None; snapshot.stacks.len()],
+            nodes: Vec::new(),
             node_ids: FxHashMap::default(),
             chain_ids: FxHashMap::default(),
             last_chain: u32::MAX,
             entered_by: FxHashMap::default(),
-        };
+        }
+    }
+
+    #[test]
+    fn a_chain_has_the_innermost_line_of_the_user() {
+        let (user, package) = ("/app/train.py", "/venv/lib/python3.11/site-packages/loader/run.py");
+        for (frames, line) in [
+            (&[(package, 1), (user, 2)][..], Some(2)),
+            (&[(user, 1), (package, 2), (user, 3)], Some(1)),
+            (&[(package, 1), (package, 2)], Some(1)),
+            (&[], None),
+        ] {
+            let mut snapshot = Snapshot::default();
+            let name = snapshot.symbols.intern("step");
+            let frames: Vec<FrameId> = frames
+                .iter()
+                .map(|&(file, line)| {
+                    let file = snapshot.symbols.intern(file);
+                    snapshot.stacks.intern_frame(Frame { file, name, line })
+                })
+                .collect();
+            let stack = snapshot.stacks.intern(&frames);
+            let stacks = StackReader::new(&snapshot);
+            let chain = chains(&snapshot, &stacks).chain(stack);
+            assert_eq!(chain.line.map(|id| snapshot.stacks.frame(id).line), line);
+            assert_eq!(chain.path.len(), frames.len());
+        }
+    }
+
+    #[test]
+    fn a_pass_begins_where_a_function_goes_back() {
+        let snapshot = Snapshot::default();
+        let stacks = StackReader::new(&snapshot);
+        let mut chains = Chains { nodes: vec![Node::default(); 2], ..chains(&snapshot, &stacks) };
         // Line 9 of the outer function calls the inner one.
         let passes = [(0, 7), (1, 3), (1, 5), (1, 5), (1, 3), (0, 8), (1, 3), (0, 7)].map(|(node, line)| {
             let path = if node == 0 { vec![(0, line)] } else { vec![(0, 9), (1, line)] };
