@@ -85,8 +85,8 @@ pub fn size(bytes: u64) -> String {
         return format!("{bytes} B");
     }
     // A number that rounds to 1000 has four digits: the next unit.
-    let fits = |(scale, _): &(u64, &str)| (bytes as f64) < 999.5 * *scale as f64;
-    let (scale, unit) = units.into_iter().find(fits).unwrap_or((TIB, "TiB"));
+    let (scale, unit) =
+        units.into_iter().find(|(scale, _)| (bytes as f64) < 999.5 * *scale as f64).unwrap_or((TIB, "TiB"));
     let value = bytes as f64 / scale as f64;
     match value {
         _ if bytes.is_multiple_of(scale) => format!("{} {unit}", count(bytes / scale)),

@@ -18,8 +18,9 @@ impl<'a> Parser<'a> {
     }
 
     pub(super) fn is(&self, text: &str) -> bool {
-        let is_code = |token: &&Token<'_>| matches!(token.kind, TokenKind::Name | TokenKind::Operator);
-        self.peek().filter(is_code).is_some_and(|token| token.text == text)
+        self.peek()
+            .filter(|token| matches!(token.kind, TokenKind::Name | TokenKind::Operator))
+            .is_some_and(|token| token.text == text)
     }
 
     pub(super) fn is_kind(&self, kind: TokenKind) -> bool {

@@ -213,7 +213,7 @@ impl<'p, 'a> Flow<'p, 'a> {
     fn keep(&mut self, place: &Place<'p, 'a>, write: &Write<'_, 'a>, value: &Expr<'a>) {
         let Some(mut keep) = self.program.keep_at(place, write, value) else { return };
         keep.has_grad &= self.has_grad;
-        // Other statements write into this memory, so it is a buffer, not data that could be kept elsewhere.
+        // Other statements write into this memory: it is a buffer, and cannot be kept elsewhere.
         if keep.kind == WriteKind::Assign && keep.container.is_none() && self.program.is_filled(&keep.variable) {
             keep.kind = WriteKind::Store;
         }
@@ -270,8 +270,9 @@ impl<'a> ProgramText<'a> {
             let mut parts = function.walk().flat_map(Stmt::expressions);
             parts.any(|part| matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && part.word == word)
         };
-        let is_backward = |function: &Stmt<'_>| calls_backward(function).next().is_some();
-        others.any(|function| is_backward(function) && reads(function)).then_some(BackwardCall::Elsewhere)
+        others
+            .any(|function| calls_backward(function).next().is_some() && reads(function))
+            .then_some(BackwardCall::Elsewhere)
     }
 
     /// The type of the container in `variable`, inferred from the values assigned to it, and whether it is bounded.
@@ -298,13 +299,15 @@ impl<'a> ProgramText<'a> {
     }
 
     fn is_container(&self, variable: &str) -> bool {
-        let is_it = |it: &Expr<'_>| matches!(it.kind, ExprKind::Group | ExprKind::Comprehension);
-        self.assigned(variable).into_iter().any(|it| is_it(it) || it.called() == Some("deque"))
+        self.assigned(variable)
+            .into_iter()
+            .any(|it| matches!(it.kind, ExprKind::Group | ExprKind::Comprehension) || it.called() == Some("deque"))
     }
 
     fn is_dict(&self, variable: &str) -> bool {
-        let is_made = |call: Option<&str>| matches!(call, Some("dict" | "defaultdict" | "OrderedDict"));
-        self.assigned(variable).into_iter().any(|it| it.word == "{" || is_made(it.called()))
+        self.assigned(variable)
+            .into_iter()
+            .any(|it| it.word == "{" || matches!(it.called(), Some("dict" | "defaultdict" | "OrderedDict")))
     }
 }
 
@@ -327,9 +330,10 @@ fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
         (StmtKind::With, items) => items.iter().any(|it| it.kind == ExprKind::As && it.parts[1].word == variable),
         _ => false,
     };
-    let statements = || own.iter().map(Place::statement);
-    let yields = |statement: &Stmt<'_>| statement.expressions().any(|part| part.kind == ExprKind::Yield);
-    !statements().any(is_shared) && statements().any(assigns) && !statements().any(yields)
+    let mut statements = own.iter().map(Place::statement);
+    !statements.clone().any(is_shared)
+        && statements.clone().any(assigns)
+        && !statements.any(|statement| statement.expressions().any(|part| part.kind == ExprKind::Yield))
 }
 
 /// The object with the attribute `target`, and the iterable from which a loop takes that object.
@@ -337,21 +341,16 @@ fn items_with<'a>(place: &Place<'_, 'a>, target: &Expr<'a>) -> Vec<String> {
     let object = target.parts.first().filter(|object| target.kind == ExprKind::Attribute && object.word != "self");
     let Some(object) = object.and_then(Expr::variable) else { return Vec::new() };
     let loops = place.path.iter().filter(|enclosing| enclosing.kind == StmtKind::Loop && enclosing.parts.len() == 2);
-    let of_object = |enclosing: &&&Stmt<'_>| enclosing.parts[0].walk().any(|part| part.word == object);
-    let items = loops.filter(of_object).filter_map(|enclosing| enclosing.parts[1].variable());
+    let items = loops
+        .filter(|enclosing| enclosing.parts[0].walk().any(|part| part.word == object))
+        .filter_map(|enclosing| enclosing.parts[1].variable());
     items.chain([object.clone()]).collect()
 }
 
 /// Whether a statement in a loop of the function reads the variable, other than to write to it.
 fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
     // An attribute outlives the call, and a loop may call the method again.
-    let is_in_loop = |other: &Place<'_, '_>| {
-        let is_header = other.statement().kind == StmtKind::Loop;
-        let inner = other.innermost_loop().filter(|_| !is_header);
-        inner.is_some() || other.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
-    };
-    let repeats = |other: &&Place<'_, '_>| variable.contains('.') || is_in_loop(other);
-    place.own_statements().iter().filter(repeats).any(|other| {
+    place.own_statements().iter().filter(|other| variable.contains('.') || is_in_loop(other)).any(|other| {
         let statement = other.statement();
         let read = match statement.kind {
             StmtKind::Assign => statement.parts.last().map(std::slice::from_ref).unwrap_or_default(),
@@ -368,6 +367,13 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
                 .any(|call| call.called().is_some_and(|name| PUT.contains(&name) || FILL.contains(&name)));
         !writes && !puts && read.iter().flat_map(Expr::walk).any(is_it)
     })
+}
+
+/// Whether the statement of `place` is inside a loop of its function, other than as its header.
+fn is_in_loop(place: &Place<'_, '_>) -> bool {
+    let is_header = place.statement().kind == StmtKind::Loop;
+    let inner = place.innermost_loop().filter(|_| !is_header);
+    inner.is_some() || place.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
 }
 
 /// Whether `value` is a comprehension, whose items are parts of another value.

@@ -7,10 +7,6 @@ use super::tokens::{Token, TokenKind, tokens};
 /// The modules that the import statements of `text` may name, as paths: `a/b` and `a/b/c` for `from a.b import c`, which
 /// may be a module or a member of one. Leading dots are left out.
 pub fn imported_modules(text: &str) -> BTreeSet<String> {
-    let ends_statement = |token: &Token<'_>| {
-        matches!(token.kind, TokenKind::Newline | TokenKind::Indent | TokenKind::Dedent)
-            || matches!(token.text, ";" | ":")
-    };
     let mut modules = BTreeSet::new();
     for statement in tokens(text).split(ends_statement) {
         match statement.iter().position(|token| token.text == "import") {
@@ -25,6 +21,10 @@ pub fn imported_modules(text: &str) -> BTreeSet<String> {
     }
     modules.remove("");
     modules
+}
+
+fn ends_statement(token: &Token<'_>) -> bool {
+    matches!(token.kind, TokenKind::Newline | TokenKind::Indent | TokenKind::Dedent) || matches!(token.text, ";" | ":")
 }
 
 /// The dotted names between commas as paths, without what follows `as`; none for `*`.

@@ -149,9 +149,6 @@ impl ProgramText<'_> {
 
     /// The line that calls `backward(create_graph=True)`.
     pub fn graph_backward(&self) -> Option<Line<'_>> {
-        let keeps_graph = |given: &Expr<'_>| {
-            given.word == "create_graph" && given.parts.first().is_some_and(|value| value.word == "True")
-        };
         let is_it = |call: &Expr<'_>| call.called() == Some("backward") && call.parts.iter().any(keeps_graph);
         let place = self.all_places().find(|place| place.statement().calls().any(is_it))?;
         let (file, function) = (place.file.path, place.function_name());
@@ -160,9 +157,9 @@ impl ProgramText<'_> {
 
     /// Whether the program calls `gc.disable()`.
     pub fn turns_collector_off(&self) -> bool {
-        let is_it =
-            |call: &Expr<'_>| call.called() == Some("disable") && call.receiver().is_some_and(|it| it.word == "gc");
-        self.statements().flat_map(Stmt::calls).any(is_it)
+        self.statements()
+            .flat_map(Stmt::calls)
+            .any(|call| call.called() == Some("disable") && call.receiver().is_some_and(|it| it.word == "gc"))
     }
 
     /// Whether the program calls `module` where nothing turns gradients off: by its name, or else as an argument.
@@ -180,6 +177,10 @@ impl ProgramText<'_> {
         }
         best.1
     }
+}
+
+fn keeps_graph(given: &Expr<'_>) -> bool {
+    given.word == "create_graph" && given.parts.first().is_some_and(|value| value.word == "True")
 }
 
 /// Whether `statement` calls `name`: by that name, as `__init__` by constructing its class, or as `forward` by calling its

@@ -36,7 +36,7 @@ impl ProgramText<'_> {
         let here = statement.parts.iter().map(|value| (target, value));
         let made = here.chain(assigned_before(&place, &own)).filter_map(|(target, value)| made(value, target, &own));
         let mut values: Vec<LargeValue> = scores(&place, &own).into_iter().chain(made).collect();
-        // Without all pairs nothing else is large.
+        // Only a tensor of all pairs is large here.
         values.sort_by_key(|value| !matches!(value, LargeValue::Pairs([left, right]) if left == right)); // stable
         values
     }
@@ -59,7 +59,7 @@ fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeVa
         let argument = || part.parts.get(1)?.variable();
         match (part.kind, part.called()) {
             (ExprKind::Call, Some("sort" | "argsort")) => subject().or_else(argument).map(LargeValue::Sorted),
-            // The whole value: of a part of it others may have the size.
+            // Only the whole value: a part of it has a common size.
             (ExprKind::Call, Some("repeat" | "repeat_interleave" | "tile")) if std::ptr::eq(part, value) => {
                 subject().or_else(argument).map(LargeValue::Repeated)
             }
@@ -86,22 +86,21 @@ fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Opt
     let both = |of: fn(&Expr<'_>) -> Option<String>| Some([of(left)?, of(right)?]);
     if let Some(both) = both(with_new_dimension) {
         let is_sum = |call: &Expr<'_>| {
-            let has_operation = || call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target);
-            matches!(call.called(), Some("sum" | "norm")) && has_operation()
+            matches!(call.called(), Some("sum" | "norm"))
+                && call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target)
         };
         let mut calls = own.iter().map(Place::statement).flat_map(Stmt::calls);
         let is_distance = operation.word == "-" && calls.any(is_sum);
         return Some(if is_distance { LargeValue::Distances(both) } else { LargeValue::Pairs(both) });
     }
     if operation.word == "@" {
-        let transposed = |part: &Expr<'_>| matches!(part.word, "T" | "mT") || part.called() == Some("t");
         let of_right =
             right.parts.first().and_then(|it| if right.kind == ExprKind::Call { it.parts.first() } else { Some(it) });
         let [left, of_right] = [left.variable()?, of_right?.variable()?];
-        return (transposed(right) && left == of_right).then_some(LargeValue::Pairs([left, of_right]));
+        return ((matches!(right.word, "T" | "mT") || right.called() == Some("t")) && left == of_right)
+            .then_some(LargeValue::Pairs([left, of_right]));
     }
-    let plain = |part: &Expr<'_>| part.variable().filter(|_| part.kind == ExprKind::Name);
-    both(plain).map(LargeValue::Elements)
+    both(|part: &Expr<'_>| part.variable().filter(|_| part.kind == ExprKind::Name)).map(LargeValue::Elements)
 }
 
 /// `scores` of `scores[:, None]` and `scores.unsqueeze(0)`.
@@ -127,30 +126,29 @@ fn product<'e, 'a>(part: &'e Expr<'a>) -> Option<[&'e Expr<'a>; 2]> {
     }
 }
 
-/// The product of two tensors, of which a softmax is multiplied with a third, if the statement of `place` is part of it.
+/// Attention: a product of two tensors whose softmax is multiplied with a third, if the statement of `place` is part of it.
 fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
-    let statements = || own.iter().map(Place::statement).filter(|it| it.kind != StmtKind::Function);
+    let statements = own.iter().map(Place::statement).filter(|it| it.kind != StmtKind::Function);
     let assigned = |name: &str| {
-        statements().filter(|it| it.kind == StmtKind::Assign).find_map(|it| {
+        statements.clone().filter(|it| it.kind == StmtKind::Assign).find_map(|it| {
             let (value, targets) = it.parts.split_last()?;
             targets.iter().any(|target| target.word == name).then_some((it, value))
         })
     };
     let is_softmax = |call: &Expr<'_>| call.called() == Some("softmax");
     let (softmax, call) =
-        statements().find_map(|it| it.calls().find(|call| is_softmax(call)).map(|call| (it, call)))?;
+        statements.clone().find_map(|it| it.calls().find(|call| is_softmax(call)).map(|call| (it, call)))?;
     // The softmax is of a product, or of a variable that has one.
     let parts = || call.walk();
     let here = parts().find_map(product).map(|both| (softmax, both));
-    let before = || {
+    let (start, [query, key]) = here.or_else(|| {
         parts().filter(|part| part.kind == ExprKind::Name).find_map(|name| {
             let (statement, value) = assigned(name.word)?;
             value.walk().find_map(product).map(|both| (statement, both))
         })
-    };
-    let (start, [query, key]) = here.or_else(before)?;
+    })?;
     let weights = softmax.parts.split_last().and_then(|(_, targets)| targets.first()).map_or("", |target| target.word);
-    let mut values = statements().flat_map(Stmt::expressions).filter_map(product);
+    let mut values = statements.flat_map(Stmt::expressions).filter_map(product);
     let [_, value] = values
         .find(|[left, _]| left.walk().any(|part| is_softmax(part) || !weights.is_empty() && part.word == weights))?;
     let failing = place.statement();

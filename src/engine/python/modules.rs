@@ -15,22 +15,23 @@ impl ProgramText<'_> {
         // A module of PyTorch itself has no line in the program.
         let at = frames.iter().rposition(|frame| frame.function == "forward").map_or(0, |forward| forward + 1);
         let place = self.place(frames.get(at)?)?;
-        let is_module = |call: &&Expr<'_>| {
+        let calls = place.statement().calls().filter(|call| {
             let name = call.called().unwrap_or_default();
             let is_own = call.receiver().is_none_or(|receiver| receiver.word == "self");
             is_own
                 && name.starts_with(char::is_lowercase)
                 && self.functions(name).is_empty()
                 && !ON_HOST.contains(&name)
-        };
-        let calls: Vec<&Expr<'_>> = place.statement().calls().filter(is_module).collect();
+        });
+        let calls: Vec<&Expr<'_>> = calls.collect();
         let [call] = calls.as_slice() else { return None };
         let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
         let name = last_part(&module);
         let trained = self.trained()?;
         let mentions = |name: &str, other: &str| {
-            let copies = |value: &Expr<'_>| value.called() == Some("deepcopy");
-            self.assigned(name).into_iter().any(|it| !copies(it) && it.walk().any(|part| part.word == other))
+            self.assigned(name)
+                .into_iter()
+                .any(|it| it.called() != Some("deepcopy") && it.walk().any(|part| part.word == other))
         };
         let is_trained = trained.iter().any(|one| one == name || mentions(name, one) || mentions(one, name));
         let mut calls = self.statements().flat_map(Stmt::calls);
@@ -60,9 +61,8 @@ impl ProgramText<'_> {
         let mut names = Vec::new();
         for call in self.statements().flat_map(Stmt::calls).filter(|call| is_optimizer(call)) {
             let given = call.parts.get(1)?;
-            let is_source = |part: &&Expr<'_>| part.called() == Some("parameters");
-            let modules: Vec<String> =
-                given.walk().filter(is_source).filter_map(|part| part.receiver()?.variable()).collect();
+            let modules = given.walk().filter(|part| part.called() == Some("parameters"));
+            let modules: Vec<String> = modules.filter_map(|part| part.receiver()?.variable()).collect();
             let is_list = given.kind == ExprKind::Group;
             if modules.is_empty() && !is_list || modules.iter().any(|name| name == "self") {
                 return None;
@@ -76,11 +76,11 @@ impl ProgramText<'_> {
     /// The module in evaluation mode that a running function calls, unless one of them calls `backward`.
     pub fn evaluated(&self, frames: &[Line<'_>]) -> Option<String> {
         let places: Vec<Place<'_, '_>> = frames.iter().filter_map(|frame| self.place(frame)).collect();
-        let functions = || places.iter().filter_map(Place::function);
-        if functions().any(|function| calls_backward(function).next().is_some()) {
+        let functions = places.iter().filter_map(Place::function);
+        if functions.clone().any(|function| calls_backward(function).next().is_some()) {
             return None;
         }
-        let calls = functions().flat_map(Stmt::walk).flat_map(Stmt::calls);
+        let calls = functions.flat_map(Stmt::walk).flat_map(Stmt::calls);
         calls.filter(|call| call.called() == Some("eval")).find_map(|call| call.receiver()?.variable())
     }
 }
@@ -88,6 +88,7 @@ impl ProgramText<'_> {
 /// Whether `call` constructs an optimizer: a class of `optim`, or one with the parameters of a module as an argument.
 pub(super) fn is_optimizer(call: &Expr<'_>) -> bool {
     let is_class = call.called().is_some_and(|name| name.starts_with(char::is_uppercase));
-    let of_optim = || call.receiver().is_some_and(|module| module.word == "optim");
-    is_class && (of_optim() || call.parts.iter().skip(1).any(|given| given.called() == Some("parameters")))
+    is_class
+        && (call.receiver().is_some_and(|module| module.word == "optim")
+            || call.parts.iter().skip(1).any(|given| given.called() == Some("parameters")))
 }

@@ -79,7 +79,6 @@ impl<'a> Parser<'a> {
         }
         let start = self.at;
         self.at += 1;
-        let is_name = || self.peek().is_some_and(|after| matches!(after.text, "=" | "." | ","));
         match word {
             "def" | "class" => {
                 let name = self.take_kind(TokenKind::Name)?;
@@ -121,7 +120,7 @@ impl<'a> Parser<'a> {
                 }
                 Some((StmtKind::With, word, items))
             }
-            "match" | "case" if is_name() => {
+            "match" | "case" if self.peek().is_some_and(|after| matches!(after.text, "=" | "." | ",")) => {
                 self.at = start;
                 self.simple()
             }

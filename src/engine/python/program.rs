@@ -15,7 +15,6 @@ pub struct ProgramText<'a> {
     functions: FxHashMap<&'a str, Vec<StmtPath>>,
     /// The statements that write to a variable, by the last part of its name.
     writes: FxHashMap<&'a str, Vec<StmtPath>>,
-    /// No file of the program is missing.
     /// All source files of the program are known.
     pub is_complete: bool,
 }
@@ -111,8 +110,9 @@ impl<'a> ProgramText<'a> {
 
     /// Whether the program computes gradients.
     pub fn computes_gradients(&self) -> bool {
-        let has = |file: &File<'_>| ["backward(", "autograd", "torch.func"].iter().any(|word| file.text.contains(word));
-        self.files.iter().any(has)
+        self.files
+            .iter()
+            .any(|file| ["backward(", "autograd", "torch.func"].iter().any(|word| file.text.contains(word)))
     }
 
     /// The innermost statement of `line`; `None` if its function does not match the text, which may be another version.
@@ -146,15 +146,17 @@ impl<'a> ProgramText<'a> {
         let used: FxHashSet<&str> = self.all_places().flat_map(|place| decorators(&place)).collect();
         let is_returned = |place: &Place<'_, 'a>| {
             let [.., outer, inner] = place.path.as_slice() else { return false };
-            let returns =
-                |it: &Stmt<'_>| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word);
             inner.kind == StmtKind::Function
                 && outer.kind == StmtKind::Function
                 && !used.contains(outer.word)
-                && outer.body.iter().any(returns)
+                && outer
+                    .body
+                    .iter()
+                    .any(|it| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word))
         };
-        let is_decorated = |place: &Place<'_, 'a>| decorators(place).iter().any(|it| !self.functions(it).is_empty());
-        self.all_places().filter(|place| is_returned(place) || is_decorated(place)).collect()
+        self.all_places()
+            .filter(|place| is_returned(place) || decorators(place).iter().any(|it| !self.functions(it).is_empty()))
+            .collect()
     }
 
     /// The statements that write to a variable with this last part of its name, in reverse order of the text.
@@ -200,9 +202,8 @@ pub(super) fn last_part(variable: &str) -> &str {
 fn turns_grad_off(expression: &Expr<'_>) -> bool {
     expression.walk().any(|part| {
         let is_set = part.called() == Some("set_grad_enabled");
-        let has_false = || part.parts.iter().any(|given| given.word == "False");
         matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && GRAD_OFF.contains(&part.word)
-            || is_set && has_false()
+            || is_set && part.parts.iter().any(|given| given.word == "False")
     })
 }
 
@@ -250,18 +251,19 @@ impl<'p, 'a> Place<'p, 'a> {
         let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
         let outer = function.map_or(&[][..], |at| &self.path[..=at]);
         let body = outer.last().map_or(&self.file.statements, |function| &function.body);
-        let is_own = |inner: &Stmt<'_>| !matches!(inner.kind, StmtKind::Function | StmtKind::Class);
-        places(self.file, outer, body, is_own).collect()
+        places(self.file, outer, body, |inner: &Stmt<'_>| !matches!(inner.kind, StmtKind::Function | StmtKind::Class))
+            .collect()
     }
 
     /// Where the function calls `backward()`, as seen from a statement that keeps something in `variable`.
     pub(super) fn backward(&self, variable: &str) -> Option<BackwardCall> {
         let enclosing = self.function().or_else(|| self.path.iter().find(|it| it.kind == StmtKind::Loop).copied())?;
-        let reads = |call: &Expr<'_>| call.walk().any(|part| part.variable().is_some_and(|name| name == variable));
         let mut calls = calls_backward(enclosing).peekable();
         calls.peek()?;
         Some(match self.innermost_loop() {
-            _ if calls.any(reads) => BackwardCall::Itself,
+            _ if calls.any(|call| call.walk().any(|part| part.variable().is_some_and(|name| name == variable))) => {
+                BackwardCall::Itself
+            }
             Some(inner) if calls_backward(inner).next().is_some() => BackwardCall::Loop,
             // An attribute outlives the call, and a loop may call the method.
             None if variable.contains('.') => BackwardCall::Loop,

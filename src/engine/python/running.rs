@@ -46,27 +46,20 @@ impl ProgramText<'_> {
             _ => None,
         })?;
         // A tensor is not called, unlike a module that the program makes.
-        let is_called =
-            |name: &str| self.statements().flat_map(Stmt::calls).any(|call| call.called() == Some(last_part(name)));
-        let is_variable = |name: &str| {
+        let (source, is_one_item) = source_of(value, &|name: &str| {
             let parameters = place.function().map(|it| it.parts.as_slice()).unwrap_or_default();
             let is_known =
                 self.writing(last_part(name)).next().is_some() || parameters.iter().any(|it| it.word == name);
-            is_known && !is_called(name)
-        };
-        let is_made = |call: &Expr<'_>| {
-            call.receiver().is_some_and(|it| it.word == "torch")
-                && CREATION.contains(&call.called().unwrap_or_default())
-        };
-        let (source, is_one_item) = source_of(value, &is_variable).filter(|_| !value.walk().any(is_made))?;
+            is_known && !self.statements().flat_map(Stmt::calls).any(|call| call.called() == Some(last_part(name)))
+        })
+        .filter(|_| !value.walk().any(is_creation))?;
         Some(RunningValue { text: place.text_of(value).map(str::to_owned), source, is_one_item })
     }
 
     /// The innermost loop of the function around `line`; `None` if there is none. That of an unknown text goes over data.
     pub fn innermost_loop(&self, line: &Line<'_>) -> Option<LoopKind> {
         let Some(place) = self.place(line) else { return Some(LoopKind::OverData) };
-        let has_clause = |part: &Expr<'_>| part.kind == ExprKind::Clause;
-        if place.statement().expressions().any(has_clause) {
+        if place.statement().expressions().any(|part| part.kind == ExprKind::Clause) {
             return Some(LoopKind::OverData);
         }
         place.innermost_loop().map(|it| match it.parts.as_slice() {
@@ -113,7 +106,11 @@ impl ProgramText<'_> {
     }
 }
 
-/// The first variable from which `value` is computed: of a call an argument, or else the object; and whether a dimension of
+fn is_creation(call: &Expr<'_>) -> bool {
+    call.receiver().is_some_and(|it| it.word == "torch") && CREATION.contains(&call.called().unwrap_or_default())
+}
+
+/// The first variable that `value` is computed from (in a call: an argument, else the object), and whether a dimension of
 /// size 1 is added to it.
 fn source_of(value: &Expr<'_>, is_variable: &impl Fn(&str) -> bool) -> Option<(String, bool)> {
     let of_parts = |parts: &[Expr<'_>]| parts.iter().find_map(|part| source_of(part, is_variable));

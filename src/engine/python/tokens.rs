@@ -113,8 +113,9 @@ impl<'a> Lexer<'a> {
             return;
         }
         let indent = &self.rest()[..self.rest().len() - code.len()];
-        let after = |column, c| if c == '\t' { (column / TAB_COLUMNS + 1) * TAB_COLUMNS } else { column + 1 };
-        let column = indent.chars().fold(0, after);
+        let column = indent
+            .chars()
+            .fold(0, |column, c| if c == '\t' { (column / TAB_COLUMNS + 1) * TAB_COLUMNS } else { column + 1 });
         if column > self.indents.last().copied().unwrap_or(0) && self.indents.len() < MAX_INDENTS {
             self.indents.push(column);
             self.push(TokenKind::Indent, 0);

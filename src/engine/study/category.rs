@@ -63,7 +63,8 @@ impl ConfidenceBytes {
     /// The confidence that at least half of the bytes have or exceed.
     pub(crate) fn of_half(&self) -> Confidence {
         let all = self.sum_of(4);
-        let reaches_half = |rank: &usize| self.sum_of(rank + 1) >= all - self.sum_of(rank + 1);
-        (0..4).find(reaches_half).map_or(Confidence::Low, |rank| Self::ORDER[rank])
+        (0..4)
+            .find(|rank| self.sum_of(rank + 1) >= all - self.sum_of(rank + 1))
+            .map_or(Confidence::Low, |rank| Self::ORDER[rank])
     }
 }

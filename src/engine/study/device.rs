@@ -145,8 +145,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// Live blocks at the snapshot, by the stack that allocated them.
     pub fn live_by_stack(self) -> &'s BlockSums<StackId> {
-        let sum = || sum_live_by_stack(self.device().segments(), &self.snapshot().blocks);
-        self.facts.live_by_stack.get_or_init(sum)
+        self.facts.live_by_stack.get_or_init(|| sum_live_by_stack(self.device().segments(), &self.snapshot().blocks))
     }
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
@@ -268,8 +267,9 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The device memory that was within reach, inferred from failed requests: see [`inferred_capacity`]. Without
     /// failed requests the recorded total memory.
     pub fn inferred_capacity(self) -> Option<u64> {
-        let infer = || inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity());
-        *self.facts.inferred_capacity.get_or_init(infer)
+        *self.facts.inferred_capacity.get_or_init(|| {
+            inferred_capacity(self.device(), self.reserved_before()).or_else(|| self.recorded_capacity())
+        })
     }
 
     /// Whether a replay under the recorded settings serves the last failed request; `replay` finds out.
@@ -280,8 +280,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
     pub fn inferred_limit(self) -> Option<RangeInclusive<u64>> {
         let hypothesis = &self.inferred().hypothesis;
-        let settings = |entry| hypothesis.settings_at(entry);
-        let infer = || inferred_limit(self.device(), settings, self.reserved_before());
+        let infer = || inferred_limit(self.device(), |entry| hypothesis.settings_at(entry), self.reserved_before());
         self.facts.inferred_limit.get_or_init(infer).clone()
     }
 
@@ -327,8 +326,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             match step.at {
                 None => allocated.clear(), // a replay may start over
                 Some((index, _)) => {
-                    let is_passed = |entry: &&usize| **entry <= index;
-                    let passed = entries[allocated.len()..].iter().take_while(is_passed).count();
+                    let passed = entries[allocated.len()..].iter().take_while(|entry| **entry <= index).count();
                     allocated.extend(std::iter::repeat_n(last, passed));
                 }
             }
@@ -340,19 +338,21 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The figures of a replay from an empty pool on a device of unlimited size; `None` without a trace. Blocks that were
     /// live when the recording started count; what the pool had cached then does not.
     pub fn figures_from_empty(self) -> Option<&'s RunFigures> {
-        let replay = || {
-            let unbounded = Hypothesis { capacity: None, limit: None, ..self.inferred().hypothesis.clone() };
-            let program = Program::from_trace(self.device(), &unbounded.settings).with_empty_start();
-            simulate(&program, &unbounded, None).figures()
-        };
-        (!self.device().is_empty()).then(|| self.facts.figures_from_empty.get_or_init(replay))
+        (!self.device().is_empty()).then(|| {
+            self.facts.figures_from_empty.get_or_init(|| {
+                let unbounded = Hypothesis { capacity: None, limit: None, ..self.inferred().hypothesis.clone() };
+                let program = Program::from_trace(self.device(), &unbounded.settings).with_empty_start();
+                simulate(&program, &unbounded, None).figures()
+            })
+        })
     }
 
     /// The last failed request of the window, if no allocation follows it.
     pub fn ending_failure(self) -> Option<usize> {
         let trace = self.device();
-        let is_request = |entry: usize| trace.action(entry) == Some(Action::Alloc);
-        self.failed_requests().next_back().filter(|last| !(*last..trace.len()).any(is_request))
+        self.failed_requests()
+            .next_back()
+            .filter(|last| !(*last..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc)))
     }
 
     /// Whether a failed request ended the recording, and the trace is short enough to continue.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use serde::Serialize;
 
-use crate::replay::literal::{LiteralOutcome, ReplayStep, Sampler, SeriesPeak};
+use crate::replay::literal::{LiteralOutcome, ReplayStep, Sampler};
 use crate::snapshot::Device;
 
 /// A part of a trace, a half-open range of entry indexes; by default all of it. Earlier entries only determine the state
@@ -145,18 +145,16 @@ impl<'a> HistoryBuilder<'a> {
     pub(super) fn finish(self, outcome: LiteralOutcome, has_changed_settings: bool) -> MemoryHistory {
         let Self { device, window, samples, last: _, at_peak } = self;
         let [reserved, allocated] = samples.peaks();
-        let entry_of = |peak: SeriesPeak| entry_of_sample(&window, peak.sample);
         let peak = Peak {
             allocated_bytes: allocated.value,
             reserved_bytes: reserved.value,
-            allocated_event: entry_of(allocated).map(|entry| entry as u64),
-            reserved_event: entry_of(reserved).map(|entry| entry as u64),
-            time_us: entry_of(allocated).and_then(|entry| device.time_us(entry)),
+            allocated_event: entry_of_sample(&window, allocated.sample).map(|entry| entry as u64),
+            reserved_event: entry_of_sample(&window, reserved.sample).map(|entry| entry as u64),
+            time_us: entry_of_sample(&window, allocated.sample).and_then(|entry| device.time_us(entry)),
             reserved_then: at_peak.1,
             is_lower_bound: false,
         };
-        let time = |entry| device.time_us(entry);
-        let ends = time(window.start).zip(time(window.end.max(1) - 1));
+        let ends = device.time_us(window.start).zip(device.time_us(window.end.max(1) - 1));
         MemoryHistory {
             first_entry: window.start as u64,
             entries: window.len() as u64,

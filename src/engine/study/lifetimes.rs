@@ -114,7 +114,7 @@ impl MemoryLifetimes {
 
     /// Sets the category and phase of every allocation.
     fn classify(&mut self, device: DeviceStudy<'_, '_>) {
-        let allocation = |row: usize| {
+        let judged = attribution::classify_allocations(device, self.allocations.len(), &|row: usize| {
             let one = &self.allocations[row];
             attribution::Allocation {
                 address: one.address,
@@ -124,8 +124,7 @@ impl MemoryLifetimes {
                 allocated_at: one.start.checked_sub(1),
                 freed_after: one.freed_at(),
             }
-        };
-        let judged = attribution::classify_allocations(device, self.allocations.len(), &allocation);
+        });
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
             let born = one.start.checked_sub(1);
@@ -259,9 +258,10 @@ impl MemoryLifetimes {
     fn remove_segment(&mut self, address: u64, bytes: u64, now: EntryCount) {
         let end = address.saturating_add(bytes);
         let touched = self.held.range(..end).rev();
-        let ends_after = |at: &u32| self.segments.get(*at as usize).is_some_and(|one| one.end_address() > address);
-        let gone: Vec<(u64, u32)> =
-            touched.take_while(|(_, at)| ends_after(at)).map(|(address, at)| (*address, *at)).collect();
+        let gone: Vec<(u64, u32)> = touched
+            .take_while(|(_, at)| self.segments.get(**at as usize).is_some_and(|one| one.end_address() > address))
+            .map(|(address, at)| (*address, *at))
+            .collect();
         for (key, at) in gone {
             self.held.remove(&key);
             let segment = &mut self.segments[at as usize];

@@ -83,8 +83,8 @@ pub struct Study<'a> {
 impl<'a> Study<'a> {
     /// Derives nothing yet.
     pub fn new(snapshot: &'a Snapshot, scope: Scope) -> Self {
-        let is_wanted = |device: &Device<'_>| scope.device.is_none_or(|only| only == device.id());
-        let devices = snapshot.devices().filter(is_wanted).map(|device| (device, DeviceFacts::default())).collect();
+        let devices = snapshot.devices().filter(|device| scope.device.is_none_or(|only| only == device.id()));
+        let devices = devices.map(|device| (device, DeviceFacts::default())).collect();
         let (stacks, text) = (OnceLock::new(), OnceLock::new());
         Self { snapshot, scope, devices, stacks, text, settings: OnceLock::new(), inference: OnceLock::new() }
     }

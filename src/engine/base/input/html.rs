@@ -7,8 +7,7 @@ const PICKLE_KEY: &[u8] = b"\"base64\":";
 /// The first pickle in the page `bytes`; `None` if it is no such page.
 pub(super) fn embedded_pickle(bytes: &[u8]) -> Option<Vec<u8>> {
     let page = bytes.trim_ascii_start();
-    let starts_with = |start: &[u8]| page.get(..start.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(start));
-    if !PAGE_STARTS.iter().any(|start| starts_with(start)) {
+    if !PAGE_STARTS.iter().any(|start| page.get(..start.len()).is_some_and(|bytes| bytes.eq_ignore_ascii_case(start))) {
         return None;
     }
     let key = memchr::memmem::find(page, PICKLE_KEY)?;

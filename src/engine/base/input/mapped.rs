@@ -144,9 +144,7 @@ mod signal {
         unsafe {
             let Some(previous) = PREVIOUS.get() else { libc::abort() };
             let address = (*info).si_addr().addr();
-            let contains_address =
-                |map: &&WatchedMap| (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&address);
-            if let Some(map) = maps().find(contains_address) {
+            if let Some(map) = maps().find(|map| (map.start.load(SeqCst)..map.end.load(SeqCst)).contains(&address)) {
                 map.is_truncated.store(true, SeqCst);
                 let first = address - address % previous.page;
                 let zeros = libc::mmap(

@@ -95,11 +95,11 @@ impl<R: Read> Utf8Reader<R> {
             (_, &[low, high]) => u16::from_le_bytes([low, high]),
             (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
         };
-        let is_high_surrogate = |unit: u16| (0xd800..0xdc00).contains(&unit);
         if !is_end {
             let even_len = bytes.len() / 2 * 2;
             let last = bytes.get(even_len.saturating_sub(2)..even_len).map(unit);
-            let split_at = if last.is_some_and(is_high_surrogate) { even_len - 2 } else { even_len };
+            let split_at =
+                if last.is_some_and(|unit| (0xd800..0xdc00).contains(&unit)) { even_len - 2 } else { even_len };
             self.partial = bytes.split_off(split_at);
         }
         let units = bytes.chunks(2).map(unit);

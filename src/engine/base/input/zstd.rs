@@ -68,8 +68,10 @@ impl<R: BufRead> Read for ZstdFrames<R> {
 /// A truncated frame becomes `UnexpectedEof`, wherever it ends; the decoder reports it in several ways.
 fn to_io_error(error: FrameDecoderError) -> io::Error {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
-    let is_eof = |cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof;
-    if causes.filter_map(|cause| cause.downcast_ref()).any(is_eof) {
+    if causes
+        .filter_map(|cause| cause.downcast_ref())
+        .any(|cause: &io::Error| cause.kind() == io::ErrorKind::UnexpectedEof)
+    {
         return io::ErrorKind::UnexpectedEof.into();
     }
     io::Error::other(error)

@@ -84,10 +84,9 @@ pub fn escape_command_lines(page: String) -> String {
     if !page.lines().any(is_command) {
         return page;
     }
-    let escape = |line: &str| {
-        if is_command(line) { line.replacen("::", ":\\u{3a}", 1) } else { line.to_owned() }
-    };
-    page.split_inclusive('\n').map(escape).collect()
+    page.split_inclusive('\n')
+        .map(|line| if is_command(line) { line.replacen("::", ":\\u{3a}", 1) } else { line.to_owned() })
+        .collect()
 }
 
 /// `text`, or its start and end with its length if it is longer than `max` characters.
@@ -102,8 +101,7 @@ fn truncate(text: &str, max: usize) -> Cow<'_, str> {
 
 /// Quotes `text` as one word of a POSIX shell, if needed.
 pub fn quote_shell_word(text: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c);
-    if text.chars().all(is_plain) {
+    if text.chars().all(|c| c.is_ascii_alphanumeric() || "/._-+=:,@%".contains(c)) {
         return text.to_owned();
     }
     format!("'{}'", text.replace('\'', r"'\''"))

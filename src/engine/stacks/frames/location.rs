@@ -189,8 +189,7 @@ impl<'t, F: PartialEq> StackFrames<'t, F> {
     }
 
     fn code_frames(&self) -> impl Iterator<Item = (usize, &FrameRef<'t, F>)> {
-        let is_code = |frame: &FrameRef<'t, F>| matches!(frame.origin, Origin::User | Origin::Package);
-        self.frames.iter().enumerate().filter(move |(_, frame)| is_code(frame))
+        self.frames.iter().enumerate().filter(move |(_, frame)| matches!(frame.origin, Origin::User | Origin::Package))
     }
 
     /// `None` if the stack has PyTorch's frames only, or none.
@@ -204,9 +203,7 @@ impl<'t, F: PartialEq> StackFrames<'t, F> {
 
     /// The index of the outermost frame through which PyTorch calls a module.
     pub(super) fn outermost_module_call(&self) -> Option<usize> {
-        let is_module_call =
-            |frame: &FrameRef<'t, F>| frame.origin == Origin::Plumbing && MODULE_CALLS.contains(&frame.name);
-        self.frames.iter().rposition(is_module_call)
+        self.frames.iter().rposition(|frame| frame.origin == Origin::Plumbing && MODULE_CALLS.contains(&frame.name))
     }
 
     /// The most informative caller of the frame `code`: the innermost enclosing user frame on another line; without

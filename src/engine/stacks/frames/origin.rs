@@ -123,8 +123,7 @@ impl InstalledCode {
             }
         }
         // PyTorch's own source tree may have the program in it, too.
-        let is_program = |file: &String| Origin::classify(file, 1, "<module>") == Origin::User;
-        entries.retain(is_program);
+        entries.retain(|file| Origin::classify(file, 1, "<module>") == Origin::User);
         found.packages.retain(|directory| !entries.iter().any(|file| file.starts_with(directory.as_str())));
         found
     }
@@ -229,17 +228,21 @@ fn is_python_zip(part: &str) -> bool {
 fn is_python_home(parts: &[&str]) -> bool {
     let [rest @ .., home] = parts else { return false };
     let home = home.to_ascii_lowercase();
-    let is_version = |version: &str| {
-        version.starts_with(|c: char| c.is_ascii_digit()) && version.bytes().all(|byte| !byte.is_ascii_lowercase())
-    };
-    let is_conda = |name: &str| {
-        let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
-        name.ends_with("conda") || matches!(name, "miniforge" | "mambaforge")
-    };
     home.strip_prefix("python").is_some_and(is_version)
         || home.starts_with("cpython-3")
         || is_conda(&home)
         || matches!(rest, [.., conda, "envs"] if is_conda(&conda.to_ascii_lowercase()))
+}
+
+/// A directory such as `miniconda3`.
+fn is_conda(name: &str) -> bool {
+    let name = name.trim_end_matches(|c: char| c.is_ascii_digit());
+    name.ends_with("conda") || matches!(name, "miniforge" | "mambaforge")
+}
+
+/// A directory such as `3.12`.
+fn is_version(version: &str) -> bool {
+    version.starts_with(|c: char| c.is_ascii_digit()) && version.bytes().all(|byte| !byte.is_ascii_lowercase())
 }
 
 /// Stripped paths start at one of these directories, which are the same on every machine.

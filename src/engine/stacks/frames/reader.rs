@@ -60,14 +60,15 @@ impl<'a> StackReader<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
         let ids = || snapshot.stacks.frame_ids();
         let installed = InstalledCode::from_frames(ids().map(|id| snapshot.frame_text(id)));
-        let origin = |id| {
-            let (file, name) = snapshot.frame_text(id);
-            installed.classify(file, snapshot.stacks.frame(id).line, name)
-        };
-        let origins = ids().map(origin).collect();
+        let origins = ids()
+            .map(|id| {
+                let (file, name) = snapshot.frame_text(id);
+                installed.classify(file, snapshot.stacks.frame(id).line, name)
+            })
+            .collect();
         let mut known = FxHashMap::default();
-        let first_of_node = |id| Some(*known.entry(autograd_node(snapshot.frame_text(id).1)?).or_insert(id));
-        let node_frames = ids().map(first_of_node).collect();
+        let node_frames =
+            ids().map(|id| Some(*known.entry(autograd_node(snapshot.frame_text(id).1)?).or_insert(id))).collect();
         let [minimum, maximum] = FAILURES_OF_DEVICE;
         let max_failures = (FAILURES / snapshot.devices().count().max(1)).clamp(minimum, maximum);
         let described =
@@ -218,13 +219,14 @@ impl<'a> StackReader<'a> {
     }
 
     fn stack_frames(&self, ids: &[FrameId]) -> StackFrames<'a, SymbolId> {
-        let frame_ref = |id: &FrameId| {
+        let frame_refs = ids.iter().map(|id| {
             let frame = self.snapshot.stacks.frame(*id);
             let name = self.snapshot.text(frame.name);
             FrameRef { origin: self.origin(*id), file: frame.file, line: frame.line, name }
-        };
-        let package_of = |index: usize| package_name(self.snapshot.frame_text(*ids.get(index)?).0);
-        StackFrames::new(ids.iter().map(frame_ref).collect(), package_of)
+        });
+        StackFrames::new(frame_refs.collect(), |index: usize| {
+            package_name(self.snapshot.frame_text(*ids.get(index)?).0)
+        })
     }
 
     /// The index of the frame whose line leads.
@@ -260,8 +262,7 @@ impl<'a> StackReader<'a> {
 
     /// Frame, caller and autograd node of `line`, for output.
     pub fn code_location(&self, line: LineId) -> CodeLocation {
-        let node_of = |id| autograd_node(self.snapshot.frame_text(id).1);
-        let node = line.node.and_then(node_of).map(escape_name);
+        let node = line.node.and_then(|id| autograd_node(self.snapshot.frame_text(id).1)).map(escape_name);
         CodeLocation {
             frame: line.frame.map(|id| self.frame_report(id)),
             moved_from: None,
@@ -278,8 +279,7 @@ impl<'a> StackReader<'a> {
     pub fn model_call(&self, stack: StackId) -> Option<FrameId> {
         let ids = self.frames_with_callers(stack);
         let outermost = self.stack_frames(&ids).outermost_module_call()?;
-        let is_code = |id: &FrameId| matches!(self.origin(*id), Origin::User | Origin::Package);
-        ids.into_iter().skip(outermost).find(is_code)
+        ids.into_iter().skip(outermost).find(|id| matches!(self.origin(*id), Origin::User | Origin::Package))
     }
 
     /// The number of modules whose calls enclose a request.

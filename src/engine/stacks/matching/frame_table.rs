@@ -161,8 +161,8 @@ impl MoveFinder<'_> {
 
     /// Joins functions of the same name whose paths agree in the last `depth` components.
     fn join_by_path_suffix(&mut self, depth: usize) {
-        let suffix = |function: Function| path_suffix(self.symbols.get(function.file), depth);
-        let groups = self.group_unmatched(|function| Some((suffix(function)?, function.name)));
+        let groups = self
+            .group_unmatched(|function| Some((path_suffix(self.symbols.get(function.file), depth)?, function.name)));
         let pairs: Vec<_> = groups.into_values().flat_map(|[before, after]| before.into_iter().zip(after)).collect();
         self.join(&pairs);
     }

@@ -169,11 +169,8 @@ fn changed_weight(pairs: &Pairs<'_>, before: &[StackLines], after: &[StackLines]
 
 /// The cheapest pairing that keeps the order, by dynamic programming as in an edit distance.
 fn align_in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pairs<'a> {
-    // Use one orientation for both directions, so that the reverse diff finds the same pairs.
-    let content = |items: &[&'a StackLines]| -> Vec<(&'a [u32], u64)> {
-        items.iter().map(|item| (item.lines.as_slice(), item.weight)).collect()
-    };
     let (len_before, len_after) = (before.len(), after.len());
+    // Use one orientation for both directions, so that the reverse diff finds the same pairs.
     if (len_before, content(before)) > (len_after, content(after)) {
         return align_in_order(after, before).into_iter().map(|(a, b)| (b, a)).collect();
     }
@@ -213,6 +210,11 @@ fn align_in_order<'a>(before: &[&'a StackLines], after: &[&'a StackLines]) -> Pa
         }
     }
     pairs
+}
+
+/// The lines of each stack, and its weight.
+fn content<'a>(items: &[&'a StackLines]) -> Vec<(&'a [u32], u64)> {
+    items.iter().map(|item| (item.lines.as_slice(), item.weight)).collect()
 }
 
 #[cfg(test)]

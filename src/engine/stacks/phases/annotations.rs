@@ -3,7 +3,7 @@
 use super::frame_role::Phase;
 use crate::base::ids::{SymbolId, to_u32};
 use crate::base::intern::SeededMap;
-use crate::snapshot::{Annotation, Device};
+use crate::snapshot::Device;
 
 /// The name of an open range, and the phase named by it or by the closest enclosing range that names one.
 type OpenRange = (SymbolId, Option<Phase>);
@@ -77,10 +77,9 @@ impl AnnotatedRanges {
     /// PyTorch records an annotation for the current device only. A device without any uses those of all devices.
     pub(super) fn from_annotations(device: Device<'_>) -> Self {
         let snapshot = device.snapshot();
-        let is_on_device = |a: &&Annotation| a.device == device.id();
-        let has_device_ranges = snapshot.annotations.iter().any(|a| is_on_device(&a));
+        let has_device_ranges = snapshot.annotations.iter().any(|a| a.device == device.id());
         let mut annotations: Vec<_> =
-            snapshot.annotations.iter().filter(|a| !has_device_ranges || is_on_device(a)).collect();
+            snapshot.annotations.iter().filter(|a| !has_device_ranges || a.device == device.id()).collect();
         annotations.sort_by_key(|a| a.time_us); // stable: keeps the recorded order within a microsecond
         let mut ranges = Self::default();
         let mut open = OpenRanges::default();

@@ -48,8 +48,8 @@ impl Phases {
         let traits: Vec<Option<StackTraits>> = is_used.into_iter().enumerate().map(read).collect();
         let hints = phase_hints(device, &annotations, &traits);
         let runs = resolve_hints(&hints);
-        let is_forward = |(_, hint): &&(u32, Hint)| hint.phase == Some(Phase::Forward);
-        let forward_starts = hints.iter().filter(is_forward).map(|(start, _)| *start).collect();
+        let forward_starts =
+            hints.iter().filter(|(_, hint)| hint.phase == Some(Phase::Forward)).map(|(start, _)| *start).collect();
         let steps = Steps::from_runs(&runs, &annotations, device.len());
         Self { runs, forward_starts, annotations, steps, traits }
     }
@@ -143,8 +143,8 @@ fn phase_hints(device: Device<'_>, annotations: &AnnotatedRanges, traits: &[Opti
             }
         }
         let can_be = |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
-        let annotated = || annotations.innermost_at(index).and_then(|(_, phase)| phase).filter(can_be);
-        let phase = traits.phase.or_else(annotated);
+        let phase =
+            traits.phase.or_else(|| annotations.innermost_at(index).and_then(|(_, phase)| phase).filter(can_be));
         add_hint(index, Hint { phase, is_user_code: phase.is_none() && traits.caller.is_some() });
     }
     hints

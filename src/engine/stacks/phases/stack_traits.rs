@@ -80,7 +80,7 @@ pub(super) struct TraitReader<'a> {
 
 impl<'a> TraitReader<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
-        let traits = |id| {
+        let frames = snapshot.stacks.frame_ids().map(|id| {
             let (origin, (file, name)) = (stacks.origin(id), snapshot.frame_text(id));
             FrameTraits {
                 role: FrameRole::classify(file, name, origin),
@@ -89,8 +89,8 @@ impl<'a> TraitReader<'a> {
                 is_thread_entry: matches!(name, "<module>" | "_bootstrap"),
                 is_named_step: name == "step",
             }
-        };
-        let mut frames: Vec<FrameTraits> = snapshot.stacks.frame_ids().map(traits).collect();
+        });
+        let mut frames: Vec<FrameTraits> = frames.collect();
         mark_megatron_buffers(snapshot, &mut frames);
         let torch_only_is_backward = frames.iter().any(|frame| {
             frame.origin != Origin::Native && matches!(frame.role.phase(), Some(Phase::Backward | Phase::Optimizer))
@@ -171,12 +171,11 @@ impl<'a> TraitReader<'a> {
 
 /// Megatron-LM's constructor allocates a buffer of parameters, if any, then one of gradients: its last line that allocates.
 fn mark_megatron_buffers(snapshot: &Snapshot, frames: &mut [FrameTraits]) {
-    let is_buffer = |id: &FrameId| builds_megatron_buffers(snapshot.frame_text(*id));
-    let buffers: Vec<FrameId> = snapshot.stacks.frame_ids().filter(is_buffer).collect();
-    let line = |id: FrameId| snapshot.stacks.frame(id).line;
-    let last_line = buffers.iter().map(|id| line(*id)).max();
+    let buffers: Vec<FrameId> =
+        snapshot.stacks.frame_ids().filter(|id| builds_megatron_buffers(snapshot.frame_text(*id))).collect();
+    let last_line = buffers.iter().map(|id| snapshot.stacks.frame(*id).line).max();
     for id in buffers {
-        let is_last = Some(line(id)) == last_line;
+        let is_last = Some(snapshot.stacks.frame(id).line) == last_line;
         let purpose = if is_last { KnownPurpose::GradientBuffer } else { KnownPurpose::Parameters };
         frames[id.index()].role = FrameRole::Allocates(purpose);
     }

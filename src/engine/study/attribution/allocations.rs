@@ -45,7 +45,7 @@ pub fn classify_allocations(
             live.push(next);
             next += 1;
         }
-        // A range has no position: what is over by then is not what a block was for.
+        // `None`: frees within the range must not change the category, as they would at a position.
         classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), live.clone());
         start = end;
     }
@@ -64,24 +64,25 @@ impl AllocationClassifier<'_, '_> {
     /// Rows of the allocations that are live after `entry`.
     fn live_after(&self, entry: Option<usize>) -> Vec<usize> {
         let applied = entry.map_or(0, |entry| entry + 1);
-        let is_live = |row: &usize| {
-            let allocation = (self.allocation)(*row);
-            allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
-                && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
-        };
-        (0..self.classified.len()).filter(is_live).collect()
+        (0..self.classified.len())
+            .filter(|row| {
+                let allocation = (self.allocation)(*row);
+                allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
+                    && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
+            })
+            .collect()
     }
 
     /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
     /// classifications.
     fn classify_rows(&mut self, entry: Option<usize>, end: usize, mut rows: Vec<usize>) {
-        let block = |row: &usize| self.lifetimes.live_block(self.device, &(self.allocation)(*row), end);
         rows.sort_by_cached_key(|row| (self.allocation)(*row).address);
+        let blocks = rows.iter().map(|row| self.lifetimes.live_block(self.device, &(self.allocation)(*row), end));
         let live_set = LiveSet {
             entry,
             point: entry.map_or(TracePoint::START, |entry| self.lifetimes.point(entry)),
             observed_until: Some(self.lifetimes.point(end)),
-            blocks: rows.iter().map(block).collect(),
+            blocks: blocks.collect(),
         };
         for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes)) {
             self.classified[*row].get_or_insert(classification);

@@ -43,7 +43,7 @@ pub struct BlockLives<'a> {
     pub(super) starts_empty: bool,
     pub(super) live_sets: Vec<LiveSet>,
     ends: BlockEnds,
-    /// The sizes with which the trace was read, if it is known to contradict itself.
+    /// The block sizes to read the trace with, if it contradicts itself.
     contradicted: Option<&'a BlockSizes>,
     /// The entries of failed requests.
     pub(super) failed: Vec<usize>,
@@ -52,14 +52,14 @@ pub struct BlockLives<'a> {
     pub(super) named: NamedBlocks,
     /// By stack.
     free_counts: Vec<FreeCounts>,
-    /// By requested size, the backward runs whose blocks outlived them, with a number of such blocks. A run may come
-    /// again.
+    /// By requested size: backward runs that blocks outlived, each with the number of these blocks. A run may occur several
+    /// times.
     outlived_by_size: SeededMap<u64, Vec<(u32, u32)>>,
     /// By requested size, the maximum number of blocks that outlived the backward run that allocated them.
     pub(super) gradient_sizes: SeededMap<u64, u32>,
     /// By requested size, the maximum number of blocks that one backward pass allocated, recomputation aside.
     pub(super) computed_sizes: SeededMap<u64, u32>,
-    /// The same for the current backward pass, whose number comes first.
+    /// The number of the current backward pass, and the same counts for it.
     computed_in_pass: (u32, SeededMap<u64, u32>),
     /// Blocks of each forward pass, numbered by [`Phases::forwards_begun`].
     forward_passes: Vec<ForwardPass>,
@@ -163,8 +163,9 @@ impl<'a> BlockLives<'a> {
         }
         let growing = growing_lines(device);
         if !growing.is_empty() {
-            let is_growing = |stack| growing.contains(&stacks.line_id(StackId::from_index(stack)));
-            self.grows = (0..device.snapshot().stacks.len()).map(is_growing).collect();
+            self.grows = (0..device.snapshot().stacks.len())
+                .map(|stack| growing.contains(&stacks.line_id(StackId::from_index(stack))))
+                .collect();
         }
         self.starts_empty = sizes.initial.is_empty();
         let ends =

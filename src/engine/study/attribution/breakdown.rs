@@ -153,8 +153,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
 
     fn unused_graphs(&self, classified: &[Classification]) -> Option<UnusedGraphs> {
         // A captured graph keeps the memory of the passes in it, and is replayed without allocations.
-        let is_captured = |segment: &Segment| segment.pool != Pools::DEFAULT;
-        if self.device.device().segments().any(is_captured) {
+        if self.device.device().segments().any(|segment| segment.pool != Pools::DEFAULT) {
             return None;
         }
         let stacks = self.device.stacks();
@@ -163,8 +162,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
 
     fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {
         let trace = self.device.device();
-        let is_failure = |entry| trace.action(entry) == Some(Action::Oom);
-        if !self.live_set.entry.is_some_and(is_failure) {
+        if self.live_set.entry.is_none_or(|entry| trace.action(entry) != Some(Action::Oom)) {
             return Vec::new();
         }
         kept_groups(self.device, self.lifetimes, self.live_set, classified)
@@ -176,12 +174,12 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if sums.keys().all(Option::is_none) {
             return Vec::new();
         }
-        let row = |(engine, sum): (Option<&'static Engine>, BlockSum)| ByEngine {
+        let rows = sorted_by_bytes(sums).into_iter().map(|(engine, sum)| ByEngine {
             engine,
             share: sum.share_of(self.all),
             by_category: self.by_category(classified, |block| engine_of(block) == engine),
-        };
-        sorted_by_bytes(sums).into_iter().map(row).collect()
+        });
+        rows.collect()
     }
 
     /// Pools are those that exist at the snapshot.
@@ -214,13 +212,13 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
             confidences.entry(*category).or_default().add(*confidence, block.bytes);
         }
         let sums = sum_by_key(blocks.map(|(block, (category, _))| (*category, block.bytes)));
-        let row = |(category, sum): (Category, BlockSum)| {
+        let rows = sorted_by_bytes(sums).into_iter().map(|(category, sum)| {
             let of = confidences[&category];
             let [known_bytes, high_bytes] = [1, 2].map(|best| of.sum_of(best));
             let (medium_bytes, confidence) = (of.sum_of(3) - high_bytes, of.of_half());
             ByCategory { category, share: sum.share_of(self.all), confidence, high_bytes, known_bytes, medium_bytes }
-        };
-        sorted_by_bytes(sums).into_iter().map(row).collect()
+        });
+        rows.collect()
     }
 
     /// The holders of the blocks for which `is_wanted`, and the sum of these.
@@ -253,8 +251,9 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
 
     fn by_phase(&self) -> Vec<NamedShare> {
         let sums = self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at))));
-        let row =
-            |(phase, sum): (Option<Phase>, BlockSum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all);
-        sorted_by_bytes(sums).into_iter().map(row).collect()
+        sorted_by_bytes(sums)
+            .into_iter()
+            .map(|(phase, sum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all))
+            .collect()
     }
 }

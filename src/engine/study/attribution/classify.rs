@@ -38,7 +38,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
     let mut classified: Vec<Classification> =
         blocks.clone().map(|(block, traits)| classifier.classify(block, traits)).collect();
     if !lifetimes.has_trace {
-        // All below infers from lifetimes, or from how old a block is.
+        // The rules below need lifetimes, which only a trace shows.
         lifetimes.named.correct(&live_set.blocks, &mut classified, true);
         return classified;
     }
@@ -59,7 +59,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
     classifier.buckets.yield_to_gradients(live_set, &mut classified, phases);
     parameter_copies::classify_copies(live_set, &mut classified, lifetimes);
     for (block, classification) in live_set.blocks.iter().zip(&mut classified) {
-        // A graph or a model of which code outside the model makes more in each iteration is neither: it is kept data.
+        // Memory that code outside the model adds to in each iteration is kept data, not a graph or a model.
         let is_guess = matches!(*classification, (Activations | Parameters, Low));
         if is_guess && lifetimes.grows(block.extended_stack) && !phases.stack_traits(block.stack).has_forward_frame {
             *classification = (Other, Low);
@@ -80,7 +80,7 @@ const MIN_MODEL_TENSORS: u32 = 8;
 /// Minimum number of tensors of optimizer state that one line allocates and keeps.
 const MIN_STATE_TENSORS: u32 = 3;
 
-/// Younger blocks may be temporaries, whatever others show.
+/// A block that has lived for fewer entries may be a temporary, whatever other blocks show.
 const MIN_OLD_ENTRIES: u32 = 64;
 
 pub(super) struct Classifier<'a> {
@@ -103,10 +103,10 @@ pub(super) struct Classifier<'a> {
 #[derive(Clone, Copy)]
 pub(super) struct NeverFreed {
     blocks: u32,
-    /// The number of backward passes that had started when the first and when the last was allocated.
+    /// Number of backward passes that had started when the first block was allocated, and when the last was.
     pub(super) first_pass: u32,
     pub(super) last_pass: u32,
-    /// Some are results of an earlier forward pass that kept no graph.
+    /// Some blocks are results of an earlier forward pass that kept no graph.
     pub(super) are_results: bool,
 }
 
@@ -333,8 +333,8 @@ impl Classifier<'_> {
 
     /// Whether a backward pass dropped the last reference.
     pub(super) fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
-        let is_backward = |point| self.lifetimes.phase(point) == Phase::Backward;
-        !block.is_freed_by_program() && block.freed_at.is_some_and(is_backward)
+        !block.is_freed_by_program()
+            && block.freed_at.is_some_and(|point| self.lifetimes.phase(point) == Phase::Backward)
     }
 
     /// Number of backward passes that started during a block's lifetime; without any recorded, of forward passes.

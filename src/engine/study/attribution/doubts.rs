@@ -1,13 +1,13 @@
-//! Categories that cannot be, seen as a whole, become guesses.
+//! Lowers the confidence of categories that contradict the sums of all blocks.
 
 use crate::base::units::ratio;
 use crate::study::category::{Category, Classification, Confidence};
 
-/// From this share on, temporaries of a forward pass are results that something keeps.
+/// If temporaries of a forward pass have a larger share, they are probably kept results.
 const MAX_TEMPORARIES: f64 = 0.5;
 
-/// Lowers the confidence of inferred optimizer state without any parameter, and of temporaries that hold most of a
-/// forward pass. `bytes` are those of each block; `in_forward`: the time is within a forward pass.
+/// Lowers the confidence of inferred optimizer state if there are no parameters, and of temporaries that hold most memory
+/// of a forward pass. `bytes` has the size of each block; `in_forward`: the position is within a forward pass.
 pub(super) fn doubt(bytes: &[u64], classified: &mut [Classification], in_forward: bool) {
     let sum = |wanted: Category| -> u64 {
         let found = bytes.iter().zip(&*classified).filter(|(_, (category, _))| *category == wanted);

@@ -24,7 +24,7 @@ impl Classifier<'_> {
             let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
             return match passes {
                 0 if self.keeps_result(block, allocated_at) => (Other, Low),
-                // Made of such results, after the pass.
+                // Computed from such results, after the pass.
                 0 if !self.lifetimes.keeps_graph(allocated_at)
                     && !traits.has_forward_frame
                     && counts.after_backward_start == 0 =>
@@ -45,8 +45,8 @@ impl Classifier<'_> {
                 0 if end.run == allocated_at.run && !traits.has_forward_frame => (Activations, Low),
                 0 if end.run == allocated_at.run => (Activations, Medium),
                 1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
-                // Never freed. From several passes: autograd graphs without a backward pass or retained by it. From one
-                // pass: a buffer, or a workspace of a library.
+                // Never freed, in several passes: autograd graphs that no backward pass freed. In one pass only, it is a buffer
+                // or a library's workspace.
                 _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass)
                     && self.lifetimes.forward_pass(allocated_at).retains_graph() =>
                 {
@@ -68,7 +68,7 @@ impl Classifier<'_> {
             }
             _ if self.is_kept_result(allocated_at) && !self.is_freed_by_backward(block) => (Other, Low),
             _ if self.is_freed_by_backward(block) => (Activations, Medium),
-            // Live beyond the pass that it may have been saved for.
+            // Lived longer than the backward pass that may have needed it.
             _ => (Activations, Low),
         }
     }
@@ -82,7 +82,7 @@ impl Classifier<'_> {
         let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
         match block.freed_at {
             Some(freed) if freed.run == allocated_at.run && !is_done => (Temporaries, High),
-            // The graph of a result, although no backward pass follows.
+            // A graph that no backward pass used.
             _ if is_done && self.lifetimes.keeps_graph(allocated_at) => (Activations, Low),
             // A result, or a cache.
             _ if is_done => (Other, Low),
@@ -95,18 +95,17 @@ impl Classifier<'_> {
         }
     }
 
-    /// Whether the forward pass of `point`, during which the recording ends, keeps a graph. The pass before it shows more,
-    /// if there is one: it is complete.
+    /// Whether the forward pass of `point`, in which the recording ends, probably keeps a graph. The pass before it is
+    /// complete, so it decides if there is one.
     pub(super) fn is_graph_likely(&self, point: TracePoint) -> bool {
         let pass = self.lifetimes.forward_pass_before(point).filter(|before| !before.is_tiny());
         let pass = pass.unwrap_or_else(|| self.lifetimes.forward_pass(point));
         pass.keeps_graph() && !pass.is_tiny()
     }
 
-    /// Under autocast, a pass without a graph keeps each parameter in half precision until its end.
+    /// Recognizes half-precision copies of parameters, which a pass under autocast without a graph keeps until its end.
     pub(super) fn recognize_cast(&self, block: &LiveBlock, classification: &mut Classification) {
-        let in_this_pass = |point| self.forwards_begun(point, self.observed_until) == 0;
-        if !block.allocated_at.is_some_and(in_this_pass) {
+        if block.allocated_at.is_none_or(|point| self.forwards_begun(point, self.observed_until) != 0) {
             return;
         }
         if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
@@ -114,7 +113,7 @@ impl Classifier<'_> {
         }
     }
 
-    /// Whether the backward pass after `allocated_at` is over, and freed its graph: a variable has what stays.
+    /// Whether the backward pass after `allocated_at` is over and freed its graph, so that a variable keeps the block.
     fn is_kept_result(&self, allocated_at: TracePoint) -> bool {
         let [before, now] = [allocated_at, self.point].map(|point| self.lifetimes.backward_passes_at(point));
         let is_over = now > before + u32::from(self.lifetimes.phase(self.point) == Phase::Backward);

@@ -4,7 +4,7 @@
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
-use crate::stacks::phases::{KnownPurpose, Phase, PhaseRun, Phases};
+use crate::stacks::phases::{KnownPurpose, Phase, Phases};
 use crate::study::category::{Category, Classification, Confidence};
 
 /// The contents of DDP's buckets at a position.
@@ -35,8 +35,7 @@ impl GradientBuckets {
         // Without an entry, the position is the start of the trace.
         let (now, point) = (live_set.entry.unwrap_or(0), live_set.point);
         let counts = lifetimes.counts_at(point).filter(|_| lifetimes.phase(point) == Phase::Backward);
-        let has_started = |run: &&PhaseRun| run.start as usize <= now;
-        let runs = phases.runs().iter().take_while(has_started);
+        let runs = phases.runs().iter().take_while(|run| run.start as usize <= now);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
         match last {
             _ if bytes == 0 => Self::None,

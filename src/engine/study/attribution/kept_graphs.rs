@@ -10,9 +10,9 @@ use crate::study::DeviceStudy;
 use crate::study::iterations::GrowthKind;
 use crate::study::memory::BlockSum;
 
-/// A graph is kept if at least this part of the bytes that a forward pass saves for the backward pass stays.
+/// A graph is kept if at least 1/this of the bytes that a forward pass saves for the backward pass stays.
 const MIN_KEPT_BYTES_PARTS: u64 = 2;
-/// The same of its blocks: a kept output may be a large part of the bytes, but it is one block of many.
+/// Same for its blocks: a kept output may have many of the bytes, but it is one block of many.
 const MIN_KEPT_BLOCKS_PARTS: u64 = 3;
 /// Requests for one element are at most this large.
 const MAX_SCALAR_BYTES: u64 = 8;
@@ -32,9 +32,9 @@ pub struct KeptGraphs {
 struct OwnBlock {
     entry: usize,
     bytes: u64,
-    /// Number of forward passes that have begun.
+    /// Number of forward passes that had begun when it was allocated.
     forward_pass: usize,
-    /// The last of them made it.
+    /// The last of these passes made it.
     is_forward: bool,
     /// A module made it.
     is_of_module: bool,
@@ -52,7 +52,7 @@ impl OwnBlock {
 }
 
 impl KeptGraphs {
-    /// The graphs by which `device` grows, from the last iteration after which a whole one followed.
+    /// The graphs by which `device` grows, in the last iteration that a complete one follows.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
         let growth = device.growth().filter(|growth| growth.kind == GrowthKind::Kept)?;
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };

@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::loop_passes::{LoopPasses, MadeBy};
-use crate::base::ids::{FrameId, StackId};
+use crate::base::ids::StackId;
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::snapshot::Snapshot;
@@ -112,10 +112,6 @@ pub(super) fn kept_groups(
 ) -> Vec<KeptGroup> {
     let passes = LoopPasses::up_to(device, live_set);
     let makers = Makers::new(device.snapshot(), device.stacks());
-    // A guess is no evidence.
-    let sure = |(category, confidence): &Classification| {
-        if *confidence == Confidence::Low { Category::Other } else { *category }
-    };
     let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     let phases = device.phases();
     let is_collector_off = device.text().turns_collector_off();
@@ -124,23 +120,20 @@ pub(super) fn kept_groups(
     for (block, classification) in live_set.blocks.iter().zip(classified) {
         if let Some(made_by) = passes.blocks.get(&block.address) {
             let key = (made_by.chain.id, makers.of_stack(block.stack));
-            groups.entry(key).or_default().push((block, sure(classification), made_by));
+            groups.entry(key).or_default().push((block, sure_category(*classification), made_by));
         }
     }
     let mut rows: Vec<KeptGroup> = groups
         .into_iter()
         .filter_map(|((chain, maker), blocks)| {
             let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
-            let live_bytes =
-                |lines: &[GrowingLine]| lines.iter().fold(0u64, |sum, line| sum.saturating_add(line.live_bytes));
             let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
             let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
             let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
-            // A line that calls a module in a loop shows no more than that a forward pass begins.
-            let forward_of = |block: &LiveBlock, made_by: &MadeBy| {
-                block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards)
+            // Calls of a module at one line in a loop are told apart only by the forward passes that begin.
+            let pass_of = |block: &LiveBlock, made_by: &MadeBy| {
+                (made_by.pass, block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards))
             };
-            let pass_of = |block: &LiveBlock, made_by: &MadeBy| (made_by.pass, forward_of(block, made_by));
             let by_pass = sum_by_key(blocks.iter().map(|(block, _, made_by)| (pass_of(block, made_by), block.bytes)));
             let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
             for sum in by_pass.values() {
@@ -158,13 +151,6 @@ pub(super) fn kept_groups(
             };
             let oldest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).min_by_key(|at| at.entry)?;
             let newest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).max_by_key(|at| at.entry)?;
-            let has_failed_call = |(entry, call): &(usize, MadeBy)| {
-                let forward = phases.forwards_begun(*entry) as u64;
-                let is_in_pass = |at: TracePoint| (at.entry as usize) < *entry && forwards(at) == forward;
-                call.chain.id == chain
-                    && call.chain.calls_module
-                    && blocks.iter().any(|(block, ..)| block.allocated_at.is_some_and(is_in_pass))
-            };
             Some(KeptGroup {
                 line: device.stacks().frame_report(line),
                 bytes,
@@ -184,10 +170,10 @@ pub(super) fn kept_groups(
                 in_forward: share_of(&|block| phases.stack_traits(block.stack).has_forward_frame) > HALF,
                 largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
                 category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
-                // A pass has one output, or two.
+                // Fewer blocks of a pass are its one or two outputs.
                 keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
                     && share_of(&|block| {
-                        // After a backward pass that freed the rest, what stays are outputs that a hook, say, put somewhere.
+                        // If a backward pass freed the graph, the rest are outputs that, for example, a hook stored.
                         block.allocated_at.is_some_and(|at| {
                             let pass = lifetimes.forward_pass(at);
                             lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
@@ -201,7 +187,14 @@ pub(super) fn kept_groups(
                 }) > HALF,
                 is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
                 is_collector_off,
-                of_failed_call: passes.failed.iter().any(has_failed_call),
+                of_failed_call: passes.failed.iter().any(|(entry, call)| {
+                    let forward = phases.forwards_begun(*entry) as u64;
+                    call.chain.id == chain
+                        && call.chain.calls_module
+                        && blocks.iter().any(|(block, ..)| {
+                            block.allocated_at.is_some_and(|at| (at.entry as usize) < *entry && forwards(at) == forward)
+                        })
+                }),
                 maker,
                 blocks: made_in,
             })
@@ -209,6 +202,15 @@ pub(super) fn kept_groups(
         .collect();
     rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.line.cmp(&other.line)));
     rows
+}
+
+fn live_bytes(lines: &[GrowingLine]) -> u64 {
+    lines.iter().fold(0u64, |sum, line| sum.saturating_add(line.live_bytes))
+}
+
+/// A guess is no evidence.
+fn sure_category((category, confidence): Classification) -> Category {
+    if confidence == Confidence::Low { Category::Other } else { category }
 }
 
 /// The frames of a snapshot that show what blocks are for.
@@ -220,19 +222,19 @@ struct Makers<'a> {
 
 impl<'a> Makers<'a> {
     fn new(snapshot: &'a Snapshot, stacks: &StackReader<'_>) -> Self {
-        let of_frame = |id: FrameId| {
+        let makers = snapshot.stacks.frame_ids().map(|id| {
             let (file, name) = snapshot.frame_text(id);
             let file = forward_slashes(file);
             if stacks.origin(id) == Origin::User {
                 return (Maker::Other, false);
             }
-            let is_it = |(known, function, _): &&(&str, Option<&str>, Maker)| {
-                file.ends_with(known) && function.is_none_or(|function| function == name)
-            };
-            let maker = MAKERS.iter().find(is_it).map_or(Maker::Other, |(.., maker)| *maker);
+            let maker = MAKERS
+                .iter()
+                .find(|(known, function, _)| file.ends_with(known) && function.is_none_or(|function| function == name))
+                .map_or(Maker::Other, |(.., maker)| *maker);
             (maker, GRAD_OFF.iter().any(|(known, function)| file.ends_with(known) && name == *function))
-        };
-        Self { snapshot, by_frame: snapshot.stacks.frame_ids().map(of_frame).collect() }
+        });
+        Self { snapshot, by_frame: makers.collect() }
     }
 
     fn of_stack(&self, stack: StackId) -> Maker {

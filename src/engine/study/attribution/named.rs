@@ -10,7 +10,7 @@ use crate::study::category::{Category, Classification, Confidence};
 pub(super) struct NamedBlocks {
     /// The allocation that was live at the end of the trace, and its use.
     blocks: SeededMap<u64, (Option<TracePoint>, NamedUse)>,
-    /// Modules have parameters, so that other tensors are none.
+    /// The recorder saw parameters of modules, so other tensors are no parameters.
     has_parameters: bool,
     /// The recorder has looked everywhere, and no graph exists.
     has_no_graph: bool,
@@ -58,7 +58,7 @@ impl NamedBlocks {
     pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification], is_last_run: bool) {
         for (block, classification) in blocks.iter().zip(classified) {
             match self.named(block) {
-                // A graph saves the input of the first layer, too, and parameters, of which a model may be gone.
+                // A graph also saves inputs and parameters, even those of a model that is gone.
                 Some(NamedUse::Category(Category::Activations))
                     if classification.0 == Category::Inputs
                         || *classification == (Category::Parameters, Confidence::High) => {}
@@ -72,14 +72,14 @@ impl NamedBlocks {
                 {
                     *classification = (Category::Other, Confidence::Known);
                 }
-                // A guess by size; the recorder has seen every module.
+                // The category was guessed by size, but the recorder saw every module.
                 Some(NamedUse::Kept)
                     if matches!(classification.0, Category::Activations | Category::Temporaries)
                         || self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
                 {
                     *classification = (Category::Other, Confidence::Known);
                 }
-                // Graphs change from pass to pass.
+                // Only in the recorder's phase run: graphs change from pass to pass.
                 Some(NamedUse::Variable)
                     if is_last_run && self.has_no_graph && classification.0 == Category::Activations =>
                 {

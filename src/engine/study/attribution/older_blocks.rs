@@ -22,8 +22,9 @@ const MAX_COPIES: usize = 6;
 
 /// Classifies the older blocks among `live_set` that are [`Category::Other`] so far.
 pub(super) fn classify_older_blocks(live_set: &LiveSet, classified: &mut [Classification], lifetimes: &BlockLives<'_>) {
-    let is_unknown = |at: &usize| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other;
-    let unknown: Vec<usize> = (0..live_set.blocks.len()).filter(is_unknown).collect();
+    let unknown: Vec<usize> = (0..live_set.blocks.len())
+        .filter(|at| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other)
+        .collect();
     let mut older = OlderBlocks { lifetimes, counts: ParameterCounts::new(live_set, classified, lifetimes) };
     let mut kept: SeededMap<u64, Vec<usize>> = SeededMap::default();
     for at in unknown {
@@ -138,9 +139,9 @@ impl OlderBlocks<'_> {
         let is_inference =
             !self.is_trained() && self.counts.states.is_empty() && self.lifetimes.phases.forwards_begun(usize::MAX) > 0;
         // Layers repeat, so most sizes of a model occur several times.
-        let repeated = || unmatched.iter().filter(|(_, blocks)| blocks.len() > 1);
-        let is_model = repeated().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;
-        let is_most = total_bytes(repeated()) >= total_bytes(unmatched.iter()) / 2;
+        let repeated = unmatched.iter().filter(|(_, blocks)| blocks.len() > 1);
+        let is_model = repeated.clone().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;
+        let is_most = total_bytes(repeated) >= total_bytes(unmatched.iter()) / 2;
         for (_, blocks) in unmatched {
             // Without training, the model is what stays. With it, the frozen part of the model has no gradients.
             if is_inference || is_model && (is_most || blocks.len() > 1) {
@@ -174,8 +175,9 @@ impl ParameterCounts {
     fn new(live_set: &LiveSet, classified: &[Classification], lifetimes: &BlockLives<'_>) -> Self {
         let mut known: SeededMap<u64, u32> = SeededMap::default();
         let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
-        let is_sure = |(_, classified): &(_, &Classification)| classified.1 != Confidence::Low;
-        for (block, (category, _)) in live_set.blocks.iter().zip(classified).filter(is_sure) {
+        for (block, (category, _)) in
+            live_set.blocks.iter().zip(classified).filter(|(_, classified)| classified.1 != Confidence::Low)
+        {
             match category {
                 Category::Parameters => *known.entry(block.requested_bytes).or_default() += 1,
                 Category::OptimizerState => {

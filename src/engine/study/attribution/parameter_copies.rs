@@ -92,10 +92,9 @@ pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classificati
             continue;
         }
         places.sort_unstable_by_key(entry);
-        let block = |at: usize| &live_set.blocks[at];
-        if places.iter().all(|at| program.is_loaded(block(*at))) {
+        if places.iter().all(|at| program.is_loaded(&live_set.blocks[*at])) {
             let copied = if copies_model { one_model(&parameters, &gradients) } else { gradients.clone() };
-            // Weights are copied into the model that is there already, otherwise they become it.
+            // Loaded weights are copied into an existing model; without one, they become the model.
             let weights = if copies_model { Category::Other } else { Parameters };
             for (at, is_weight) in places.iter().zip(program.find_weights(live_set, &places, &copied)) {
                 let category = if is_weight { weights } else { OptimizerState };
@@ -104,14 +103,15 @@ pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classificati
             continue;
         }
         for at in &places {
-            classified[*at] = program.classify(block(*at));
+            classified[*at] = program.classify(&live_set.blocks[*at]);
         }
-        let is_first = |first: &Vec<usize>| places.first().map(entry) < first.first().map(entry);
-        if !copies_model && first_unmatched.as_ref().is_none_or(is_first) {
+        if !copies_model
+            && first_unmatched.as_ref().is_none_or(|first| places.first().map(entry) < first.first().map(entry))
+        {
             first_unmatched = Some(places);
         }
     }
-    // The first of several copies, if no module has what they are copies of.
+    // If no module has the parameters, the first copy counts as them.
     if lifetimes.starts_empty
         && total_bytes(&parameters) < total_bytes(&gradients) / 2
         && let Some(places) = first_unmatched
@@ -137,8 +137,7 @@ fn may_be_copy(
         && traits.purpose != Some(KnownPurpose::OptimizerStep)
         && match block.allocated_at {
             Some(allocated_at) => is_outside_passes(lifetimes.phase(allocated_at)),
-            // Blocks that are older than the trace may have a stack that names no phase, but without one they are not
-            // of one line.
+            // A block from before the trace may have a stack that names no phase. Without any stack, its line is unknown.
             None => block.stack != Stacks::EMPTY && traits.phase.is_none_or(is_outside_passes),
         }
 }
@@ -164,13 +163,12 @@ impl ProgramTraits<'_> {
         if self.has_state {
             return vec![true; places.len()];
         }
-        let blocks = || places.iter().map(|at| &live_set.blocks[*at]);
-        let is_named_state = |block: &LiveBlock| self.lifetimes.named.is_optimizer_state(block);
-        if blocks().any(is_named_state) {
-            return blocks().map(|block| !is_named_state(block)).collect();
+        let mut blocks = places.iter().map(|at| &live_set.blocks[*at]);
+        if blocks.clone().any(|block| self.lifetimes.named.is_optimizer_state(block)) {
+            return blocks.clone().map(|block| !self.lifetimes.named.is_optimizer_state(block)).collect();
         }
-        let sizes: Vec<u64> = blocks().map(|block| block.requested_bytes).collect();
-        let freed = blocks().next().map_or(0, |block| self.lifetimes.free_counts(block.stack).before_any_backward());
+        let sizes: Vec<u64> = blocks.clone().map(|block| block.requested_bytes).collect();
+        let freed = blocks.next().map_or(0, |block| self.lifetimes.free_counts(block.stack).before_any_backward());
         find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
     }
 
@@ -210,8 +208,8 @@ impl ProgramTraits<'_> {
             None if counts.before_any_backward() + counts.after_backward_start > 0 => Some(counts.max_passes),
             None => None,
         };
-        // A copy made of the gradients before the optimizer step, and freed before the next pass ends. State that each
-        // step replaces lives as long, but is made within the step.
+        // A copy of gradients is made before the optimizer step and freed before the next pass ends. State that each step
+        // replaces lives as long, but is allocated within the step.
         let is_short = passes.is_some_and(|passes| passes <= u32::from(!in_optimizer));
         if is_short && self.waits_for_optimizer(allocated_at) {
             return (Gradients, Medium);
@@ -221,10 +219,10 @@ impl ProgramTraits<'_> {
         if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
-            // Made of parameters or gradients for the step that follows: what SAM returns to, sums of squares.
+            // Copied from parameters or gradients for the following step, such as the weights that SAM restores.
             (OptimizerState, Low)
         } else if is_trained && has_optimizer {
-            // The optimizer's own state is classified already: an average of the weights.
+            // An average of the weights: the optimizer's state is classified already.
             (Parameters, Low)
         } else if is_trained || routine == Some(Routine::Constructor) && self.has_custom_optimizer {
             (OptimizerState, Medium)
@@ -247,7 +245,7 @@ const STATES: [usize; 2] = [2, 3];
 /// Whether each tensor of a checkpoint belongs to weights. `sizes` are in the order of allocation, `parameters` counts
 /// the parameters of each size. `is_partly_freed`: other tensors of the checkpoint were freed before the first step.
 pub(super) fn find_weights(sizes: &[u64], parameters: &SizeCounts, is_partly_freed: bool) -> Vec<bool> {
-    // Numbers of steps belong to what follows them.
+    // Tensors of other sizes, such as step counters, belong to the next tensor of a parameter's size.
     let like_parameters: Vec<usize> = (0..sizes.len()).filter(|at| parameters.contains_key(&sizes[*at])).collect();
     let loaded: Vec<u64> = like_parameters.iter().map(|at| sizes[*at]).collect();
     let (mut is_weight, mut last_run) = (Vec::new(), 0);
@@ -259,12 +257,12 @@ pub(super) fn find_weights(sizes: &[u64], parameters: &SizeCounts, is_partly_fre
         let is_state = state == rest.len() || state as u64 >= blocks;
         let weights = if is_state { None } else { weights_len(rest.iter(), parameters) };
         last_run = weights.unwrap_or(0);
-        // Tensors in an unknown order are weights if the state is found already.
+        // Tensors that match neither are weights if the state was found before.
         let run = weights.unwrap_or(if is_state { state } else { rest.len() });
         let are_weights = weights.is_some() || !is_state && is_weight.contains(&false);
         is_weight.extend(std::iter::repeat_n(are_weights, run));
     }
-    // One tensor for each parameter may be state, too, such as momentum, which follows the weights.
+    // One tensor for each parameter may also be state that follows the weights, such as momentum.
     let others = is_weight.len() - last_run;
     if is_weight.iter().all(|is_weight| *is_weight) && (others > 0 || is_partly_freed) {
         is_weight[others..].fill(false);
@@ -273,7 +271,7 @@ pub(super) fn find_weights(sizes: &[u64], parameters: &SizeCounts, is_partly_fre
     (0..sizes.len()).map(|at| is_weight.get(of_next(at)).copied().unwrap_or(false)).collect()
 }
 
-/// The parameters that `sizes` has, by size.
+/// The number of parameters in `sizes`, by size.
 fn present_in<'s>(sizes: impl Iterator<Item = &'s u64>, parameters: &SizeCounts) -> SizeCounts {
     let mut present = SizeCounts::default();
     for size in sizes {
@@ -283,8 +281,7 @@ fn present_in<'s>(sizes: impl Iterator<Item = &'s u64>, parameters: &SizeCounts)
     present
 }
 
-/// Number of tensors with which `sizes` starts that are all parameters, each once. Parameters whose size nothing has do
-/// not count.
+/// Length of the prefix of `sizes` that has each parameter once; parameters whose size does not occur are ignored.
 pub(super) fn weights_len<'s>(sizes: impl Iterator<Item = &'s u64> + Clone, parameters: &SizeCounts) -> Option<usize> {
     let mut missing = present_in(sizes.clone(), parameters);
     let total: u64 = missing.values().sum();
@@ -292,14 +289,14 @@ pub(super) fn weights_len<'s>(sizes: impl Iterator<Item = &'s u64> + Clone, para
     sizes.take(total).all(|size| take_one(&mut missing, *size)).then_some(total)
 }
 
-/// Number of tensors with which `sizes` starts that are `states` in a row for each of the `missing` parameters.
+/// Length of the prefix of `sizes` that has `states` tensors in a row for each of the `missing` parameters.
 fn state_len(sizes: &[u64], states: usize, mut missing: SizeCounts) -> usize {
     let groups = sizes.chunks_exact(states);
-    let is_state = |group: &&[u64]| group.iter().all(|size| *size == group[0]) && take_one(&mut missing, group[0]);
-    groups.take_while(is_state).count() * states
+    groups.take_while(|group| group.iter().all(|size| *size == group[0]) && take_one(&mut missing, group[0])).count()
+        * states
 }
 
-/// Takes a parameter of `size` from those that are missing, if there is one.
+/// Removes one parameter of `size` from `missing`; returns whether there was one.
 fn take_one(missing: &mut SizeCounts, size: u64) -> bool {
     let count = missing.get_mut(&size).filter(|count| **count > 0);
     count.map(|count| *count -= 1).is_some()

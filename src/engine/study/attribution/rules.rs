@@ -43,13 +43,12 @@ impl CategoryRule {
 
     fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, texts: &[SymbolId]) -> bool {
         let snapshot = device.snapshot();
-        let matches_text = |pattern: &Pattern| texts.iter().any(|text| pattern.matches(snapshot.text(*text)));
         let matches_frame = |id: FrameId| {
             let (file, function) = snapshot.frame_text(id);
             self.matches_frame(file, function)
         };
         let has_frames = self.file.is_some() || self.function.is_some();
-        self.annotation.as_ref().is_none_or(matches_text)
+        self.annotation.as_ref().is_none_or(|pattern| texts.iter().any(|text| pattern.matches(snapshot.text(*text))))
             && (!has_frames || snapshot.stacks.frames(stack).iter().any(matches_frame))
     }
 }

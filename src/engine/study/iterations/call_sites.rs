@@ -57,7 +57,7 @@ pub struct CallSites {
 
 impl CallSites {
     pub(crate) fn new(stacks: &StackReader<'_>, snapshot: &Snapshot) -> Self {
-        let frame = |id| {
+        let frames = snapshot.stacks.frame_ids().map(|id| {
             let (origin, (file, name)) = (stacks.origin(id), snapshot.frame_text(id));
             let file = forward_slashes(file);
             SiteFrame {
@@ -68,9 +68,9 @@ impl CallSites {
                 is_thread_entry: THREAD_ENTRIES.contains(&name),
                 is_torch_or_constructor: name == "__init__" || origin == Origin::Torch,
             }
-        };
+        });
         Self {
-            by_frame: snapshot.stacks.frame_ids().map(frame).collect(),
+            by_frame: frames.collect(),
             python_frames: Slices::default(),
             by_stack: vec![u32::MAX; snapshot.stacks.len()],
             by_origin: FxHashMap::default(),

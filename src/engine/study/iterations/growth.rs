@@ -158,9 +158,8 @@ impl ProgramLoops {
         let rate = GrowthRate::from_live(&live, is_occasional)?;
         let bytes_per_iteration = rate.bytes_per_iteration;
         let kind = if sums.is_empty() { GrowthKind::Replaced } else { GrowthKind::Kept };
-        let is_input = || needs_grow_faster(&self.requests, iterations, bytes_per_iteration);
         // A loop of single requests shows no more than that some stay.
-        if iterations.repetition.period > 1 && !is_input() {
+        if iterations.repetition.period > 1 && !needs_grow_faster(&self.requests, iterations, bytes_per_iteration) {
             for (site, replaced) in replaced_blocks(&self.requests, iterations) {
                 sums.entry(site).or_insert(replaced);
             }
@@ -294,18 +293,18 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u3
         next.retain(|site, bytes| previous.get(site).is_some_and(|before| *before < *bytes));
         previous = next;
     }
-    let growth = |(site, bytes): (u32, u64)| {
+    let growths = previous.into_iter().map(|(site, bytes)| {
         let rise = bytes.saturating_sub(start.get(&site).copied().unwrap_or(bytes));
         (site, SiteGrowth { bytes: rise / (compared as u64 - 1), blocks: 0, every_iterations: 1 })
-    };
-    previous.into_iter().map(growth).collect()
+    });
+    growths.collect()
 }
 
 /// Whether what an iteration needs beside the memory at its start grows faster than that memory: then its inputs grow. If
 /// it grows by as much each time, it is made from the memory that grows.
 fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_iteration: u64) -> bool {
-    let needed = |index| requests.needed_in(iterations.range(index)).cast_signed();
-    let needs: Vec<i64> = (0..iterations.complete()).map(needed).collect();
+    let needs: Vec<i64> =
+        (0..iterations.complete()).map(|index| requests.needed_in(iterations.range(index)).cast_signed()).collect();
     let rise = typical_rise(&needs).unwrap_or(0);
     rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
         && !needs.windows(3).all(|three| three[1] - three[0] == three[2] - three[1])

@@ -29,7 +29,7 @@ pub const MAX_COMPARED: usize = 8;
 const MIN_REPEATED: usize = 8;
 /// Fewer iterations whose requests differ are no loop.
 const MIN_VARIED_ITERATIONS: usize = 3;
-/// The bytes that are live between iterations exceed the least by at most this part of the range.
+/// Live bytes between iterations exceed the minimum by at most 1/this of the range from minimum to maximum.
 const LOW_PARTS: i64 = 4;
 /// Iterations of one loop differ in length by at most this factor.
 const MAX_LENGTH_RATIO: usize = 2;
@@ -90,7 +90,7 @@ impl Iterations {
         let start = if period == 1 {
             last
         } else {
-            // Least is live between iterations.
+            // The minimum of live bytes is between two iterations.
             (lowest..=last).rev().min_by_key(|request| requests.live_before(*request))?
         };
         let first = (last + 1).saturating_sub(matched + period);
@@ -99,14 +99,14 @@ impl Iterations {
         (complete > 0).then_some(Self { starts, repetition, is_uniform: true, is_inner: false })
     }
 
-    /// Iterations whose requests differ, as where sizes decide on kernels and their workspaces. Each starts with the call
-    /// site at which least is live.
+    /// Iterations whose requests differ, for example because sizes decide on kernels and their workspaces. Each starts at the
+    /// call site with the minimum of live bytes.
     fn from_lowest_site(requests: &Requests, sites: &CallSites, repetition: Repetition) -> Option<Self> {
         let last = requests.count().checked_sub(1)?;
         let window = (last + 1).saturating_sub(repetition.period)..last + 1;
-        let live = |request: &RequestId| requests.live_before(*request);
-        let lowest = window.clone().rev().min_by_key(live)?;
-        let [minimum, maximum] = [live(&lowest), window.map(|request| live(&request)).max()?];
+        let lowest = window.clone().rev().min_by_key(|request| requests.live_before(*request))?;
+        let [minimum, maximum] =
+            [requests.live_before(lowest), window.map(|request| requests.live_before(request)).max()?];
         let site = requests.site(lowest);
         let starts: Vec<RequestId> = (0..=last).filter(|request| requests.site(*request) == site).collect();
         let [before, start] = *starts.last_chunk()?;
@@ -114,14 +114,14 @@ impl Iterations {
         if last + 1 - start > len * MAX_LENGTH_RATIO {
             return None;
         }
-        // Each occurrence must be between iterations, and the setup is none.
-        let is_iteration = |pair: &&[RequestId]| {
+        // Each occurrence must be between iterations; the setup is not an iteration.
+        let newest = starts.windows(2).rev().take_while(|pair| {
             let own = pair[1] - pair[0];
             own <= len * MAX_LENGTH_RATIO
                 && len <= own * MAX_LENGTH_RATIO
-                && live(&pair[0]) <= minimum + (maximum - minimum) / LOW_PARTS
-        };
-        let complete = starts.windows(2).rev().take_while(is_iteration).count();
+                && requests.live_before(pair[0]) <= minimum + (maximum - minimum) / LOW_PARTS
+        });
+        let complete = newest.count();
         let starts = starts[starts.len() - 1 - complete..].to_vec();
         let is_loop = starts.len() > MIN_VARIED_ITERATIONS && sites.has_python(site);
         is_loop.then_some(Self { starts, repetition, is_uniform: false, is_inner: false })
@@ -132,7 +132,7 @@ impl ProgramLoops {
     fn from_requests(requests: Requests, sites: &CallSites) -> Self {
         let inner_below = sites.shortest_outer_period(requests.sites());
         let outer = longest_repetition(requests.sites(), inner_below);
-        // Sizes that come again in the same order show a loop that the stacks do not show.
+        // Sizes that repeat in order show a loop that stacks do not show.
         let is_short = outer.is_none_or(|outer| outer.period < MIN_REPEATED);
         let by_size = if is_short { longest_repetition(&requests.sites_with_sizes(), 1) } else { None };
         let by_size = by_size.filter(|by_size| {
@@ -141,8 +141,9 @@ impl ProgramLoops {
         });
         let mut iterations = by_size.or(outer).and_then(|repetition| {
             let is_partial = repetition.matched < repetition.period;
-            let varied = || Iterations::from_lowest_site(&requests, sites, repetition).filter(|_| is_partial);
-            varied().or_else(|| Iterations::from_repetition(&requests, repetition))
+            Iterations::from_lowest_site(&requests, sites, repetition)
+                .filter(|_| is_partial)
+                .or_else(|| Iterations::from_repetition(&requests, repetition))
         });
         if let Some(iterations) = &mut iterations {
             iterations.is_inner = outer.is_none();

@@ -203,8 +203,8 @@ pub fn top_holders(
 /// The first `top` of `holders`, which are sorted.
 pub fn first_holders(holders: &[Holder], all: BlockSum, top: usize) -> TopRows<Holder> {
     let rows: Vec<Holder> = holders.iter().take(top).cloned().collect();
-    let sum = |row: &Holder| BlockSum { bytes: row.bytes, blocks: row.blocks };
-    TopRows { rest: rows.iter().map(sum).fold(all, BlockSum::minus), rows }
+    let sums = rows.iter().map(|row| BlockSum { bytes: row.bytes, blocks: row.blocks });
+    TopRows { rest: sums.fold(all, BlockSum::minus), rows }
 }
 
 /// The operation with most bytes, and these bytes; the first one on a tie.

@@ -156,7 +156,6 @@ impl<'a> LiveVariables<'a> {
     pub fn row(&self, index: usize, stacks: &StackReader<'_>) -> KeptByVariable {
         let (holder, group) = &self.variables[index];
         let (snapshot, names) = (self.snapshot, self.names);
-        let text = |id| escape_name(snapshot.text(id));
         let (name, root, kind) = match holder {
             Holder::Python(name, root) => (&**name, Some(&names.roots[*root]), Some(names.roots[*root].kind)),
             Holder::Call => ("", None, Some(RootKind::Call)),
@@ -180,7 +179,7 @@ impl<'a> LiveVariables<'a> {
             root: kind,
             author: root.map(|root| root.author),
             function: function.map(|frame| stacks.frame_report(frame)),
-            module: root.and_then(|root| root.module).map(text),
+            module: root.and_then(|root| root.module).map(|id| escape_name(snapshot.text(id))),
             container: container.map(|(name, found)| Container {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
@@ -192,10 +191,10 @@ impl<'a> LiveVariables<'a> {
                     .map(|written| written.at.clone()),
             }),
             written,
-            dtype: largest.map(|tensor| text(tensor.dtype)),
+            dtype: largest.map(|tensor| escape_name(snapshot.text(tensor.dtype))),
             shape: largest.and_then(|tensor| tensor.shape).and_then(|shape| names.shapes.get(shape)).cloned(),
             places: largest.map(|tensor| tensor.places).filter(|places| *places > 1),
-            operator: largest.and_then(|tensor| tensor.operator).map(text),
+            operator: largest.and_then(|tensor| tensor.operator).map(|id| escape_name(snapshot.text(id))),
             allocated_by: stacks.code_location(stack.map(|stack| stacks.line_id(stack)).unwrap_or_default()),
             ..KeptByVariable::default()
         }
@@ -248,11 +247,11 @@ fn holder_without_tensor(
 /// For each root its row, or the row of the first equal one if no variable is there.
 fn merge_roots(names: &TensorNames) -> Vec<usize> {
     let mut first: FxHashMap<(RootKind, Author), usize> = FxHashMap::default();
-    let is_variable = |kind| matches!(kind, RootKind::Frame | RootKind::Module | RootKind::Exception);
-    let mut row_of = |row: usize, kind: RootKind, author: Author| {
-        if is_variable(kind) { row } else { *first.entry((kind, author)).or_insert(row) }
-    };
-    names.roots.iter().enumerate().map(|(row, root)| row_of(row, root.kind, root.author)).collect()
+    let rows = names.roots.iter().enumerate().map(|(row, root)| match root.kind {
+        RootKind::Frame | RootKind::Module | RootKind::Exception => row,
+        kind => *first.entry((kind, root.author)).or_insert(row),
+    });
+    rows.collect()
 }
 
 /// The storages of one block that are compared. PyTorch puts one tensor's storage in each.

@@ -169,8 +169,8 @@ impl Written {
     /// Whether it assigns an empty container of this type, such as `[]` or `collections.deque()`.
     fn makes_empty(&self, type_name: &str) -> bool {
         let called = |value: &str| value.strip_suffix("()").and_then(|name| name.rsplit('.').next()) == Some(type_name);
-        let is_empty = |value: &str| matches!(value, "[]" | "{}") || called(value);
-        self.kind == WriteKind::Assign && self.value.as_deref().is_some_and(is_empty)
+        self.kind == WriteKind::Assign
+            && self.value.as_deref().is_some_and(|value| matches!(value, "[]" | "{}") || called(value))
     }
 }
 
@@ -186,8 +186,8 @@ impl KeptReport {
         let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names, variables.snapshot);
         let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
-        let with_grad = |name: &&SymbolId| text.is_called_with_grad(snapshot.text(**name));
-        let untrained: Vec<SymbolId> = names.untrained.iter().filter(with_grad).copied().collect();
+        let untrained: Vec<SymbolId> =
+            names.untrained.iter().filter(|name| text.is_called_with_grad(snapshot.text(**name))).copied().collect();
         Self {
             complete: names.is_complete,
             top: TopRows { rows, rest },
@@ -222,10 +222,11 @@ impl LiveVariables<'_> {
     fn unread(&self, text: &ProgramText<'_>) -> Vec<SymbolId> {
         let of_call = |call: &StackId| self.line_of(*call).and_then(|line| text.unread_from(&line)).unwrap_or_default();
         let by_call: Vec<BTreeSet<String>> = self.names.calls.iter().map(of_call).collect();
-        let is_unread = |(call, name): &(usize, SymbolId)| {
-            by_call.get(*call).is_some_and(|names| names.contains(self.snapshot.text(*name)))
-        };
-        let values = self.names.alone.iter().filter(|value| value.iter().all(is_unread));
+        let values = self.names.alone.iter().filter(|value| {
+            value
+                .iter()
+                .all(|(call, name)| by_call.get(*call).is_some_and(|names| names.contains(self.snapshot.text(*name))))
+        });
         values.filter_map(|value| value.first().map(|(_, name)| *name)).collect()
     }
 }
