@@ -127,9 +127,9 @@ pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
 
 /// Whether the program, under settings that serve the request, fails in a later iteration because memory grows.
 fn ends_job_later(oom: &OomReport) -> bool {
-    let fails_later = |remedy: &Remedy| matches!(remedy.then, JobOutcome::FailsAgain { steps_later: 1.., .. });
-    let serving = || oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
-    serving().next().is_some() && serving().all(fails_later)
+    let mut serving = oom.remedies.iter().filter(|remedy| remedy.avoids_oom);
+    serving.clone().next().is_some()
+        && serving.all(|remedy| matches!(remedy.then, JobOutcome::FailsAgain { steps_later: 1.., .. }))
 }
 
 /// Recommends an action for `oom`, the last failure of a device.
@@ -152,32 +152,32 @@ type Case<'a> = (&'a OomReport, Evidence<'a>);
 /// The advice that follows from a kind of evidence, if a case has it.
 type Rule = fn(Case<'_>) -> Option<Advice>;
 
-/// The most useful advice first: a cure of the program with complete evidence; then a setting with which the job
-/// continues; then anything that serves this request.
+/// The first rule that applies gives the advice: cures of the program with complete evidence come first, then a setting with
+/// which the job continues, then anything that serves this request. A comment names the evidence of each rule.
 const RULES: &[Rule] = &[
     // The text of the failing line, and sizes.
     |(oom, evidence)| {
         let cure = evidence.large_value.filter(|_| !is_grown(oom, evidence))?;
         Some(Advice::Shapes(cure.clone(), user_line(&oom.location)))
     },
-    // A request larger than the memory within reach, in parts.
+    // A request larger than the memory within reach that can be made in parts.
     |(oom, evidence)| OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence))),
     // A request larger than the memory within reach.
     |(oom, _)| OversizedRequest::from_failure(oom).map(Advice::RequestLess),
     // `torch.load` makes the request.
     |(oom, _)| is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location))),
-    // The results of a CUDA graph stay in its pool, so changing the variable that keeps them frees nothing.
-    // Memory of private pools, without growth.
+    // Memory of private pools, without growth. The results of a CUDA graph stay in its pool, so changing the variable
+    // that keeps them frees nothing.
     |(oom, evidence)| {
-        let is_it = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
-        is_it.then_some(Advice::Standard(Verdict::PrivatePool))
+        let is_only_cause = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
+        is_only_cause.then_some(Advice::Standard(Verdict::PrivatePool))
     },
     // Variables that keep the memory.
     |(oom, evidence)| find_cure(oom, evidence.kept?).map(Advice::Cure),
     // A serving engine beside the program.
     |(oom, evidence)| {
-        let is_it = !is_grown(oom, evidence) && oom.verdict == Verdict::Capacity;
-        engine_beside(oom).filter(|_| is_it).map(Advice::SleepEngine)
+        let may_matter = !is_grown(oom, evidence) && oom.verdict == Verdict::Capacity;
+        engine_beside(oom).filter(|_| may_matter).map(Advice::SleepEngine)
     },
     // A batch that needs no gradients.
     |case| parts(case).filter(|_| !is_grown(case.0, case.1)),
@@ -192,8 +192,8 @@ const RULES: &[Rule] = &[
     },
     // Calls that keep the memory, without names.
     |(_, evidence)| {
-        let fails_later = |cure: &&Cure| cure.then.as_ref().is_some_and(JobOutcome::fails_again);
-        evidence.by_calls.filter(|cure| !fails_later(cure)).cloned().map(Advice::Cure)
+        let cure = evidence.by_calls.filter(|cure| cure.then.as_ref().is_none_or(|then| !then.fails_again()));
+        cure.cloned().map(Advice::Cure)
     },
     // Graphs of forward passes, and no backward pass is recorded.
     |case| unused_graphs(case).map(Advice::NoGrad),
@@ -204,8 +204,7 @@ const RULES: &[Rule] = &[
         let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
         is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
     },
-    // Settings only postpone a failure by growing inputs.
-    // Inputs that grow.
+    // Inputs that grow: settings only postpone the failure.
     |(oom, _)| {
         let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
         (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
@@ -217,8 +216,7 @@ const RULES: &[Rule] = &[
     },
     // Calls that keep the memory, although the replay fails again later.
     |(_, evidence)| evidence.by_calls.cloned().map(Advice::Cure),
-    // Applies even if nothing serves the request.
-    // A single input out of line.
+    // A single input out of line, even if nothing serves the request.
     |(oom, _)| {
         let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)?;
         Some(Advice::LimitInput(single.clone()))
@@ -227,9 +225,9 @@ const RULES: &[Rule] = &[
     |(_, evidence)| best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice),
     // Inputs that vary.
     |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput),
-    // The setting may only postpone the failure, but it addresses its cause. A change of the optimizer's step comes
-    // first where it is known to help: it saves memory in every step, and a limit on splits may slow the program.
-    // Fragmentation, and a setting that serves the request.
+    // Fragmentation, and a setting that serves the request: it may only postpone the failure, but it addresses the
+    // cause. A change of the optimizer's step comes first where it is known to help: it saves memory in every step, and
+    // a limit on splits may slow the program.
     |(oom, evidence)| {
         let change = best_change(evidence.changes);
         let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
@@ -244,17 +242,14 @@ const RULES: &[Rule] = &[
         let is_other = !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
         is_other.then_some(Advice::Standard(oom.verdict))
     },
-    // After replays the verdict's standard advice, to try a setting, would be stale.
-    // A setting that serves the request.
+    // A setting that serves the request. After replays, the verdict's standard advice to try one would be stale.
     |(oom, _)| unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why)),
-    // Neither a category that is a guess nor a change with little effect leads the advice.
-    // A change whose sizes are a guess.
+    // A change whose sizes are a guess, but not its category, and whose effect is noticeable.
     |(oom, evidence)| {
-        let may_lead = |row: &&ProgramRow| {
+        let mut guesses = evidence.changes.iter().filter(|row| {
             let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
             !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
-        };
-        let mut guesses = evidence.changes.iter().filter(may_lead);
+        });
         let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
         Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
     },
@@ -300,9 +295,8 @@ fn may_help(row: &ProgramRow) -> bool {
 
 /// The line that a user can change: the caller, if a package made the request.
 fn user_line(location: &CodeLocation) -> CodeLocation {
-    let is_package = |frame: &FrameReport| frame.origin == Origin::Package;
     match &location.called_from {
-        Some(caller) if location.frame.as_ref().is_some_and(is_package) => {
+        Some(caller) if location.frame.as_ref().is_some_and(|frame| frame.origin == Origin::Package) => {
             CodeLocation { frame: Some(caller.clone()), called_from: None, ..location.clone() }
         }
         _ => location.clone(),
@@ -327,9 +321,8 @@ fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
 
 /// The best change that is no guess and serves the request.
 fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
-    let is_sure =
-        |row: &&ProgramRow| row.sure != Sureness::Estimate && row.fits == Some(true) && !row.then.fails_again();
-    let mut sure = changes.iter().filter(is_sure);
+    let sure = changes.iter().filter(|row| row.sure != Sureness::Estimate);
+    let mut sure = sure.filter(|row| row.fits == Some(true) && !row.then.fails_again());
     // Unlike the other changes, this one keeps the optimizer's arithmetic.
     let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
     foreach.or_else(|| sure.next())

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::device::DeviceReport;
 use super::dry_run::{DeviceUse, DryRunCertainty, DryRunReport};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProgramEnd, SharedDevice, decide_job};
-use super::jobs::latest_dumps;
+use super::latest::latest_dumps;
 use super::ranks::{Ranks, compare_ranks};
 use super::snapshot::SnapshotReport;
 
@@ -107,8 +107,7 @@ impl Sharer<'_> {
     fn name(&self) -> String {
         let recorder = self.snapshot.recorder.as_ref();
         let rank = recorder.and_then(|info| info.rank.as_ref()).map(|rank| format!("rank {rank}"));
-        let pid = || Some(format!("process {}", recorder?.pid?));
-        rank.or_else(pid).unwrap_or_else(|| self.snapshot.path.clone())
+        rank.or_else(|| Some(format!("process {}", recorder?.pid?))).unwrap_or_else(|| self.snapshot.path.clone())
     }
 }
 

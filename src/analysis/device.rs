@@ -196,11 +196,10 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         let history = device.replay(Tracking::Totals, |step| failures.observe(step));
         (history, history.and_then(|history| cache_flushes(device, history)))
     };
-    let read_stacks = || {
+    let ((history, cache_flushes), lifetimes) = threads::join(replay, || {
         device.read_stacks();
         BlockLives::from_trace(device)
-    };
-    let ((history, cache_flushes), lifetimes) = threads::join(replay, read_stacks);
+    });
     let moment = options.at.and_then(|selector| device.position(selector));
     if let Some(selector) = options.at.filter(|_| moment.is_none()) {
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
@@ -213,8 +212,8 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
             Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
         }
     };
-    let annotate = || if moment.is_none() { by_annotation(device, top) } else { None };
-    let (attribution, annotated) = threads::join(attribute, annotate);
+    let (attribution, annotated) =
+        threads::join(attribute, || if moment.is_none() { by_annotation(device, top) } else { None });
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
     let entry = at_failure.as_ref().and_then(|held| held.event).or_else(|| at_peak.as_ref()?.event);
     let step_requests = entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();

@@ -75,11 +75,11 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
     hypothesis.capacity = Some(dry_run.total_bytes.saturating_sub(outside));
     let program = device.program();
     let (_, reserved_bytes, failing_placements) = simulate(program, &hypothesis);
-    let workspaces = || dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
-    let with_workspaces = workspaces().map(|workspace| workspace.bytes).max().map(|largest_bytes| {
+    let workspaces = dry_run.workspaces.iter().filter(|workspace| workspace.device == device.id());
+    let with_workspaces = workspaces.clone().map(|workspace| workspace.bytes).max().map(|largest_bytes| {
         let program = program.with_workspaces(&dry_run.workspaces);
         let (allocated_bytes, reserved_bytes, failing_placements) = simulate(&program, &hypothesis);
-        let calls = workspaces().count() as u64;
+        let calls = workspaces.clone().count() as u64;
         WorkspacesReport { calls, largest_bytes, allocated_bytes, reserved_bytes, failing_placements }
     });
     Some(RangeReport {
@@ -101,8 +101,8 @@ fn simulate(program: &Program<'_>, hypothesis: &Hypothesis) -> (u64, RangeInclus
         (done.figures(), !done.ooms.is_empty())
     });
     let simulated: Vec<(RunFigures, bool)> = simulated.collect();
-    let reserved = || simulated.iter().map(|(figures, _)| figures.peak_reserved_bytes);
-    let range = reserved().min().unwrap_or(0)..=reserved().max().unwrap_or(0);
+    let reserved = simulated.iter().map(|(figures, _)| figures.peak_reserved_bytes);
+    let range = reserved.clone().min().unwrap_or(0)..=reserved.max().unwrap_or(0);
     let allocated = simulated.iter().map(|(figures, _)| figures.peak_allocated_bytes).max().unwrap_or(0);
     (allocated, range, simulated.iter().filter(|(_, fails)| *fails).count() as u64)
 }

@@ -1,22 +1,17 @@
-//! The unknowns of a dry run, its failed requests and how the program went on after them: the facts for its verdict.
-
-use std::collections::BTreeMap;
+//! A dry run: its figures, its unknowns and its verdict.
 
 use serde::Serialize;
 
 use super::device::DeviceReport;
+use super::dry_failures::failures;
 use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
-use super::dry_verdict::{
-    DryRunReason, DryRunVerdict, FailedRequest, ProcessFacts, ProgramError, ReadBefore, Retry, Served, decide,
-};
-use super::running_calls::live_blocks;
+use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::details::promised;
 use crate::base::ids::StackId;
 use crate::base::warning::{Code, Warnings, words};
-use crate::replay::literal::Tracking;
-use crate::snapshot::{Action, Device, DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
-use crate::stacks::frames::{CodeLocation, LineId};
+use crate::snapshot::{Action, DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
+use crate::stacks::frames::CodeLocation;
 use crate::study::{DeviceStudy, Study};
 
 /// A run without a GPU, on a stub of CUDA.
@@ -354,83 +349,6 @@ fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
         peak_bytes: device.peak().reserved_bytes,
         steps: steps.filter(|steps| steps.is_sorted_by_key(|(time, _)| *time)).unwrap_or_default(),
     }
-}
-
-/// The facts about failed requests on devices with `usable_bytes`.
-fn failures(study: &Study<'_>, dry_run: &DryRun, usable_bytes: u64) -> ProcessFacts<'static> {
-    let devices: Vec<DeviceFailures> = study.devices().map(DeviceFailures::from_trace).collect();
-    let count: usize = devices.iter().map(|device| device.count).sum();
-    // The recorder counts also those after the program switched the history off.
-    let is_complete = count as u64 >= dry_run.failure_count;
-    let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
-    let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
-    let traced = traced.last();
-    let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
-    let traced = traced.map(|(device, entry)| {
-        let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
-        (stack, bytes, has_recovered.then(|| retry(device, entry)))
-    });
-    let recorded = dry_run.failures.last();
-    let failed =
-        traced.or(recorded.map(|failure| (failure.stack, failure.bytes, None))).map(|(stack, bytes, retry)| {
-            let locate = |stack: StackId| study.stacks().location_of(stack);
-            // The trace has no stack for a backward pass; the recorder has that of the thread that waits for it.
-            let location = stack.map(locate).filter(|location| location.frame.is_some());
-            let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
-            FailedRequest { location: location.unwrap_or_default(), bytes, retry }
-        });
-    ProcessFacts { failed, has_recovered, fails_at_least: minimum_bytes > usable_bytes, ..ProcessFacts::default() }
-}
-
-/// The failed request and the blocks that are live at it: only those from before the first result of maximum size. 0 if
-/// the request comes after it, as it may depend on that size.
-fn minimum_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
-    let at_most = dry_run.reads.iter().filter(|read| read.value == ReadValue::Maximum);
-    let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
-    let live = live_blocks(device, 0..failed_entry, |request| request.time_us < first_us);
-    let failed = device.entry(failed_entry);
-    let requested = if failed.time_us < first_us { failed.size } else { 0 };
-    live.into_iter().sum::<u64>().saturating_add(requested)
-}
-
-/// The failed requests of a device.
-struct DeviceFailures {
-    count: usize,
-    /// Entry of the last.
-    last: Option<usize>,
-    /// The line of each was served after its last failure.
-    are_served_later: bool,
-}
-
-impl DeviceFailures {
-    fn from_trace(study: DeviceStudy<'_, '_>) -> Self {
-        let (device, stacks) = (study.device(), study.stacks());
-        let line = |entry: usize| device.stack(entry).map(|stack| stacks.line_id(stack));
-        let failed: Vec<usize> = device.failed_requests().collect();
-        let mut unserved: BTreeMap<Option<LineId>, usize> = failed.iter().map(|entry| (line(*entry), *entry)).collect();
-        let first = failed.first().copied().unwrap_or(device.len());
-        for entry in (first..device.len()).filter(|entry| device.action(*entry) == Some(Action::Alloc)) {
-            let line = line(entry);
-            if unserved.get(&line).is_some_and(|failed| *failed < entry) {
-                unserved.remove(&line);
-            }
-        }
-        Self { count: failed.len(), last: failed.last().copied(), are_served_later: unserved.is_empty() }
-    }
-}
-
-/// The program after the failure at `failed_entry`, which is the last on `device`.
-fn retry(device: DeviceStudy<'_, '_>, failed_entry: usize) -> Retry {
-    let (mut allocated, mut reserved) = (0, 0);
-    let mut is_after = false;
-    device.replay(Tracking::Totals, |step| {
-        is_after |= step.at.is_some_and(|(entry, _)| entry > failed_entry);
-        if is_after {
-            let totals = step.tiling.totals();
-            (allocated, reserved) = (totals.allocated.max(allocated), totals.reserved.max(reserved));
-        }
-    });
-    Retry { allocated_bytes: allocated, reserved_bytes: reserved }
 }
 
 #[cfg(test)]

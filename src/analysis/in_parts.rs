@@ -11,11 +11,11 @@ use crate::stacks::frames::{FrameReport, Origin, forward_slashes};
 use crate::stacks::phases::KnownPurpose;
 use crate::whatif::program::{CureReplay, ProgramRow, replay_in_parts};
 
-/// A call that has made a smaller share of the memory is not what needs too much.
+/// A call that made a smaller share of the memory is not the cause.
 const MIN_SHARE: f64 = 0.25;
-/// Numbers of parts that are tried.
+/// The numbers of parts to try.
 const PARTS: [u64; 2] = [2, 8];
-/// A request of a smaller part of the memory could not be much smaller.
+/// A request below 1/this of the memory is not worth making smaller.
 const MIN_PARTS: u64 = 8;
 
 /// The innermost call without gradients, outside of modules, of which a part would fit, with its replay.
@@ -49,18 +49,16 @@ pub(super) fn call_in_parts(
             CureReplay::NotServed => None,
         };
         if let Some(row) = PARTS.iter().filter(|parts| fits(parts)).find_map(replay) {
-            let is_allowed = |at: &usize| frames.is_grad_off(running, *at);
             // A call around it that has made nothing else has the same parts, and more to choose from.
             let outer = (at + 1..running.lines.len()).take_while(|outer| {
                 let is_single = program.innermost_loop(&running.lines[outer - 1]) != Some(LoopKind::OverData);
-                is_allowed(outer) && is_single && running.start_of_call(*outer) == since
+                frames.is_grad_off(running, *outer) && is_single && running.start_of_call(*outer) == since
             });
             let calls = [at].into_iter().chain(outer).collect::<Vec<_>>();
-            let value_of = |at: &usize| {
+            let known = calls.iter().rev().find_map(|at| {
                 let inner = at.checked_sub(1).map(|inner| running.lines[inner].function);
                 program.running_value(&running.lines[*at], inner).map(|value| (*at, value))
-            };
-            let known = calls.iter().rev().find_map(value_of);
+            });
             // Without text, nothing but PyTorch's own code shows that the line computes with tensors.
             let is_unknown = known.is_none();
             if is_unknown && (program.has_text(line) || !frames.is_in_torch && frames.outside_modules == 0) {
@@ -103,10 +101,11 @@ pub(super) fn large_value_of(
     let all = live_blocks(device.device(), 0..running.failed, |_| true);
     let sizes = Sizes { requested_bytes: oom.requested_bytes, own: &own, all: &all };
     let known = |name: &str| locals?.tensors.iter().find(|tensor| tensor.name == name).cloned();
-    let tensor = |name: String| {
-        known(&name).unwrap_or_else(|| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() })
-    };
-    values.into_iter().find_map(|value| shape_cure(value, &sizes, tensor))
+    values.into_iter().find_map(|value| {
+        shape_cure(value, &sizes, |name: String| {
+            known(&name).unwrap_or_else(|| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() })
+        })
+    })
 }
 
 /// Facts about the stack of the failing request.
@@ -208,16 +207,14 @@ struct Sizes<'b> {
     all: &'b [u64],
 }
 
-/// Tensors with fewer rows have no large table of pairs.
+/// Minimum number of rows whose table of pairs is large.
 const MIN_ROWS: u64 = 1024;
-/// Smaller blocks divide too many requests.
+/// Smaller blocks divide many requests by chance.
 const MIN_SOURCE_BYTES: u64 = 1 << 16;
 
 impl Sizes<'_> {
     /// Whether the request is for all pairs of the elements of a block.
     fn is_square(&self) -> bool {
-        let is_bytes =
-            |bytes: u64, known: u64| known == bytes || bytes.checked_next_multiple_of(REQUEST_GRANULE) == Some(known);
         [4_u64, 2, 8].into_iter().any(|element| {
             let rows = (self.requested_bytes / element).isqrt();
             let has_side = || self.all.iter().any(|bytes| is_bytes(rows * element, *bytes));
@@ -231,14 +228,19 @@ impl Sizes<'_> {
         self.all.iter().filter(|bytes| **bytes >= MIN_SOURCE_BYTES).any(is_it)
     }
 
-    /// Whether the request is larger than all that the function has made, but for blocks of its size.
+    /// Whether the request is at least twice as large as every block that the function made, ignoring equal ones.
     fn is_largest(&self) -> bool {
         let mut inputs = self.own.iter().filter(|bytes| **bytes != self.requested_bytes).peekable();
         inputs.peek().is_some() && inputs.all(|bytes| *bytes <= self.requested_bytes / 2)
     }
 }
 
-/// The change that `value` suggests; `tensor` looks a variable up.
+/// Whether a block of `known` bytes is a request for `bytes`, rounded or as made.
+fn is_bytes(bytes: u64, known: u64) -> bool {
+    known == bytes || bytes.checked_next_multiple_of(REQUEST_GRANULE) == Some(known)
+}
+
+/// The change that `value` suggests. `tensor` returns the tensor of a variable.
 fn shape_cure(value: LargeValue, sizes: &Sizes<'_>, tensor: impl Fn(String) -> LocalTensorReport) -> Option<ShapeCure> {
     let (is_it, cure) = match value {
         LargeValue::Scores(names) => (sizes.is_largest(), ShapeCure::FusedAttention(names)),

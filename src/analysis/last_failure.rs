@@ -8,7 +8,7 @@ use super::local_tensors::LocalTensors;
 use super::running_calls::RunningCalls;
 use super::statements::{exception_keeper, kept_by_statements};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{OomReport, Remedy};
+use crate::analysis::failure::OomReport;
 use crate::study::DeviceStudy;
 use crate::study::attribution::Leaks;
 use crate::whatif::program::{CureReplay, ProgramRow, find_best_changes, replay_without_group};
@@ -158,10 +158,9 @@ fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> 
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.
 fn needs_program_change(oom: &OomReport) -> bool {
-    let lasts = |remedy: &Remedy| remedy.then.goes_on();
     match oom.verdict {
         Verdict::Capacity => true,
-        Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(lasts),
+        Verdict::Fragmentation => !oom.remedies.is_empty() && !oom.remedies.iter().any(|remedy| remedy.then.goes_on()),
         _ => false,
     }
 }

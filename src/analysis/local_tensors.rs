@@ -4,7 +4,6 @@ use itertools::Itertools as _;
 use serde::Serialize;
 
 use crate::base::units::escape_name;
-use crate::snapshot::LocalTensor;
 use crate::stacks::frames::FrameReport;
 use crate::study::DeviceStudy;
 
@@ -57,12 +56,11 @@ impl LocalTensors {
         let is_here = snapshot.recorder_info.as_ref().is_some_and(|info| info.failure_on(device.id()).is_some());
         let names = snapshot.tensor_names.as_ref().filter(|names| is_here && !names.locals.is_empty())?;
         let frame = snapshot.stacks.frames(names.locals_frame?).first()?;
-        let text = |id| escape_name(snapshot.text(id));
-        let tensor = |local: &LocalTensor| {
-            let (name, dtype) = (text(local.name), text(local.dtype));
+        let tensors = names.locals.iter().map(|local| {
+            let (name, dtype) = (escape_name(snapshot.text(local.name)), escape_name(snapshot.text(local.dtype)));
             LocalTensorReport { name, dtype, shape: local.shape.clone() }
-        };
-        let tensors: Vec<LocalTensorReport> = names.locals.iter().map(tensor).collect();
+        });
+        let tensors: Vec<LocalTensorReport> = tensors.collect();
         let request = explain_request(&tensors, requested_bytes);
         Some(Self { function: device.stacks().frame_report(frame), tensors, request })
     }

@@ -35,19 +35,18 @@ pub(crate) fn without_reason(path: &str) -> Option<(String, &'static str)> {
 /// The innermost directory in `path` with the name of a host.
 pub(crate) fn host_in_path(path: &str) -> Option<String> {
     let (directories, _) = path.rsplit_once('/')?;
-    let is_host = |name: &&str| {
+    let host = directories.rsplit('/').find(|name| {
         let lower = name.to_ascii_lowercase();
         lower.starts_with("node") || lower.starts_with("host")
-    };
-    directories.rsplit('/').find(is_host).map(str::to_owned)
+    });
+    host.map(str::to_owned)
 }
 
 /// `path` without the number of the training step in it, and that number: `iteration_200/rank0.pickle` has 200.
 pub(super) fn without_step(path: &str) -> Option<(String, u64)> {
     const WORDS: [&str; 5] = ["iteration", "iter", "epoch", "global_step", "step"];
     let lower = path.to_ascii_lowercase();
-    let at_word = |word: &&str| Some(lower.rfind(word)? + word.len());
-    let behind = WORDS.iter().filter_map(at_word).max()?;
+    let behind = WORDS.iter().filter_map(|word| Some(lower.rfind(word)? + word.len())).max()?;
     let number = behind + lower.get(behind..)?.find(|c: char| !matches!(c, '_' | '-' | '='))?;
     let digits = lower.get(number..)?;
     let digits = digits.get(..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()))?;

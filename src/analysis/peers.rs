@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::device::DeviceReport;
 use super::rank_row::{EQUAL_RATIO, RankRow, median};
-use super::step_requests::LineRequests;
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
@@ -77,7 +76,7 @@ impl Peer<'_> {
         self.device.held().map_or(self.row.peak_allocated_bytes, |held| held.allocated_bytes)
     }
 
-    /// Its peak, or what it would have been with the failed request.
+    /// The peak, or the larger sum of allocated memory and the failed request.
     fn demand(&self) -> u64 {
         let failed = self.device.ooms.last().map_or(0, |oom| oom.allocated_bytes.saturating_add(oom.requested_bytes));
         failed.max(self.row.peak_allocated_bytes)
@@ -89,23 +88,23 @@ impl Peer<'_> {
     }
 }
 
-/// The difference of the ranks in `devices`, worst first, that belong to the first of `groups` of equal rows.
+/// How the ranks of the first of `groups`, which have equal rows, differ from the others. `devices` has the worst first.
 pub(super) fn find_difference(
     devices: &[Peer<'_>],
     groups: &[Vec<usize>],
     outlier: Option<usize>,
 ) -> Option<RankDifference> {
     foreign_memory(devices).or_else(|| uneven_state(devices)).or_else(|| {
-        let has_failed = |index: &usize| devices.get(*index).is_some_and(|peer| peer.row.has_failed());
-        let first = Some(0).filter(has_failed).or(outlier)?;
+        let first =
+            Some(0).filter(|index| devices.get(*index).is_some_and(|peer| peer.row.has_failed())).or(outlier)?;
         let rows = groups.iter().find(|group| group.contains(&first))?;
         // A rank that failed as well does not show what it would have held.
-        let ends_otherwise =
-            |peer: &Peer<'_>| outlier == Some(first) || peer.row.has_failed() != devices[first].row.has_failed();
-        let is_peer = |index: &usize| {
-            !rows.contains(index) && devices[*index].row.is_own_device && ends_otherwise(&devices[*index])
-        };
-        let peers: Vec<&Peer<'_>> = (0..devices.len()).filter(is_peer).map(|index| &devices[index]).collect();
+        let peers = (0..devices.len()).filter(|index| {
+            !rows.contains(index)
+                && devices[*index].row.is_own_device
+                && (outlier == Some(first) || devices[*index].row.has_failed() != devices[first].row.has_failed())
+        });
+        let peers: Vec<&Peer<'_>> = peers.map(|index| &devices[index]).collect();
         let subject = &devices[first];
         let found = growth(subject, &peers)
             .or_else(|| larger_request(subject, &peers))
@@ -155,15 +154,15 @@ fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
     let excess = |category: Category| {
         let most = comparable.iter().copied().max_by_key(|index| (bytes_of(*index, category), !index))?;
         let bytes = bytes_of(most, category);
-        let is_peer = |index: &&usize| ratio(bytes, bytes_of(**index, category).max(1)) >= MIN_LARGER;
-        let peers: Vec<usize> = comparable.iter().filter(is_peer).copied().collect();
+        let peers = comparable.iter().filter(|index| ratio(bytes, bytes_of(**index, category).max(1)) >= MIN_LARGER);
+        let peers: Vec<usize> = peers.copied().collect();
         let usual = median(peers.iter().map(|index| bytes_of(*index, category)));
         let is_cause = !peers.is_empty() && ratio(bytes - usual, devices[most].allocated()) >= 2.0 * MIN_SHARE;
-        let equal = || comparable.iter().copied().filter(|index| !peers.contains(index));
+        let equal = comparable.iter().copied().filter(|index| !peers.contains(index));
         // A rank that did not fail is not the one to look at.
         let has_failed = devices.iter().any(|peer| peer.row.has_failed());
-        let is_wanted = !has_failed || equal().any(|index| devices[index].row.has_failed());
-        (is_cause && is_wanted).then(|| (equal().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
+        let is_wanted = !has_failed || equal.clone().any(|index| devices[index].row.has_failed());
+        (is_cause && is_wanted).then(|| (equal.clone().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
     };
     let row = |kind, (rows, peers, bytes)| RankDifference { rows, peers, ..difference(kind, None, bytes) };
     let state = excess(Category::OptimizerState)?;
@@ -197,16 +196,16 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
     // Other stages of a pipeline have other modules.
     let has_same_modules =
         ratio(parameters(subject).abs_diff(usual_parameters), usual_parameters.max(1)) <= EQUAL_RATIO;
-    let is_compared = |(index, line): &(usize, &LineRequests)| {
+    let mut compared = requests.lines.iter().enumerate().filter(|(index, line)| {
         let runs_in_step = if line.in_module { has_same_modules } else { *index < first_module };
         runs_in_step && !is_constructor(&line.location)
-    };
-    requests.lines.iter().enumerate().filter(is_compared).find_map(|(_, line)| {
-        let of_peer = |peer: &&Peer<'_>| {
+    });
+    compared.find_map(|(_, line)| {
+        let sizes = peers.iter().filter_map(|peer| {
             let same = peer.device.step_requests.lines.iter().find(|other| other.location == line.location);
             same.and_then(|other| other.bytes_in(requests.step))
-        };
-        let sizes: Vec<u64> = peers.iter().filter_map(of_peer).collect();
+        });
+        let sizes: Vec<u64> = sizes.collect();
         let (bytes, usual) = (line.bytes_in(requests.step)?, median(sizes.iter().copied()));
         if sizes.is_empty() && !line.in_module && !line.is_usual(requests) {
             return Some(difference(DifferenceKind::Alone, Some(line.location.clone()), [bytes, 0]));
@@ -223,10 +222,6 @@ fn is_constructor(location: &CodeLocation) -> bool {
 
 /// The line that holds most beyond what the peers hold there.
 fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
-    let bytes_at = |peer: &Peer<'_>, location: &CodeLocation| {
-        let rows = peer.device.held().into_iter().flat_map(|held| &held.compared_lines);
-        rows.filter(|row| row.location == *location).fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
-    };
     let rows = subject.device.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
     let compare = |location: &CodeLocation| {
         let usual = median(peers.iter().map(|peer| bytes_at(peer, location)));
@@ -242,9 +237,15 @@ fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference
     is_cause.then_some(RankDifference { category: row.category, ..found })
 }
 
+fn bytes_at(peer: &Peer<'_>, location: &CodeLocation) -> u64 {
+    let rows = peer.device.held().into_iter().flat_map(|held| &held.compared_lines);
+    rows.filter(|row| row.location == *location).fold(0, |sum: u64, row| sum.saturating_add(row.bytes))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::analysis::step_requests::LineRequests;
     use crate::analysis::step_requests::StepRequests;
     use crate::stacks::phases::Phase;
     use crate::study::attribution::{ByCategory, Confidence, MemoryBreakdown};

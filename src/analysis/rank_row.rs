@@ -6,7 +6,6 @@ use super::device::DeviceReport;
 use super::names::{host_in_path, rank_in_path};
 use super::snapshot::SnapshotReport;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::OomReport;
 use crate::base::units::ratio;
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
@@ -103,8 +102,9 @@ impl RankRow {
 
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let is_near = |a: u64, b: u64, most: f64| ratio(a.abs_diff(b), a.max(b).max(1)) <= most;
-        let device = |row: &Self| if row.is_own_device { None } else { Some(row.device) };
-        let ending = |row: &Self| (row.has_failed(), row.conclusion, row.failed_line.clone(), device(row));
+        let ending = |row: &Self| {
+            (row.has_failed(), row.conclusion, row.failed_line.clone(), (!row.is_own_device).then_some(row.device))
+        };
         ending(self) == ending(other)
             && is_near(self.peak_reserved_bytes, other.peak_reserved_bytes, EQUAL_RATIO)
             && is_near(self.peak_allocated_bytes, other.peak_allocated_bytes, OUTLIER_RATIO)
@@ -114,10 +114,6 @@ impl RankRow {
     fn new(snapshot: &SnapshotReport, device: &DeviceReport, is_own_device: bool) -> Self {
         let (recorder, oom) = (snapshot.recorder.as_ref(), device.ooms.last());
         let held = device.held();
-        let failed_at = |oom: &OomReport| match (&snapshot.dry_run, oom.held.as_ref()) {
-            (Some(_), held) => held.and_then(|held| held.step).map_or(0, u64::from),
-            (None, _) => oom.time_us.unwrap_or(0),
-        };
         Self {
             path: snapshot.path.clone(),
             rank: recorder.and_then(|it| it.rank.clone()).or_else(|| Some(rank_in_path(&snapshot.path)?.to_string())),
@@ -127,7 +123,10 @@ impl RankRow {
             step: held.and_then(|held| held.step),
             phase: held.map(|held| held.phase),
             is_own_device,
-            failed_at: oom.map_or(0, failed_at),
+            failed_at: oom.map_or(0, |oom| match (&snapshot.dry_run, oom.held.as_ref()) {
+                (Some(_), held) => held.and_then(|held| held.step).map_or(0, u64::from),
+                (None, _) => oom.time_us.unwrap_or(0),
+            }),
             failed_line: oom.map(|oom| oom.location.label()),
             requested_bytes: oom.map(|oom| oom.requested_bytes),
             state_bytes: [Category::Parameters, Category::OptimizerState]

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::Serialize;
 
 use super::device::DeviceReport;
-use super::jobs::{Attempts, OtherJob, first_attempt, latest_dumps};
+use super::jobs::{Attempts, OtherJob, first_attempt};
+use super::latest::latest_dumps;
 use super::names::rank_in_path;
 use super::peers::{Peer, RankDifference, find_difference};
 use super::rank_row::{OUTLIER_RATIO, RankRow, median, rows_of};
@@ -83,8 +84,8 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let median = median(rows.iter().filter(|row| is_compared(row)).map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
     let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).filter(|row| is_compared(row)).map(distance));
-    let is_outlier = |row: &RankRow| is_compared(row) && ratio(distance(row), median) > OUTLIER_RATIO;
-    let outlier = farthest.filter(|i| rows.get(*i).is_some_and(is_outlier));
+    let outlier = farthest
+        .filter(|i| rows.get(*i).is_some_and(|row| is_compared(row) && ratio(distance(row), median) > OUTLIER_RATIO));
     let names = RowNames::new(&rows);
     let are_ranks = names.kind == RowKind::Ranks;
     // By what they hold and how they ended; each group begins with its worst.
@@ -224,16 +225,18 @@ impl Ranks {
 
     /// The number of ranks, and of those that ran out of memory: a process is one, whatever devices it uses.
     pub fn count_ranks(&self) -> (u64, u64) {
-        let has_failed = |row: usize| self.rows.get(row).is_some_and(RankRow::has_failed);
-        (count_processes(&self.rows, &|_| true), count_processes(&self.rows, &has_failed))
+        (
+            count_processes(&self.rows, &|_| true),
+            count_processes(&self.rows, &|row| self.rows.get(row).is_some_and(RankRow::has_failed)),
+        )
     }
 }
 
 /// The number of processes with a row that `is_wanted` selects; of the devices of one process, their number.
 fn count_processes(rows: &[RankRow], is_wanted: &dyn Fn(usize) -> bool) -> u64 {
-    let wanted = || rows.iter().enumerate().filter(|(index, _)| is_wanted(*index)).map(|(_, row)| &row.path);
+    let wanted = rows.iter().enumerate().filter(|(index, _)| is_wanted(*index)).map(|(_, row)| &row.path);
     let is_one = rows.iter().all(|row| Some(&row.path) == rows.first().map(|first| &first.path));
-    if is_one { wanted().count() as u64 } else { wanted().collect::<BTreeSet<_>>().len() as u64 }
+    if is_one { wanted.clone().count() as u64 } else { wanted.collect::<BTreeSet<_>>().len() as u64 }
 }
 
 /// `ranks 1 to 3 and 7`; with many runs of numbers only how many.
@@ -245,12 +248,12 @@ fn list_of_ranks(numbers: BTreeSet<u64>) -> String {
     if runs.len() > MAX_RUNS {
         return counted(numbers.len() as u64, "rank");
     }
-    let run = |run: &&[u64]| match run {
+    let runs = runs.iter().map(|run| match run {
         [first, last] => format!("{first} and {last}"),
         [first, .., last] => format!("{first} to {last}"),
         one => one.iter().map(u64::to_string).collect(),
-    };
-    let mut runs: Vec<String> = runs.iter().map(run).collect();
+    });
+    let mut runs: Vec<String> = runs.collect();
     let last = runs.pop().unwrap_or_default();
     let start = if runs.is_empty() { String::new() } else { format!("{} and ", runs.join(", ")) };
     format!("{} {start}{last}", if numbers.len() == 1 { "rank" } else { "ranks" })

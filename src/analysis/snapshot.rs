@@ -190,13 +190,9 @@ fn start_of_trace(device: Device<'_>) -> Option<u64> {
 }
 
 fn contents(snapshot: &Snapshot) -> u64 {
-    let entry = |hash: u64, device: Device<'_>, index: usize| {
-        let entry = device.entry(index);
-        FxBuildHasher.hash_one((hash, entry.action.word(), entry.addr, entry.size, entry.stream, entry.time_us))
-    };
     let process = snapshot.recorder_info.as_ref().map(|info| (&info.rank, &info.host, info.pid));
     snapshot.devices().fold(FxBuildHasher.hash_one(process), |hash, device| {
-        let hash = (0..device.len()).fold(hash, |hash, index| entry(hash, device, index));
+        let hash = (0..device.len()).fold(hash, |hash, index| hash_entry(hash, device, index));
         let hash = device.segments().fold(FxBuildHasher.hash_one((hash, device.id())), |hash, segment| {
             FxBuildHasher.hash_one((hash, segment.address, segment.total_size, segment.stream))
         });
@@ -204,6 +200,11 @@ fn contents(snapshot: &Snapshot) -> u64 {
             .blocks()
             .fold(hash, |hash, block| FxBuildHasher.hash_one((hash, block.address, block.size, block.requested_size)))
     })
+}
+
+fn hash_entry(hash: u64, device: Device<'_>, index: usize) -> u64 {
+    let entry = device.entry(index);
+    FxBuildHasher.hash_one((hash, entry.action.word(), entry.addr, entry.size, entry.stream, entry.time_us))
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The variables that keep the memory of a failed request, inferred from stacks, lifetimes and the text of the program,
 //! for snapshots whose recorder named none.
 //!
-//! Blocks of one stack have one history. [`ProgramText::keepers`] has the statements that its text shows; which of them
-//! is possible decides when the blocks were made and what still runs.
+//! Blocks of one stack have one history. [`ProgramText::keepers`] finds candidate statements in the text. When the blocks
+//! were made, and which calls still run, rules some of them out.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -22,14 +22,14 @@ use crate::study::attribution::{KeptGroup, Leaks};
 use crate::study::memory::{BlockSum, TopRows};
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
-/// Stacks with less of the memory are not followed.
+/// Stacks that hold a smaller share of the memory are ignored.
 const MIN_GROUP_RATIO: f64 = 0.002;
 const MAX_GROUPS: usize = 300;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
-/// A variable and the pass that runs have the values of fewer passes than this and one.
+/// If values come from this many passes and the running one, one variable cannot hold all of them.
 const MIN_PASSES: usize = 2;
-/// A graph keeps the blocks of at least this number of stacks through modules; a result alone has one.
+/// A graph keeps blocks of at least this many stacks inside modules; a result without a graph has one.
 const MIN_GRAPH_LINES: usize = 3;
 
 /// The live blocks of one stack at a failure.
@@ -43,9 +43,9 @@ struct Group {
     largest_freed: u64,
     /// Number of blocks that were allocated.
     made: usize,
-    /// The last of them is live.
+    /// The latest block is live.
     has_last: bool,
-    /// The most blocks that were live in the first half when an older one than the last was freed.
+    /// In the first half of the trace: the maximum number of live blocks when a block other than the latest was freed.
     full: usize,
     /// Its line keeps more in each iteration.
     grows: bool,
@@ -60,12 +60,12 @@ impl Group {
         self.entries.len() - self.entries.partition_point(|entry| *entry < since)
     }
 
-    /// The program has freed old blocks when it had about as many as now: a cache with a limit is no leak.
+    /// The program once freed old blocks at about the present number of blocks: a cache with a limit, not a leak.
     fn is_limited(&self) -> bool {
         !self.grows && self.full * 5 >= self.entries.len() * 4
     }
 
-    /// A larger block replaces the last each time.
+    /// Each block replaces a smaller one.
     fn is_replaced(&self) -> bool {
         self.freed > 0 && self.largest > self.largest_freed
     }
@@ -103,7 +103,6 @@ pub(super) fn kept_by_statements(oom: &OomReport, leaks: &Leaks, failing: &Runni
         if traits.is_backward {
             continue;
         }
-        let possible = |keep: &Keep| failing.is_possible(keep, group);
         let mut keeps: Vec<Keep> = match traits.kind {
             Some(TensorKind::OptimizerState) => program.optimizer_keepers(),
             _ => program.keepers(&lines),
@@ -111,7 +110,7 @@ pub(super) fn kept_by_statements(oom: &OomReport, leaks: &Leaks, failing: &Runni
         if !keeps.iter().any(collects) && group.sum.blocks >= MIN_ITEMS && traits.kind.is_none() {
             keeps.extend(if traits.is_module { program.hook_keepers() } else { program.cycle_keepers() });
         }
-        keeps.retain(possible);
+        keeps.retain(|keep| failing.is_possible(keep, group));
         let nobody_trains = if traits.is_module && program.has_grad(&lines) { program.untrained(&lines) } else { None };
         if let Some(module) = nobody_trains {
             untrained.get_or_insert_with(|| (module, Kept::default())).1.add(*stack, group, &traits, (true, 1));
@@ -127,7 +126,7 @@ pub(super) fn kept_by_statements(oom: &OomReport, leaks: &Leaks, failing: &Runni
         let has_grad = row.keep.as_ref().map_or_else(|| program.has_grad(&lines), |keep| keep.has_grad);
         row.add(*stack, group, &traits, (has_grad, failing.forwards_between(group)));
     }
-    // Graphs that a backward pass needs are no mistake beside those.
+    // The backward pass still needs the graphs of the running pass: only the untrained module is a mistake.
     if untrained.is_some() {
         running.graphs.clear();
     }
@@ -194,7 +193,7 @@ fn live_groups(device: DeviceStudy<'_, '_>, failed: usize) -> (Vec<(StackId, Gro
             _ => {}
         }
     }
-    // Older than the trace, and still there.
+    // Live blocks from before the trace.
     let blocks = trace.segments().flat_map(|segment| device.snapshot().blocks_of(segment));
     for block in blocks.filter(|block| block.state == BlockState::ActiveAllocated && !seen.contains(&block.address)) {
         live.insert(block.address, (0, block.size, block.extended_stack, 0));
@@ -266,15 +265,15 @@ impl RunningCalls<'_, '_> {
         ends.map_or(0, |(first, last)| self.forwards(*last) - self.forwards(*first))
     }
 
-    /// Whether `keep` can still have most of `group`: its variable outlives the call, or the running call made them; and the
-    /// running statement has not written yet what it makes now.
+    /// Whether `keep` can hold most of `group`: its variable outlives the call, or the running call made the blocks. The
+    /// statement cannot hold what it is making now.
     fn is_possible(&self, keep: &Keep, group: &Group) -> bool {
         let blocks = group.entries.len();
         let is_in = |line: &Line<'_>| line.file == keep.file && line.function == keep.function;
         let call = self.lines.iter().position(is_in);
         let is_call_over = || call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
         let is_one = keep.kind == WriteKind::Assign && keep.in_loop && keep.container.is_none();
-        // It has one value at a time, and the graph of one pass.
+        // An assigned variable has one value at a time, with the graph of one pass.
         if is_one && group.sum.blocks >= MIN_ITEMS && (!keep.has_grad || self.forwards_between(group) >= MIN_PASSES) {
             return false;
         }
@@ -283,20 +282,21 @@ impl RunningCalls<'_, '_> {
             return false;
         }
         let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
-        // A loop of one statement runs it several times.
+        // In a loop, the same statement may have stored the blocks of earlier passes.
         let is_now = |at: usize| {
-            let is_earlier = |entry: &usize| collects(keep) && self.forwards(*entry) < self.forwards(self.failed);
-            let earlier = group.entries.partition_point(is_earlier);
+            let earlier = group
+                .entries
+                .partition_point(|entry| collects(keep) && self.forwards(*entry) < self.forwards(self.failed));
             group.made_since(self.since[at].1).min(blocks - earlier) * 2 > blocks
         };
         let is_joined = matches!(keep.kind, WriteKind::Join | WriteKind::Recur) && keep.container.is_none();
-        let is_replaced = || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS;
-        // A list in the making, unlike one that was made at once.
+        // A list whose items are still being made, not one that exists at once.
         if keep.kind == WriteKind::Assign && keep.container == Some("list") {
             let is_call = keep.value.as_ref().is_some_and(|value| value.starts_with("list("));
             return running.is_some() || group.has_parameters || is_call;
         }
-        !running.is_some_and(is_now) && (!is_joined || is_replaced())
+        !running.is_some_and(is_now)
+            && (!is_joined || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS)
     }
 }
 
@@ -304,7 +304,7 @@ impl RunningCalls<'_, '_> {
 fn collects(keep: &Keep) -> bool {
     let grows = match keep.kind {
         WriteKind::Put | WriteKind::Extend | WriteKind::Store => true,
-        // Only through the graph.
+        // The old value is kept only by the graph.
         WriteKind::Accumulate | WriteKind::Recur => keep.has_grad,
         WriteKind::Join | WriteKind::Assign => matches!(keep.container, Some("lru_cache" | "cycle")),
     };
@@ -315,8 +315,7 @@ fn collects(keep: &Keep) -> bool {
 fn best_keep<'k>(keeps: &'k [Keep], group: &Group) -> Option<&'k Keep> {
     let is_collection = group.sum.blocks >= MIN_ITEMS;
     let collecting = |filled: bool| {
-        let is_it = move |keep: &&Keep| collects(keep) && keep.container.is_some() == filled;
-        keeps.iter().find(is_it).filter(|_| is_collection)
+        keeps.iter().find(move |keep| collects(keep) && keep.container.is_some() == filled).filter(|_| is_collection)
     };
     let stored = || keeps.iter().find(|keep| keep.local_to.is_none() || keep.function == "<module>");
     let made = || keeps.iter().find(|keep| keep.container.is_some());
@@ -336,8 +335,8 @@ impl Kept {
         }
     }
 
-    /// The number of items, if they are no collection. An item may have several blocks of one stack, and the running call
-    /// has some, so that blocks do not tell how many a collection has.
+    /// The number of items, if it is too small for a collection. That of a collection is unknown: one item may have several
+    /// blocks of a stack, and some blocks belong to the running call.
     fn items(&self) -> Option<u64> {
         let most = self.counts.iter().copied().max().unwrap_or(0);
         (most < MIN_ITEMS).then_some(most)
@@ -348,7 +347,7 @@ impl Kept {
         let is_tensor = self.counts.len() == 1 && !self.has_package;
         let Self { keep, sum, graphs, kind, largest, .. } = &self;
         let (keep, sum, kind) = (keep.as_ref(), *sum, *kind);
-        // The items of a container are of several passes; what the running one alone has made is in none.
+        // Items of a container come from several passes; blocks of the running pass alone are not in it yet.
         let is_filled = keep.is_some_and(|keep| keep.container.is_some()) && items.is_none();
         let kept = graphs.iter().filter(|(_, is_repeated)| !is_filled || *is_repeated);
         let (graph_lines, graph_bytes) = kept.fold((0, 0), |(lines, sum), (bytes, _)| (lines + 1, sum + bytes));
@@ -376,7 +375,7 @@ impl Kept {
             container,
             written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| {
                 let written = Written::new(keep, stacks);
-                // An object with several tensors is none itself.
+                // The value is no tensor if it has several.
                 Written { value: written.value.filter(|value| is_tensor || is_graph || value.contains('(')), ..written }
             }),
             allocated_by: stacks.location_of(largest.1),

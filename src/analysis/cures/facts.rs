@@ -10,11 +10,11 @@ use crate::study::attribution::{Category, KeptGroup, Maker};
 use crate::study::iterations::GrowthKind;
 use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
-/// A container that is filled nobody knows where leads from this share on.
+/// Minimum share of the allocated memory at which a container without a known filling statement leads the advice.
 const MIN_UNKNOWN_SHARE: f64 = 0.3;
-/// Memory of the pass that runs is no older.
+/// Memory from fewer passes ago may still belong to the running pass.
 const MIN_PASSES_SINCE: u64 = 2;
-/// Fewer passes of a loop are no collection.
+/// Memory that fewer passes of a loop left is no collection.
 const MIN_GATHERED: u64 = 4;
 /// A container with fewer items is no collection.
 const MIN_ITEMS: u64 = 3;
@@ -25,7 +25,7 @@ const PIPELINE_OUTPUTS: &str = ".output_chunks";
 const DATA: [&str; 8] =
     [".to(", ".cuda(", "device=", "torch.rand", "torch.zeros", "torch.ones", "torch.empty", "torch.full"];
 
-/// Declares the facts: the meaning of each, its word, and when it is known to hold of a variable or of what stacks show.
+/// Declares the facts. Each has a meaning, a word and two conditions: one for a variable, one for a group of blocks.
 macro_rules! facts {
     ($($(#[doc = $meaning:literal])+ $Fact:ident = $word:literal:
         $(variable |$case:ident| $of_variable:expr;)? $(stacks |$group:ident| $of_stacks:expr;)?
@@ -228,12 +228,12 @@ facts! {
     };
 }
 
-/// Whether passes of a loop add to `group`, as far as the program drops no old items.
+/// Whether each pass of a loop adds to `group`, and the program drops no old items.
 fn is_gathering(group: &KeptGroup) -> bool {
     group.growth.is_some() || !group.is_bounded && !is_made_at_once(group)
 }
 
-/// Whether it was made at once, such as the parameters that a loop over a file loads.
+/// Whether the blocks were made at once, such as parameters that a loop reads from a file.
 fn is_made_at_once(group: &KeptGroup) -> bool {
     group.is_over && group.forwards_between == 0
 }
@@ -269,18 +269,18 @@ fn is_awaited(keeper: &KeptByVariable, write: &Written) -> bool {
     }
 }
 
-/// Whether the variable is no local one of the function in which the request fails.
+/// Whether the variable is not local to the function in which the request fails.
 fn is_outside(frames: &[FrameReport], keeper: &KeptByVariable) -> bool {
     let innermost = frames.iter().find(|frame| frame.origin == Origin::User);
-    let is_local = |function: &FrameReport| innermost.is_some_and(|frame| frame.name == function.name);
-    is_attribute(keeper) || keeper.function.as_ref().is_none_or(|function| !is_local(function))
+    is_attribute(keeper)
+        || keeper.function.as_ref().is_none_or(|function| innermost.is_none_or(|frame| frame.name != function.name))
 }
 
 fn is_double(keeper: &KeptByVariable) -> bool {
     keeper.dtype.as_deref() == Some("float64")
 }
 
-/// From this share on, a variable keeps its memory through graphs.
+/// A variable keeps its memory through graphs if they hold at least this share of it.
 pub(super) const GRAPH_SHARE: f64 = 0.5;
 
 /// The request that failed.

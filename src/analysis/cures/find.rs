@@ -11,7 +11,7 @@ use crate::study::attribution::KeptGroup;
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::JobOutcome;
 
-/// Smaller shares of the allocated memory do not lead.
+/// A change that frees a smaller share of the allocated memory does not lead the advice.
 const MIN_SHARE: f64 = 0.1;
 
 /// A change of the program, and the memory that it frees.
@@ -23,7 +23,7 @@ pub struct Cure {
     pub holder: CureHolder,
     /// The module that the change is about, or the variables to delete.
     pub subject: Option<String>,
-    /// The line that calls the model, or a backward pass.
+    /// The line that calls the model or `backward()`.
     pub call: Option<FrameReport>,
     /// The job in a replay that frees the memory of the holder; absent if it was not replayed.
     pub then: Option<JobOutcome>,
@@ -38,8 +38,8 @@ pub enum CureHolder {
     Calls(Box<KeptGroup>),
 }
 
-/// The changes for groups of blocks that hold what the request of `oom` lacks. Among groups of about the same size,
-/// the first row decides.
+/// The changes for groups of blocks that are at least as large as the shortfall of `oom`. Groups of at least half the size
+/// of the largest come first, in the order of the table.
 pub(in crate::analysis) fn find_cures_by_stacks(oom: &OomReport) -> Vec<(Cure, &KeptGroup)> {
     let groups = oom.held.iter().flat_map(|held| &held.kept_groups);
     let groups: Vec<&KeptGroup> = groups.filter(|group| group.bytes >= oom.shortfall_bytes).collect();
@@ -56,7 +56,8 @@ pub(in crate::analysis) fn find_cures_by_stacks(oom: &OomReport) -> Vec<(Cure, &
     found.map(|found| (cure(found), found.2)).collect()
 }
 
-/// The change that serves the request of `oom`: of the largest variable that has one, or else of several together.
+/// The change that frees enough to serve the request of `oom`: for the largest variable that has one, else for several
+/// variables together.
 pub(in crate::analysis) fn find_cure(oom: &OomReport, kept: &KeptReport) -> Option<Cure> {
     let (shortfall_bytes, allocated_bytes) = (oom.shortfall_bytes, oom.allocated_bytes);
     cure_of(Request { frames: &oom.frames, shortfall_bytes, allocated_bytes }, kept)
@@ -71,9 +72,9 @@ pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
     });
     of_a_variable.or_else(|| {
         OF_THE_PROCESS.iter().find_map(|row| {
-            let keepers = || kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
-            let largest = keepers().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
-            is_enough(keepers().map(|keeper| row.freed_bytes(keeper)).sum()).then(|| Cure::new(row, case(largest)))
+            let keepers = kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
+            let largest = keepers.clone().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
+            is_enough(keepers.map(|keeper| row.freed_bytes(keeper)).sum()).then(|| Cure::new(row, case(largest)))
         })
     })
 }
@@ -92,15 +93,14 @@ impl CureRow {
 }
 
 impl Cure {
-    /// Whether each pass of a loop keeps more, as far as stacks show it.
+    /// Whether stacks show that each pass of a loop keeps more.
     pub(in crate::analysis) fn is_growth(&self) -> bool {
         self.row.when.iter().any(|fact| matches!(fact, Fact::Gathered | Fact::MadeAgain))
     }
 
-    /// For what the call of a failed request left: the variable that keeps its exception, if that is known.
+    /// The cure for memory that a failed call left: with `keeper`, the variable that keeps its exception.
     pub(in crate::analysis) fn of_exception(self, keeper: Option<KeptByVariable>) -> Self {
-        let of_exception = |row: &&'static CureRow| row.kind == CureKind::KeepNoException;
-        match (keeper, OF_A_VARIABLE.iter().find(of_exception)) {
+        match (keeper, OF_A_VARIABLE.iter().find(|row| row.kind == CureKind::KeepNoException)) {
             (Some(keeper), Some(row)) => Self { row, holder: CureHolder::Variable(Box::new(keeper)), ..self },
             _ => self,
         }
@@ -127,7 +127,6 @@ impl Cure {
 
 /// The outermost line that calls a module.
 fn model_call(frames: &[FrameReport]) -> Option<FrameReport> {
-    let is_call = |frame: &FrameReport| forward_slashes(&frame.file).ends_with("torch/nn/modules/module.py");
-    let call = frames.iter().rposition(is_call)?;
+    let call = frames.iter().rposition(|frame| forward_slashes(&frame.file).ends_with("torch/nn/modules/module.py"))?;
     frames.get(call + 1).cloned()
 }

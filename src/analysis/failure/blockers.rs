@@ -52,21 +52,21 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         }
         add_contiguous_range(&range, &mut by_stack);
     }
-    let is_relevant =
-        |line: &Blocker| line.bytes_held > 0 && line.bytes_unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked;
-    let mut relevant: Vec<(StackId, Blocker)> = by_stack.into_iter().filter(|(_, line)| is_relevant(line)).collect();
+    let relevant = by_stack.into_iter().filter(|(_, line)| line.bytes_held > 0);
+    let relevant = relevant.filter(|(_, line)| line.bytes_unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked);
+    let mut relevant: Vec<(StackId, Blocker)> = relevant.collect();
     // Compares a / b with c / d as a * d with c * b.
     let scale = |a: &Blocker, b: &Blocker| u128::from(a.bytes_unlocked) * u128::from(b.bytes_held);
     relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.bytes_unlocked.cmp(&a.bytes_unlocked)));
     relevant.truncate(SHOWN_BLOCKERS);
     relevant.sort_by_key(|(_, line)| Reverse(line.bytes_unlocked));
-    let report = |(stack, line): (StackId, Blocker)| Blocker {
+    let blockers = relevant.into_iter().map(|(stack, line)| Blocker {
         location: stacks.location_of(stack),
         operation: stacks.operation(stack),
         frames: stacks.frame_list(stack),
         ..line
-    };
-    relevant.into_iter().map(report).collect()
+    });
+    blockers.collect()
 }
 
 /// For each stack, the first one that was seen with the same line.

@@ -149,12 +149,14 @@ fn reclaimable(device: DeviceStudy<'_, '_>, outside: u64) -> ApproxBytes {
 
 /// Free memory that the default pool could release to the device.
 fn releasable(tiling: &Tiling) -> u64 {
-    let in_range = |range: &ContiguousRange| {
-        let free = range.blocks.iter().filter(|block| block.state == BlockState::Inactive);
-        free.map(|block| whole_granule_bytes(block.offset, block.size, range.granule)).fold(0, u64::saturating_add)
-    };
     let default = tiling.contiguous_ranges().filter(|range| !range.is_private);
-    default.map(|range| in_range(&range)).fold(0, u64::saturating_add)
+    default.map(|range| releasable_in(&range)).fold(0, u64::saturating_add)
+}
+
+/// Bytes of the free granules of `range`, which expandable segments can release.
+fn releasable_in(range: &ContiguousRange) -> u64 {
+    let free = range.blocks.iter().filter(|block| block.state == BlockState::Inactive);
+    free.map(|block| whole_granule_bytes(block.offset, block.size, range.granule)).fold(0, u64::saturating_add)
 }
 
 /// Pending blocks by the line that allocated them.

@@ -92,7 +92,7 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
         });
         let mut trials = trials.into_iter();
         let last = failed.len().saturating_sub(1);
-        let report = |(index, failed): (usize, FailureFacts)| {
+        let ooms = failed.into_iter().enumerate().map(|(index, failed)| {
             // Earlier failures, and those of a long trace, have no trials.
             let trials = if index < earlier { None } else { trials.next() };
             let is_last = index == last;
@@ -105,8 +105,8 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
                 grows,
             };
             OomReport::new(device, failed, context)
-        };
-        let ooms: Vec<OomReport> = failed.into_iter().enumerate().map(report).collect();
+        });
+        let ooms: Vec<OomReport> = ooms.collect();
         warn_about_failures(device, &ooms, warnings);
         ooms
     }

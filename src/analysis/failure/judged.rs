@@ -229,8 +229,9 @@ impl Filling {
         let (stacks, request) = (device.stacks(), &failed.request);
         // The line that the headline names, which may be a package's: others that the user's line calls are not "this line".
         let line = stacks.line_id(request.extended_stack).frame?;
-        let is_same_line = |stack| stack == request.extended_stack || stacks.line_id(stack).frame == Some(line);
-        let (requests, bytes) = device.program().similar_requests_before(failed.entry, is_same_line);
+        let (requests, bytes) = device.program().similar_requests_before(failed.entry, |stack| {
+            stack == request.extended_stack || stacks.line_id(stack).frame == Some(line)
+        });
         (requests >= MIN_RUN).then_some(Self { requests: requests as u64, bytes, spare_bytes: remaining })
     }
 }
@@ -258,8 +259,7 @@ impl Outlook {
         let is_limited = c.device_free.covers(c.segment_in_granules).is_likely();
         let free = if is_limited { 0 } else { failed.request.addr };
         let reach = failed.totals.reserved.saturating_add(free);
-        let is_known = |forecast: &&Forecast<'_>| forecast.sure_requests() > 0 && !forecast.is_single_request();
-        let known = forecast.filter(is_known);
+        let known = forecast.filter(|forecast| forecast.sure_requests() > 0 && !forecast.is_single_request());
         let Some(forecast) = known else {
             let held = failed.totals.allocated.saturating_add(failed.request.size);
             let remaining = reach.checked_sub(held);

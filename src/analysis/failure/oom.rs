@@ -84,11 +84,8 @@ impl OomReport {
         let FailureContext { trials, ends_trace, forecast, held, is_reproduced, grows } = context;
         let outlook = if ends_trace { Outlook::after_failure(device, &failed, forecast) } else { Outlook::default() };
         let judgement = judge(device, &failed, &trials, &outlook, [is_reproduced, grows]);
-        let is_known = |remedy: &Remedy| {
-            remedy.avoids_oom && matches!(remedy.then, JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. })
-        };
         Self {
-            is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_known),
+            is_rest_unknown: ends_trace && !trials.remedies.iter().any(is_outcome_known),
             request: JudgedRequest::new(device, failed, &judgement, outlook),
             unusual_input: forecast.and_then(|known| known.unusual_input.clone()),
             as_recorded: trials.as_recorded,
@@ -96,6 +93,10 @@ impl OomReport {
             held,
         }
     }
+}
+
+fn is_outcome_known(remedy: &Remedy) -> bool {
+    remedy.avoids_oom && matches!(remedy.then, JobOutcome::GoesOn { .. } | JobOutcome::FailsAgain { .. })
 }
 
 /// A failed or tried request, the memory at that time, and the verdict.
@@ -225,21 +226,21 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
     if failed.is_served {
         return Vec::new();
     }
-    let c = &failed.circumstances;
+    let circumstances = &failed.circumstances;
     let other_pool = match failed.pool_guess.pool {
         Some(Pools::DEFAULT) => CauseNote::PrivatePools,
         Some(_) => CauseNote::OtherPools,
         None => CauseNote::UnknownPool,
     };
     // If a block was large enough, the verdict says why it did not serve.
-    let largest = c.largest.unwrap_or_default().bytes;
+    let largest = circumstances.largest.unwrap_or_default().bytes;
     let own = CauseNote::Own(largest, largest >= failed.request.size);
     let cause = |kind, bytes, note| Cause { kind, bytes, note };
     let causes = [
-        cause(Verdict::Fragmentation, c.own.all.bytes, own),
-        cause(Verdict::OtherStream, c.other_stream.bytes, CauseNote::OtherStream),
-        cause(Verdict::PrivatePool, c.other_pool.bytes, other_pool),
-        cause(Verdict::PendingFree, c.pending.all.bytes, CauseNote::Pending),
+        cause(Verdict::Fragmentation, circumstances.own.all.bytes, own),
+        cause(Verdict::OtherStream, circumstances.other_stream.bytes, CauseNote::OtherStream),
+        cause(Verdict::PrivatePool, circumstances.other_pool.bytes, other_pool),
+        cause(Verdict::PendingFree, circumstances.pending.all.bytes, CauseNote::Pending),
         cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
     ];
     let causes = causes.into_iter().filter(|cause| cause.bytes > 0);
@@ -263,11 +264,10 @@ pub struct SourceExcerpt {
 impl SourceExcerpt {
     /// `None` if the text of the line is unknown.
     pub(in crate::analysis) fn quote(frame: &FrameReport, source: &SourceFiles) -> Option<Self> {
-        let text = |line: u32| source.line(&frame.file, line);
-        let failing = text(frame.line)?;
-        let before = frame.line.checked_sub(1).and_then(text);
+        let failing = source.line(&frame.file, frame.line)?;
+        let before = frame.line.checked_sub(1).and_then(|line| source.line(&frame.file, line));
         let first_line = frame.line - u32::from(before.is_some());
-        let after = frame.line.checked_add(1).and_then(text);
+        let after = frame.line.checked_add(1).and_then(|line| source.line(&frame.file, line));
         let lines = before.into_iter().chain([failing]).chain(after).collect();
         Some(Self { file: frame.file.clone(), first_line, lines, line: frame.line })
     }

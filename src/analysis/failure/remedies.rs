@@ -120,12 +120,12 @@ pub(super) fn remedies<'s, 'a>(
     }
     let trials = SettingTrials::new(device, ooms, forecast);
     let mut is_pool_open = false;
-    let at = |oom: &FailureFacts| {
+    let results = ooms.iter().map(|oom| {
         // After a request of an unknown pool the replay may differ from the recording, so no remedy is reported.
         is_pool_open |= oom.pool_guess.is_open;
         trials.at(oom, is_pool_open)
-    };
-    Ok(ooms.iter().map(at).collect())
+    });
+    Ok(results.collect())
 }
 
 /// Replays of a device's calls under the recorded and other settings. Where unrecorded graph captures matter, each is
@@ -155,15 +155,15 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let as_recorded = hypothesis_with(device, &Overrides::default());
         let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
         let simulate_each = |hypothesis: &Hypothesis| -> Vec<(Simulation, JobOutcome)> {
-            let with = |assumes_captures: &bool| {
+            let trials = captures.iter().map(|assumes_captures| {
                 let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
                 let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
                 let later = forecast.map(|known| known.outcome(device, &done));
                 let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
                 let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
                 (done, then)
-            };
-            captures.iter().map(with).collect()
+            });
+            trials.collect()
         };
         let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());

@@ -110,8 +110,8 @@ pub(crate) fn request(
 
 /// The stream of the last request before entry `next`; without one, the stream with the most memory at the snapshot.
 fn stream_of(device: Device<'_>, next: usize) -> u64 {
-    let is_request = |action| matches!(action, Action::Alloc | Action::Oom);
-    let mut before = device.entries_where(is_request).rev().skip_while(|(row, _)| *row >= next);
+    let requests = device.entries_where(|action| matches!(action, Action::Alloc | Action::Oom));
+    let mut before = requests.rev().skip_while(|(row, _)| *row >= next);
     if let Some((_, event)) = before.next() {
         return event.stream;
     }

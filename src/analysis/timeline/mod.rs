@@ -65,8 +65,8 @@ pub fn timeline(snapshot: &Snapshot, path: &str, scope: Scope, buckets: usize) -
     let study = Study::new(snapshot, scope);
     let mut warnings = snapshot.warnings.clone();
     let selected = study.devices().filter(|device| !device.window().is_empty());
-    let follow = |device| follow_device(device, buckets, &mut warnings);
-    let devices: Vec<DeviceTimeline> = selected.filter_map(follow).collect();
+    let devices: Vec<DeviceTimeline> =
+        selected.filter_map(|device| follow_device(device, buckets, &mut warnings)).collect();
     TimelineReport {
         path: path.to_owned(),
         torch_version: snapshot.torch_version(),
@@ -98,22 +98,21 @@ fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warn
         }
     });
     let outcome = history?.outcome;
-    let time = |index: usize| device.time_us(index);
     for free in device_frees(device, outcome.initial_totals.reserved) {
         if window.contains(&free.entry_index) {
             let bucket = recorder.bucket_of(free.entry_index - window.start);
-            marks.add_device_free(free, time(free.entry_index), bucket);
+            marks.add_device_free(free, device.time_us(free.entry_index), bucket);
         }
     }
     warn_about_replay(device, outcome, warnings);
-    let (buckets, series) = recorder.finish(window, time);
-    let ends = time(window.start).zip(time(window.end - 1));
+    let (buckets, series) = recorder.finish(window, |index| device.time_us(index));
+    let ends = device.time_us(window.start).zip(device.time_us(window.end - 1));
     Some(DeviceTimeline {
         device: device.id(),
         first_event: window.start as u64,
         events: window.len() as u64,
         trace_events: device.len() as u64,
-        start_us: time(window.start),
+        start_us: device.time_us(window.start),
         duration_us: ends.map(|(start, end)| end.saturating_sub(start)),
         marks: marks.finish(buckets.first_event.len()),
         buckets,
