@@ -6,16 +6,16 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::candidates::{Candidate, candidates};
 use super::forecast::{Forecast, ForecastLength};
 use super::outcome::{
     JobOutcome, TriedKind, TriedMark, TriedOn, TriedRow, free_of, is_failure_unreplayable, sort_tried,
 };
-use super::overrides::{
-    Candidate, Overrides, apply_option, candidates, divergence_warning, hypothesis_on, hypothesis_with,
-    settings_changed_warning, settings_warning, single_entry_warning,
-};
+use super::overrides::{Overrides, apply_option, hypothesis_on, hypothesis_with};
 use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
-use super::run::{OverriddenRun, recorded_figures, smallest_capacity};
+use super::run::{OverriddenRun, recorded_figures};
+use super::smallest_capacity::smallest_capacity;
+use super::warnings::{divergence_warning, settings_changed_warning, settings_warning, single_entry_warning};
 use crate::allocator::RunFigures;
 use crate::allocator::conf::Settings;
 use crate::allocator::device::UNBOUNDED;
@@ -81,10 +81,9 @@ pub fn compare_settings(
             })
             .collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
-            let order = |r: &WhatIfRow| {
+            others.sort_by_key(|r| {
                 (r.ooms, Reverse(r.then.reach()), r.figures.peak_reserved_bytes, r.figures.device_allocs)
-            };
-            others.sort_by_key(order);
+            });
         }
         let skips_program = options.tries == Tries::Both && !is_tried_by_default(device);
         let tries_program = options.tries != Tries::Settings && !skips_program;
@@ -93,8 +92,8 @@ pub fn compare_settings(
         let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
         let tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
         let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
-        let serves = |row: &&TriedRow| !matches!(row.then, JobOutcome::RequestFails { .. });
-        let best = tried.iter().filter(serves).find(|row| row.kind == TriedKind::Settings);
+        let mut serving = tried.iter().filter(|row| !matches!(row.then, JobOutcome::RequestFails { .. }));
+        let best = serving.find(|row| row.kind == TriedKind::Settings);
         let best = best.and_then(|best| device_rows.iter().find(|row| row.settings == best.what).cloned());
         programs.extend(program);
         let capacity = options.capacity.or(device.inferred_capacity());
@@ -153,11 +152,11 @@ fn settings_to_try(
     } else if options.is_empty() {
         candidates(device)
     } else {
-        let candidate = |option: &String| {
+        let candidates = options.iter().map(|option| {
             let settings = apply_option(device.snapshot(), hypothesis, option)?;
             Ok(Candidate { option: option.clone(), settings })
-        };
-        options.iter().map(candidate).collect::<Result<Vec<_>, String>>()?
+        });
+        candidates.collect::<Result<Vec<_>, String>>()?
     };
     for Candidate { option, settings } in candidates {
         let is_limited = hypothesis.limit.is_some() || settings.0.per_process_memory_fraction < 1.0;

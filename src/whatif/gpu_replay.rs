@@ -191,14 +191,6 @@ fn run(
     let (mut refused_at, mut is_stopped) = (None, false);
     let mut expected = predicted.iter();
     let mut difference = None;
-    let mut compare = |entry: &AllocatorEntry, _: u64| {
-        if difference.is_none() {
-            let expected = expected.next();
-            if expected != Some(entry) {
-                difference = Some((current_entry.get(), expected.copied(), Some(*entry)));
-            }
-        }
-    };
     let simulation = simulate_on(
         device.program(),
         hypothesis,
@@ -211,7 +203,14 @@ fn run(
             is_stopped = stop.load(Ordering::Relaxed);
             !is_stopped && !gpu.is_broken()
         },
-        Some(&mut compare),
+        Some(&mut |entry: &AllocatorEntry, _: u64| {
+            if difference.is_none() {
+                let expected = expected.next();
+                if expected != Some(entry) {
+                    difference = Some((current_entry.get(), expected.copied(), Some(*entry)));
+                }
+            }
+        }),
     );
     let (device, reserved_before) = (device.id(), device.reserved_before());
     if let Some(error) = &gpu.run().fault {
@@ -224,10 +223,10 @@ fn run(
     if is_stopped {
         return Err(LiveError::Stopped { device, event: current_entry.get() });
     }
-    let missing_on_gpu = |entry: &AllocatorEntry| (current_entry.get(), Some(*entry), None);
     let refused = gpu.run().refusal;
-    let refused_here = || refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None));
-    let difference = difference.or_else(|| expected.next().map(missing_on_gpu)).or_else(refused_here);
+    let difference = difference
+        .or_else(|| expected.next().map(|entry| (current_entry.get(), Some(*entry), None)))
+        .or_else(|| refused.map(|_| (refused_at.unwrap_or(current_entry.get()), None, None)));
     let difference = difference.map(|(event, predicted, live)| LiveDifference {
         event,
         predicted: predicted.map(entry_report),

@@ -96,10 +96,10 @@ impl JobOutcome {
     ) -> Self {
         if let Some((event, bytes)) = first_fatal(device, failed) {
             let ending = device.ending_failure();
-            let is_recorded = |(entry, _): &&(usize, u64)| ending.is_none_or(|last| *entry <= last);
             let is_request = bytes > 0 && matches!(device.device().action(event), Some(Action::Alloc | Action::Oom));
+            let recorded = failed.iter().filter(|(entry, _)| ending.is_none_or(|last| *entry <= last));
             return Self::RequestFails {
-                requests: failed.iter().filter(is_recorded).count().max(1) as u64,
+                requests: recorded.count().max(1) as u64,
                 event: is_request.then_some(event),
                 location: Box::new(if is_request { device.code_location(event) } else { CodeLocation::default() }),
             };

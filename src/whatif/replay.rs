@@ -6,10 +6,12 @@ use std::ops::RangeInclusive;
 use rayon::prelude::*;
 use serde::Serialize;
 
+use super::emit::{Journal, ModelRun};
 use super::forecast::{Forecast, ForecastLength};
 use super::outcome::{JobOutcome, TriedOn, TriedRow};
-use super::overrides::{Overrides, divergence_warning, settings_changed_warning};
-use super::run::{Journal, ModelRun, OverriddenRun, recorded_figures, statistics};
+use super::overrides::Overrides;
+use super::run::{OverriddenRun, recorded_figures, statistics};
+use super::warnings::{divergence_warning, settings_changed_warning};
 use crate::allocator::conf::{self, Settings, UnknownKeys};
 use crate::allocator::{AllocatorEntry, CachingAllocator, RunFigures};
 use crate::base::units::{counted, size};
@@ -18,7 +20,7 @@ use crate::replay::literal::{candidate_releases, warn_if_foreign};
 use crate::replay::model::{
     Divergence, EntrySink, Hypothesis, Inference, InferredDevice, Simulation, Verification, count_end_differences,
 };
-use crate::snapshot::{Snapshot, TraceEntry};
+use crate::snapshot::Snapshot;
 use crate::study::{DeviceStudy, LostHistory, Study};
 
 /// Verifies the model against the recording.
@@ -244,16 +246,15 @@ fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &Cachin
 }
 
 fn divergence_report(divergence: &Divergence) -> DivergenceReport {
-    let recorded_entry = |event: TraceEntry| EntryReport {
-        action: event.action.word(),
-        addr: event.addr,
-        size: event.size,
-        stream: event.stream,
-    };
     DivergenceReport {
         event: divergence.entry_index,
         predicted: divergence.predicted.map(entry_report),
-        recorded: divergence.recorded.map(recorded_entry),
+        recorded: divergence.recorded.map(|event| EntryReport {
+            action: event.action.word(),
+            addr: event.addr,
+            size: event.size,
+            stream: event.stream,
+        }),
         why: divergence.describe(),
     }
 }
@@ -414,9 +415,10 @@ fn settings_changes(hypothesis: &Hypothesis) -> Vec<SettingsFrom> {
     }
     let first = std::iter::once((0, &hypothesis.settings));
     let later = hypothesis.settings_changes.iter().map(|later| (later.first_entry, &later.settings));
-    let report =
-        |(event, settings): (usize, &Settings)| SettingsFrom { event, settings_string: settings.options().join(",") };
-    first.chain(later).map(report).collect()
+    first
+        .chain(later)
+        .map(|(event, settings)| SettingsFrom { event, settings_string: settings.options().join(",") })
+        .collect()
 }
 
 /// Inferred options that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`. Expandable segments

@@ -182,10 +182,10 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
         let fitted_sizes = FittedSizes::new(self);
         let fitted = |size: u64| fitted_sizes.at(size);
-        let devices = || self.recordings.iter().map(|recording| recording.device);
-        let recorded = devices().find_map(DeviceStudy::recorded_capacity);
-        let inferred = || devices().filter_map(DeviceStudy::inferred_capacity).max();
-        let capacity = options.capacity.or(recorded).or_else(inferred);
+        let devices = self.recordings.iter().map(|recording| recording.device);
+        let recorded = devices.clone().find_map(DeviceStudy::recorded_capacity);
+        let capacity =
+            options.capacity.or(recorded).or_else(|| devices.clone().filter_map(DeviceStudy::inferred_capacity).max());
         let largest_recorded = self.largest_recorded();
         let base = fitted(largest_recorded);
         let overrides = build_overrides(base, capacity, options)?;
@@ -251,9 +251,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             checked: self.leave_one_out(),
             has_recording_warnings,
         };
-        let is_within = |bytes: u64| capacity.is_none_or(|capacity| bytes <= capacity);
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
-        let confirmed = ran.filter(|recording| is_within(recording.device.peak().reserved_bytes));
+        let confirmed =
+            ran.filter(|recording| capacity.is_none_or(|capacity| recording.device.peak().reserved_bytes <= capacity));
         device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
         Ok(device)
     }
@@ -266,8 +266,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         multiple: u64,
     ) -> Option<[u64; 2]> {
         let answers = self.recordings.iter().filter(|recording| !recording.ends_in_failure()).map(|recording| {
-            let own = |_: u64| fitted_sizes.at(recording.size);
-            let search = FitSearch { fitted: &own, multiple };
+            let search = FitSearch { fitted: &|_| fitted_sizes.at(recording.size), multiple };
             search.search(overrides, recording.size)?.safe
         });
         let answers: Vec<u64> = answers.collect::<Option<_>>()?;
@@ -326,7 +325,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
 
     /// Predicts each recording from the others, if enough are left.
     fn leave_one_out(&self) -> Vec<LeaveOneOutCheck> {
-        let check = |recording: &SizedRecording<'_, '_>| {
+        let checks = self.recordings.par_iter().filter_map(|recording| {
             let others = self.recordings.iter().map(|other| other.size);
             let others: Vec<u64> = others.filter(|size| *size != recording.size).collect();
             if others.len() < 2 {
@@ -343,8 +342,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             let base = self.recordings.iter().position(|other| other.size == fitted.base.size)?;
             fitted.reductions = self.fit_recording(base, None).reductions;
             Some(LeaveOneOutCheck::new(recording, &fitted))
-        };
-        self.recordings.par_iter().filter_map(check).collect()
+        });
+        checks.collect()
     }
 }
 
@@ -358,9 +357,9 @@ fn makes_more_requests(smaller: &SizedRecording<'_, '_>, larger: &SizedRecording
 fn request_counts(recording: &SizedRecording<'_, '_>) -> RangeInclusive<usize> {
     let steps = Steps::from_recording(recording);
     let made = |range: Range<usize>| recording.requests[range].iter().filter(|request| !request.is_scratch).count();
-    let counts = || steps.completed_ranges().iter().skip(1).cloned().map(made);
+    let counts = steps.completed_ranges().iter().skip(1).cloned().map(made);
     let total = made(0..recording.requests.len());
-    counts().min().unwrap_or(total)..=counts().max().unwrap_or(total)
+    counts.clone().min().unwrap_or(total)..=counts.max().unwrap_or(total)
 }
 
 /// The overrides of all replays: the capacity and the settings of `options`.

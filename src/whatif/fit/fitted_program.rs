@@ -16,8 +16,8 @@ use crate::allocator::device::GpuModel;
 use crate::base::units::ratio;
 use crate::replay::ops::{Program, Script, ScriptOp, ScriptOpKind};
 
-/// If more than this share of the growing bytes has an underdetermined law, the program's tensors probably depend on
-/// another number than the size.
+/// If more than this share of the growing bytes has an underdetermined law, tensors probably depend on another number
+/// than the size.
 const MAX_OPEN_RATIO: f64 = 0.5;
 
 /// CUB aligns each part of its temporary storage to this many bytes, and requests one byte less on top to align the first.
@@ -32,7 +32,7 @@ const MAX_SORT_REQUESTS: usize = 4;
 pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(in crate::whatif) base: &'r SizedRecording<'s, 'a>,
     /// The other recordings, each with its pairs.
-    pub(super) others: Vec<(&'r SizedRecording<'s, 'a>, RecordingPairs)>,
+    pub(super) others: Vec<PairedRecording<'r, 's, 'a>>,
     /// By request; `None` if too few other recordings have its pair.
     pub(super) request_laws: Vec<Option<Law>>,
     /// By request: its bytes vary between steps, and not in proportion to those of another recording.
@@ -48,46 +48,16 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// Fits the requests of `base` to it and to `others`, recordings at other sizes.
     pub(super) fn from_recordings(base: &'r SizedRecording<'s, 'a>, others: &[&'r SizedRecording<'s, 'a>]) -> Self {
         let others: Vec<_> = others.iter().map(|other| (*other, pair_recordings(base, other))).collect();
-        let points = |own_bytes: u64, in_others: &dyn Fn(&SizedRecording<'s, 'a>, &RecordingPairs) -> Option<u64>| {
-            let others = others.iter().filter_map(|(other, pairs)| Some((other.size, in_others(other, pairs)?)));
-            others.chain([(base.size, own_bytes)]).sorted_unstable().collect::<Vec<Point>>()
-        };
-        let varies_here = requests_that_vary(base);
-        let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
-        let varies_by_step = |index: usize| {
-            let mut others = others.iter().zip(&varies_elsewhere);
-            varies_here[index]
-                || others.any(|((_, pairs), varies)| {
-                    pairs.requests[index].is_some_and(|paired| varies.get(paired as usize) == Some(&true))
-                })
-        };
-        let stacks = &base.device.snapshot().stacks;
-        let requests = base.requests.iter().enumerate();
-        let laws = requests.map(|(index, request)| {
-            let points = points(request.bytes, &|other, pairs| {
-                other.requests.get(pairs.requests[index]? as usize).map(|request| request.bytes)
-            });
-            // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. Two recordings
-            // cannot tell a curve from a line.
-            let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
-            let own_law = Law::fit(&points).filter(|law| may_bend || !law.is_guess);
-            // If both recordings read the same data, their steps vary in exact proportion.
-            if own_law.is_none_or(|law| law.is_exact_power()) || !varies_by_step(index) {
-                return (own_law, false);
-            }
-            (Some(Law::near_power(&points, (base.size, request.bytes))), true)
-        });
-        let (mut request_laws, varies): (Vec<Option<Law>>, Vec<bool>) = laws.unzip();
+        let (mut request_laws, varies) = fit_requests(base, &others);
         let reductions = find_reductions(base, &others);
         for output in reductions.iter().map(|known| known.output).filter(|at| base.requests[*at].scratch.is_some()) {
             for buffer in [output + 1, output + 2] {
-                let point = (base.size, base.requests[buffer].bytes);
-                request_laws[buffer] = Some(Law::power(0, point));
+                request_laws[buffer] = Some(Law::power(0, (base.size, base.requests[buffer].bytes)));
             }
         }
         let initial_blocks = base.device.program().initial_blocks.iter().enumerate();
         let initial_laws = initial_blocks.map(|(index, block)| {
-            Law::fit(&points(block.requested, &|other, pairs| {
+            Law::fit(&points((base.size, block.requested), &others, |other, pairs| {
                 let initial_blocks = &other.device.program().initial_blocks;
                 initial_blocks.get(pairs.initial_blocks[index]? as usize).map(|block| block.requested)
             }))
@@ -206,6 +176,50 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     }
 }
 
+/// Another recording, and the pairs of its requests and blocks with those of the fitted one.
+type PairedRecording<'r, 's, 'a> = (&'r SizedRecording<'s, 'a>, RecordingPairs);
+
+/// The bytes of one block at each size: `own`, and `bytes_in` of each other recording that has its pair.
+fn points<'s, 'a>(
+    own: Point,
+    others: &[PairedRecording<'_, 's, 'a>],
+    bytes_in: impl Fn(&SizedRecording<'s, 'a>, &RecordingPairs) -> Option<u64>,
+) -> Vec<Point> {
+    let others = others.iter().filter_map(|(other, pairs)| Some((other.size, bytes_in(other, pairs)?)));
+    others.chain([own]).sorted_unstable().collect()
+}
+
+/// The law of each request of `base`, and whether its bytes vary between steps.
+fn fit_requests(
+    base: &SizedRecording<'_, '_>,
+    others: &[PairedRecording<'_, '_, '_>],
+) -> (Vec<Option<Law>>, Vec<bool>) {
+    let stacks = &base.device.snapshot().stacks;
+    let varies_here = requests_that_vary(base);
+    let varies_elsewhere: Vec<_> = others.iter().map(|(other, _)| requests_that_vary(other)).collect();
+    let laws = base.requests.iter().enumerate().map(|(index, request)| {
+        let own = (base.size, request.bytes);
+        let points = points(own, others, |other, pairs| {
+            other.requests.get(pairs.requests[index]? as usize).map(|request| request.bytes)
+        });
+        // Requests without a stack are paired by their bytes alone, so a curve suggests a wrong pair. Two recordings
+        // cannot tell a curve from a line.
+        let may_bend = others.len() == 1 || !stacks.frames(request.stack).is_empty();
+        let law = Law::fit(&points).filter(|law| may_bend || !law.is_guess);
+        let mut elsewhere = others.iter().zip(&varies_elsewhere);
+        let varies = varies_here[index]
+            || elsewhere.any(|((_, pairs), varies)| {
+                pairs.requests[index].is_some_and(|paired| varies.get(paired as usize) == Some(&true))
+            });
+        match law {
+            // Steps that read the same data in all recordings vary in exact proportion; these do not.
+            Some(law) if varies && !law.is_exact_power() => (Some(Law::near_power(&points, own)), true),
+            law => (law, false),
+        }
+    });
+    laws.unzip()
+}
+
 /// The most common law among requests of the same bytes, the simplest of equally common ones.
 fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHashMap<u64, Law> {
     let simplicity = |kind: LawKind| LawKind::ALL.iter().position(|known| *known == kind);
@@ -214,7 +228,7 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
         let Some(law) = law else { continue };
         law_counts.entry((request.bytes, simplicity(law.kind()))).or_insert((0, *law)).0 += 1;
     }
-    // The last of several laws for the same bytes remains.
+    // The map keeps the last of several laws for the same bytes.
     let order = |((bytes, kind), (occurrences, _)): &((u64, _), (usize, Law))| (*bytes, *occurrences, Reverse(*kind));
     law_counts.into_iter().sorted_by_key(order).map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
@@ -239,18 +253,18 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     pub(super) fn nearest(&self, size: u64, left_out: Option<u64>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
         let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
-        let rank = |(_, recording): &(usize, &SizedRecording<'_, '_>)| {
+        let nearest = candidates.min_by_key(|(_, recording)| {
             (recording.ends_in_failure(), recording.size.abs_diff(size), Reverse(recording.size))
-        };
-        candidates.min_by_key(rank).map(|(index, _)| index)
+        });
+        nearest.map(|(index, _)| index)
     }
 
     /// Fits the recording at `index` to all others, without the one of size `left_out`.
     pub(super) fn fit_recording(&self, index: usize, left_out: Option<u64>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];
-        let is_other =
-            |recording: &&SizedRecording<'s, 'a>| recording.size != base.size && Some(recording.size) != left_out;
-        let others: Vec<&SizedRecording<'s, 'a>> = self.recordings.iter().filter(is_other).collect();
+        let others =
+            self.recordings.iter().filter(|recording| recording.size != base.size && Some(recording.size) != left_out);
+        let others: Vec<&SizedRecording<'s, 'a>> = others.collect();
         FittedProgram::from_recordings(base, &others)
     }
 }

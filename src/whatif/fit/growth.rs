@@ -81,21 +81,20 @@ impl PeakMemory {
                 _ => round_size(own.bytes, settings),
             }
         };
-        let is_buffer = |block: u32| block as usize >= recorded.blocks.len();
-        let peak_block = |block: u32| {
+        let peak = script.peak(bytes_of);
+        let mut later = script.ops[peak.ops..].iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
+        let requests_made = later.next().map_or(fitted.base.requests.len(), |op| recorded.requests_before(op.source));
+        let blocks = peak.blocks.into_iter().map(|block| {
             let own = &script.blocks[block as usize];
             let index = own.allocated_at.map(|op| recorded.requests_before(op));
             let law = match index {
-                Some(_) if is_buffer(block) => Some(Law::power(0, (size, own.bytes))),
+                Some(_) if block as usize >= recorded.blocks.len() => Some(Law::power(0, (size, own.bytes))),
                 Some(index) => fitted.request_laws[index],
                 None => fitted.initial_laws[block as usize],
             };
             PeakBlock { bytes: bytes_of(block), stack: own.stack, law, index }
-        };
-        let peak = script.peak(bytes_of);
-        let mut later = script.ops[peak.ops..].iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
-        let requests_made = later.next().map_or(fitted.base.requests.len(), |op| recorded.requests_before(op.source));
-        Self { size, requests_made, blocks: peak.blocks.into_iter().map(peak_block).collect() }
+        });
+        Self { size, requests_made, blocks: blocks.collect() }
     }
 
     pub(super) fn total_bytes(&self) -> u64 {
@@ -126,12 +125,11 @@ impl PeakMemory {
             // The same point in the other recording: after the pair of the last paired request.
             let requests_made = pairs.requests.iter().take(self.requests_made).rev().flatten().next();
             let requests_made = requests_made.map_or(0, |last| *last as usize + 1);
-            let is_freed = |block: &PeakBlock| {
+            self.ratio_of(|block: &PeakBlock| {
                 let paired = block.index.and_then(|index| *pairs.requests.get(index)?);
                 let paired = paired.and_then(|paired| other.requests.get(paired as usize));
                 paired.and_then(|paired| paired.requests_before_free).is_some_and(|freed| freed < requests_made)
-            };
-            self.ratio_of(is_freed)
+            })
         });
         freed.fold(0.0, f64::max)
     }
@@ -144,8 +142,7 @@ impl PeakMemory {
     /// The share of the bytes that would shrink at a larger size; 0 for recordings of one program.
     pub(super) fn shrinking_ratio(&self) -> f64 {
         self.ratio_of(|block| {
-            let is_less = |law: Law| law.bytes_at(self.size.saturating_mul(2)) < law.bytes_at(self.size);
-            block.law.is_some_and(is_less)
+            block.law.is_some_and(|law| law.bytes_at(self.size.saturating_mul(2)) < law.bytes_at(self.size))
         })
     }
 

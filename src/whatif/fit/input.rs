@@ -3,7 +3,7 @@
 use super::reduction::{LaunchConditions, Scratch};
 use crate::allocator::device::GpuModel;
 use crate::base::ids::StackId;
-use crate::replay::ops::{Script, ScriptBlock};
+use crate::replay::ops::Script;
 use crate::stacks::frames::{CodeLocation, LineId, UNKNOWN_NODE};
 use crate::stacks::phases::Phase;
 use crate::study::{DeviceStudy, Study};
@@ -53,7 +53,7 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
     pub(super) fn from_input(input: &FitInput<'s, 'a>, id: u64) -> Option<Self> {
         let device = input.study.device(id).filter(|device| !device.device().is_empty())?;
         let script = Script::from_program(device.program());
-        let request = |block: &ScriptBlock| {
+        let requests = script.blocks.iter().filter_map(|block| {
             Some(SizedRequest {
                 entry_index: device.program().operations[block.allocated_at? as usize].entry_index as usize,
                 stack: block.stack,
@@ -62,13 +62,13 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
                 scratch: None,
                 is_scratch: false,
             })
-        };
+        });
         Some(Self {
             size: input.size,
             gpu: None,
             conditions: None,
             device,
-            requests: script.blocks.iter().filter_map(request).collect(),
+            requests: requests.collect(),
             script,
         })
     }

@@ -54,17 +54,15 @@ impl SizeChooser {
             return None;
         }
         // A guess far outside of the bracket is of no use.
-        let is_near =
-            |guess: &u64| guess.saturating_mul(2) >= low && high.is_none_or(|high| *guess <= high.saturating_mul(2));
-        let guess = guess.filter(is_near);
+        let guess = guess
+            .filter(|guess| guess.saturating_mul(2) >= low && high.is_none_or(|high| *guess <= high.saturating_mul(2)));
         let stride = |guesses: u32| 1u64 << guesses.min(40);
-        let is_too_high = |guess: u64| high.is_some_and(|high| guess >= high);
         let bisections = (width - 1).ilog2() + 1;
         let is_short = runs_left < bisections && runs_left <= FEW_RUNS;
         let next = match guess {
             // One run shrinks the bracket by one at least: bisection needs the rest.
             _ if high.is_some() && runs_left <= bisections && !is_short => low + width / 2,
-            Some(guess) if is_too_high(guess) => {
+            Some(guess) if high.is_some_and(|high| guess >= high) => {
                 self.guesses_too_high += 1;
                 let failures = self.guesses_too_high;
                 let failed = low + width;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::fitted_program::FittedProgram;
 use super::growth::PeakMemory;
-use super::input::{SizedRecording, SizedRequest};
+use super::input::SizedRecording;
 use crate::allocator::device::{Placement, UNBOUNDED};
 use crate::allocator::verdict::Verdict;
 use crate::base::units::ratio;
@@ -121,8 +121,9 @@ fn first_failure(
         || first_beyond.is_some_and(|(first, _)| first <= event);
     let stacks = fitted.base.device.stacks();
     let request = fitted.base.requests.iter().find(|request| request.entry_index == event);
-    let line = |request: &SizedRequest| fitted.base.code_location(stacks.line_id(request.stack), Some(request));
-    let location = request.map_or_else(Default::default, line);
+    let location = request.map_or_else(Default::default, |request| {
+        fitted.base.code_location(stacks.line_id(request.stack), Some(request))
+    });
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
     Some(PredictedFailure { event, requested_bytes, verdict, location })
 }
@@ -322,8 +323,9 @@ impl SizeSearch<'_> {
         let first_guess = (start_size / self.multiple).max(1);
         let multiple = self.multiple;
         let size = |count: u64| count.saturating_mul(multiple);
-        let may_fit = |count: u64| (self.peak_live_bytes)(size(count)) <= self.capacity;
-        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, may_fit) else {
+        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, |count: u64| {
+            (self.peak_live_bytes)(size(count)) <= self.capacity
+        }) else {
             return FoundSizes::both(Some(0));
         };
         if size(upper_bound.saturating_add(1)) > MAX_SIZE {

@@ -139,9 +139,8 @@ fn scratch_after(requests: &[SizedRequest], output: usize) -> Option<Scratch> {
 
 /// The requests whose blocks are live when `output` is requested, the latest first.
 pub(super) fn live_inputs(requests: &[SizedRequest], output: usize) -> impl Iterator<Item = usize> + '_ {
-    let is_live = move |input: &usize| {
+    (output.saturating_sub(MAX_DISTANCE)..output).rev().filter(move |input| {
         let request = &requests[*input];
         !request.is_scratch && request.requests_before_free.is_none_or(|freed| freed > output)
-    };
-    (output.saturating_sub(MAX_DISTANCE)..output).rev().filter(is_live)
+    })
 }

@@ -186,9 +186,6 @@ fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warni
             );
         }
     }
-    let requested_bytes = |recording: &SizedRecording<'_, '_>| {
-        recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
-    };
     let [first, rest @ ..] = family.recordings.as_slice() else { return has_warnings };
     let id = first.device.id();
     if let Some(last) = rest.iter().rfind(|recording| requested_bytes(recording) == requested_bytes(first)) {
@@ -208,6 +205,10 @@ fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warni
         );
     }
     has_warnings
+}
+
+fn requested_bytes(recording: &SizedRecording<'_, '_>) -> u64 {
+    recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
 }
 
 /// Warns about the answer.

@@ -91,11 +91,10 @@ pub(super) fn predict_first_step(
     let failed = requests.count() - 1;
     let is_in_optimizer = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_optimizer);
     let step = failed + 1 - (0..=failed).rev().take_while(is_in_optimizer).count();
-    // The first turn repeats nothing: that no request before it was in an optimizer shows what it is.
-    let first_turn = || !(0..step).any(|request| is_in_optimizer(&request));
     let (first, period) = match inner.filter(|inner| inner.period <= failed + 1 - step && inner.matched > 0) {
         Some(Repetition { period, matched }) => (failed + 1 - (period + matched).min(failed + 1), period),
-        None if step <= failed && first_turn() => (step, failed + 1 - step),
+        // The first turn repeats nothing: that no request before it was in an optimizer shows what it is.
+        None if step <= failed && !(0..step).any(|request| is_in_optimizer(&request)) => (step, failed + 1 - step),
         None => return Err(WhyUnknown::NoLoop),
     };
     let turns = Turns { index, requests, first, period, count: (failed + 1 - first).div_ceil(period) };
@@ -137,8 +136,9 @@ struct Remaining {
 fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Remaining {
     let requests = turns.requests;
     let failed = requests.count() - 1;
-    let is_call = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_module_call);
-    let first_call = (0..failed).find(is_call).unwrap_or(failed);
+    let mut calls =
+        (0..failed).filter(|request| sites.has_frame(requests.site(*request), |frame| frame.is_module_call));
+    let first_call = calls.next().unwrap_or(failed);
     let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
     // Only parameters with a gradient have turns.
     let mut gradients: SeededMap<u64, usize> = SeededMap::default();
@@ -148,9 +148,10 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Remaining {
     }
     let mut take = |bytes: &u64| gradients.get_mut(bytes).filter(|left| **left > 0).map(|left| *left -= 1).is_some();
     // Inputs are no parameters.
-    let is_model =
-        |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor);
-    let parameters = (0..first_call).filter(stays).filter(is_model).map(|request| requests.bytes(request));
+    let parameters = (0..first_call)
+        .filter(stays)
+        .filter(|request| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor))
+        .map(|request| requests.bytes(request));
     // The latest first, because the first layers are frozen, if any.
     let mut trained: Vec<u64> = parameters.rev().filter(&mut take).collect();
     trained.reverse();

@@ -71,8 +71,8 @@ impl IterationHistory {
         });
         let class_of_offset = class_of_offset.collect();
         let is_stackless: Vec<bool> = (0..len).map(|offset| !sites.has_python(requests.site(start + offset))).collect();
-        let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
-        let older = (0..start).filter(stays).map(|request| requests.bytes(request));
+        let older = (0..start).filter(|request| requests.freed_after(*request) as usize >= failed);
+        let older = older.map(|request| requests.bytes(request));
         let persistent =
             older.chain(older_blocks.iter().map(|bytes| round_size(*bytes, &Settings::default()))).collect();
         Some(Self { source, len, members, classes, class_of_offset, is_stackless, persistent })
@@ -107,8 +107,9 @@ impl IterationHistory {
                 *permilles.entry(now.saturating_mul(1000) / sizes[0].max(1)).or_default() += 1;
             }
         }
-        let largest = |class: u32| self.classes.get(class).iter().copied().max();
-        observed.references.sort_by_key(|(class, _)| (std::cmp::Reverse(largest(*class)), *class));
+        observed
+            .references
+            .sort_by_key(|(class, _)| (std::cmp::Reverse(self.classes.get(*class).iter().copied().max()), *class));
         observed.references.truncate(MAX_REFERENCES);
         let commonest = permilles.into_iter().max_by_key(|(permille, count)| (*count, *permille));
         observed.new_permille = commonest.map(|(permille, _)| permille);
@@ -151,8 +152,7 @@ impl IterationHistory {
     /// The size of a varying class by that of another one.
     fn derive(&self, sizes: &[u64], observed: &Observed) -> PredictedSize {
         let references = observed.references.iter();
-        let by_reference = |(reference, now): &(u32, u64)| scale(sizes, self.classes.get(*reference), *now);
-        match references.clone().find_map(by_reference) {
+        match references.clone().find_map(|(reference, now)| scale(sizes, self.classes.get(*reference), *now)) {
             Some(bytes) => PredictedSize { bytes, is_sure: true },
             None => PredictedSize { bytes: self.most_similar(sizes, observed), is_sure: false },
         }
@@ -194,12 +194,11 @@ fn find_matching(requests: &Requests, iterations: &Iterations) -> Option<(usize,
     let source = newest(MAX_CANDIDATES)
         .filter(begins_equally)
         .min_by_key(|index| bytes(iterations.starts()[*index]).abs_diff(now))?;
-    let has_equal_sites = |index: &usize| {
+    let equal = newest(MAX_CANDIDATES).filter(|index| {
         let (range, wanted) = (iterations.range(*index), iterations.range(source));
         range.len() == wanted.len() && sites(range).eq(sites(wanted))
-    };
-    let members = newest(MAX_CANDIDATES).filter(has_equal_sites).take(MAX_COMPARED);
-    Some((source, members.map(|index| iterations.starts()[index]).collect()))
+    });
+    Some((source, equal.take(MAX_COMPARED).map(|index| iterations.starts()[index]).collect()))
 }
 
 /// `bytes * numerator / denominator`, rounded up to a block.

@@ -223,8 +223,7 @@ impl Forecast<'_> {
         growth: Option<GrowthRate>,
     ) -> JobOutcome {
         let failure = self.first_failure(failed).filter(|request| *request > 0);
-        let is_estimate = |request: &usize| self.is_estimate(*request, growth);
-        if let Some(request) = failure.filter(|request| !is_estimate(request)) {
+        if let Some(request) = failure.filter(|request| !self.is_estimate(*request, growth)) {
             return self.failure(device, request);
         }
         match (self.parts.limit, growth) {

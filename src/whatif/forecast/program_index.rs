@@ -7,7 +7,7 @@ use crate::replay::ops::{Program, Script, ScriptOpKind};
 use crate::snapshot::BlockState;
 use crate::study::iterations::{NEVER, RequestId, Requests};
 
-/// Where the requests of a trace are in its program.
+/// Maps the requests of a trace to operations of its program, and back.
 #[derive(Debug)]
 pub(super) struct ProgramIndex {
     script: Script,
@@ -20,19 +20,19 @@ pub(super) struct ProgramIndex {
 }
 
 impl ProgramIndex {
-    /// `None` if the program lacks a request, as where the trace contradicts itself.
+    /// `None` if the program lacks a request, for example because the trace contradicts itself.
     pub(super) fn new(program: &Program<'_>, requests: &Requests) -> Option<Self> {
         let script = Script::from_program(program);
         let mut ops: Vec<u32> = Vec::with_capacity(requests.count());
-        let request = script.blocks.iter().map(|block| {
+        let mut request_of_block = Vec::with_capacity(script.blocks.len());
+        for block in &script.blocks {
             let op = block.allocated_at.filter(|op| {
                 let entry_index = program.operations[*op as usize].entry_index as usize;
                 ops.len() < requests.count() && requests.entry(ops.len()) == entry_index
             });
+            request_of_block.push(op.map_or(NEVER, |_| to_u32(ops.len())));
             ops.extend(op);
-            op.map_or(NEVER, |_| to_u32(ops.len() - 1))
-        });
-        let request_of_block = request.collect();
+        }
         let last = *ops.last()?;
         let initial = script.blocks.iter().zip(&program.initial_blocks);
         let older = initial.filter(|(block, initial)| {

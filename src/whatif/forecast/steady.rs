@@ -151,7 +151,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         Parts { rest, one_more, sure, is_rough: false, limit }
     }
 
-    /// Number of requests before the first whose block stays live: the program may have made that one only once.
+    /// Number of requests to repeat before the first whose block stays live, which the program may have made only once.
     fn repeated(&self, done: usize, made_once: &[bool]) -> usize {
         if self.iterations.complete() > 1 {
             return usize::MAX;
@@ -159,13 +159,13 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         if !self.is_copy(done) {
             return 0;
         }
-        let stays = |offset: &usize| self.writer.is_live(self.source(*offset)) && !made_once[*offset];
-        let end = (done..self.history.len).find(stays).unwrap_or(self.history.len);
-        (done..end).filter(|offset| !made_once[*offset]).count()
+        let repeated = (done..self.history.len).filter(|offset| !made_once[*offset]);
+        let stays = repeated.clone().position(|offset| self.writer.is_live(self.source(offset)));
+        stays.unwrap_or_else(|| repeated.count())
     }
 
-    /// Whether the requests and frees so far equal those of the only complete iteration (in an inner loop, of the turn
-    /// before). If the rest frees blocks, some frees must have been compared already.
+    /// Whether requests and frees so far equal those of the only complete iteration (in an inner loop: of the previous turn).
+    /// If the rest of the iteration frees blocks, the compared part must have frees, too.
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
         let freed_in = |first: RequestId, offset: usize| {
@@ -181,9 +181,9 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
     }
 
-    /// Number of turns that the backward pass still has for sure. Each turn frees what one turn of the forward pass
-    /// allocated, the latest first. The very last turn is not counted: it may differ, because inputs need no gradient.
-    /// `None` if no such frees are found, or if the current turn may be the last.
+    /// Minimum number of further turns of the backward pass. Each frees the blocks of one turn of the forward pass, the latest
+    /// first. The last turn is not counted: it may differ, because inputs need no gradient. `None` without such frees, or if
+    /// the current turn may be the last.
     fn sure_turns(&self) -> Option<usize> {
         let mut frees: Vec<(RequestId, usize)> = Vec::new();
         for offset in 0..self.history.len {
@@ -196,17 +196,18 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
                 .filter(|(block, before)| self.is_descending(*block, *before));
             frees.extend(older.map(|(block, before)| (block, before - block)));
         }
-        let is_left = |turn: usize| {
+        if frees.is_empty() {
+            return None;
+        }
+        let turns = (1..self.requests.count()).take_while(|turn| {
             frees.iter().all(|(block, down)| {
                 let next = down.checked_mul(turn + 1).and_then(|down| block.checked_sub(down));
                 next.is_some_and(|next| {
                     self.requests.site(next) == self.requests.site(*block) && self.writer.is_live(next)
                 })
             })
-        };
-        let turns =
-            if frees.is_empty() { 0 } else { (1..self.requests.count()).take_while(|turn| is_left(*turn)).count() };
-        turns.checked_sub(1)
+        });
+        turns.count().checked_sub(1)
     }
 
     /// Whether freeing `before` in one iteration and `block` in the next walks backwards, as a backward pass does.
@@ -300,7 +301,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         (self.index.freed_after(source).count() == earlier.len()).then_some(earlier)
     }
 
-    /// The block that `iteration` frees where its template freed `block`, and the iteration before that `before`.
+    /// The block that `iteration` frees, where its template freed `block` and the iteration before the template `before`.
     fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
         if block < self.iterations.starts()[self.history.source]
             && let Some(before) = before.filter(|before| block < *before)

@@ -88,19 +88,17 @@ impl SettingsSizes<'_, '_, '_, '_> {
             signed_difference(run.reserved_bytes, predicted)
         });
         let corrected = Overrides { capacity: Some(usable.saturating_add_signed(unused)), ..overrides.clone() };
-        let fitted = |size: u64| self.fitted.at(size);
-        let search = FitSearch { fitted: &fitted, multiple: 1 };
+        let search = FitSearch { fitted: &|size| self.fitted.at(size), multiple: 1 };
         let found = search.search(&corrected, self.device.largest_recorded);
         let predicted = found.map_or(Some(0), |found| found.safe);
         let size = runs.bound(predicted);
-        let predicted_unreserved = || {
-            let reserved = self.predict(size.filter(|size| *size > 0)?, &corrected).peak_reserved_bytes;
-            Some(usable.saturating_add_signed(unused).saturating_sub(reserved))
-        };
         let next = size.map(|size| self.predict(size.saturating_add(1), &corrected));
         let cell = runs.cell(gpu, change, size, self.device.certainty_at(size));
         PlanCell {
-            unreserved_bytes: cell.unreserved_bytes.or_else(predicted_unreserved),
+            unreserved_bytes: cell.unreserved_bytes.or_else(|| {
+                let reserved = self.predict(size.filter(|size| *size > 0)?, &corrected).peak_reserved_bytes;
+                Some(usable.saturating_add_signed(unused).saturating_sub(reserved))
+            }),
             fails: next.and_then(|next| next.failed),
             ..cell
         }
@@ -158,11 +156,11 @@ impl<'r> OwnRuns<'r> {
     /// The cell of `size`, which is as certain as the run that shows that it fits, or else as `predicted`.
     fn cell(&self, gpu: &GpuModel, change: PlanChange, size: Option<u64>, predicted: Sureness) -> PlanCell {
         let confirming = self.fitting.filter(|run| Some(run.size) == size);
-        let certainty_by = |run: &PlanRun| if run.is_certain { Sureness::Confirmed } else { Sureness::Should };
         PlanCell {
             change,
             size,
-            certainty: confirming.map_or(predicted, certainty_by),
+            certainty: confirming
+                .map_or(predicted, |run| if run.is_certain { Sureness::Confirmed } else { Sureness::Should }),
             sure: Sureness::Checked,
             location: None,
             other_locations: Vec::new(),
@@ -214,18 +212,17 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
     /// The largest size that fits under `overrides`; `None` without a capacity.
     pub(super) fn cell(&self, device: &FitDevice, overrides: &Overrides, start_size: u64) -> Option<PlanCell> {
         let hypothesis = hypothesis_with(self.recording.device, overrides);
-        let live_bytes = |size: u64| {
-            let known = self.live_bytes.lock().ok().and_then(|known| known.get(&size).copied());
-            known.unwrap_or_else(|| {
-                let bytes = self.program_at(size).map_or(u64::MAX, |program| program.peak_bytes(&hypothesis.settings));
-                if let Ok(mut known) = self.live_bytes.lock() {
-                    known.insert(size, bytes);
-                }
-                bytes
-            })
-        };
         let search = SizeSearch {
-            peak_live_bytes: &live_bytes,
+            peak_live_bytes: &|size| {
+                let known = self.live_bytes.lock().ok().and_then(|known| known.get(&size).copied());
+                known.unwrap_or_else(|| {
+                    let bytes = self.program_at(size).map_or(u64::MAX, |at| at.peak_bytes(&hypothesis.settings));
+                    if let Ok(mut known) = self.live_bytes.lock() {
+                        known.insert(size, bytes);
+                    }
+                    bytes
+                })
+            },
             is_served: &|size| {
                 self.program_at(size).and_then(|at| peak_if_served(&at, &hypothesis, Placement::Lowest)).is_some()
             },

@@ -140,11 +140,12 @@ fn extrapolate(
     options: &PlanOptions<'_>,
     warnings: Vec<Warning>,
 ) -> Result<PlanReport, String> {
-    let peak = |input: &FitInput<'_, '_>| input.study.devices().map(|device| device.peak().reserved_bytes).max();
-    let points = recordings.iter().filter_map(|input| Some((input.size, peak(input)?)));
+    let points = recordings.iter().filter_map(|input| {
+        Some((input.size, input.study.devices().map(|device| device.peak().reserved_bytes).max()?))
+    });
     let points: Vec<(u64, u64)> = points.collect::<BTreeMap<_, _>>().into_iter().collect();
-    let row = |gpu: &&'static GpuModel| Some(PlanGpu::new(gpu, vec![extrapolated_cell(gpu, options.runs, &points)?]));
-    let rows: Option<Vec<PlanGpu>> = gpus.iter().map(row).collect();
+    let rows: Option<Vec<PlanGpu>> =
+        gpus.iter().map(|gpu| Some(PlanGpu::new(gpu, vec![extrapolated_cell(gpu, options.runs, &points)?]))).collect();
     let refusal = "the recordings have too little in common for a prediction, and their memory does not grow";
     Ok(PlanReport::new(recordings, rows.ok_or(refusal)?, options, warnings))
 }
@@ -192,16 +193,14 @@ impl PlanReport {
     /// should fit. `None` if nothing is left to confirm.
     pub fn next_run(&self) -> Option<NextRun> {
         let as_is = |max_runs| self.gpus.iter().find_map(move |gpu| self.run_of(gpu, PlanChange::AsIs, max_runs));
-        let expandable = || {
-            let gains = |gpu: &&PlanGpu| {
+        as_is(1).or_else(|| as_is(MAX_RUNS_AS_IS)).or_else(|| {
+            let mut gpus = self.gpus.iter().filter(|gpu| {
                 let [as_is, expandable] =
                     [PlanChange::AsIs, PlanChange::ExpandableSegments].map(|change| gpu.cell(change));
                 expandable.and_then(|cell| cell.size) > as_is.and_then(|cell| cell.size)
-            };
-            let mut gpus = self.gpus.iter().filter(gains);
+            });
             gpus.find_map(|gpu| self.run_of(gpu, PlanChange::ExpandableSegments, MAX_RUNS_EXPANDABLE))
-        };
-        as_is(1).or_else(|| as_is(MAX_RUNS_AS_IS)).or_else(expandable)
+        })
     }
 
     /// The size to record next, on the GPU with most memory: the smallest answer that is at least twice the largest
@@ -214,17 +213,16 @@ impl PlanReport {
 
     fn run_of(&self, gpu: &PlanGpu, change: PlanChange, max_runs: usize) -> Option<NextRun> {
         let expandable_segments = change == PlanChange::ExpandableSegments;
-        let is_own = |run: &&PlanRun| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments;
-        let recorded = || self.recordings.iter().map(|recording| recording.size);
+        let recorded = self.recordings.iter().map(|recording| recording.size);
         let is_recording = |run: &&PlanRun| {
-            recorded().any(|size| size == run.size) || recorded().min().is_some_and(|size| run.size < size)
+            recorded.clone().any(|size| size == run.size) || recorded.clone().min().is_some_and(|size| run.size < size)
         };
-        let runs = || self.runs.iter().filter(is_own);
-        let made = runs().filter(|run| !is_recording(run)).count();
+        let runs = self.runs.iter().filter(|run| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments);
+        let made = runs.clone().filter(|run| !is_recording(run)).count();
         let answer = gpu.cell(change)?.size.filter(|size| *size > 0)?;
-        let size = if runs().any(|run| run.size == answer) {
+        let size = if runs.clone().any(|run| run.size == answer) {
             // Between it and the smallest that fails.
-            let fails = runs().filter(|run| !run.fits && run.size > answer).map(|run| run.size).min()?;
+            let fails = runs.filter(|run| !run.fits && run.size > answer).map(|run| run.size).min()?;
             Some(answer + (fails - answer) / 2).filter(|size| *size > answer)?
         } else {
             answer

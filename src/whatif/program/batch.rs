@@ -74,7 +74,7 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
         .zip(categories)
         .filter(|(_, category)| matches!(category, Category::Parameters | Category::Gradients));
     let model_sizes: SeededSet<u64> = model_blocks.map(|(block, _)| block.bytes).collect();
-    let is_halved = |(index, category): (usize, &Category)| {
+    let halved = categories.iter().enumerate().map(|(index, category)| {
         let block = &blocks[index];
         let Some(allocated_at) = block.allocated_at else { return false }; // older than every pass
         let after = passes.partition_point(|pass| pass.forward.start <= allocated_at);
@@ -93,8 +93,8 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
             | Category::Other => false,
         };
         is_in_pass && grows && !recording.is_cublas_workspace(to_u32(index))
-    };
-    categories.iter().enumerate().map(is_halved).collect()
+    });
+    halved.collect()
 }
 
 /// For each block, whether a step keeps it beyond the next one, as in a list of outputs: both runs keep theirs. The last
@@ -148,8 +148,7 @@ fn run_twice(pass: &[ScriptOp], categories: &[Category], kept: &[bool], script: 
             ScriptOpKind::Alloc(block) => {
                 let gradient = second_gradients.get(&block).copied();
                 ops.push(ScriptOp { kind: ScriptOpKind::Alloc(gradient.unwrap_or(block)), ..*op });
-                let of_first = || first_pass.remove(&block).filter(|_| !kept[block as usize]);
-                let freed = gradient.or_else(of_first);
+                let freed = gradient.or_else(|| first_pass.remove(&block).filter(|_| !kept[block as usize]));
                 let free = freed.map(|block| ScriptOp::moved_free(op.source, block));
                 if gradient.is_some() {
                     pending_free = free;

@@ -82,10 +82,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         }
         let outcome = self.outcome_from(&program, on_device);
         let is_unrequested = self.last_failed.is_some_and(|entry| !self.still_requests(&row, entry));
-        let serves = |row: &ProgramRow| {
+        Some(self.build_row(row, &outcome)).filter(|row| {
             row.serves_failed == Some(true) || is_unrequested && row.fits == Some(true) && !self.baseline_fits()
-        };
-        Some(self.build_row(row, &outcome)).filter(serves)
+        })
     }
 
     /// Whether the unchanged program's requests are all served.

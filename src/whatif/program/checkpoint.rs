@@ -129,8 +129,7 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
         }
         let mut plan = CheckpointPlan::new(&recording.script, &self.passes, recording.saved_at_end());
         for (pass, calls) in &mut calls_by_pass {
-            let start = |call: &ModuleCall| recording.script.blocks[*call.first()? as usize].allocated_at;
-            calls.sort_by_key(|call| start(call));
+            calls.sort_by_key(|call| recording.script.blocks[*call.first()? as usize].allocated_at);
             let pass = &self.passes[*pass];
             for (index, call) in calls.iter().enumerate() {
                 let previous = index.checked_sub(1).and_then(|at| calls.get(at)).copied();
@@ -292,8 +291,9 @@ impl<'p> CheckpointPlan<'p> {
             .entry(recompute_at)
             .or_default()
             .extend(output.map(|block| ScriptOp::moved_free(recompute_at, block)));
-        let is_recomputed = |block: u32| is_kept(block) && freed_at(block) > recompute_at;
-        self.recompute(call, recompute_at, last_recomputed, is_recomputed);
+        self.recompute(call, recompute_at, last_recomputed, |block: u32| {
+            is_kept(block) && freed_at(block) > recompute_at
+        });
         let last_free = to_recompute.iter().map(|block| freed_at(*block)).max().unwrap_or(recompute_at);
         self.keep_inputs(pass, previous, call, end, last_free);
     }
@@ -397,10 +397,9 @@ impl<'p> CheckpointPlan<'p> {
 /// statistic of others, such as a norm's.
 fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
     let outlives = |block: &u32| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end);
-    let bytes = |block: &u32| base.blocks[*block as usize].bytes;
     let mut blocks = call.iter().copied().filter(outlives);
-    let largest = blocks.clone().map(|block| bytes(&block)).max().unwrap_or(0);
-    blocks.rfind(|block| bytes(block) >= largest / RETURNED_MIN_PARTS)
+    let largest = blocks.clone().map(|block| base.blocks[block as usize].bytes).max().unwrap_or(0);
+    blocks.rfind(|block| base.blocks[*block as usize].bytes >= largest / RETURNED_MIN_PARTS)
 }
 
 /// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.
@@ -422,8 +421,7 @@ fn lifetime_in(base: &Script) -> (impl Fn(u32) -> u32 + Copy + '_, impl Fn(u32) 
 
 /// The last of the frees that directly follow `op`; `op` if there are none.
 fn last_adjacent_free(base: &Script, mut op: u32) -> u32 {
-    let is_free = |op: &ScriptOp| matches!(op.kind, ScriptOpKind::Free { .. });
-    while base.ops.get(op as usize + 1).is_some_and(is_free) {
+    while base.ops.get(op as usize + 1).is_some_and(|op| matches!(op.kind, ScriptOpKind::Free { .. })) {
         op += 1;
     }
     op

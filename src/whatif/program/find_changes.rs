@@ -68,9 +68,9 @@ fn unchanged(recording: &RecordedProgram<'_, '_>) -> ChangedProgram {
 pub(crate) fn find_best_changes(device: DeviceStudy<'_, '_>) -> Option<Vec<ProgramRow>> {
     let recording = RecordedProgram::by_default(device)?;
     let replayer = ChangeReplayer::new(&recording, device.scope().capacity);
-    let needs_less = |row: &ProgramRow| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0;
     let served = changes(&recording, checkpoint_by_default).filter_map(|row| replayer.row_if_served(row));
-    Some(rank_rows(served.filter(needs_less).collect(), replayer.peak_reserved()))
+    let useful = served.filter(|row| row.allocated_gain_bytes > 0 || row.reserved_gain_bytes > 0);
+    Some(rank_rows(useful.collect(), replayer.peak_reserved()))
 }
 
 /// The change to the optimizer's step with which `device`, on which no request failed, reserves least, of those that change

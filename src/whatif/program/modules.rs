@@ -159,11 +159,10 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
     }
     let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
     for ((site, pass), blocks) in blocks_by_site.into_iter().sorted_unstable_by_key(|(index, _)| *index) {
-        let request = |(block, class): &CalledBlock| CallRequest {
-            stack: recording.script.blocks[*block as usize].stack,
-            class: *class,
-        };
-        let requests: Vec<CallRequest> = blocks.iter().map(request).collect();
+        let requests: Vec<CallRequest> = blocks
+            .iter()
+            .map(|(block, class)| CallRequest { stack: recording.script.blocks[*block as usize].stack, class: *class })
+            .collect();
         let (line, container) = sites.sites[site as usize];
         let items = container.map(|container| sites.tree.items(container));
         let calls = split_into_calls(&requests, items.map(|items| items.count));
@@ -233,8 +232,8 @@ fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Ve
 /// once in each of `module_count` calls.
 fn find_call_ends(requests: &[CallRequest], module_count: Option<usize>, part_count: usize) -> Option<Vec<usize>> {
     let last = requests.last()?;
-    let is_end = |index: &usize| requests[*index] == *last && requests.get(index + 1) != Some(last);
-    let ends: Vec<usize> = (0..requests.len()).filter(is_end).map(|index| index + 1).collect();
+    let ends = (0..requests.len()).filter(|index| requests[*index] == *last && requests.get(index + 1) != Some(last));
+    let ends: Vec<usize> = ends.map(|index| index + 1).collect();
     let is_count = module_count.is_none_or(|count| ends.len() == count);
     (is_count && (2..part_count).contains(&ends.len())).then_some(ends)
 }

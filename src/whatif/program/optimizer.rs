@@ -17,8 +17,9 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let is_temporary = find_temporaries(recording);
     let change = (ProgramChange::OptimizerTemporaries, Sureness::Checked);
     let is_removed = |block: u32| is_temporary[block as usize];
-    let fused = || recording.resized_by(change, "fuse the optimizer (fused=True)", is_removed, |_| 0);
-    is_temporary.contains(&true).then(fused)
+    is_temporary
+        .contains(&true)
+        .then(|| recording.resized_by(change, "fuse the optimizer (fused=True)", is_removed, |_| 0))
 }
 
 /// Keeps the optimizer's state on the host, where its step has its temporaries, too.
@@ -39,7 +40,7 @@ pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Option<Chang
 /// For each block, whether it lives only within a step of the optimizer.
 pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
     let last_request = recording.script.ops.iter().rposition(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
-    let is_temporary = |(index, block): (usize, &ScriptBlock)| {
+    let are_temporary = recording.script.blocks.iter().enumerate().map(|(index, block)| {
         let Some(allocated_at) = block.allocated_at else { return false }; // older than every recorded step
         // After the last request the program may have ended, which frees everything.
         let freed_at = block.freed_at.filter(|op| last_request.is_some_and(|last| (*op as usize) < last));
@@ -52,8 +53,8 @@ pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool>
         is_freed_in_step
             && recording.phase_at(allocated_at) == Phase::Optimizer
             && recording.device.phases().stack_traits(block.stack).phase == Some(Phase::Optimizer)
-    };
-    recording.script.blocks.iter().enumerate().map(is_temporary).collect()
+    });
+    are_temporary.collect()
 }
 
 /// Frees each temporary of a `foreach` step before the operation makes the next.

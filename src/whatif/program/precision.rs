@@ -1,6 +1,6 @@
 //! The model in half precision.
 
-use super::recorded_program::{Pass, RecordedProgram, find_passes};
+use super::recorded_program::{RecordedProgram, find_passes};
 use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
@@ -35,12 +35,13 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
             && recording.dtype(block).is_none_or(|dtype| dtype == FULL_PRECISION)
             && !recording.is_cublas_workspace(block)
     };
-    let parameters = |block: &u32| categories[*block as usize] == Category::Parameters;
     let description = match seen {
         Some(_) => "run the model in bfloat16 where it is float32",
         None => "run the model in bfloat16",
     };
-    let line = recording.largest_line((0..to_u32(categories.len())).filter(parameters));
+    let line = recording.largest_line(
+        (0..to_u32(categories.len())).filter(|block| categories[*block as usize] == Category::Parameters),
+    );
     let change = (ProgramChange::HalfPrecision, Sureness::Estimate);
     let changed = recording.resized_by(change, description, is_halved, |bytes| bytes.div_ceil(2));
     Some(ChangedProgram { line, ..changed })
@@ -71,10 +72,9 @@ fn casts_parameters(recording: &RecordedProgram<'_, '_>) -> bool {
     // The longest pass, because the last one may be truncated.
     let longest = passes.iter().max_by_key(|pass| pass.forward.len());
     for (block, category) in recording.script.blocks.iter().zip(categories) {
-        let is_in_forward = |pass: &Pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op));
         if *category == Category::Parameters {
             *parameters.entry(block.bytes).or_insert(0u64) += 1;
-        } else if longest.is_some_and(is_in_forward) {
+        } else if longest.is_some_and(|pass| block.allocated_at.is_some_and(|op| pass.forward.contains(&op))) {
             *allocated_in_forward.entry(block.bytes).or_insert(0u64) += 1;
         }
     }

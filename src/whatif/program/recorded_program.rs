@@ -76,8 +76,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let forecast = Forecast::from_device(device, ForecastLength::OneMore);
         let continued = forecast.as_ref().filter(|forecast| forecast.has_one_more());
         let program = continued.map_or_else(|| device.program(), |forecast| &forecast.program);
-        let unchanged = || (0..to_u32(program.operations.len())).collect();
-        let sources: Vec<u32> = continued.map_or_else(unchanged, |forecast| forecast.sources.clone());
+        let sources: Vec<u32> = continued
+            .map_or_else(|| (0..to_u32(program.operations.len())).collect(), |forecast| forecast.sources.clone());
         let entry_indexes = sources.iter().map(|op| program.operations[*op as usize].entry_index).collect();
         let recorded_ops = sources.iter().zip(0..).take_while(|(source, op)| *source == op).count();
         let script = Script::from_program(program);
@@ -192,7 +192,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
             });
         }
         let categorized = classify_allocations(self.device, allocations.len(), &|row| allocations[row]);
-        let category_of = |(index, block): (usize, &ScriptBlock)| match block.allocated_at {
+        let categories = self.script.blocks.iter().enumerate().map(|(index, block)| match block.allocated_at {
             None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
             Some(op) => {
                 if let Some(row) = allocation_rows.get(&at(op)) {
@@ -214,8 +214,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                     rows_by_stack.get(&block.stack).map_or(of_phase, |row| categorized[*row])
                 }
             }
-        };
-        self.script.blocks.iter().enumerate().map(category_of).unzip()
+        });
+        categories.unzip()
     }
 
     /// The type of the elements of `block`, such as `float32`, if the recorder saw the block or another that the same
