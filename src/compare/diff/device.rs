@@ -65,8 +65,7 @@ pub(super) fn device_diff<'s, 'a>(
     let recorded = ComparedPart::new(devices, at);
     let memories = [0, 1].map(|side| {
         let (until, peak) = (recorded.until[side], &recorded.peaks[side]);
-        let new = |device| ComparedMemory::new((side, device), words, at, until, peak);
-        devices[side].map(new)
+        devices[side].map(|device| ComparedMemory::new((side, device), words, at, until, peak))
     });
     let figures = [0, 1].map(|side| {
         let ooms = devices[side]?.failed_requests().count() as u64;

@@ -295,14 +295,14 @@ impl VariablesDiff {
             }
         }
         let (rows, other) = split_listed(rows, top);
-        let row = |(status, held, ((name, kind, root), container))| VariableChange {
+        let changes = rows.into_iter().map(|(status, held, ((name, kind, root), container))| VariableChange {
             status,
             held,
             name,
             kind,
             root,
             container,
-        };
-        Some(Self { rows: rows.into_iter().map(row).collect(), other })
+        });
+        Some(Self { rows: changes.collect(), other })
     }
 }

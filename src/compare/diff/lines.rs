@@ -6,7 +6,6 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 use super::holders::{DeviceHolders, LiveChange, LiveStack, OtherRows, Status, split_listed};
-use crate::base::ids::FrameId;
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
 use crate::stacks::frames::{CodeLocation, FrameReport};
@@ -82,9 +81,9 @@ struct LineTotals<'a> {
 impl<'a> DeviceHolders<'a> {
     fn line(&self, side: usize, stack: &LiveStack) -> SidedLine {
         let line = self.readers[side].line_id(stack.id);
-        let place = |id: Option<FrameId>| id.map(|id| self.words.frame_key(side, id));
         let line = LineKeys {
-            places: [line.frame, line.caller, line.node, line.forward].map(place),
+            places: [line.frame, line.caller, line.node, line.forward]
+                .map(|id| id.map(|id| self.words.frame_key(side, id))),
             is_backward: line.is_backward,
             has_stack: line.has_stack,
         };
@@ -110,8 +109,7 @@ impl<'a> DeviceHolders<'a> {
             let held = self.held(pair);
             row.held.merge(&held);
             for (largest, stack) in row.largest.iter_mut().zip(stacks) {
-                let more = |s: &&LiveStack| largest.is_none_or(|known| known.bytes < s.bytes);
-                *largest = stack.filter(more).or(*largest);
+                *largest = stack.filter(|s| largest.is_none_or(|known| known.bytes < s.bytes)).or(*largest);
             }
             let by = held.delta_bytes.unsigned_abs();
             if by > 0 {

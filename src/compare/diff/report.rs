@@ -134,22 +134,10 @@ pub struct SettingChange {
 
 /// All differences. A setting that only one release records is left out, because the other value is unknown.
 pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
-    let release = |study: &Study<'_>| match study.scope().minor {
-        Some(minor) => Value::from(format!("2.{minor}")),
-        None => Value::from(study.snapshot().torch_version()),
-    };
-    let string = |study: &Study<'_>| {
-        let raw = study.snapshot().settings.as_ref();
-        raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
-    };
-    let found = |study: &Study<'_>| match inferred_options(study.snapshot(), study.settings()) {
-        found if found.is_empty() => Value::Null,
-        found => Value::from(found.join(",")),
-    };
     let named = [
         ("torch_version", release(before), release(after)),
-        ("settings_string", string(before), string(after)),
-        ("found_settings", found(before), found(after)),
+        ("settings_string", settings_string(before), settings_string(after)),
+        ("found_settings", found_settings(before), found_settings(after)),
     ];
     let named = named.into_iter().map(|(key, b, a)| (key.to_owned(), b, a));
     let effective = |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
@@ -164,4 +152,23 @@ pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChang
         .filter(|(_, before, after)| before != after)
         .map(|(key, before, after)| SettingChange { key, before, after })
         .collect()
+}
+
+fn found_settings(study: &Study<'_>) -> Value {
+    match inferred_options(study.snapshot(), study.settings()) {
+        found if found.is_empty() => Value::Null,
+        found => Value::from(found.join(",")),
+    }
+}
+
+fn settings_string(study: &Study<'_>) -> Value {
+    let raw = study.snapshot().settings.as_ref();
+    raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
+}
+
+fn release(study: &Study<'_>) -> Value {
+    match study.scope().minor {
+        Some(minor) => Value::from(format!("2.{minor}")),
+        None => Value::from(study.snapshot().torch_version()),
+    }
 }

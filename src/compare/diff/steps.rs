@@ -109,8 +109,7 @@ impl PeaksByPhase {
             if entry.is_none() {
                 maxima = Self::default();
             }
-            let is_beyond = |entry| until.is_some_and(|until| entry as u64 >= until);
-            if !entry.is_some_and(is_beyond) {
+            if entry.is_none_or(|entry| until.is_none_or(|until| (entry as u64) < until)) {
                 maxima.add_step(entry, step.tiling.totals(), device.phases());
             }
         });
@@ -152,14 +151,13 @@ impl ComparedPart {
         let maxima = [0, 1].map(|side| {
             devices[side].map(|device| PeaksByPhase::before_entry(device, until[side])).unwrap_or_default()
         });
-        let peak = |side: usize| {
+        let peaks = [0, 1].map(|side| {
             if until[side].is_some() {
                 maxima[side].peak
             } else {
                 devices[side].map(DeviceStudy::peak).unwrap_or_default()
             }
-        };
-        let peaks = [0, 1].map(peak);
+        });
         Self { steps, until, peaks, maxima }
     }
 
@@ -170,7 +168,7 @@ impl ComparedPart {
         if phases == BTreeSet::from([Phase::Other]) {
             return Vec::new();
         }
-        let change = |phase| {
+        let changes = phases.into_iter().map(|phase| {
             let [before, after] = sides.map(|side| side.get(&phase).copied().unwrap_or(0)); // 0 if a side lacks it
             PeakChange {
                 phase,
@@ -178,8 +176,8 @@ impl ComparedPart {
                 after_peak_allocated_bytes: after,
                 delta_peak_allocated_bytes: signed_difference(before, after),
             }
-        };
-        phases.into_iter().map(change).collect()
+        });
+        changes.collect()
     }
 }
 

@@ -6,7 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use itertools::Itertools as _;
 use serde::Serialize;
 
-use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine, min_line_bytes};
+use super::entries::{BaselineEntry, DeviceTotals, MeasuredDevice, MeasuredLine};
+use super::measure::min_line_bytes;
 use crate::analysis::group;
 use crate::base::units::{count, escape_text, saturated, signed_size, size};
 
@@ -128,43 +129,46 @@ impl DeviceChange {
     /// The totals that changed, in one sentence.
     fn describe_totals(&self) -> Option<String> {
         let before = self.before.as_ref()?;
-        let total = |what: &str, before: u64, after: u64, unit: fn(u64) -> String| {
-            (before != after).then(|| format!("{what} {} -> {}", unit(before), unit(after)))
-        };
         let after = &self.after;
         let totals = [
-            total("peak allocated", before.peak_allocated_bytes, after.peak_allocated_bytes, size),
-            total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size),
-            total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size),
-            total("requests", before.requests, after.requests, count),
+            describe_total("peak allocated", before.peak_allocated_bytes, after.peak_allocated_bytes, size),
+            describe_total("peak reserved", before.peak_reserved_bytes, after.peak_reserved_bytes, size),
+            describe_total("growth per step", before.growth_per_step_bytes, after.growth_per_step_bytes, size),
+            describe_total("requests", before.requests, after.requests, count),
         ];
         Some(totals.iter().flatten().join("; ")).filter(|totals| !totals.is_empty())
     }
 }
 
+/// One total before and after; `None` if it is the same.
+fn describe_total(what: &str, before: u64, after: u64, unit: fn(u64) -> String) -> Option<String> {
+    (before != after).then(|| format!("{what} {} -> {}", unit(before), unit(after)))
+}
+
 /// One sentence for each changed line, such as `+412 MiB at model.py:57 in forward: activations +412 MiB`.
 fn describe_lines(changes: &[LineDelta]) -> Vec<String> {
-    let is_same = |a: &&LineDelta, b: &&LineDelta| (&a.file, a.line, &a.function) == (&b.file, b.line, &b.function);
     let sum = |line: &[&LineDelta]| line.iter().map(|change| change.change()).sum::<i128>();
-    let part = |change: &&LineDelta| {
-        let variable = change.variable.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
-        format!("{} {}{variable}", change.category, signed(change.change()))
-    };
-    let mut lines = group(changes, is_same);
+    let mut lines = group(changes, |a: &&LineDelta, b: &&LineDelta| {
+        (&a.file, a.line, &a.function) == (&b.file, b.line, &b.function)
+    });
     lines.sort_by_key(|line| Reverse(sum(line).unsigned_abs())); // stable
     let more = lines.len().saturating_sub(MAX_LINES);
     let rest: i128 = lines.iter().skip(MAX_LINES).map(|line| sum(line)).sum();
-    let describe = |changes: &Vec<&LineDelta>| {
-        let (line, by, parts) = (changes[0], signed(sum(changes)), changes.iter().map(part).format(", "));
+    let rest = (more > 0).then(|| format!("{} at {} more", signed(rest), count(more as u64)));
+    let described = lines.iter().take(MAX_LINES).map(|changes| {
+        let sums = changes.iter().map(|change| {
+            let variable = change.variable.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+            format!("{} {}{variable}", change.category, signed(change.change()))
+        });
+        let (line, by, parts) = (changes[0], signed(sum(changes)), sums.format(", "));
         let text = match (line.file.is_empty(), line.line) {
             (true, _) => format!("{by} at lines below 1% of the peak"),
             (false, 0) => format!("{by} by {}: {parts}", line.file),
             (false, number) => format!("{by} at {}:{number} in {}: {parts}", line.file, line.function),
         };
         escape_text(&text)
-    };
-    let rest = (more > 0).then(|| format!("{} at {} more", signed(rest), count(more as u64)));
-    lines.iter().take(MAX_LINES).map(describe).chain(rest).collect()
+    });
+    described.chain(rest).collect()
 }
 
 fn signed(bytes: i128) -> String {
@@ -209,12 +213,11 @@ type Pair<'l> = (Option<&'l MeasuredLine>, Option<&'l MeasuredLine>);
 /// Pairs equal lines of both sides, also if they moved: then they have the same function and order.
 fn pair_lines<'l>(before: &'l [MeasuredLine], after: &'l [MeasuredLine]) -> Vec<Pair<'l>> {
     type Key<'l> = (&'l str, &'l str, &'l str, Option<&'l str>);
-    let key =
-        |line: &'l MeasuredLine| -> Key<'l> { (&line.file, &line.function, &line.category, line.variable.as_deref()) };
     let mut groups: BTreeMap<Key<'_>, [VecDeque<&MeasuredLine>; 2]> = BTreeMap::new();
     for (side, lines) in [before, after].into_iter().enumerate() {
         for line in lines {
-            groups.entry(key(line)).or_default()[side].push_back(line);
+            groups.entry((&line.file, &line.function, &line.category, line.variable.as_deref())).or_default()[side]
+                .push_back(line);
         }
     }
     let mut pairs: Vec<Pair<'l>> = Vec::new();

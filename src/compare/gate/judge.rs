@@ -3,17 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::changes::DeviceChange;
-use super::entries::{BaselineEntry, MeasuredDevice, measure};
+use super::entries::{BaselineEntry, MeasuredDevice};
 use super::finding::{AllowMissing, CodeLine, FileWarning, Finding, Severity, format_distinguishably, holds};
 use super::limits::{Limit, LimitRules, Limits, add_defaults_for_entry};
+use super::measure::measure;
 use super::measured::GatedDevice;
 use super::unknown::UnknownReason;
 use crate::analysis::failure::failures;
 use crate::analysis::{process_or_contents, warn_about_file};
 use crate::base::warning;
-use crate::replay::model::{Inference, InferredDevice};
+use crate::replay::model::Inference;
 use crate::snapshot::Snapshot;
-use crate::stacks::frames::{FrameReport, Origin};
+use crate::stacks::frames::Origin;
 use crate::study::figures::{Amount, Figure};
 use crate::study::{Scope, Study, warn_about_trace};
 
@@ -129,7 +130,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
 /// Warns about peaks replayed by a model that diverges from the recording.
 fn estimated_peaks_warnings(path: &str, inference: &Inference<'_>) -> Vec<FileWarning> {
     let diverged = inference.devices.iter().filter(|device| !device.verification.is_exact());
-    let warning = |inferred: &InferredDevice<'_>| {
+    let warnings = diverged.map(|inferred| {
         let (device, at) = (inferred.device.id(), inferred.verification.matched);
         let message = format!(
             "GPU {device}: the model diverges from the recording at entry {at} of {}: peaks \
@@ -137,8 +138,8 @@ fn estimated_peaks_warnings(path: &str, inference: &Inference<'_>) -> Vec<FileWa
             inferred.verification.recorded
         );
         FileWarning::new(path, warning::Code::ModelParted, &message)
-    };
-    diverged.map(warning).collect()
+    });
+    warnings.collect()
 }
 
 /// The message of a finding without a value.
@@ -257,10 +258,10 @@ impl Gate<'_> {
 
     fn lines(&self, device: &GatedDevice<'_, '_>, figure: Figure) -> Vec<CodeLine> {
         let (lines, what) = device.lines(figure);
-        let line = |(frame, bytes): (FrameReport, u64)| {
+        let code_lines = lines.into_iter().map(|(frame, bytes)| {
             let source = if frame.origin == Origin::User { (self.source)(&frame.file) } else { None };
             CodeLine { frame, source, bytes, what }
-        };
-        lines.into_iter().map(line).collect()
+        });
+        code_lines.collect()
     }
 }

@@ -179,10 +179,9 @@ impl GatedDevice<'_, '_> {
             Figure::Ooms => {
                 // The line that `analyze` names, and the user's that called it, if a package made the request.
                 let Some(oom) = self.failures.last() else { return (Vec::new(), "") };
-                let line = |frame: &FrameReport| (frame.clone(), oom.requested_bytes);
                 let is_caller_needed = oom.location.frame.as_ref().is_none_or(|frame| frame.origin != Origin::User);
                 let caller = oom.location.called_from.as_ref().filter(|_| is_caller_needed);
-                let lines = oom.location.frame.iter().chain(caller).map(line);
+                let lines = oom.location.frame.iter().chain(caller).map(|frame| (frame.clone(), oom.requested_bytes));
                 (lines.collect(), "requested, and refused")
             }
             Figure::StepGrowth => {
@@ -197,11 +196,11 @@ impl GatedDevice<'_, '_> {
     /// The lines that grew most since the entry of the baseline.
     fn grown_lines(&self) -> Vec<(FrameReport, u64)> {
         let grown = self.grown.iter().filter(|line| line.line > 0 && line.after_bytes > line.before_bytes);
-        let line = |line: &LineDelta| {
+        let lines = grown.map(|line| {
             let frame = FrameReport::new(line.file.clone(), line.line, line.function.clone());
             (frame, line.after_bytes - line.before_bytes)
-        };
-        grown.map(line).take(MAX_LINES).collect()
+        });
+        lines.take(MAX_LINES).collect()
     }
 }
 
@@ -253,19 +252,17 @@ fn by_line(device: DeviceStudy<'_, '_>, by_stack: BlockSums<StackId>) -> Vec<(Fr
     let stacks = device.stacks();
     let by_line = sum_by_key(by_stack.into_iter().filter_map(|(id, sum)| Some((stacks.user_frame(id)?, sum.bytes))));
     // The total is only needed for shares, which are not used here.
-    let row = |line, sum: BlockSum| (stacks.frame_report(line), sum.bytes);
-    top_rows(by_line, BlockSum::default(), MAX_LINES, row).rows
+    top_rows(by_line, BlockSum::default(), MAX_LINES, |line, sum: BlockSum| (stacks.frame_report(line), sum.bytes)).rows
 }
 
 /// Each free block with the stacks of its neighbours; one stack if both are of the same line.
 fn stranded_beside(blocks: &[Block], stacks: &StackReader<'_>) -> Vec<(StackId, u64)> {
-    let is_free = |block: &&Block| block.state == BlockState::Inactive;
-    let free_blocks = blocks.iter().enumerate().filter(|(_, block)| is_free(block));
+    let free_blocks = blocks.iter().enumerate().filter(|(_, block)| block.state == BlockState::Inactive);
     let pairs = free_blocks.flat_map(|(index, free)| {
         let beside = [index.checked_sub(1), index.checked_add(1)];
         let beside = beside.into_iter().flatten().filter_map(|index| blocks.get(index));
         let mut beside: Vec<StackId> =
-            beside.filter(|block| !is_free(block)).map(|block| block.extended_stack).collect();
+            beside.filter(|block| block.state != BlockState::Inactive).map(|block| block.extended_stack).collect();
         beside.dedup_by_key(|stack| stacks.user_frame(*stack));
         beside.into_iter().map(|stack| (stack, free.size))
     });

@@ -9,6 +9,7 @@ mod entries;
 mod finding;
 mod judge;
 mod limits;
+mod measure;
 mod measured;
 mod unknown;
 mod verdict;

@@ -74,8 +74,7 @@ impl RankCount {
     /// The ranks of `judged`, of which the user wants `given`. Without that number all ranks of the recorded job must be
     /// there, and only a difference is reported.
     pub fn new(given: Option<usize>, judged: &[JudgedSnapshot]) -> Option<Self> {
-        let recorded = || judged.iter().filter_map(|snapshot| snapshot.world_size).max();
-        let expected = given.or_else(recorded)?;
+        let expected = given.or_else(|| judged.iter().filter_map(|snapshot| snapshot.world_size).max())?;
         let mut first: BTreeMap<(Option<&str>, u64), &str> = BTreeMap::new();
         let mut repeated = Vec::new();
         for snapshot in judged {
@@ -204,12 +203,12 @@ pub fn objections(
     let program = first_file(before).zip(first_file(after)).filter(|_| !share_code(before, after));
     let found =
         [(OtherProgram, program), (OtherGpu, gpu), (OtherRelease, torch), (RepeatedRank, repeated_rank(judged))];
-    let objection = |(code, pair): (ObjectionCode, Option<(&str, &str)>)| {
+    let objections = found.into_iter().filter_map(|(code, pair)| {
         let (before, after) = pair?;
         let allowed = allow_missing.contains(code.word());
         Some(Objection { code, before: before.to_owned(), after: after.to_owned(), allowed })
-    };
-    found.into_iter().filter_map(objection).collect()
+    });
+    objections.collect()
 }
 
 /// The first two snapshots that would be the same row of an entry.
@@ -253,13 +252,16 @@ fn release(version: &str) -> Option<&str> {
 
 /// The first and the last minor release.
 fn minors(version: &str) -> Option<(u32, u32)> {
-    let minor = |release: &str| release.split('.').nth(1)?.parse().ok();
     if let Some(first) = version.strip_suffix('+') {
         return Some((minor(first)?, u32::MAX));
     }
     let release = release(version)?;
     let (first, last) = release.split_once('-').unwrap_or((release, release));
     Some((minor(first)?, minor(last)?))
+}
+
+fn minor(release: &str) -> Option<u32> {
+    release.split('.').nth(1)?.parse().ok()
 }
 
 #[cfg(test)]
