@@ -228,9 +228,10 @@ pub(super) fn allocator_figures(numbers: &MessageNumbers, form: &'static Form) -
     if is_native {
         figures.extend(derived_figures(numbers));
     }
-    let translate =
-        |figure: PrintedFigure| PrintedFigure { meaning: numbers.vendor.translate(figure.meaning), ..figure };
-    figures.into_iter().map(translate).collect()
+    figures
+        .into_iter()
+        .map(|figure| PrintedFigure { meaning: numbers.vendor.translate(figure.meaning), ..figure })
+        .collect()
 }
 
 fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {

@@ -41,16 +41,19 @@ pub fn explain(log: &Log, path: &str) -> Option<ExplainReport> {
 
 /// Whether `oomscope run` records the job whose log this is: its device, and PyTorch 2.1 or later.
 fn is_recordable(log: &Log) -> bool {
-    let is_recorded = |message: &Message| match &message.allocation {
+    let mut allocations = log.messages.iter().filter_map(|message| message.allocation.as_ref());
+    let is_new = allocations.clone().any(|found| !matches!(found.wording, Wording::Cached | Wording::Reserved))
+        || allocations.next().is_none();
+    is_new && log.messages.iter().any(is_recordable_failure)
+}
+
+fn is_recordable_failure(message: &Message) -> bool {
+    match &message.allocation {
         Some(allocation) => {
             matches!(allocation.backend.as_str(), "CUDA" | "HIP") && allocation.wording != Wording::Async
         }
         None => message.form.is_recordable,
-    };
-    let allocations = || log.messages.iter().filter_map(|message| message.allocation.as_ref());
-    let is_new = allocations().any(|found| !matches!(found.wording, Wording::Cached | Wording::Reserved))
-        || allocations().next().is_none();
-    is_new && log.messages.iter().any(is_recorded)
+    }
 }
 
 /// Advice for a request that was refused while enough was free: an error before line `line` may be the cause.
@@ -112,7 +115,6 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     let numbers = numbers.as_ref();
     let system = Some(form).filter(|form| !form.is_allocator());
     let bytes = |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| Some(amount(numbers?)?.bytes);
-    let named = |name: &str| figures.iter().find(|f| f.name == name).map(|f| f.bytes);
     ExplainedFailure {
         file: message.file.clone(),
         line: message.line,
@@ -136,7 +138,8 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         settings_can_help: conclusion.settings_can_help,
         advice: conclusion.advice,
         copy: copy.or_else(|| culprit.as_ref().map(FrameReport::file_line)),
-        requested_bytes: bytes(|numbers| numbers.request).or_else(|| named("requested")),
+        requested_bytes: bytes(|numbers| numbers.request)
+            .or_else(|| figures.iter().find(|f| f.name == "requested").map(|f| f.bytes)),
         capacity_bytes: bytes(|numbers| numbers.capacity),
         device_free_bytes: bytes(|numbers| numbers.free),
         reserved_bytes: bytes(|numbers| numbers.reserved),

@@ -83,10 +83,10 @@ impl MessageNumbers {
         let this_process = this_process
             .or_else(|| printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use)));
         let this_process_outside = this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
-        let is_other = |process: &Process| Some(process.pid) != this_pid;
         let reclaimable = outside.map(|outside| {
             // Nothing shows that another process uses the device, and a context explains as much.
-            if outside.bytes <= USUAL_OUTSIDE && !printed.processes.iter().any(is_other) {
+            if outside.bytes <= USUAL_OUTSIDE && !printed.processes.iter().any(|process| Some(process.pid) != this_pid)
+            {
                 return ApproxBytes::default();
             }
             reclaimable_outside(outside, this_process_outside, capacity)
@@ -199,8 +199,7 @@ impl MessageNumbers {
 
     /// Processes other than this one, as far as known, the largest first.
     pub(super) fn other_processes(&self) -> Vec<&Process> {
-        let is_other = |process: &&Process| Some(process.pid) != self.this_pid;
-        let others = self.printed.processes.iter().filter(is_other);
+        let others = self.printed.processes.iter().filter(|process| Some(process.pid) != self.this_pid);
         others.sorted_by_key(|process| std::cmp::Reverse(process.in_use.bytes)).collect()
     }
 
@@ -240,7 +239,7 @@ impl From<&PrintedAmount> for ApproxBytes {
 /// The smallest process that uses at least the `reserved` bytes of this one's allocator. Inside a container, a process
 /// does not know its PID outside, so PyTorch lists it as if it were another process.
 fn find_this_process(processes: &[Process], reserved: ApproxBytes) -> Option<u64> {
-    let holds = |process: &&Process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely();
-    let smallest = processes.iter().filter(holds).min_by_key(|process| process.in_use.bytes)?;
+    let holders = processes.iter().filter(|process| ApproxBytes::from(&process.in_use).covers(reserved).is_likely());
+    let smallest = holders.min_by_key(|process| process.in_use.bytes)?;
     (reserved.bytes > 0).then_some(smallest.pid)
 }

@@ -174,8 +174,7 @@ fn parse_device(text: &str) -> Option<u64> {
     let Some((_, behind)) = named.or_else(|| text.split_once("on device ")) else {
         return tried.ends_with(" GPU").then_some(0);
     };
-    let code = || behind.chars().next().map(u64::from).filter(|code| *code < 32);
-    leading_number(behind).or_else(code)
+    leading_number(behind).or_else(|| behind.chars().next().map(u64::from).filter(|code| *code < 32))
 }
 
 /// Parses `Process 123 has 1.00 GiB memory in use.`
@@ -191,43 +190,43 @@ fn parse_processes(text: &str) -> Vec<Process> {
 
 /// The releases that print `text`, from the changes between releases.
 fn detect_releases(before: &str, text: &str, wording: Wording) -> Option<Releases> {
-    let between = |first, last| Some(Releases { first, last });
     let class = before.trim_end().trim_end_matches(':');
     let has_old_class = class.ends_with("torch.cuda.OutOfMemoryError");
     let has_new_class = class.ends_with("torch.OutOfMemoryError");
-    match wording {
-        Wording::Cached => between((1, 0), Some((1, 3))),
-        Wording::Reserved if has_old_class => between((1, 13), Some((2, 0))),
-        Wording::Reserved if text.contains("max_split_size_mb") => between((1, 10), Some((2, 0))),
-        Wording::Reserved => between((1, 4), Some((2, 0))),
+    let (first, last) = match wording {
+        Wording::Cached => ((1, 0), Some((1, 3))),
+        Wording::Reserved if has_old_class => ((1, 13), Some((2, 0))),
+        Wording::Reserved if text.contains("max_split_size_mb") => ((1, 10), Some((2, 0))),
+        Wording::Reserved => ((1, 4), Some((2, 0))),
         Wording::Unallocated => {
             let is_2_3 = text.ends_with(" GPU")
                 || text.contains(" GPU has a ")
                 || text.split_once(" GPU ").is_some_and(|(_, rest)| rest.starts_with(char::is_control));
             if text.contains("capacty") {
-                between((2, 1), Some((2, 1)))
+                ((2, 1), Some((2, 1)))
             } else if is_2_3 {
-                between((2, 3), Some((2, 3)))
+                ((2, 3), Some((2, 3)))
             } else if text.contains("expandable_segments is enabled") {
-                between((2, 12), None)
+                ((2, 12), None)
             } else if text.contains("docs.pytorch.org") {
-                between((2, 11), None)
+                ((2, 11), None)
             } else if text.contains("PYTORCH_ALLOC_CONF") {
-                between((2, 10), Some((2, 10)))
+                ((2, 10), Some((2, 10)))
             } else if text.contains("PYTORCH_CUDA_ALLOC_CONF") {
                 let first = match text.contains("private pools") {
                     _ if has_new_class => (2, 5),
                     true => (2, 4),
                     false => (2, 2),
                 };
-                between(first, Some(if has_old_class { (2, 4) } else { (2, 9) }))
+                (first, Some(if has_old_class { (2, 4) } else { (2, 9) }))
             } else {
-                between((2, 1), None)
+                ((2, 1), None)
             }
         }
-        Wording::Async => between((2, 0), None),
-        Wording::Mps | Wording::Bare => None,
-    }
+        Wording::Async => ((2, 0), None),
+        Wording::Mps | Wording::Bare => return None,
+    };
+    Some(Releases { first, last })
 }
 
 /// A message of PyTorch's allocator that may continue in the next line.

@@ -258,13 +258,12 @@ pub(super) fn assignments(text: &str) -> Vec<String> {
 
 /// True if the logger's level in front of `text`, or an exception's class, shows an error.
 pub(super) fn is_error(text: &str) -> bool {
-    let is_error = |word: &str| {
-        let word = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
-        matches!(word, "ERROR" | "CRITICAL" | "FATAL" | "E" | "F")
-            || word.ends_with("Error")
-            || word.ends_with("Exception")
-    };
-    text.split_whitespace().take(8).any(|word| is_error(word) || word.split(['=', '[', ':']).any(is_error))
+    text.split_whitespace().take(8).any(|word| is_error_word(word) || word.split(['=', '[', ':']).any(is_error_word))
+}
+
+fn is_error_word(word: &str) -> bool {
+    let word = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
+    matches!(word, "ERROR" | "CRITICAL" | "FATAL" | "E" | "F") || word.ends_with("Error") || word.ends_with("Exception")
 }
 
 /// A date (also `03-10`), a time of day, or both.

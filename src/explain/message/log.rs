@@ -71,9 +71,9 @@ impl LogBuilder {
         self.log.message_count += 1;
         let messages = &mut self.log.messages;
         let unknown = LineSource::default();
-        let is_same =
-            |known: &Message| [&message.source, &unknown].contains(&&known.source) || message.source == unknown;
-        let same = self.known.get(&key).into_iter().flatten().find(|index| is_same(&messages[**index]));
+        let same = self.known.get(&key).into_iter().flatten().find(|index| {
+            [&message.source, &unknown].contains(&&messages[**index].source) || message.source == unknown
+        });
         if let Some(index) = same {
             let known = &mut messages[*index];
             known.times += 1;

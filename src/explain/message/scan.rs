@@ -11,7 +11,7 @@ use super::start;
 use super::start::INDEX;
 use super::traceback::{self, TracebackFrame};
 use crate::base::intern::SeededMap;
-use crate::explain::table::{Form, PLACES, Place, Role};
+use crate::explain::table::{Form, PLACES, Role};
 
 /// Longer lines are read in pieces of this many bytes.
 const MAX_LINE: u64 = 1 << 20;
@@ -198,8 +198,8 @@ impl Scanner {
 
     fn note_place(&mut self, text: &str) {
         let known = self.builder.log.place;
-        let is_new = |place: &&Place| known.is_none_or(|known| !std::ptr::eq(known, *place));
-        let found = PLACES.iter().take_while(is_new).find(|place| place.words.iter().any(|word| text.contains(word)));
+        let mut new = PLACES.iter().take_while(|place| known.is_none_or(|known| !std::ptr::eq(known, *place)));
+        let found = new.find(|place| place.words.iter().any(|word| text.contains(word)));
         self.builder.log.place = found.or(known);
     }
 

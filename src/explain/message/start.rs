@@ -49,8 +49,7 @@ fn find_allocation(text: &str) -> Option<usize> {
         if before.ends_with("MPS backend") {
             return before.len().checked_sub("MPS backend".len());
         }
-        let is_name = |c: char| c.is_ascii_uppercase() || c.is_ascii_digit();
-        let name = before.trim_end_matches(is_name);
+        let name = before.trim_end_matches(|c: char| c.is_ascii_uppercase() || c.is_ascii_digit());
         let is_message = match behind.trim_start_matches(['.', ' ']).strip_prefix(TRIED) {
             // In a source line of a traceback, code follows instead of a number.
             Some(rest) => {

@@ -81,8 +81,7 @@ pub(super) fn split_number(text: &str) -> Option<(&str, &str)> {
 /// `number` with a decimal point at most. A comma groups digits (`8,589,934,592`), or is a decimal comma (`7,79 GiB`):
 /// units of a GiB and more have no groups.
 fn without_commas(number: &str, scale: f64) -> String {
-    let is_group = |digits: &str| digits.len() == 3;
-    let has_groups = number.split(',').skip(1).all(|part| is_group(part.split('.').next().unwrap_or(part)));
+    let has_groups = number.split(',').skip(1).all(|part| part.split('.').next().unwrap_or(part).len() == 3);
     if has_groups && (scale < MIN_UNGROUPED || number.matches(',').count() > 1) {
         return number.replace(',', "");
     }
@@ -165,7 +164,6 @@ pub enum Side<'t> {
 /// The position and length of `part` in `text`.
 fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
     let (first, rest) = part.split_once(NUMBER).map_or((part, None), |(first, rest)| (first, Some(rest)));
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
     let is_cut_number = |at: usize| {
         let (before, behind) = (text.get(..at).unwrap_or_default(), text.get(at + first.len()..).unwrap_or_default());
         is_digit(first.chars().next()) && is_digit(before.chars().next_back())
@@ -183,6 +181,10 @@ fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
         let (skipped, len) = find_part(behind, rest).filter(|_| behind.starts_with(next))?;
         (skipped == 0).then_some((at, first.len() + digits.len() + len))
     })
+}
+
+fn is_digit(c: Option<char>) -> bool {
+    c.is_some_and(|c| c.is_ascii_digit())
 }
 
 #[cfg(test)]

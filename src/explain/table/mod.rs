@@ -119,7 +119,7 @@ struct Tables {
 impl Tables {
     fn parse<Row: DeserializeOwned>(file: &str) -> Result<Vec<Row>, toml::de::Error> {
         let Self { text, like, form: rows } = toml::from_str(file)?;
-        let complete = |mut row: Table| {
+        let rows = rows.into_iter().map(|mut row: Table| {
             while let Some(base) = row.remove("like") {
                 let base = base.as_str().and_then(|name| like.get(name));
                 let base = base.ok_or_else(|| serde::de::Error::custom("unknown `like`"))?;
@@ -129,8 +129,8 @@ impl Tables {
             }
             row.iter_mut().for_each(|(_, value)| replace_shared(value, &text));
             row.try_into()
-        };
-        rows.into_iter().map(complete).collect()
+        });
+        rows.collect()
     }
 }
 
@@ -197,14 +197,15 @@ pub static PLACES: LazyLock<Vec<Place>> = LazyLock::new(|| rows(include_str!("pl
 /// The first place of the table that `frames` show; without frames, the one that the log names. A place without frames
 /// of its own, such as a kind of machine, needs none.
 pub(super) fn find_place(frames: &[FrameReport], named: Option<&'static Place>) -> Option<&'static Place> {
-    let is_in = |frame: &FrameReport, place: &Place| {
-        let file = frame.file.replace('\\', "/");
-        let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name == place.engine);
-        (is_engine || place.files.iter().any(|folder| file.contains(folder)))
-            && (place.functions.is_empty() || place.functions.contains(&frame.name))
-    };
     let named = named.filter(|place| frames.is_empty() || place.files.is_empty() && place.engine.is_empty());
     named.or_else(|| PLACES.iter().find(|place| frames.iter().any(|frame| is_in(frame, place))))
+}
+
+fn is_in(frame: &FrameReport, place: &Place) -> bool {
+    let file = frame.file.replace('\\', "/");
+    let is_engine = Engine::of_file(&file).is_some_and(|engine| engine.name == place.engine);
+    (is_engine || place.files.iter().any(|folder| file.contains(folder)))
+        && (place.functions.is_empty() || place.functions.contains(&frame.name))
 }
 
 #[derive(Debug, Default, PartialEq, Eq, Deserialize)]
