@@ -117,14 +117,13 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     };
     let (at, request) = (args.at, args.request);
     let options = Options { scope, top: args.top, at, request, rules: &config.categories };
-    let analyze = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
-        source.add_to(snapshot);
-        analyze(snapshot, path, bytes, options)
-    };
     if args.output.format() == Format::Jsonl {
         return stream(&inputs, options, output);
     }
-    let (snapshots, unreadable) = inputs::read_all(&inputs, analyze);
+    let (snapshots, unreadable) = inputs::read_all(&inputs, |snapshot: &mut Snapshot, path: &str, bytes: u64| {
+        source.add_to(snapshot);
+        analyze(snapshot, path, bytes, options)
+    });
     let are_all_read = unreadable.is_empty();
     let Some((report, exit)) = inputs::combine_snapshots(snapshots, unreadable, options)? else {
         return Ok(Exit::Unreadable); // each file was reported when it could not be read

@@ -115,12 +115,13 @@ impl WindowArgs {
 /// Parses `500`, `end-500` and `failure-500`.
 fn parse_bound(text: &str) -> Result<Bound, String> {
     let entry = text.parse().ok().map(Bound::Entry);
-    let from_end = || Some(Bound::BeforeEnd(text.strip_prefix("end-")?.parse().ok()?));
-    let from_failure = || match text.strip_prefix("failure")? {
-        "" => Some(Bound::FromFailure(0)),
-        by => Some(Bound::FromFailure(by.parse().ok().filter(|_| by.starts_with(['+', '-']))?)),
-    };
-    let bound = entry.or_else(from_end).or_else(from_failure);
+    let bound =
+        entry.or_else(|| Some(Bound::BeforeEnd(text.strip_prefix("end-")?.parse().ok()?))).or_else(|| {
+            match text.strip_prefix("failure")? {
+                "" => Some(Bound::FromFailure(0)),
+                by => Some(Bound::FromFailure(by.parse().ok().filter(|_| by.starts_with(['+', '-']))?)),
+            }
+        });
     bound.ok_or_else(|| "give the index of a trace entry, or one such as end-500 or failure-500".to_owned())
 }
 

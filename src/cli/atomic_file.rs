@@ -72,9 +72,6 @@ impl AtomicFile {
                 complete.push((temporary, target, path));
             }
         }
-        let replace = |(temporary, target, path): (NamedTempFile, PathBuf, TemporaryPath)| {
-            (temporary.persist(target).map(drop).map_err(|error| error.error), path)
-        };
         let replaced: Vec<_> = without_interruption(|| complete.into_iter().map(replace).collect());
         replaced.into_iter().try_for_each(|(result, _)| result)
     }
@@ -86,6 +83,10 @@ impl AtomicFile {
         drop(out);
         self.finish()
     }
+}
+
+fn replace((temporary, target, path): (NamedTempFile, PathBuf, TemporaryPath)) -> (io::Result<()>, TemporaryPath) {
+    (temporary.persist(target).map(drop).map_err(|error| error.error), path)
 }
 
 /// The file that is written through the link `path`; it may not exist yet.

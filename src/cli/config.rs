@@ -101,9 +101,8 @@ impl Config {
 /// that of the working directory: another user who may write to a directory above, such as `/tmp`, must not loosen limits.
 fn search() -> Option<PathBuf> {
     let here = std::env::current_dir().ok()?;
-    let up = |levels: usize| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG);
     let to_root = here.ancestors().position(|directory| directory.join(".git").exists()).unwrap_or(0);
-    (0..=to_root).map(up).find(|path| path.is_file())
+    (0..=to_root).map(|levels| (0..levels).map(|_| "..").collect::<PathBuf>().join(CONFIG)).find(|path| path.is_file())
 }
 
 type Value<'t> = Spanned<DeValue<'t>>;
@@ -244,11 +243,6 @@ fn unknown_key(name: &str, others: &[&str]) -> String {
         return "baseline belongs at the top of the file, before the first [table]".to_owned();
     }
     let keys = Limit::all().map(|limit| -> &str { limit.key() }).chain(others.iter().copied());
-    // The prefix of all limits, case and separators do not distinguish keys.
-    let normalized = |key: &str| {
-        let key = key.to_ascii_lowercase().replace(['_', '-'], "");
-        key.trim_start_matches("max").to_owned()
-    };
     let similar = keys.map(|key| (strsim::jaro_winkler(&normalized(name), &normalized(key)), key));
     match similar.max_by(|a, b| a.0.total_cmp(&b.0)) {
         Some((similarity, key)) if similarity > MIN_SIMILARITY => {
@@ -256,6 +250,12 @@ fn unknown_key(name: &str, others: &[&str]) -> String {
         }
         _ => format!("unknown key {name}; `oomscope check --print-config` shows all of them"),
     }
+}
+
+/// A key without `max`, which all limits begin with, and without case and separators.
+fn normalized(key: &str) -> String {
+    let key = key.to_ascii_lowercase().replace(['_', '-'], "");
+    key.trim_start_matches("max").to_owned()
 }
 
 #[cfg(test)]

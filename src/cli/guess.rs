@@ -136,20 +136,18 @@ impl Refused<'_> {
     fn correct_option(&self) -> Option<Correction> {
         let (command, word) = (self.command?, plain(&self.word));
         let names = GUESSES.option.iter().filter(|guess| guess.matches(&word)).flat_map(|guess| &guess.is);
-        let first =
-            |words: &str| words.trim_matches(['-', '`']).split(['=', ' ', '`']).next().unwrap_or_default().to_owned();
-        if let Some(is) = names.into_iter().find(|is| has_option(command, &first(is))) {
+        if let Some(is) = names.into_iter().find(|is| has_option(command, &first_word(is))) {
             let value = self.value.as_ref().map_or_else(String::new, |value| format!("={value}"));
             return Some(Ok(self.replaced(&format!("{is}{value}"))));
         }
         // An option that a hint begins with has to be one of the command.
-        let is_here = |hint: &&String| !hint.starts_with("`-") || has_option(command, &first(hint));
+        let is_here = |hint: &&String| !hint.starts_with("`-") || has_option(command, &first_word(hint));
         let name = self.word.trim_start_matches('-');
         let owners = self.root.get_subcommands().filter(|other| name.len() > 1 && has_option(other, name));
         let owners: Vec<String> = owners.map(|other| format!("`oomscope {}`", other.get_name())).take(2).collect();
-        let owned =
-            || (!owners.is_empty()).then(|| Err(format!("{} is an option of {}", self.word, owners.join(" and "))));
-        self.correct_format(&word).or_else(|| hints(&word).find(is_here).map(|hint| self.hint(hint))).or_else(owned)
+        self.correct_format(&word).or_else(|| hints(&word).find(is_here).map(|hint| self.hint(hint))).or_else(|| {
+            (!owners.is_empty()).then(|| Err(format!("{} is an option of {}", self.word, owners.join(" and "))))
+        })
     }
 
     fn correct_value(&self) -> Option<Correction> {
@@ -190,19 +188,21 @@ impl Refused<'_> {
     /// `hint` with its places filled.
     fn hint(&self, hint: &str) -> Correction {
         let is_option = self.word.starts_with('-') && self.value.is_none();
-        let is_value =
-            |arg: &&OsString| is_option && !arg.to_string_lossy().starts_with('-') && !Path::new(arg).exists();
-        let next = self.args.get(self.at.end).filter(is_value);
+        let next = self
+            .args
+            .get(self.at.end)
+            .filter(|arg| is_option && !arg.to_string_lossy().starts_with('-') && !Path::new(arg).exists());
         let value = self.value.clone().or_else(|| Some(next?.to_string_lossy().into_owned()));
         let after = self.at.end + usize::from(next.is_some());
-        let is_other = |arg: &&OsString| match (arg.to_str(), self.command) {
-            (Some(arg), Some(command)) if arg.starts_with("--") => {
-                has_option(command, arg.trim_start_matches('-').split('=').next().unwrap_or_default())
+        let others = self.args[1..self.at.start].iter().chain(&self.args[after..]).filter(|arg| {
+            match (arg.to_str(), self.command) {
+                (Some(arg), Some(command)) if arg.starts_with("--") => {
+                    has_option(command, arg.trim_start_matches('-').split('=').next().unwrap_or_default())
+                }
+                (Some(arg), Some(command)) => arg != command.get_name(),
+                _ => *arg != "--",
             }
-            (Some(arg), Some(command)) => arg != command.get_name(),
-            _ => *arg != "--",
-        };
-        let others = self.args[1..self.at.start].iter().chain(&self.args[after..]).filter(is_other);
+        });
         let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
         let gpus: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
         let program = self.args[after..].iter().filter(|arg| *arg != "--");
@@ -213,6 +213,11 @@ impl Refused<'_> {
             .replace("{gpus}", &gpus.join(" "));
         Err(filled)
     }
+}
+
+/// The first word of a hint, without its quote and dashes.
+fn first_word(words: &str) -> String {
+    words.trim_matches(['-', '`']).split(['=', ' ', '`']).next().unwrap_or_default().to_owned()
 }
 
 /// Whether `arg` is Python, a program in it, or the mark before a command.
@@ -260,14 +265,14 @@ pub(super) fn with_hint(mut error: clap::Error, hint: Option<String>) -> clap::E
             Some(ContextValue::String(word)) => Some(plain(word)),
             _ => None,
         });
-    let is_near = |known: &String| word.as_ref().is_some_and(|word| is_typo(word, &plain(known)));
     for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
         let suggested = match error.remove(kind) {
             Some(ContextValue::String(known)) => vec![known],
             Some(ContextValue::Strings(known)) => known,
             _ => Vec::new(),
         };
-        let near: Vec<String> = suggested.into_iter().filter(is_near).collect();
+        let near = suggested.into_iter().filter(|known| word.as_ref().is_some_and(|word| is_typo(word, &plain(known))));
+        let near: Vec<String> = near.collect();
         if !near.is_empty() && hint.is_none() {
             error.insert(kind, ContextValue::Strings(near));
         }

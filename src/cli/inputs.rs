@@ -1,7 +1,7 @@
 //! Expands paths, reads snapshots in parallel, and combines their analyses.
 
 use std::collections::BTreeSet;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
 use std::ops::ControlFlow;
@@ -66,10 +66,9 @@ pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
 pub(super) fn keep_latest(inputs: &mut Vec<Input>) {
     let rank = |input: &Input| without_reason(&input.name).map(|(rank, _)| rank);
     let later: BTreeSet<String> = inputs.iter().filter(|input| !is_requested(&input.name)).filter_map(rank).collect();
-    let is_earlier = |input: &Input| {
-        input.is_discovered && is_requested(&input.name) && rank(input).is_some_and(|rank| later.contains(&rank))
-    };
-    inputs.retain(|input| !is_earlier(input));
+    inputs.retain(|input| {
+        !input.is_discovered || !is_requested(&input.name) || rank(input).is_none_or(|rank| !later.contains(&rank))
+    });
 }
 
 fn expand_path(path: &Path, inputs: &mut Vec<Input>) -> anyhow::Result<()> {
@@ -110,8 +109,8 @@ pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: Option<
     let Some(output) = output else { return Ok(()) }; // standard output
     // Compares files, not names, because of symbolic and hard links.
     let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
-    let is_snapshot = |input: &&Input| !input.is_discovered || !is_named_json(&input.path);
-    if let Some(input) = inputs.iter().filter(is_snapshot).find(|input| is_output(input)) {
+    let mut snapshots = inputs.iter().filter(|input| !input.is_discovered || !is_named_json(&input.path));
+    if let Some(input) = snapshots.find(|input| is_output(input)) {
         bail!("{}: is an input file; the output would overwrite it", input.path.display());
     }
     inputs.retain(|input| !is_output(input));
@@ -120,17 +119,19 @@ pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: Option<
 
 /// Compares files that exist, or else their absolute paths. A device such as `/dev/null` may be written twice.
 pub(super) fn are_same_file(path: &Path, other: &Path) -> bool {
-    let absolute = |path: &Path| {
-        std::path::absolute(path).ok().map(|path| {
-            let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
-            (directory, path.file_name().map(OsStr::to_owned))
-        })
-    };
     match (path.exists(), other.exists()) {
         (true, true) => path.is_file() && is_same_file(path, other).unwrap_or(false),
         (false, false) => absolute(path) == absolute(other),
         _ => false,
     }
+}
+
+/// The canonical directory and the name of the file at `path`.
+fn absolute(path: &Path) -> Option<(Option<PathBuf>, Option<OsString>)> {
+    std::path::absolute(path).ok().map(|path| {
+        let directory = path.parent().and_then(|parent| parent.canonicalize().ok());
+        (directory, path.file_name().map(OsStr::to_owned))
+    })
 }
 
 pub(super) fn refuse_output_over_input(input: &Path, output: Option<&Path>) -> anyhow::Result<()> {
@@ -170,12 +171,13 @@ fn is_named_json(path: &Path) -> bool {
 }
 
 fn is_named_like_a_snapshot(path: &Path) -> bool {
-    let has_extension = |path: &Path, known: &[&str]| {
-        path.extension().is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
-    };
     let uncompressed = path.with_extension("");
     let path = if has_extension(path, &["gz", "zst"]) { &uncompressed } else { path };
     has_extension(path, &["pickle", "pkl", "json"])
+}
+
+fn has_extension(path: &Path, known: &[&str]) -> bool {
+    path.extension().is_some_and(|extension| known.iter().any(|known| extension.eq_ignore_ascii_case(known)))
 }
 
 /// Reads all inputs in parallel and calls `process` with each snapshot, its path and stored size. Results and
@@ -205,8 +207,8 @@ pub(super) fn read_each<T: Send>(
     let progress = progress_of(inputs);
     let (mut seen, mut is_stopped) = (Seen::default(), false);
     let read = |input: &Input| {
-        let process = |(mut snapshot, stored_bytes)| process(&mut snapshot, &input.name, stored_bytes);
-        load(&input.path, &progress).map(process)
+        load(&input.path, &progress)
+            .map(|(mut snapshot, stored_bytes)| process(&mut snapshot, &input.name, stored_bytes))
     };
     process_in_order(inputs, read, |input, read| {
         let flow = seen.add(input, read).map_or(ControlFlow::Continue(()), &mut receive);

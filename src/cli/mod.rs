@@ -118,10 +118,10 @@ fn grouped_command() -> clap::Command {
         let about = command.get_about().map(ToString::to_string).unwrap_or_default();
         Some(format!("  {:<9} {about}\n", command.get_name()))
     };
-    let group = |(heading, names): &(&str, &[&str])| {
-        format!("\n{heading}:\n{}", names.iter().filter_map(line).collect::<String>())
-    };
-    let groups: String = GROUPS.iter().map(group).collect();
+    let groups = GROUPS
+        .iter()
+        .map(|(heading, names)| format!("\n{heading}:\n{}", names.iter().filter_map(line).collect::<String>()));
+    let groups: String = groups.collect();
     let usage = "oomscope FILE..            the same as oomscope analyze FILE..\n       oomscope COMMAND [OPTIONS] ..";
     command.override_usage(usage).help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"

@@ -1,7 +1,7 @@
 //! Writes results to standard output or a file, and detects the width, colour and Unicode of terminals.
 
 use std::io::{self, IsTerminal as _, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde::Serialize;
@@ -137,8 +137,8 @@ impl OutputArgs {
         if let Some((path, hint)) = self.output.as_deref().and_then(|path| Some((path, hint_for_file(path)?))) {
             bail!("{}: {hint}", path.display());
         }
-        let open = |(format, path): &(Format, PathBuf)| Ok((*format, Output::open(Some(path))?));
-        let also = self.also.iter().map(open).collect::<anyhow::Result<_>>()?;
+        let outputs = self.also.iter().map(|(format, path)| Ok((*format, Output::open(Some(path))?)));
+        let also = outputs.collect::<anyhow::Result<_>>()?;
         Ok(Output { also, ..Output::open(self.output.as_deref())?.with_view(self.view) })
     }
 }
@@ -175,7 +175,6 @@ type TerminalSize = (terminal_size::Width, terminal_size::Height);
 /// False for simple terminals and locales with another character set. An unset locale counts as UTF-8: terminals of
 /// bare containers support it.
 pub(super) fn supports_unicode(terminal: bool) -> bool {
-    let variable = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
     if terminal && matches!(variable("TERM").as_deref(), Some("dumb" | "linux")) {
         return false;
     }
@@ -184,4 +183,8 @@ pub(super) fn supports_unicode(terminal: bool) -> bool {
         let locale = locale.to_ascii_uppercase();
         locale.contains("UTF-8") || locale.contains("UTF8")
     })
+}
+
+fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
 }

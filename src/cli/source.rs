@@ -118,11 +118,12 @@ impl SourceDirectory {
         });
         let directories: Vec<(&Path, &str)> = above.zip(recorded).collect();
         let files = imported_modules(text).into_iter().flat_map(|it| [format!("{it}.py"), format!("{it}/__init__.py")]);
-        let recorded_path = |file: String| {
-            let (_, recorded) = directories.iter().find(|(directory, _)| directory.join(&file).is_file())?;
-            Some(recorded.to_string() + &if path.contains('\\') { file.replace('/', "\\") } else { file })
-        };
-        files.filter_map(recorded_path).collect()
+        files
+            .filter_map(|file| {
+                let (_, recorded) = directories.iter().find(|(directory, _)| directory.join(&file).is_file())?;
+                Some(recorded.to_string() + &if path.contains('\\') { file.replace('/', "\\") } else { file })
+            })
+            .collect()
     }
 }
 

@@ -143,8 +143,8 @@ const MAX_TABLE: u16 = 130;
 fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str)], style: Style) {
     let all = buffer.area.width.min(MAX_TABLE);
     let width = |count: usize| others[..count].iter().map(|(width, _)| width + 1).sum::<u16>();
-    let has_room = |count: &usize| width(*count) + first.0 + MIN_NAME <= all;
-    let others = &others[..(0..=others.len()).rev().find(has_room).unwrap_or(0)];
+    let others =
+        &others[..(0..=others.len()).rev().find(|count| width(*count) + first.0 + MIN_NAME <= all).unwrap_or(0)];
     let right = width(others.len());
     let room = all.saturating_sub(right + first.0);
     put(buffer, first.0, y, room, &without_middle(first.1, room.into()), style);

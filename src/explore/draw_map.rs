@@ -127,11 +127,10 @@ impl MapCells {
         let start = request_start(end, cell_bytes);
         map.spread(start..start.saturating_add(request), |cell, _| cell.is_request = true);
         let blocks = blocks_at(recording, moment);
-        let address = |row: &usize| recording.allocations[*row].address;
         for range in ranges {
-            let first = blocks.partition_point(|row| address(row) < range.address);
+            let first = blocks.partition_point(|row| recording.allocations[*row].address < range.address);
             let (mut free_from, mut used) = (range.address, 0);
-            for row in blocks[first..].iter().take_while(|row| address(row) < range.end) {
+            for row in blocks[first..].iter().take_while(|row| recording.allocations[**row].address < range.end) {
                 let one = &recording.allocations[*row];
                 map.largest_free = map.largest_free.max(one.address.saturating_sub(free_from));
                 free_from = free_from.max(one.address.saturating_add(one.bytes));

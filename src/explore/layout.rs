@@ -58,12 +58,6 @@ pub(super) struct Layout {
 impl Layout {
     /// The parts of a screen whose answer has `answer` lines.
     pub(super) fn new(area: Rect, answer: u16) -> Self {
-        let part = |area: Rect, [left, top, right, bottom]: [u16; 4]| Rect {
-            x: area.x + left.min(area.width),
-            y: area.y + top.min(area.height),
-            width: area.width.saturating_sub(left + right),
-            height: area.height.saturating_sub(top + bottom),
-        };
         let body = part(area, [0, 1 + answer, 0, 1]);
         let is_wide = Self::is_wide(area);
         let side = (area.width / SIDE_PARTS).clamp(SIDE[0], SIDE[1]);
@@ -113,5 +107,15 @@ impl Layout {
     /// The first row of a table that is shown while `selected` is.
     pub(super) fn first_row(&self, selected: usize) -> usize {
         (selected + 1).saturating_sub(usize::from(self.rows.height))
+    }
+}
+
+/// The part of `area` inside these margins.
+fn part(area: Rect, [left, top, right, bottom]: [u16; 4]) -> Rect {
+    Rect {
+        x: area.x + left.min(area.width),
+        y: area.y + top.min(area.height),
+        width: area.width.saturating_sub(left + right),
+        height: area.height.saturating_sub(top + bottom),
     }
 }

@@ -52,11 +52,11 @@ const SCRIPT: &str = include_str!("../output/page/web/groups.js");
 /// The colour of each slot: the categories, in the order of [`Category::ALL`], then lines and variables in turn.
 static TABLE: LazyLock<Vec<[u8; 3]>> = LazyLock::new(|| {
     let categories = block("CATEGORY_COLOURS");
-    let colour_of = |category: &Category| {
+    let category_colours = Category::ALL.iter().map(|category| {
         let row = categories.lines().find(|row| row.trim_start().trim_matches('"').starts_with(category.word()));
         row.and_then(|row| colours(row).next()).unwrap_or_default()
-    };
-    Category::ALL.iter().map(colour_of).chain(colours(block("LINE_COLOURS"))).collect()
+    });
+    category_colours.chain(colours(block("LINE_COLOURS"))).collect()
 });
 
 /// The constant `name` of the script.

@@ -283,16 +283,17 @@ fn find_lines(device: DeviceStudy<'_, '_>, allocations: &[AllocationLifetime]) -
     let (mut ids, mut of_stack) = (Distinct::default(), FxHashMap::default());
     let line_of = allocations.iter().map(|one| {
         let is_older = one.is_before_recording(device);
-        let id = || stacks.line_id(one.made_by).for_block(is_older);
-        *of_stack.entry((one.made_by, is_older)).or_insert_with(|| ids.add(id()))
+        *of_stack
+            .entry((one.made_by, is_older))
+            .or_insert_with(|| ids.add(stacks.line_id(one.made_by).for_block(is_older)))
     });
     let line_of = line_of.collect();
     let locations = ids.all.iter().map(|id| stacks.code_location(*id)).collect_vec();
     // Callers tell lines with one name apart.
     let named = locations.iter().map(CodeLocation::label).counts();
-    let name = |location: &CodeLocation| match (location.label(), &location.called_from) {
+    let names = locations.iter().map(|location| match (location.label(), &location.called_from) {
         (line, Some(caller)) if named[&line] > 1 => format!("{line} ← {}", caller.brief_label()),
         (line, _) => line,
-    };
-    (locations.iter().map(name).collect(), line_of)
+    });
+    (names.collect(), line_of)
 }

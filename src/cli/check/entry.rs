@@ -34,11 +34,12 @@ impl EntryArgs {
         (config, config_path): (&Config, Option<&Path>),
         command: Option<String>,
     ) -> anyhow::Result<Option<Self>> {
-        let in_config_directory = |name: &String| {
-            let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
-            directory.join(name)
-        };
-        let path = args.baseline.clone().or_else(|| config.baseline.as_ref().map(in_config_directory));
+        let path = args.baseline.clone().or_else(|| {
+            config.baseline.as_ref().map(|name| {
+                let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
+                directory.join(name)
+            })
+        });
         let Some(path) = path else {
             if args.entry.is_some() || args.add || args.update {
                 bail!("--entry, --add and --update need a baseline: give --baseline oomscope-baseline.json");

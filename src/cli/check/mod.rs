@@ -23,8 +23,8 @@ use super::source::find_below;
 use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
-    AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRule, LimitRules,
-    RankCount, judge, objections,
+    AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRules, RankCount, judge,
+    objections,
 };
 use crate::output::{formats, report};
 
@@ -150,11 +150,11 @@ fn repository_root() -> PathBuf {
 fn unused_overrides(rules: &LimitRules, config: &str, judged: &[JudgedSnapshot]) -> Vec<FileWarning> {
     let checked: Vec<(&str, u64)> =
         judged.iter().flat_map(|file| file.devices.iter().map(|id| (&*file.path, *id))).collect();
-    let warning = |rule: &LimitRule| {
+    let warnings = rules.unmatched(&checked).map(|rule| {
         let message = format!("the [[override]] with {rule} matches no checked snapshot and device");
         FileWarning { path: config.to_owned(), code: Code::UnusedOverride, message }
-    };
-    rules.unmatched(&checked).map(warning).collect()
+    });
+    warnings.collect()
 }
 
 /// A snapshot without a device to check must not pass silently, so it counts as unreadable. With `--device`, at least
@@ -193,8 +193,7 @@ fn open_outputs(
             inputs::refuse_output_over_input(protected, *path)?;
         }
     }
-    let open = |(format, path)| Ok((format, Output::open(path)?.with_view(args.view)));
-    wanted.into_iter().map(open).collect()
+    wanted.into_iter().map(|(format, path)| Ok((format, Output::open(path)?.with_view(args.view)))).collect()
 }
 
 fn write(report: &CheckReport, format: CheckFormat, output: Output) -> anyhow::Result<Exit> {

@@ -135,6 +135,6 @@ pub(super) fn last_line(log: &Path) -> Option<String> {
     let mut bytes = Vec::new();
     file.take(MAX_LINE_BYTES).read_to_end(&mut bytes).ok()?;
     let text = String::from_utf8_lossy(&bytes);
-    let is_printed = |line: &&str| !line.is_empty() && !line.starts_with("oomscope: ");
-    text.lines().rev().map(str::trim).find(is_printed).map(str::to_owned)
+    let printed = text.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("oomscope: "));
+    printed.map(str::to_owned)
 }

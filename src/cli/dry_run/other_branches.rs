@@ -41,8 +41,7 @@ pub(super) fn run(args: &DryRun, directory: &Path, recorded: &Recorded) -> anyho
             "the value read at {label} decides how the program goes on: runs again with another; the output is in {}",
             log.display()
         ));
-        let another = |(file, line): &(String, u32)| (file.clone(), u64::from(*line), ANOTHER.to_owned());
-        let values = places.iter().map(another).collect();
+        let values = places.iter().map(|(file, line)| (file.clone(), u64::from(*line), ANOTHER.to_owned())).collect();
         let run_directory =
             args.options.prepare(Some(&directory), Intervention { values, ..Intervention::default() })?;
         let others = record(&args.command, run_directory, CommandOutput::Log(&log))?;

@@ -142,14 +142,12 @@ impl<'r> SizeSearch<'r> {
 
     /// The smallest number of which every size that ran is a multiple, and none that was refused: powers of two first.
     fn likely_multiple(&self) -> Option<u64> {
-        let is_likely = |number: &u64| {
-            let divides = |size: u64| size.is_multiple_of(*number);
-            number.is_multiple_of(self.given_multiple)
-                && self.done.keys().all(|size| divides(*size))
-                && !self.refused.iter().any(|refused| divides(refused.size))
-        };
         let powers = (1..=MAX_MULTIPLE.ilog2()).map(|power| 1 << power);
-        powers.chain(2..=MAX_MULTIPLE).find(is_likely)
+        powers.chain(2..=MAX_MULTIPLE).find(|number| {
+            number.is_multiple_of(self.given_multiple)
+                && self.done.keys().all(|size| size.is_multiple_of(*number))
+                && !self.refused.iter().any(|refused| refused.size.is_multiple_of(*number))
+        })
     }
 
     /// Finds the largest size that fits: at predicted sizes, then between those that fit and fail.
@@ -276,11 +274,11 @@ fn names_in(word: &str) -> Vec<String> {
 /// `command` with `size` in place of `{name}`.
 pub(in crate::cli) fn fill_placeholder(command: &[OsString], name: &str, size: u64) -> Vec<OsString> {
     let placeholder = format!("{{{name}}}");
-    let fill = |arg: &OsString| match arg.to_str() {
+    let words = command.iter().map(|arg| match arg.to_str() {
         Some(text) => OsString::from(text.replace(&placeholder, &size.to_string())),
         None => arg.clone(),
-    };
-    command.iter().map(fill).collect()
+    });
+    words.collect()
 }
 
 #[cfg(test)]

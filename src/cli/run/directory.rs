@@ -12,7 +12,7 @@ use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, 
 use super::restart::{ChosenDirectory, choose_directory};
 use super::{exit_code, private_directory};
 use crate::cli::atomic_file::AtomicFile;
-use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
+use crate::cli::directory_lock::FlockOperation;
 
 /// Python imports it at the start of every process that has the control directory on its path.
 const START: [(&str, &str); 2] =
@@ -123,8 +123,9 @@ impl RunDirectory {
             environment: kind.environment.to_vec(),
         };
         let written = private_directory::create_control(&directory.control_dir()).and_then(|()| {
-            let failed = || format!("{}: the recorder cannot be written there", directory.chosen.path.display());
-            directory.write_recorder(options, kind.files).with_context(failed)
+            directory
+                .write_recorder(options, kind.files)
+                .with_context(|| format!("{}: the recorder cannot be written there", directory.chosen.path.display()))
         });
         if written.is_err() && directory.chosen.is_created {
             let _ = fs::remove_dir_all(&directory.path);
@@ -172,8 +173,8 @@ impl RunDirectory {
         let mut snapshots = snapshots_in(&self.chosen.path);
         snapshots.retain(|path| !self.earlier_snapshots.contains(path));
         // A lock that others share cannot become one of this process alone.
-        let is_others = |lock: &DirectoryLock| lock.change(FlockOperation::NonBlockingLockExclusive).is_err();
-        let is_shared = self.chosen.locks.iter().any(is_others);
+        let is_shared =
+            self.chosen.locks.iter().any(|lock| lock.change(FlockOperation::NonBlockingLockExclusive).is_err());
         // Other tasks of the job, and processes in the background, still need the recorder. Errors are ignored:
         // leftovers do no harm.
         if !is_shared && !processes.iter().any(RecordedProcess::may_be_running) {
@@ -183,10 +184,9 @@ impl RunDirectory {
         if self.chosen.is_created {
             let _ = fs::remove_dir(&self.path);
         }
-        // Other tasks may go on.
-        let may_go_on = |process: &RecordedProcess| is_shared && process.may_be_running();
         let unfinished = processes.iter().filter(|process| !process.has_ended());
-        status.unfinished = unfinished.filter(|process| !may_go_on(process)).count();
+        // Other tasks may go on.
+        status.unfinished = unfinished.filter(|process| !is_shared || !process.may_be_running()).count();
         (status, snapshots)
     }
 }

@@ -40,9 +40,8 @@ pub(super) fn create_first(paths: impl Iterator<Item = PathBuf>, hint: &str) -> 
 /// Creates `control` if it is missing, for this user only, and refuses one that is not this user's, or that holds links:
 /// files would be written through them.
 pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
-    let is_linked = |path: &Path| fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_dir());
     let shown = control.display();
-    if is_linked(control) {
+    if fs::symlink_metadata(control).is_ok_and(|metadata| !metadata.is_dir()) {
         bail!("{shown}: is not a directory; remove it");
     }
     create_with_mode(control, 0o700, true).with_context(|| format!("{shown}: cannot be created"))?;

@@ -14,8 +14,7 @@ pub(super) const CONTROL_DIR: &str = ".recorder";
 
 /// The snapshots that a recorder left in `directory`, by name.
 pub(in crate::cli) fn snapshots_in(directory: &Path) -> Vec<PathBuf> {
-    let is_snapshot = |path: &PathBuf| path.to_string_lossy().ends_with(".pickle.gz");
-    paths_in(directory).filter(is_snapshot).sorted().collect()
+    paths_in(directory).filter(|path| path.to_string_lossy().ends_with(".pickle.gz")).sorted().collect()
 }
 
 /// Removes the parts of snapshots whose processes were killed while they wrote them.

@@ -85,8 +85,8 @@ fn remove_leftovers(named: &Path) -> anyhow::Result<()> {
             continue;
         }
         // The lock on `named` is the caller's.
-        let take = || DirectoryLock::take(&directory, FlockOperation::NonBlockingLockExclusive);
-        let lock = (directory != named).then(take);
+        let lock =
+            (directory != named).then(|| DirectoryLock::take(&directory, FlockOperation::NonBlockingLockExclusive));
         let is_locked = matches!(&lock, Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock);
         if is_locked || RecordedProcess::find_all(&directory).iter().any(RecordedProcess::may_be_running) {
             continue;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use itertools::Itertools as _;
 
 use super::block::{BarPart, Block, Document, Field, Item, Stack};
-use super::table::{Cell, Column, Table};
+use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone};
 use super::text_chart::{UNICODE, draw};
 use crate::base::units::{escape_text, ratio};
@@ -60,8 +60,8 @@ fn bar(parts: &[BarPart]) -> String {
 }
 
 fn field(field: &Field) -> String {
-    let value = |text: &Text| format!("<dd>{}</dd>", inline(text));
-    let texts: String = field.texts.iter().map(value).collect();
+    let texts = field.texts.iter().map(|text| format!("<dd>{}</dd>", inline(text)));
+    let texts: String = texts.collect();
     format!("<div><dt>{}</dt>{texts}</div>\n", escape_html(&field.name))
 }
 
@@ -76,14 +76,14 @@ fn table(table: &Table) -> String {
     let class = |column: usize| {
         if table.is_text(column) { "" } else { " class=\"number\"" }
     };
-    let head = |(index, column): (usize, &Column)| {
+    let header = table.columns.iter().enumerate().map(|(index, column)| {
         // A header without text is read aloud as one.
         if column.heading.is_empty() {
             return "<td></td>".to_owned();
         }
         format!("<th scope=\"col\"{}>{}</th>", class(index), escape_html(&column.heading))
-    };
-    let header: String = table.columns.iter().enumerate().map(head).collect();
+    });
+    let header: String = header.collect();
     let row = |cells: &Vec<Cell>| {
         let cell = |(column, cell): (usize, &Cell)| format!("<td{}>{}</td>", class(column), self::cell(cell));
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())

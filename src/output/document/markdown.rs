@@ -3,7 +3,7 @@
 use itertools::Itertools as _;
 
 use super::block::{Block, Document, Field, Item, Stack};
-use super::table::{Cell, Column, Table};
+use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone, faint};
 use super::text_chart::{UNICODE, draw};
 use crate::base::units::{counted, escape_command_lines, escape_text};
@@ -66,10 +66,9 @@ fn nested_list(first: &str, texts: &[Text]) -> String {
 
 fn table(table: &Table) -> String {
     let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let rule = |column: &Column| if column.is_text { "---" } else { "---:" }.to_owned();
     let mut lines = vec![
         row(table.columns.iter().map(|column| plain_text(&column.heading, Context::Cell)).collect()),
-        row(table.columns.iter().map(rule).collect()),
+        row(table.columns.iter().map(|column| if column.is_text { "---" } else { "---:" }.to_owned()).collect()),
     ];
     lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
     let note = table.note.as_ref().map(|text| inline(text, Context::Text));
@@ -154,8 +153,9 @@ fn span(span: &Span, context: Context) -> String {
 /// become links or mentions are shown as code.
 fn plain_text(text: &str, context: Context) -> String {
     let text = escape_text(text);
-    let word = |word: &str| if is_autolinked(word) { inline_code(word, context) } else { escape_markdown(word) };
-    text.split(' ').map(word).join(" ")
+    text.split(' ')
+        .map(|word| if is_autolinked(word) { inline_code(word, context) } else { escape_markdown(word) })
+        .join(" ")
 }
 
 /// Whether GitHub turns `word` into a mention or a link by itself: `@name`, a mail address, a URL, an issue (`GH-1`) or a

@@ -43,8 +43,7 @@ fn shortest_components(paths: &BTreeSet<String>) -> BTreeMap<&str, usize> {
     let counts = 1..MAX_COMPONENTS;
     let ends = counts.clone().map(|count| paths.iter().map(|path| last_components(path, count)).counts()).collect_vec();
     let shortest = |path: &String| {
-        let is_unique = |count: &usize| ends[count - 1][last_components(path, *count)] == 1;
-        counts.clone().find(is_unique).unwrap_or(MAX_COMPONENTS)
+        counts.clone().find(|count| ends[count - 1][last_components(path, *count)] == 1).unwrap_or(MAX_COMPONENTS)
     };
     paths.iter().map(|path| (path.as_str(), shortest(path))).collect()
 }

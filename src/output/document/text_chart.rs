@@ -125,11 +125,11 @@ impl TextChart<'_> {
     fn levels(&self, name: &str, values: &[u64]) -> Option<String> {
         let top = values.iter().copied().max().filter(|top| *top > 0)?;
         let levels = self.pens.levels;
-        let cell = |value: u64| {
+        let cells = self.max_per_column(values).into_iter().map(|value| {
             let level = u128::from(value) * levels.len() as u128 / (u128::from(top) + 1);
             if value == 0 { ' ' } else { usize::try_from(level).map_or(' ', |level| levels[level]) }
-        };
-        let cells: String = self.max_per_column(values).into_iter().map(cell).collect();
+        });
+        let cells: String = cells.collect();
         Some(named(name, &format!("{cells}  {}", size(top))))
     }
 

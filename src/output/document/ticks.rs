@@ -27,14 +27,14 @@ pub(super) fn ticks(chart: &Chart, columns: usize) -> Vec<Tick> {
         let entry = first.checked_add(step.checked_mul(n)?)?;
         (entry < end).then_some(entry)
     });
-    let tick = |entry: u64| {
+    let ticks = entries.map(|entry| {
         let place = entry - chart.first;
         let column = column_at(chart, columns, place);
         let bucket = chart.starts.partition_point(|start| *start <= place).checked_sub(1);
         let time = bucket.and_then(|bucket| chart.times_us.get(bucket));
         Tick { column, entry: count(entry), time: time.map(|us| duration(*us)) }
-    };
-    entries.map(tick).collect()
+    });
+    ticks.collect()
 }
 
 /// The smallest of 1, 2, 5, 10, 20, .. that is at least `n`.
@@ -60,9 +60,10 @@ pub(super) fn lay_out_labels(labels: Vec<(usize, String)>, columns: usize, lines
         let begin = if fits { column } else { (column + 1).min(columns).saturating_sub(label.len()) };
         let end = begin + label.len();
         let with_margins = begin.saturating_sub(1)..end + 1;
-        let is_free =
-            |line: &Vec<char>| with_margins.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '));
-        let at = drawn.iter().position(is_free).unwrap_or(drawn.len());
+        let at = drawn.iter().position(|line: &Vec<char>| {
+            with_margins.clone().all(|column| line.get(column).is_none_or(|here| *here == ' '))
+        });
+        let at = at.unwrap_or(drawn.len());
         if at == drawn.len() {
             if at == lines {
                 continue;

@@ -9,7 +9,7 @@ use super::recording::Recording;
 use crate::base::ids::StackId;
 use crate::stacks::frames::FrameReport;
 use crate::study::PositionSelector;
-use crate::study::lifetimes::{AllocationLifetime, is_live};
+use crate::study::lifetimes::is_live;
 
 /// Collects the live memory of each recording at a position.
 #[derive(Debug)]
@@ -35,8 +35,8 @@ impl FoldedWriter {
             has_position = true;
             let position = position as usize;
             let mut by_stack: BTreeMap<StackId, u64> = BTreeMap::new();
-            let is_there = |one: &&AllocationLifetime| is_live(one.start, one.freed_at(), &(position..position));
-            for one in device.lives.allocations.iter().filter(is_there) {
+            let allocations = device.lives.allocations.iter();
+            for one in allocations.filter(|one| is_live(one.start, one.freed_at(), &(position..position))) {
                 let bytes = by_stack.entry(one.made_by).or_default();
                 *bytes = bytes.saturating_add(one.bytes);
             }

@@ -82,8 +82,9 @@ impl<W: Write> PerfettoWriter<W> {
     fn start(&mut self, first_us: u64) -> io::Result<()> {
         const CLOCK_ID: u32 = 58;
         let defaults = Message::new().unsigned(CLOCK_ID, CLOCK_REALTIME).message(packet::TRACK_EVENT, &Message::new());
-        let clock = |id| Message::new().unsigned(1, id).unsigned(2, nanoseconds(first_us));
-        let clocks = CLOCKS.into_iter().fold(Message::new(), |clocks, id| clocks.message(1, &clock(id)));
+        let clocks = CLOCKS.into_iter().fold(Message::new(), |clocks, id| {
+            clocks.message(1, &Message::new().unsigned(1, id).unsigned(2, nanoseconds(first_us)))
+        });
         let first = start_packet(INCREMENTAL_STATE_CLEARED).message(packet::DEFAULTS, &defaults);
         let first = first.unsigned(packet::TIMESTAMP, nanoseconds(first_us));
         self.write(&first.message(packet::CLOCK_SNAPSHOT, &clocks))
@@ -131,10 +132,7 @@ impl<W: Write> PerfettoWriter<W> {
     ) -> io::Result<BTreeMap<Track, u64>> {
         let id = device.device.id();
         let group = self.next_track();
-        let describe = |number: u64, parent: u64, name: &str| {
-            Message::new().unsigned(field::UUID, number).unsigned(field::PARENT, parent).string(field::NAME, name)
-        };
-        let descriptor = describe(group, process, &format!("cuda:{id}"));
+        let descriptor = describe_track(group, process, &format!("cuda:{id}"));
         let descriptor = descriptor.unsigned(field::CHILD_ORDERING, field::ORDER_EXPLICIT);
         self.track(&descriptor)?;
         let in_bytes = Message::new().unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
@@ -142,7 +140,7 @@ impl<W: Write> PerfettoWriter<W> {
         let mut numbers = BTreeMap::new();
         for (track, rank) in tracks.into_iter().zip(1..) {
             let number = self.next_track();
-            let mut descriptor = describe(number, group, &track.label());
+            let mut descriptor = describe_track(number, group, &track.label());
             if track >= Track::Allocated {
                 descriptor = descriptor.message(field::COUNTER, &in_bytes);
             }
@@ -185,6 +183,10 @@ impl<W: Write> PerfettoWriter<W> {
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
     }
+}
+
+fn describe_track(number: u64, parent: u64, name: &str) -> Message {
+    Message::new().unsigned(field::UUID, number).unsigned(field::PARENT, parent).string(field::NAME, name)
 }
 
 fn start_packet(flags: u64) -> Message {

@@ -14,7 +14,7 @@ use crate::replay::literal::Layout;
 use crate::replay::model::{EmittedDevice, EmittedTexts, emit};
 use crate::snapshot::{Stacks, TraceEntry};
 use crate::study::TracePosition;
-use crate::study::lifetimes::{SegmentRange, is_live};
+use crate::study::lifetimes::is_live;
 
 /// Writes the window of `recording` as a pickle of the release that recorded it.
 pub fn write_window(recording: &Recording<'_, '_>, out: &mut dyn Write) -> io::Result<()> {
@@ -45,8 +45,8 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
         None => (trace.segments().cloned().collect(), &snapshot.blocks[..]),
     };
     // The stacks that allocated the segments which exist at the end of the window, by address.
-    let is_there = |one: &&SegmentRange| is_live(one.start, one.end, &(window.end..window.end));
-    let known = recording.segments().filter(is_there).filter(|one| one.made_by != Stacks::EMPTY);
+    let live = recording.segments().filter(|one| is_live(one.start, one.end, &(window.end..window.end)));
+    let known = live.filter(|one| one.made_by != Stacks::EMPTY);
     let made_by: BTreeMap<u64, StackId> =
         known.map(|one| (one.address, device.stacks().recorded_stack(one.made_by))).collect();
     let mut views = Vec::new();

@@ -36,7 +36,7 @@ fn serialize_with(report: &impl Serialize, pretty: Option<PrettyFormatter<'stati
 /// One type for both layouts: the compiler generates the code of every report for each type of formatter.
 struct ReportFormatter(Option<PrettyFormatter<'static>>);
 
-/// Methods that the formatter of the layout has.
+/// Forwards methods to the formatter of the layout.
 macro_rules! of_the_layout {
     ($($name:ident($($argument:ident: $type:ty)?);)*) => {
         $(fn $name<W: ?Sized + Write>(&mut self, out: &mut W $(, $argument: $type)?) -> io::Result<()> {

@@ -8,15 +8,14 @@ use crate::output::report::gate::finding_lines;
 
 /// One test per limit and device, and one per file that could not be read.
 pub fn junit(report: &CheckReport) -> String {
-    let same = |a: &Finding, b: &Finding| (&a.path, a.device, a.code) == (&b.path, b.device, b.code);
-    let cases: Vec<&[Finding]> = report.findings.chunk_by(same).collect();
-    let fails = |f: &Finding| !f.passed && f.severity == Severity::Fail;
+    let cases: Vec<&[Finding]> =
+        report.findings.chunk_by(|a, b| (&a.path, a.device, a.code) == (&b.path, b.device, b.code)).collect();
     let job = report.dry_run.as_ref();
     // The file of a dry run has another name each time; a CI system follows a test by its name.
     let is_single = report.findings.windows(2).all(|pair| matches!(pair, [a, b] if a.path == b.path));
     let single_process = job.filter(|_| is_single);
-    let failures =
-        cases.iter().filter(|case| case.iter().any(fails)).count() + usize::from(job.is_some_and(|job| !job.passed));
+    let failures = cases.iter().filter(|case| case.iter().any(|f| !f.passed && f.severity == Severity::Fail)).count()
+        + usize::from(job.is_some_and(|job| !job.passed));
     let not_checked = report.not_checked();
     let errors = not_checked.len();
     let tests = cases.len() + errors + usize::from(job.is_some());
@@ -42,8 +41,8 @@ pub fn junit(report: &CheckReport) -> String {
 }
 
 fn test(class: &str, name: &str, problems: impl IntoIterator<Item = String>) -> String {
-    let element = |problem: String| format!("      {problem}\n");
-    let problems: String = problems.into_iter().map(element).collect();
+    let problems = problems.into_iter().map(|problem| format!("      {problem}\n"));
+    let problems: String = problems.collect();
     let end = if problems.is_empty() { "/>".to_owned() } else { format!(">\n{problems}    </testcase>") };
     format!("    <testcase classname=\"{}\" name=\"{name}\"{end}\n", escape_xml(class))
 }

@@ -106,13 +106,13 @@ pub(super) fn count_within_frames(
     let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
         let mut known: FxHashSet<StackId> = FxHashSet::default();
         let mut frames = 0;
-        let is_within = |one: &&AllocationLifetime| {
+        let within = allocations.take_while(|one| {
             if known.insert(one.made_by) {
                 frames += depth(one.made_by);
             }
             frames <= max
-        };
-        allocations.take_while(is_within).count()
+        });
+        within.count()
     };
     if total(&mut lives.allocations.iter()) == lives.allocations.len() {
         return lives.allocations.len();

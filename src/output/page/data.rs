@@ -108,10 +108,8 @@ impl Packing<'_, '_, '_> {
         let (undrawn, series) = budgeted.summarize_omitted().unzip();
         fixed.extend(times(device).map(|times| ("time", times)));
         fixed.extend(series.map(|series| ("undrawn", series)));
-        let columns = || fixed.iter().chain(&scaling);
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
-        let is_pending = |one: &&AllocationLifetime| one.freed_at() == Some(0);
         let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
         // docs/report-data.md documents these keys.
         let header = json!({
@@ -120,7 +118,7 @@ impl Packing<'_, '_, '_> {
             "entries": shown.entries,
             "first_event": u64::from(shown.first),
             "allocations": budgeted.kept().count(),
-            "pending_at_start": budgeted.kept().filter(is_pending).count(),
+            "pending_at_start": budgeted.kept().filter(|one| one.freed_at() == Some(0)).count(),
             "kinds": kinds,
             "segments": lives.segments.len(),
             "nodes": stacks.nodes.all.len(),
@@ -128,7 +126,7 @@ impl Packing<'_, '_, '_> {
             "lines": stacks.lines.all.len(),
             "unit": space.unit,
             "granules": granules,
-            "columns": columns().map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
+            "columns": fixed.iter().chain(&scaling).map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
             "regions": space.regions(),
             "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
             "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
@@ -302,10 +300,10 @@ impl AddressMap {
 
     /// Start address in hexadecimal and length in units of each region, including the gap after it.
     fn regions(&self) -> Vec<(String, u64)> {
-        let describe = |(from, to, _): &(u64, u64, u64)| {
-            (format!("{from:#x}"), ((to - from) / self.unit).saturating_add(REGION_GAP))
-        };
-        self.regions.iter().map(describe).collect()
+        self.regions
+            .iter()
+            .map(|(from, to, _)| (format!("{from:#x}"), ((to - from) / self.unit).saturating_add(REGION_GAP)))
+            .collect()
     }
 }
 

@@ -40,8 +40,7 @@ pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Val
         marks.truncate(MARKS);
     }
     marks.sort_by_key(|(moment, ..)| *moment);
-    let mark = |(moment, kind, bytes)| json!({ "moment": moment, "kind": kind, "bytes": bytes });
-    marks.into_iter().map(mark).collect()
+    marks.into_iter().map(|(moment, kind, bytes)| json!({ "moment": moment, "kind": kind, "bytes": bytes })).collect()
 }
 
 /// Ranges that the program or PyTorch named.

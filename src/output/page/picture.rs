@@ -44,12 +44,6 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
         points(allocated),
         points(reserved)
     );
-    let label = |x: f64, y: f64, anchor: &str, fill: &str, text: &str| {
-        let text = html_literal(text);
-        format!(
-            "<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{fill}\" font-size=\"14\">{text}</text>"
-        )
-    };
     if let Some(bytes) = capacity {
         let at = y(bytes);
         let _ = write!(shapes, "<path stroke=\"currentColor\" stroke-dasharray=\"6 4\" d=\"M0 {at:.1}H{WIDTH}\"/>");
@@ -77,4 +71,9 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
          aria-label=\"{0}\">{shapes}</svg><figcaption>{0}</figcaption></figure>\n",
         html_literal(&caption)
     ))
+}
+
+fn label(x: f64, y: f64, anchor: &str, fill: &str, text: &str) -> String {
+    let text = html_literal(text);
+    format!("<text x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\" fill=\"{fill}\" font-size=\"14\">{text}</text>")
 }

@@ -2,7 +2,7 @@
 //!
 //! A terminal ends with the advice, beside the prompt; a page is read from its top.
 
-use crate::output::document::{Block, Document, Field, Text, html};
+use crate::output::document::{Block, Document, Field, html};
 
 /// The fields that answer: the reason, what to do, and its text to copy.
 const ANSWER: [&str; 3] = ["why", "do", "copy"];
@@ -22,9 +22,9 @@ pub(super) fn take_screen(document: &mut Document, picture: &str) -> String {
             Block::Headline(..) => headline.push(block),
             Block::Heading(..) | Block::List(..) => notes.push(block),
             Block::Fields(fields) => {
-                let is_answer = |field: &Field| ANSWER.contains(&&*field.name);
                 let fields = fields.into_iter().filter(|field| !is_own_command(field));
-                let (answers, others): (Vec<Field>, Vec<Field>) = fields.partition(is_answer);
+                let (answers, others): (Vec<Field>, Vec<Field>) =
+                    fields.partition(|field| ANSWER.contains(&&*field.name));
                 answer.extend(answers);
                 rest.extend(Some(others).filter(|others| !others.is_empty()).map(Block::Fields));
             }
@@ -35,10 +35,13 @@ pub(super) fn take_screen(document: &mut Document, picture: &str) -> String {
     }
     let after_holders = rest.iter().position(|block| starts_with(block, HOLDERS)).map_or(rest.len(), |at| at + 1);
     rest.splice(after_holders..after_holders, blockers);
-    let render = |blocks| html(&Document { blocks, ..Document::default() });
     let fields = |fields| format!("<div class=\"answer\">\n{}</div>\n", render(vec![Block::Fields(fields)]));
     let answer = if answer.is_empty() { String::new() } else { fields(answer) };
     [&*render(notes), &render(headline), &answer, picture, &render(rest)].concat()
+}
+
+fn render(blocks: Vec<Block>) -> String {
+    html(&Document { blocks, ..Document::default() })
 }
 
 /// Whether `block` is a table whose first column starts with `name`.
@@ -47,8 +50,8 @@ fn starts_with(block: &Block, name: &str) -> bool {
 }
 
 fn is_own_command(field: &Field) -> bool {
-    let is_report = |text: &Text| text.spans.iter().any(|span| span.text.starts_with("oomscope report "));
-    field.name == "next" && field.texts.iter().any(is_report)
+    field.name == "next"
+        && field.texts.iter().any(|text| text.spans.iter().any(|span| span.text.starts_with("oomscope report ")))
 }
 
 #[cfg(test)]

@@ -130,7 +130,6 @@ fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&
 impl Advice {
     /// Text to copy for this advice on `oom`: a setting, a command or a source line.
     pub(crate) fn copy(&self, oom: &OomReport, settings_string: Option<&str>) -> Option<String> {
-        let file_line = |location: &CodeLocation| location.frame.as_ref().map(FrameReport::file_line);
         match self {
             Self::Detach(graphs, variable) => {
                 let filled = variable.as_ref().and_then(|variable| variable.container.as_ref()?.filled_at.as_ref());
@@ -166,6 +165,10 @@ impl Advice {
             },
         }
     }
+}
+
+fn file_line(location: &CodeLocation) -> Option<String> {
+    location.frame.as_ref().map(FrameReport::file_line)
 }
 
 fn describe_replays(why: &NoSettingHelps) -> String {

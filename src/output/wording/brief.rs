@@ -243,9 +243,8 @@ fn odd_rank(ranks: &Ranks) -> Option<String> {
 
 /// The device with a failure; among equals, the one with the highest peak of reserved memory.
 fn worst_device(snapshot: &SnapshotReport) -> Option<&DeviceReport> {
-    let key = |device: &&DeviceReport| (device.oom_count > 0, device.peak.reserved_bytes);
     // `rev`, so that the first device wins a tie.
-    snapshot.devices.iter().rev().max_by_key(key)
+    snapshot.devices.iter().rev().max_by_key(|device| (device.oom_count > 0, device.peak.reserved_bytes))
 }
 
 #[cfg(test)]

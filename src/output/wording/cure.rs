@@ -28,7 +28,6 @@ impl fmt::Display for Cure {
 /// How to make no tensor of all pairs.
 impl fmt::Display for ShapeCure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_one = |left: &LocalTensorReport, right: &LocalTensorReport| left.name == right.name;
         let shape = |tensor: &LocalTensorReport| {
             let sizes = tensor.shape.iter().format(", ");
             if tensor.shape.is_empty() { format!("`{}`", tensor.name) } else { format!("`{}` ({sizes})", tensor.name) }
@@ -76,7 +75,7 @@ impl fmt::Display for ShapeCure {
                 format!("{action}: without gradients, one part need not wait for the others")
             }
             Self::Chunks(at) => format!("compute in parts: give vmap a chunk_size at {}", at.brief_label()),
-            Self::Parts([left, right]) if is_one(left, right) => {
+            Self::Parts([left, right]) if left.name == right.name => {
                 format!("compute the pairs of rows of {} in parts, not all at once", shape(left))
             }
             Self::Parts([left, right]) => {
@@ -171,12 +170,13 @@ fn variable(keeper: &KeptByVariable) -> Option<&str> {
 /// The written value, if that is a plain variable or attribute.
 fn value(keeper: &KeptByVariable) -> Option<&str> {
     let value = keeper.written.as_ref()?.value.as_deref()?;
-    let is_name = |part: &str| {
-        let mut characters = part.chars();
-        characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
-            && characters.all(|other| other.is_alphanumeric() || other == '_')
-    };
-    value.split('.').all(is_name).then_some(value)
+    value.split('.').all(is_identifier).then_some(value)
+}
+
+fn is_identifier(part: &str) -> bool {
+    let mut characters = part.chars();
+    characters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
+        && characters.all(|other| other.is_alphanumeric() || other == '_')
 }
 
 /// Whether the items are tensors: other objects may not have their methods.

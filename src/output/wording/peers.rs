@@ -128,14 +128,14 @@ fn gpu(ranks: &Ranks, found: &RankDifference) -> String {
 /// The memory that every rank keeps from step to step: `parameters 636 MiB, optimizer state 192 MiB to 1.16 GiB a rank`.
 pub(crate) fn describe_state(ranks: &Ranks) -> Option<String> {
     // An optimizer makes its state in the first step.
-    let is_later = |row: &&RankRow| row.is_own_device && row.step.is_some_and(|step| step > 0);
-    let rows: Vec<&RankRow> = ranks.rows.iter().filter(is_later).collect();
+    let rows: Vec<&RankRow> =
+        ranks.rows.iter().filter(|row| row.is_own_device && row.step.is_some_and(|step| step > 0)).collect();
     if rows.len() < 2 || !ranks.are_numbered() {
         return None;
     }
     let range = |index: usize, name: &str| {
-        let sizes = || rows.iter().filter_map(|row| row.state_bytes.get(index)).copied();
-        match (size(sizes().min()?), size(sizes().max().filter(|most| *most > 0)?)) {
+        let sizes = rows.iter().filter_map(|row| row.state_bytes.get(index)).copied();
+        match (size(sizes.clone().min()?), size(sizes.max().filter(|most| *most > 0)?)) {
             (minimum, maximum) if minimum == maximum => Some(format!("{name} {maximum}")),
             (minimum, maximum) => Some(format!("{name} {minimum} to {maximum}")),
         }

@@ -147,8 +147,8 @@ pub(super) fn describe_variable(device: &DeviceReport) -> Option<String> {
     let growing = device.leaks.variable.as_deref().filter(|_| growth.is_some());
     let mut rows = kept.top.rows.iter();
     // Memory without a variable may have one that the recorder did not get to.
-    let is_known = |row: &&KeptByVariable| row.name.is_some() || kept.complete && row.root != Some(RootKind::Unreached);
-    let row = growing.or_else(|| rows.find(is_known))?;
+    let row = growing
+        .or_else(|| rows.find(|row| row.name.is_some() || kept.complete && row.root != Some(RootKind::Unreached)))?;
     let place = match &row.function {
         Some(function) if row.name.is_some() && row.author != Some(Author::User) => {
             format!(", in {}", function.short_label())

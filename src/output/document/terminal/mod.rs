@@ -194,10 +194,10 @@ impl Page {
     }
 
     fn stack(&mut self, stack: &Stack) {
-        let frame = |frame: &String| Text {
+        let texts = stack.frames.iter().take(MAX_FRAMES).map(|frame| Text {
             spans: vec![Span { path_len: frame.rfind(':').unwrap_or(0), text: frame.clone(), ..Span::default() }],
-        };
-        let mut texts: Vec<Text> = stack.frames.iter().take(MAX_FRAMES).map(frame).collect();
+        });
+        let mut texts: Vec<Text> = texts.collect();
         let [more, folded] = [stack.frames.len().saturating_sub(MAX_FRAMES) as u64, stack.folded_frames];
         let rest = [(more, "more"), (folded, "of interpreter, dispatcher and library calls folded")];
         let rest = rest.iter().filter(|(frames, _)| *frames > 0);

@@ -15,24 +15,23 @@ pub(super) fn fit(text: &Text, room: usize, style: Style) -> String {
 
 /// The same, with the emphasis.
 pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
-    let width = |text: &Text| style.columns(text);
     let dots = style.pick("…", "...");
     let mut text = text.clone();
     for index in 0..text.spans.len() {
-        if width(&text) <= room {
+        if style.columns(&text) <= room {
             return text;
         }
-        let beside = width(&text) - display_width(&style.escaped(&text.spans[index].text));
+        let beside = style.columns(&text) - display_width(&style.escaped(&text.spans[index].text));
         text.spans[index].shorten_path(room.saturating_sub(beside), dots);
     }
-    if width(&text) <= room {
+    if style.columns(&text) <= room {
         return text;
     }
     // A place behind other text is kept.
     let has_place = text.spans.len() > 2 && text.spans.last().is_some_and(|span| span.path_len > 0);
     let tail_len = if has_place { 2 } else { 0 };
     let tail = Text { spans: text.spans.split_off(text.spans.len() - tail_len) };
-    let (tail_width, dots_width) = (width(&tail), display_width(dots));
+    let (tail_width, dots_width) = (style.columns(&tail), display_width(dots));
     if room < tail_width + MIN_PATH_COLUMNS {
         text.spans.extend(tail.spans);
         return cut_end(text, room, dots);

@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style as Ansi};
 
 use crate::base::units::escape_text;
-use crate::output::document::text::{Span, Text, Tone, display_width};
+use crate::output::document::text::{Text, Tone, display_width};
 use crate::output::document::text_chart::{Glyphs, UNICODE};
 
 const ASCII: Glyphs = Glyphs {
@@ -75,7 +75,7 @@ impl Style {
     }
 
     fn paint(self, text: &Text, plain: Ansi) -> String {
-        let paint = |span: &Span| {
+        let painted = text.spans.iter().map(|span| {
             let style = match span.tone {
                 Tone::Plain => plain,
                 Tone::Strong => plain.bold(),
@@ -83,7 +83,7 @@ impl Style {
                 Tone::Faint => Ansi::new().dimmed(),
             };
             self.painted(&self.escaped(&span.text), style)
-        };
-        text.spans.iter().map(paint).collect()
+        });
+        painted.collect()
     }
 }

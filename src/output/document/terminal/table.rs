@@ -63,7 +63,7 @@ fn first_name(table: &Table) -> &str {
 /// The width of each column, with text columns cut as needed; `None` if the table does not fit even so.
 fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
     let room = style.width.saturating_sub(INDENT);
-    let natural = |column: usize| {
+    let widths = (0..table.columns.len()).map(|column| {
         let cells = table.rows.iter().filter_map(|row| row.get(column));
         let lines = cells.map(|cell| cell_lines(cell, usize::MAX, style));
         let widest = lines.flat_map(|cell| cell.lines().map(display_width).collect::<Vec<_>>()).max().unwrap_or(0);
@@ -71,8 +71,8 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         let name = if column == 0 && !first_name(table).is_empty() { name.saturating_sub(INDENT) } else { name };
         // An empty column still takes one.
         widest.max(name).max(1)
-    };
-    let mut widths: Vec<usize> = (0..table.columns.len()).map(natural).collect();
+    });
+    let mut widths: Vec<usize> = widths.collect();
     let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
     while let Some(excess @ 1..) = total(&widths).checked_sub(room) {
         if table.columns.iter().any(|column| column.is_optional) {
