@@ -141,7 +141,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
             let all = script.blocks.iter_mut().filter(|block| block.bytes == recorded);
             all.for_each(|block| block.bytes = predicted);
         }
-        let conditions = gpu.map(|gpu| LaunchConditions::new(gpu)).or(self.base.conditions);
+        let conditions = gpu.map(LaunchConditions::new).or(self.base.conditions);
         let mut reductions = self.reductions.iter().peekable();
         for op in ops {
             let (ScriptOpKind::Alloc(block) | ScriptOpKind::Free { block, .. }) = op.kind else {

@@ -63,14 +63,7 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
                 is_scratch: false,
             })
         });
-        Some(Self {
-            size: input.size,
-            gpu: None,
-            conditions: None,
-            device,
-            requests: requests.collect(),
-            script,
-        })
+        Some(Self { size: input.size, gpu: None, conditions: None, device, requests: requests.collect(), script })
     }
 
     /// The source line `line`, of which `request` is one. Threads of the backward pass have no Python stack, but its

@@ -29,6 +29,7 @@ pub struct KeptGraphs {
 }
 
 /// A block of one iteration that no backward pass and no optimizer made.
+#[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 struct OwnBlock {
     entry: usize,
     bytes: u64,

@@ -384,8 +384,21 @@ mod tests {
 
     #[test]
     fn rare_iterations_count_in_the_long_run() {
-        let lasting = |mean_bytes| GrowthRate { bytes_per_iteration: 100, mean_bytes }.lasting_bytes();
+        let lasting =
+            |mean_bytes| GrowthRate { bytes_per_iteration: 100, mean_bytes, is_occasional: false }.lasting_bytes();
         assert_eq!([89, 90, 110, 111].map(lasting), [89, 100, 100, 111]);
+    }
+
+    #[test]
+    fn blocks_of_every_nth_iteration_are_even_and_reach_the_end() {
+        let every =
+            |iterations: &[usize], compared| KeptRequest { bytes: 0, iterations: iterations.to_vec() }.every(compared);
+        assert_eq!(every(&[0, 5, 10, 15], 20), Some(5));
+        assert_eq!(every(&[5, 10, 15, 20], 25), Some(5), "not in the first iteration");
+        assert_eq!(every(&[6, 11, 16, 21], 25), None, "late");
+        assert_eq!(every(&[0, 5, 10, 15], 21), None, "no more");
+        assert_eq!(every(&[0, 5, 11, 15], 20), None, "uneven");
+        assert_eq!(every(&[0, 5, 10], 15), None, "too few");
     }
 
     #[test]
