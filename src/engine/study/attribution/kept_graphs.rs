@@ -38,7 +38,7 @@ struct OwnBlock {
     /// The last of these passes made it.
     is_forward: bool,
     /// A module made it.
-    is_of_module: bool,
+    made_by_module: bool,
     /// The program made it for the next of them.
     is_input: bool,
     /// A backward pass started while it was live.
@@ -66,7 +66,7 @@ impl KeptGraphs {
         for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
             let Some(call) = pass.iter().find_map(model_call) else { continue };
             for block in pass {
-                block.is_of_module = model_call(block).is_some();
+                block.made_by_module = model_call(block).is_some();
                 block.is_input = user_line(block)
                     .is_some_and(|line| (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line);
             }
@@ -93,8 +93,8 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
             let bytes = |block: &OwnBlock| block.bytes;
             let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
             // A graph has some of what modules made.
-            let has_modules = pass.iter().any(|block| block.is_of_module);
-            let is_graph = (!has_modules || pass.iter().any(|block| block.is_of_module && block.is_kept()))
+            let has_modules = pass.iter().any(|block| block.made_by_module);
+            let is_graph = (!has_modules || pass.iter().any(|block| block.made_by_module && block.is_kept()))
                 && kept.blocks > 1
                 && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
                 && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
@@ -128,7 +128,7 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
                     bytes: entry.size,
                     forward_pass: phases.forwards_begun(index),
                     is_forward: phases.phase_at(index) == Phase::Forward,
-                    is_of_module: false,
+                    made_by_module: false,
                     is_input: false,
                     is_saved: false,
                     is_freed: false,
@@ -156,7 +156,7 @@ mod tests {
             bytes,
             forward_pass,
             is_forward: true,
-            is_of_module: false,
+            made_by_module: false,
             is_input: false,
             is_saved: true,
             is_freed,

@@ -223,7 +223,7 @@ struct KeptRequest {
 impl KeptRequest {
     /// Whether blocks stay of all `compared` iterations, whose first may take another way. State that was made once stays
     /// in few.
-    fn is_of_all(&self, compared: usize) -> bool {
+    fn is_in_all(&self, compared: usize) -> bool {
         let count = self.iterations.len();
         count > 1 && compared - count <= (compared / 10).max(1)
     }
@@ -256,7 +256,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SeededMap<u32, 
     let mut occasional_bytes: u64 = 0;
     for ((site, _), kept) in kept {
         let count = kept.iterations.len();
-        let (bytes, every) = if kept.is_of_all(compared) {
+        let (bytes, every) = if kept.is_in_all(compared) {
             (kept.bytes / count as u64, 1)
         } else if let Some(n) = kept.every(compared) {
             let bytes = kept.bytes / compared as u64;
