@@ -248,8 +248,8 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
          torch.no_grad() where nothing is trained; those of {calls} stay, {size}";
     Needed: WithGraphs;
     JoinOnHost: Joined, Gathered =>
-        "move the parts to host memory (.cpu()) before {line} joins them, or limit their number: each pass makes \
-         what they are joined to anew, and larger: {size} now";
+        "limit what {line} makes, or keep parts of it in host memory (.cpu()): each pass makes it anew, and larger: \
+         {size} now";
     BreakCycle: CollectorOff, Gathered =>
         "call gc.collect() in each step, or leave the garbage collector on: {calls} of {line} hold {size}, as in reference \
          cycles, and the program calls gc.disable()";
