@@ -162,7 +162,7 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         // If the replay of the unchanged program does not fail either, the change cannot be credited.
         let serves_failed =
             last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
-        let growth = remaining_growth(self.recording, &row.script);
+        let growth = remaining_growth(self.recording, &row);
         let (needs, unchanged) = (outcome.needs, baseline.needs);
         let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();
         ProgramRow {
@@ -234,12 +234,15 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
 /// Growth is gone if less than this part of it is left: most programs leave a scalar behind.
 const GONE_PARTS: u64 = 100;
 
-/// The growth of the live memory of `script`, a changed copy of the recorded one, measured at the starts of the recorded
+/// The growth of the live memory of `row`, a changed copy of the recorded program, measured at the starts of the recorded
 /// iterations; `None` if the recorded program does not grow, or if the change stops it.
-pub(super) fn remaining_growth(recording: &RecordedProgram<'_, '_>, script: &Script) -> Option<GrowthRate> {
+fn remaining_growth(recording: &RecordedProgram<'_, '_>, row: &ChangedProgram) -> Option<GrowthRate> {
     let recorded = recording.device.growth()?;
-    let rate =
-        GrowthRate::from_live(&live_at(recording, script, &recorded.start_entries), recorded.rate.is_occasional)?;
+    if row.change == ProgramChange::HalfBatch {
+        return Some(recorded.rate); // two halves leave as much
+    }
+    let live = live_at(recording, &row.script, &recorded.start_entries);
+    let rate = GrowthRate::from_live(&live, recorded.rate.is_occasional)?;
     (rate.bytes_per_iteration >= recorded.rate.bytes_per_iteration / GONE_PARTS).then_some(rate)
 }
 
