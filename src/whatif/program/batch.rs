@@ -49,8 +49,7 @@ pub(super) fn halve_batch(recording: &RecordedProgram<'_, '_>) -> Option<Changed
 /// Whether the recording ends with a failed request that half the batch makes unchanged: outside the passes, or in a
 /// forward pass by a stack whose other requests do not depend on the batch.
 fn is_failure_fixed(recording: &RecordedProgram<'_, '_>, passes: &[Pass], is_halved: &[bool]) -> bool {
-    let Some(failed) = recording.script.blocks.iter().rposition(|block| block.is_failed) else { return false };
-    let own = &recording.script.blocks[failed];
+    let Some(own) = recording.script.blocks.iter().rfind(|block| block.is_failed) else { return false };
     let Some(allocated_at) = own.allocated_at else { return false };
     if !passes.iter().any(|pass| (pass.forward.start..pass.backward.end.max(pass.forward.end)).contains(&allocated_at))
     {

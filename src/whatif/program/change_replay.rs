@@ -157,11 +157,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
     fn build_row(&self, row: ChangedProgram, outcome: &ReplayOutcome) -> ProgramRow {
         let starts_from_empty = row.script.changes_initial_blocks(self.recording.program());
         let baseline = self.baseline_from_empty.as_ref().filter(|_| starts_from_empty).unwrap_or(&self.baseline);
-        let last = self.last_failed;
-        let is_requested = last.is_some_and(|entry| self.still_requests(&row, entry));
+        let last = self.last_failed.filter(|entry| self.still_requests(&row, *entry));
         // If the replay of the unchanged program does not fail either, the change cannot be credited.
-        let serves_failed =
-            last.filter(|entry| is_requested && baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
+        let serves_failed = last.filter(|entry| baseline.fails_at(*entry)).map(|entry| !outcome.fails_at(entry));
         let growth = remaining_growth(self.recording, &row);
         let (needs, unchanged) = (outcome.needs, baseline.needs);
         let goes_beyond_failure = self.recording.is_continued() || !self.recording.device.ends_with_failure();

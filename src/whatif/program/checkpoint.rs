@@ -134,11 +134,7 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             for (index, call) in calls.iter().enumerate() {
                 let previous = index.checked_sub(1).and_then(|at| calls.get(at)).copied();
                 let next = calls.get(index + 1).copied();
-                if pass.backward.is_empty() {
-                    plan.add_call_without_backward(call);
-                } else {
-                    plan.add_call(pass, previous, call, next);
-                }
+                plan.add_call(pass, previous, call, next);
             }
         }
         let calls = calls_by_pass.values().map(Vec::len).fold(0, usize::max);
@@ -244,12 +240,12 @@ impl<'p> CheckpointPlan<'p> {
     fn add_call(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, next: Option<&ModuleCall>) {
         let base = self.base;
         let (allocated_at, freed_at) = lifetime_in(base);
-        // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
-        let kept_by_others: FxHashSet<u32> =
-            if pass.is_truncated { self.kept_for_backward(call).collect() } else { FxHashSet::default() };
         if pass.is_truncated && !call.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
             return self.add_call_without_backward(call);
         }
+        // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
+        let never_freed = if pass.is_truncated { self.kept_for_backward(call, u32::MAX) } else { Vec::new() };
+        let kept_by_others: FxHashSet<u32> = never_freed.into_iter().collect();
         let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
         let Some(last) = call.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
         let free_ops = call.iter().copied().filter(|block| is_kept(*block)).map(freed_at);
@@ -286,21 +282,19 @@ impl<'p> CheckpointPlan<'p> {
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
-        self.freed_early.extend(kept);
         self.after
             .entry(recompute_at)
             .or_default()
             .extend(output.map(|block| ScriptOp::moved_free(recompute_at, block)));
-        self.recompute(call, recompute_at, last_recomputed, |block: u32| {
-            is_kept(block) && freed_at(block) > recompute_at
-        });
+        self.recompute(call, recompute_at, last_recomputed, &kept);
+        self.freed_early.extend(kept);
         let last_free = to_recompute.iter().map(|block| freed_at(*block)).max().unwrap_or(recompute_at);
         self.keep_inputs(pass, previous, call, end, last_free);
     }
 
-    /// Repeats the forward pass of `call` at operation `at`, up to operation `last`. Blocks that are not kept for the
+    /// Repeats the forward pass of `call` at operation `at`, up to operation `last`. Blocks that are not `kept` for the
     /// backward pass are freed as before.
-    fn recompute(&mut self, call: &ModuleCall, at: u32, last: u32, is_kept: impl Fn(u32) -> bool) {
+    fn recompute(&mut self, call: &ModuleCall, at: u32, last: u32, kept: &FxHashSet<u32>) {
         let base = self.base;
         let (allocated_at, freed_at) = lifetime_in(base);
         let ops = self.after.entry(at).or_default();
@@ -314,7 +308,7 @@ impl<'p> CheckpointPlan<'p> {
             }
             let copy = self.script.duplicate_block(block);
             ops.push(ScriptOp { source, kind: ScriptOpKind::Alloc(copy) });
-            if is_kept(block) {
+            if kept.contains(&block) {
                 self.recomputed.insert(block, copy);
             } else {
                 temporaries.push(Reverse((freed_at(block), copy)));
@@ -354,13 +348,15 @@ impl<'p> CheckpointPlan<'p> {
         })
     }
 
-    /// The blocks of `call` that are never freed and that it keeps for the backward pass, as far as other calls show.
-    fn kept_for_backward<'c>(&'c self, call: &'c ModuleCall) -> impl Iterator<Item = u32> + 'c {
-        stack_positions(self.base, call).filter_map(|(block, position)| {
-            let script_block = &self.base.blocks[block as usize];
-            let never_freed = script_block.freed_at.is_none() && !script_block.is_failed;
-            (never_freed && self.is_for_backward(block, position)).then_some(block)
-        })
+    /// The blocks of `call` that are not freed up to operation `end`, and that it keeps for the backward pass, as far as
+    /// other calls show.
+    fn kept_for_backward(&self, call: &ModuleCall, end: u32) -> Vec<u32> {
+        let kept = stack_positions(self.base, call).filter(|(block, position)| {
+            let script_block = &self.base.blocks[*block as usize];
+            let outlives = script_block.freed_at.is_none_or(|freed_at| freed_at > end) && !script_block.is_failed;
+            outlives && self.is_for_backward(*block, *position)
+        });
+        kept.map(|(block, _)| block).collect()
     }
 
     /// Checkpoints `call`, whose backward pass is not recorded: blocks that it would keep are freed when it ends.
@@ -371,13 +367,7 @@ impl<'p> CheckpointPlan<'p> {
             return; // no blocks to free
         };
         let end = last_adjacent_free(base, last) + 1;
-        let mut kept: Vec<u32> = Vec::new();
-        for (block, position) in stack_positions(base, call) {
-            let outlives = block_at(block).freed_at.is_none_or(|freed_at| freed_at > end);
-            if outlives && self.is_for_backward(block, position) && !block_at(block).is_failed {
-                kept.push(block);
-            }
-        }
+        let mut kept = self.kept_for_backward(call, end);
         if self.is_before_backward {
             // The last block that is not a small statistic of others, such as a norm's, is the output.
             let largest = kept.iter().map(|block| block_at(*block).bytes).max().unwrap_or(0);

@@ -76,9 +76,6 @@ enum Callee {
     Items(u32),
 }
 
-/// A block, and the class whose call requests it, if that is known.
-type CalledBlock = (u32, Option<u32>);
-
 /// The stack of a request, and the class whose call it belongs to, if that is known.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct CallRequest {
@@ -142,8 +139,8 @@ impl CallSites {
 pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<RepeatedModule> {
     let tree = ModuleTree::from_snapshot(recording.device.snapshot());
     let mut sites = CallSites { tree, ..CallSites::default() };
-    // The blocks requested by each call site in each pass, and by which class.
-    let mut blocks_by_site: FxHashMap<(u32, usize), Vec<CalledBlock>> = FxHashMap::default();
+    // The blocks requested by each call site in each pass, with their requests.
+    let mut blocks_by_site: FxHashMap<(u32, usize), Vec<(u32, CallRequest)>> = FxHashMap::default();
     for op in &recording.script.ops {
         let ScriptOpKind::Alloc(block) = op.kind else { continue }; // not a request
         let Some(pass) = forward_pass_of(passes, op.source) else { continue }; // outside of every forward pass
@@ -154,17 +151,15 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             continue;
         }
         for (site, class) in sites.sites_of(recording, script_block.stack) {
-            blocks_by_site.entry((*site, pass)).or_default().push((block, *class));
+            let request = CallRequest { stack: script_block.stack, class: *class };
+            blocks_by_site.entry((*site, pass)).or_default().push((block, request));
         }
     }
     let mut modules: Vec<(u32, RepeatedModule)> = Vec::new();
     for ((site, pass), blocks) in blocks_by_site.into_iter().sorted_unstable_by_key(|(index, _)| *index) {
-        let requests: Vec<CallRequest> = blocks
-            .iter()
-            .map(|(block, class)| CallRequest { stack: recording.script.blocks[*block as usize].stack, class: *class })
-            .collect();
+        let (blocks, requests): (Vec<u32>, Vec<CallRequest>) = blocks.into_iter().unzip();
         let (line, container) = sites.sites[site as usize];
-        let items = container.map(|container| sites.tree.items(container));
+        let items = container.map(|container| &sites.tree.containers[container as usize]);
         let calls = split_into_calls(&requests, items.map(|items| items.count));
         if calls.len() < 2 {
             continue;
@@ -173,8 +168,7 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
             modules.push((site, RepeatedModule { line, items: items.cloned(), passes: Vec::new() }));
         }
         if let Some((_, module)) = modules.last_mut() {
-            let calls = calls.into_iter().map(|rows| blocks[rows].iter().map(|(block, _)| *block).collect());
-            module.passes.push((pass, calls.collect()));
+            module.passes.push((pass, calls.into_iter().map(|rows| blocks[rows].into()).collect()));
         }
     }
     // Outer sites have smaller numbers than those within them.
@@ -301,10 +295,6 @@ impl ModuleTree {
         let methods = self.methods.get(&file)?;
         let after = methods.partition_point(|method| method.first_line <= line);
         methods[..after].last().filter(|method| line <= method.last_line).copied()
-    }
-
-    fn items(&self, container: u32) -> &ModuleItems {
-        &self.containers[container as usize]
     }
 }
 

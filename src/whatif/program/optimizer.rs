@@ -73,26 +73,19 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
     let mut live: Vec<u32> = Vec::new();
     for op in &recording.script.ops {
         match op.kind {
-            ScriptOpKind::Alloc(block) if is_temporary[block as usize] => {
-                free_all(&mut live, *op, &mut script);
-                script.ops.push(*op);
-                let ScriptBlock { bytes, is_failed, .. } = blocks[block as usize];
-                if is_failed {
-                    // It was only tried, and larger ones may follow.
-                    let bytes = bytes.max(largest_parameter(recording));
-                    live.push(script.push_copy(block, bytes, op.source));
-                    live.push(script.push_copy(block, bytes, op.source));
-                } else {
-                    live.push(block);
-                    live.push(script.push_copy(block, bytes, op.source));
-                }
-            }
-            ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => {}
-            ScriptOpKind::Alloc(_) => {
-                free_all(&mut live, *op, &mut script);
-                script.ops.push(*op);
-            }
-            ScriptOpKind::Free { .. } | ScriptOpKind::Other => script.ops.push(*op),
+            ScriptOpKind::Free { block, .. } if is_temporary[block as usize] => continue,
+            ScriptOpKind::Alloc(_) => free_all(&mut live, *op, &mut script),
+            ScriptOpKind::Free { .. } | ScriptOpKind::Other => {}
+        }
+        script.ops.push(*op);
+        if let ScriptOpKind::Alloc(block) = op.kind
+            && is_temporary[block as usize]
+        {
+            let ScriptBlock { bytes, is_failed, .. } = blocks[block as usize];
+            // A failed one was only tried, and larger ones may follow.
+            let bytes = if is_failed { bytes.max(largest_parameter(recording)) } else { bytes };
+            live.push(if is_failed { script.push_copy(block, bytes, op.source) } else { block });
+            live.push(script.push_copy(block, bytes, op.source));
         }
     }
     if let Some(last) = recording.script.ops.last() {
