@@ -125,7 +125,6 @@ impl IterationHistory {
         let unsure = |bytes| PredictedSize { bytes, is_sure: false };
         let class = self.class_of_offset[offset];
         let sizes = self.classes.get(class);
-        let is_always_equal = is_constant(sizes);
         if let Some(counts) = observed.counts.get(&class) {
             let is_clear = counts.get(1).is_none_or(|second| counts[0].1 > 2 * second.1);
             if is_clear {
@@ -135,7 +134,7 @@ impl IterationHistory {
                 self.persistent.contains(&sizes[0]) && counts.iter().any(|(bytes, _)| *bytes == sizes[0]);
             return unsure(if is_parameter_sized { sizes[0] } else { counts[0].0 });
         }
-        if is_always_equal && !observed.references.is_empty() {
+        if is_constant(sizes) && !observed.references.is_empty() {
             return sure(sizes[0]);
         }
         if let Some(derived) = observed.derived.get(&class) {
@@ -143,19 +142,18 @@ impl IterationHistory {
         }
         match observed.new_permille {
             None => sure(sizes[0]),
-            Some(_) if self.persistent.contains(&sizes[0]) && self.is_stackless[offset] => sure(sizes[0]),
-            Some(_) if self.persistent.contains(&sizes[0]) => unsure(sizes[0]),
+            Some(_) if self.persistent.contains(&sizes[0]) => {
+                PredictedSize { bytes: sizes[0], is_sure: self.is_stackless[offset] }
+            }
             Some(permille) => unsure(in_proportion(sizes[0], permille, 1000)),
         }
     }
 
     /// The size of a varying class by that of another one.
     fn derive(&self, sizes: &[u64], observed: &Observed) -> PredictedSize {
-        let references = observed.references.iter();
-        match references.clone().find_map(|(reference, now)| scale(sizes, self.classes.get(*reference), *now)) {
-            Some(bytes) => PredictedSize { bytes, is_sure: true },
-            None => PredictedSize { bytes: self.most_similar(sizes, observed), is_sure: false },
-        }
+        let mut references = observed.references.iter();
+        let scaled = references.find_map(|(reference, now)| scale(sizes, self.classes.get(*reference), *now));
+        PredictedSize { bytes: scaled.unwrap_or_else(|| self.most_similar(sizes, observed)), is_sure: scaled.is_some() }
     }
 
     /// `sizes` in the iteration that was most like this one by the largest reference, in proportion.

@@ -54,8 +54,7 @@ fn slope(points: &[(f64, f64)], x_error: f64) -> Option<f64> {
 }
 
 /// The fraction with the smallest denominator in `above..=up_to`: shapes have ratios such as 4 or 1/128.
-fn simplest_between(above: f64, up_to: f64) -> f64 {
-    let (mut above, mut up_to) = (above, up_to);
+fn simplest_between(mut above: f64, mut up_to: f64) -> f64 {
     // The continued fraction of both bounds, as far as they agree.
     let mut terms = Vec::new();
     for _ in 0..MAX_FRACTION_TERMS {

@@ -200,12 +200,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             return None;
         }
         let turns = (1..self.requests.count()).take_while(|turn| {
-            frees.iter().all(|(block, down)| {
-                let next = down.checked_mul(turn + 1).and_then(|down| block.checked_sub(down));
-                next.is_some_and(|next| {
-                    self.requests.site(next) == self.requests.site(*block) && self.writer.is_live(next)
-                })
-            })
+            frees.iter().all(|(block, distance)| self.live_before(*block, *distance, turn + 1).is_some())
         });
         turns.count().checked_sub(1)
     }
@@ -214,6 +209,13 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     fn is_descending(&self, block: RequestId, before: RequestId) -> bool {
         let start = self.source(0);
         block < start && block < before && self.requests.site(block) == self.requests.site(before)
+    }
+
+    /// The block that is `times` the `distance` older than `block`, if it is live and of the same call site.
+    fn live_before(&self, block: RequestId, distance: usize, times: usize) -> Option<RequestId> {
+        let next = block.checked_sub(distance.checked_mul(times)?)?;
+        let is_same_site = self.requests.site(next) == self.requests.site(block);
+        (is_same_site && self.writer.is_live(next)).then_some(next)
     }
 
     /// Number of requests after the failed one.
@@ -303,18 +305,11 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// The block that `iteration` frees, where its template freed `block` and the iteration before the template `before`.
     fn block_to_free(&mut self, block: RequestId, before: Option<RequestId>, iteration: usize) -> Option<RequestId> {
-        if block < self.iterations.starts()[self.history.source]
-            && let Some(before) = before.filter(|before| block < *before)
-            && self.requests.site(block) == self.requests.site(before)
-        {
+        if let Some(before) = before.filter(|before| self.is_descending(block, *before)) {
             // A backward pass: each iteration frees a block that is older by the same distance.
-            let down = (before - block).checked_mul(iteration + 1)?;
-            let next = block.checked_sub(down)?;
-            let is_same_site = self.requests.site(next) == self.requests.site(block);
-            return (is_same_site && self.writer.is_live(next)).then_some(next);
+            return self.live_before(block, before - block, iteration + 1);
         }
-        let found = self.counterpart(block, iteration)?;
-        self.writer.is_live(found).then_some(found)
+        self.counterpart(block, iteration).filter(|found| self.writer.is_live(*found))
     }
 
     /// The block of `iteration`, or of one before it, that corresponds to the template's `block`.
