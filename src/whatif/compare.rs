@@ -178,11 +178,8 @@ fn replay_row(
     let capacity = hypothesis.capacity.unwrap_or(UNBOUNDED);
     // A process limit that the recording shows applies to this row, but not to a device of another size.
     let is_limited = hypothesis.limit != hypothesis_on(device, capacity, overrides).limit;
-    let known = match simulation.ooms.is_empty() {
-        _ if is_limited => (0, None),
-        true => (capacity, Some(figures.peak_reserved_bytes)),
-        false => (capacity, None),
-    };
+    let peak_if_served = simulation.ooms.is_empty().then_some(figures.peak_reserved_bytes);
+    let known = if is_limited { (0, None) } else { (capacity, peak_if_served) };
     let row = WhatIfRow {
         settings: option.clone(),
         device: device.id(),

@@ -119,8 +119,7 @@ pub fn replay_with(
                 .as_ref()
                 .map(|(_, string)| TriedOn::from_device(device).settings(string.clone(), outcome, unchanged));
             let report = ReplayedDevice { tried, then: Some(then), ..report };
-            let Simulation { allocator, .. } = simulation;
-            (report, ModelRun { device: device.id(), journal, allocator })
+            (report, ModelRun { device: device.id(), journal, allocator: simulation.allocator })
         })
         .collect();
     let (devices, runs) = simulated.into_iter().unzip();
@@ -160,7 +159,6 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let trace = inferred.device;
     let failed = trace.failed_requests().map(|event| failed_request(&(event, trace.entry(event).size)));
     let ooms: Vec<FailedRequest> = failed.collect();
-    let divergence = verification.divergence.as_ref();
     // A single entry shows no decision of the allocator, so there is nothing to call exact.
     let shows_no_decision = verification.is_exact() && device.lost_history() == Some(LostHistory::RingOfOne);
     let is_traced = !inferred.device.is_empty() && !shows_no_decision;
@@ -179,7 +177,7 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
         exact: is_traced.then(|| verification.is_exact()),
         end_state_exact: is_traced.then_some(differences == 0),
         end_differences: is_traced.then_some(differences),
-        first_divergence: divergence.map(divergence_report),
+        first_divergence: verification.divergence.as_ref().map(divergence_report),
         ambiguous_calls: verification.ambiguous_ops,
         ooms,
         ..report

@@ -8,7 +8,7 @@ use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use super::input::{FitInput, SizedRecording, SizedRequest};
-use super::law::{Law, LawKind, Point};
+use super::law::{Law, Point};
 use super::pairing::{RecordingPairs, pair_recordings, requests_that_vary};
 use super::reduction::LaunchConditions;
 use super::reductions::{Reduction, find_reductions, mark_scratch};
@@ -222,11 +222,10 @@ fn fit_requests(
 
 /// The most common law among requests of the same bytes, the simplest of equally common ones.
 fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHashMap<u64, Law> {
-    let simplicity = |kind: LawKind| LawKind::ALL.iter().position(|known| *known == kind);
     let mut law_counts: FxHashMap<_, (usize, Law)> = FxHashMap::default();
     for (request, law) in base.requests.iter().zip(laws) {
         let Some(law) = law else { continue };
-        law_counts.entry((request.bytes, simplicity(law.kind()))).or_insert((0, *law)).0 += 1;
+        law_counts.entry((request.bytes, law.kind())).or_insert((0, *law)).0 += 1;
     }
     // The map keeps the last of several laws for the same bytes.
     let order = |((bytes, kind), (occurrences, _)): &((u64, _), (usize, Law))| (*bytes, *occurrences, Reverse(*kind));

@@ -1,6 +1,7 @@
 //! The source lines that hold the memory at the peak, and how they grow.
 
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use rustc_hash::FxHashMap;
 use serde::Serialize;
@@ -169,7 +170,7 @@ impl PeakMemory {
             request: Option<usize>,
             /// The additional bytes if the size is larger by 1.
             growth: u64,
-            growth_by_law: [u64; LawKind::ALL.len()],
+            growth_by_law: BTreeMap<LawKind, u64>,
             growth_by_stack: FxHashMap<StackId, u64>,
         }
         let stacks = fitted.base.device.stacks();
@@ -181,13 +182,13 @@ impl PeakMemory {
             totals.bytes = totals.bytes.saturating_add(block.bytes);
             totals.request = totals.request.or(block.index);
             let kind = block.law.map_or(LawKind::Constant, |law| law.kind());
-            let law_index = LawKind::ALL.iter().position(|known| *known == kind).unwrap_or(0);
             let next_size = self.size.saturating_add(1);
             let growth = block.law.map_or(0, |law| law.bytes_at(next_size).saturating_sub(law.bytes_at(self.size)));
             totals.growth = totals.growth.saturating_add(growth);
             *totals.growth_by_stack.entry(block.stack).or_default() += growth.max(1);
             // A block that does not grow counts as 1 byte, so that its kind decides only if no block grows.
-            totals.growth_by_law[law_index] = totals.growth_by_law[law_index].saturating_add(growth.max(1));
+            let of_law = totals.growth_by_law.entry(kind).or_default();
+            *of_law = of_law.saturating_add(growth.max(1));
         }
         let total_bytes = self.total_bytes();
         let mut rows: Vec<(LineId, LineTotals)> = lines.into_iter().collect();
@@ -195,12 +196,12 @@ impl PeakMemory {
         rows.truncate(MAX_LINES);
         let reports = rows.into_iter().map(|(name, line)| {
             let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
-            let main_law = LawKind::ALL.iter().zip(line.growth_by_law).rev().max_by_key(|(_, bytes)| *bytes);
+            let main_law = line.growth_by_law.into_iter().rev().max_by_key(|(_, bytes)| *bytes);
             GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, total_bytes),
                 bytes_per_unit: signed_difference(0, line.growth),
-                law: main_law.map_or(LawKind::Constant, |(kind, _)| *kind),
+                law: main_law.map_or(LawKind::Constant, |(kind, _)| kind),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
                 location: fitted
                     .base

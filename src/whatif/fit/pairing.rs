@@ -281,16 +281,9 @@ impl Steps {
             let whole_recording = 0..self.ranges.last().map_or(0, |last| last.end);
             return vec![whole_recording];
         }
-        let (is_before_steps, is_after_steps) = (step == 0, step > other_completed);
-        let last_completed = completed.min(step);
-        let candidates = if is_before_steps {
-            vec![0]
-        } else if is_after_steps {
-            vec![self.ranges.len() - 1, last_completed]
-        } else {
-            vec![last_completed]
-        };
-        candidates.into_iter().filter_map(|index| self.ranges.get(index).cloned()).collect()
+        let after_steps = (step > other_completed).then(|| self.ranges.len() - 1);
+        let candidates = after_steps.into_iter().chain([completed.min(step)]);
+        candidates.filter_map(|index| self.ranges.get(index).cloned()).collect()
     }
 }
 

@@ -54,17 +54,6 @@ fn is_served(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Override
         && peak_if_served(&program, &hypothesis, Placement::Lowest).is_some()
 }
 
-/// Peak of the live bytes at `size`, a lower bound of the device memory.
-fn peak_live_bytes(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> u64 {
-    fitted.program_at(size, overrides.gpu).peak_bytes(&hypothesis_with(fitted.base.device, overrides).settings)
-}
-
-/// The share of the memory at the peak whose growth is only known approximately.
-fn approximate_ratio(fitted: &FittedProgram<'_, '_, '_>, size: u64, overrides: &Overrides) -> f64 {
-    let settings = hypothesis_with(fitted.base.device, overrides).settings;
-    PeakMemory::from_program(fitted, size, &settings, overrides.gpu).approximate_ratio()
-}
-
 /// Predicts what the program needs at `size` under `overrides`.
 pub(in crate::whatif) fn predict(
     fitted: &FittedProgram<'_, '_, '_>,
@@ -230,7 +219,11 @@ impl FitSearch<'_, '_, '_, '_> {
     /// The largest size that fits under `overrides`, searched from `start_size`; `None` without a capacity.
     pub(in crate::whatif) fn search(&self, overrides: &Overrides, start_size: u64) -> Option<FoundSizes> {
         let search = SizeSearch {
-            peak_live_bytes: &|size| peak_live_bytes((self.fitted)(size), size, overrides),
+            peak_live_bytes: &|size| {
+                let fitted = (self.fitted)(size);
+                let settings = hypothesis_with(fitted.base.device, overrides).settings;
+                fitted.program_at(size, overrides.gpu).peak_bytes(&settings)
+            },
             is_served: &|size| is_served((self.fitted)(size), size, overrides),
             capacity: overrides.capacity?,
             multiple: self.multiple,
@@ -274,9 +267,9 @@ impl FitSearch<'_, '_, '_, '_> {
                 let fitted = (self.fitted)(size);
                 let peak = predict(fitted, size, false, overrides).peak_reserved_bytes;
                 let headroom = overrides.capacity.map(|capacity| capacity.saturating_sub(peak));
-                let is_at_risk =
-                    fitted.has_growing_sorts() || approximate_ratio(fitted, size, overrides) > WARN_UNMATCHED_RATIO;
-                (headroom, is_at_risk)
+                let settings = hypothesis_with(fitted.base.device, overrides).settings;
+                let at_peak = PeakMemory::from_program(fitted, size, &settings, overrides.gpu);
+                (headroom, fitted.has_growing_sorts() || at_peak.approximate_ratio() > WARN_UNMATCHED_RATIO)
             }
         };
         let certainty = Sureness::Estimate;
