@@ -64,17 +64,16 @@ fn job_key(snapshot: &SnapshotReport) -> Option<(Option<&str>, Option<&str>, &[S
 }
 
 /// Snapshots of one job by attempt, the first attempt first: a rank has one process in each.
-fn attempts_of(snapshots: Vec<&SnapshotReport>) -> Vec<Vec<&SnapshotReport>> {
+fn attempts_of(mut snapshots: Vec<&SnapshotReport>) -> Vec<Vec<&SnapshotReport>> {
     let rank = |snapshot: &SnapshotReport| snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone());
     let restarts = |snapshot: &SnapshotReport| snapshot.recorder.as_ref().and_then(|recorder| recorder.restarts);
-    let mut sorted = snapshots;
-    let ranks: BTreeSet<_> = sorted.iter().map(|snapshot| rank(snapshot)).collect();
-    if ranks.len() == sorted.len() || ranks.contains(&None) {
-        return vec![sorted];
+    let ranks: BTreeSet<_> = snapshots.iter().map(|snapshot| rank(snapshot)).collect();
+    if ranks.len() == snapshots.len() || ranks.contains(&None) {
+        return vec![snapshots];
     }
-    sorted.sort_by_key(|snapshot| (restarts(snapshot), snapshot.time_us));
+    snapshots.sort_by_key(|snapshot| (restarts(snapshot), snapshot.time_us));
     let mut attempts: Vec<(Option<u64>, BTreeSet<_>, Vec<&SnapshotReport>)> = Vec::new();
-    for snapshot in sorted {
+    for snapshot in snapshots {
         let (rank, restarts) = (rank(snapshot), restarts(snapshot));
         match attempts.last_mut() {
             Some((of, ranks, attempt)) if *of == restarts && !ranks.contains(&rank) => {

@@ -23,8 +23,7 @@ pub(super) fn explain_last_failure(report: &mut DeviceReport, device: DeviceStud
     let (leaks, kept_by) = (&report.leaks, report.kept_by.as_ref());
     let allocated_bytes = report.memory.allocated_bytes;
     let running = RunningCalls::new(device, failed);
-    let by_text = || kept_by_statements(oom, leaks, &running);
-    let by_text = if kept_by.is_none() { by_text() } else { None };
+    let by_text = if kept_by.is_none() { kept_by_statements(oom, leaks, &running) } else { None };
     // Other threads go on while a snapshot is taken.
     let is_at_failure = allocated_bytes.abs_diff(oom.allocated_bytes) <= allocated_bytes / MAX_CHANGED_PARTS;
     let local_tensors = LocalTensors::at_failure(device, oom.requested_bytes);
@@ -109,20 +108,16 @@ fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, 
         let grows = group.growth.is_some();
         match replay_without_group(device, group) {
             CureReplay::NotTried => return Some((cure, None)),
-            CureReplay::Served(row) => {
+            CureReplay::Served(row) if !grows || !row.then.fails_again() => {
                 let fails_later = row.then.fails_again();
-                let cure = Cure { then: Some(row.then.clone()), ..cure };
+                let replayed = Some((Cure { then: Some(row.then.clone()), ..cure }, Some(*row)));
                 if !fails_later {
-                    return Some((cure, Some(*row)));
+                    return replayed;
                 }
-                if grows {
-                    growing = growing.or(Some((Cure { then: None, ..cure }, None)));
-                } else {
-                    serving = serving.or(Some((cure, Some(*row))));
-                }
+                serving = serving.or(replayed);
             }
-            CureReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
-            CureReplay::NotServed => {}
+            CureReplay::Served(_) | CureReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
+            CureReplay::Served(_) | CureReplay::NotServed => {}
         }
     }
     growing.or(serving)

@@ -164,13 +164,12 @@ fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
         let is_wanted = !has_failed || equal.clone().any(|index| devices[index].row.has_failed());
         (is_cause && is_wanted).then(|| (equal.clone().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
     };
-    let row = |kind, (rows, peers, bytes)| RankDifference { rows, peers, ..difference(kind, None, bytes) };
     let state = excess(Category::OptimizerState)?;
-    let parameters = excess(Category::Parameters);
-    Some(match parameters {
-        Some(parameters) => row(DifferenceKind::Parameters, parameters),
-        None => row(DifferenceKind::OptimizerState, state),
-    })
+    let (kind, (rows, peers, bytes)) = match excess(Category::Parameters) {
+        Some(parameters) => (DifferenceKind::Parameters, parameters),
+        None => (DifferenceKind::OptimizerState, state),
+    };
+    Some(RankDifference { rows, peers, ..difference(kind, None, bytes) })
 }
 
 /// Growth of one rank alone.

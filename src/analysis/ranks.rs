@@ -83,9 +83,9 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let is_compared = |row: &RankRow| row.is_own_device || latest.len() == 1;
     let median = median(rows.iter().filter(|row| is_compared(row)).map(|row| row.peak_allocated_bytes));
     let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
-    let farthest = (0..rows.len()).rev().max_by_key(|i| rows.get(*i).filter(|row| is_compared(row)).map(distance));
-    let outlier = farthest
-        .filter(|i| rows.get(*i).is_some_and(|row| is_compared(row) && ratio(distance(row), median) > OUTLIER_RATIO));
+    let farthest =
+        rows.iter().enumerate().rev().filter(|(_, row)| is_compared(row)).max_by_key(|(_, row)| distance(row));
+    let outlier = farthest.filter(|(_, row)| ratio(distance(row), median) > OUTLIER_RATIO).map(|(index, _)| index);
     let names = RowNames::new(&rows);
     let are_ranks = names.kind == RowKind::Ranks;
     // By what they hold and how they ended; each group begins with its worst.

@@ -74,7 +74,7 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
 /// again. `since` has the innermost line first.
 fn begin_at_last_calls(device: DeviceStudy<'_, '_>, failed: usize, since: &mut [(usize, usize)]) {
     let trace = device.device();
-    let call = |(start, _): &(usize, usize)| CallInTrace { since: *start, start: *start, ..CallInTrace::default() };
+    let call = |(start, _): &(usize, usize)| CallInTrace { start: *start, ..CallInTrace::default() };
     let mut calls: Vec<CallInTrace> = since.iter().rev().map(call).collect();
     let mut lines_by_stack: FxHashMap<StackId, Vec<Line<'_>>> = FxHashMap::default();
     for index in since.last().map_or(failed, |(start, _)| *start)..failed {
@@ -96,9 +96,7 @@ fn begin_at_last_calls(device: DeviceStudy<'_, '_>, failed: usize, since: &mut [
 /// The lines of one function that make requests, in the order of the trace.
 #[derive(Default)]
 struct CallInTrace {
-    /// Earlier entries are of other calls.
-    since: usize,
-    /// The entry that begins the last call.
+    /// The entry that begins the last call. Earlier entries are of other calls.
     start: usize,
     first: Option<u32>,
     previous: Option<u32>,
@@ -108,7 +106,7 @@ struct CallInTrace {
 
 impl CallInTrace {
     fn add(&mut self, index: usize, line: &Line<'_>, program: &ProgramText<'_>) {
-        if index < self.since || self.is_repeated {
+        if index < self.start || self.is_repeated {
             return;
         }
         if self.first.is_none() {
@@ -173,7 +171,7 @@ mod tests {
         let text = "def f(x):\n    a = g(x)\n    b = g(a)\n    for c in b:\n        g(c)\n";
         let program = ProgramText::new([("m.py", text)].into_iter(), true);
         let start = |since, lines: &[u32]| {
-            let mut call = CallInTrace { since, start: since, ..CallInTrace::default() };
+            let mut call = CallInTrace { start: since, ..CallInTrace::default() };
             for (index, line) in lines.iter().enumerate() {
                 let line = Line { file: "m.py", line: *line, function: "f", calls_package: false };
                 call.add(index, &line, &program);

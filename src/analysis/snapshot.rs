@@ -91,7 +91,6 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
             oom.request.source = frame.and_then(|frame| SourceExcerpt::quote(frame, &snapshot.source));
         }
     }
-    let raw = snapshot.settings.clone();
     let mut host = SizedCount::default();
     snapshot.host_segments.iter().for_each(|bytes| host.add(*bytes));
     SnapshotReport {
@@ -101,7 +100,7 @@ pub fn analyze_study(study: &Study<'_>, path: &str, size_bytes: u64, options: Op
         events: snapshot.entries.len() as u64,
         time_us: study.devices().filter_map(|device| last_us(device.device())).max(),
         torch_version: study.scope().minor.map_or_else(|| snapshot.torch_version(), |minor| format!("2.{minor}")),
-        settings: raw.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
+        settings: snapshot.settings.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default(),
         settings_string: snapshot.settings_string().map(str::to_owned),
         found_settings: inferred_options(snapshot, study.settings()),
         truncated: devices.iter().filter_map(|device| device.timeline.as_ref()).any(MemoryHistory::is_truncated),

@@ -25,8 +25,6 @@ pub fn failures(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) -> Vec<Oom
 /// Collects failed requests.
 pub(crate) struct FailureCollector<'s, 'a> {
     device: DeviceStudy<'s, 'a>,
-    /// Maximum number of failed requests in the report: a program that retries forever fails a million times.
-    max_reported: usize,
     /// Number of failed requests that are still to come.
     remaining: usize,
     /// The last failed requests so far, oldest first.
@@ -36,8 +34,7 @@ pub(crate) struct FailureCollector<'s, 'a> {
 impl<'s, 'a> FailureCollector<'s, 'a> {
     /// A collector for the window of `device`.
     pub(crate) fn new(device: DeviceStudy<'s, 'a>) -> Self {
-        let max_reported = device.stacks().max_failures;
-        Self { device, max_reported, remaining: device.failed_requests().count(), failed: Vec::new() }
+        Self { device, remaining: device.failed_requests().count(), failed: Vec::new() }
     }
 
     /// Call for each step of the replay. A replay may start over.
@@ -56,7 +53,8 @@ impl<'s, 'a> FailureCollector<'s, 'a> {
         if self.device.window().contains(&index) {
             debug_assert!(self.remaining > 0, "a replay passes every entry once, from its start");
             self.remaining = self.remaining.saturating_sub(1);
-            if self.remaining < self.max_reported {
+            // A program that retries forever fails a million times.
+            if self.remaining < self.device.stacks().max_failures {
                 let is_late = self.remaining < DESCRIBED_OOMS;
                 let mut request = self.device.device().entry(index);
                 request.pool = request.pool.or(step.failure_pool);

@@ -3,6 +3,7 @@
 
 use std::ops::Range;
 
+use itertools::Itertools as _;
 use rustc_hash::FxHashMap;
 
 use crate::base::ids::SymbolId;
@@ -70,9 +71,7 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
         }
     }
     let open = open.into_iter().flat_map(|(name, open_starts)| open_starts.into_iter().map(move |b| (name, b)));
-    let mut open: Vec<_> = open.collect();
-    open.sort_unstable();
-    spans.extend(open.into_iter().map(|(name, start)| found(name, Some(start), None)));
+    spans.extend(open.sorted_unstable().map(|(name, start)| found(name, Some(start), None)));
     spans.sort_by_key(|span| (span.entries.start, span.entries.end));
     spans
 }
