@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::holders::{DeviceHolders, LiveChange, LiveStack, OtherRows, Status, split_listed};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::base::units::ratio;
-use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::stacks::frames::CodeLocation;
 use crate::stacks::matching::FrameKey;
 use crate::study::memory::largest_operation;
 
@@ -118,25 +118,20 @@ impl<'a> DeviceHolders<'a> {
         }
         let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
-            let location_on = |side: usize| {
-                let (stack, reader) = (row.largest[side]?, self.readers[side]);
-                Some(reader.location_of(stack.id))
-            };
+            let location_on = |side: usize| Some(self.readers[side].location_of(row.largest[side]?.id));
             let location = match (location_on(0), location_on(1)) {
                 (Some(before), Some(after)) => {
-                    let origin = after.frame.as_ref().map(|frame| frame.origin);
                     // Either a line of the user or of a helper may lead; only lines of the same kind compare.
-                    let is_same_kind = |frame: &FrameReport| Some(frame.origin) == origin;
-                    let moved_from = before.frame.filter(|frame| Some(frame) != after.frame.as_ref());
-                    let moved_from = moved_from.filter(is_same_kind);
+                    let moved_from = before.frame.filter(|frame| {
+                        after.frame.as_ref().is_some_and(|after| frame != after && frame.origin == after.origin)
+                    });
                     CodeLocation { moved_from, ..after }
                 }
                 (before, after) => after.or(before).unwrap_or_default(), // a row has a stack on one side
             };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
-            let operations = row.changed.iter();
-            let main =
-                largest_operation(operations.map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by)));
+            let operations = row.changed.iter().map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by));
+            let main = largest_operation(operations);
             LineChange {
                 status,
                 held,
@@ -168,9 +163,7 @@ impl<'a> DeviceHolders<'a> {
         let key = |(_, line): &SidedLine| LineKeys { places: line.places.map(class), ..*line };
         let mut free: SeededMap<LineKeys, [Option<SidedLine>; 2]> = SeededMap::default();
         for line in unpaired.iter().filter(|line| !linked.contains(line)) {
-            if let Some(known) = free.entry(key(line)).or_default().get_mut(line.0) {
-                *known = Some(*line);
-            }
+            free.entry(key(line)).or_default()[line.0] = Some(*line);
         }
         for sides in free.values() {
             if let [Some(before), Some(after)] = sides {

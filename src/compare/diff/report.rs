@@ -133,9 +133,9 @@ pub struct SettingChange {
 }
 
 /// All differences. A setting that only one release records is left out, because the other value is unknown.
-pub(super) fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
+fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
     let named = [
-        ("torch_version", release(before), release(after)),
+        ("torch_version", before.snapshot().torch_version().into(), after.snapshot().torch_version().into()),
         ("settings_string", settings_string(before), settings_string(after)),
         ("found_settings", found_settings(before), found_settings(after)),
     ];
@@ -164,11 +164,4 @@ fn found_settings(study: &Study<'_>) -> Value {
 fn settings_string(study: &Study<'_>) -> Value {
     let raw = study.snapshot().settings.as_ref();
     raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
-}
-
-fn release(study: &Study<'_>) -> Value {
-    match study.scope().minor {
-        Some(minor) => Value::from(format!("2.{minor}")),
-        None => Value::from(study.snapshot().torch_version()),
-    }
 }

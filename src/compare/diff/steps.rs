@@ -46,10 +46,7 @@ pub struct PeakChange {
 fn steps_started(device: DeviceStudy<'_, '_>) -> usize {
     let completed = device.phases().steps.ends().len();
     let open = u32::try_from(completed).ok().and_then(|step| device.phases().steps.entries(step));
-    let allocates = |entry: usize| {
-        let action = device.device().action(entry);
-        matches!(action, Some(Action::Alloc | Action::Oom))
-    };
+    let allocates = |entry: usize| matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom));
     completed + usize::from(open.is_some_and(|mut entries| entries.any(allocates)))
 }
 

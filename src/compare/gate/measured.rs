@@ -216,11 +216,10 @@ fn growth([before, now]: [u64; 2]) -> i128 {
 
 /// Growth of a peak relative to the baseline.
 fn growth_ratio(peaks: [u64; 2]) -> Result<f64, UnknownReason> {
-    let [before, _] = peaks;
-    match growth(peaks) {
-        grown if before == 0 && grown > 0 => Err(UnknownReason::BaselineIsZero),
-        _ if before == 0 => Ok(0.0),
-        grown => Ok(grown as f64 / before as f64),
+    match peaks {
+        [0, 0] => Ok(0.0),
+        [0, _] => Err(UnknownReason::BaselineIsZero),
+        [before, _] => Ok(growth(peaks) as f64 / before as f64),
     }
 }
 
