@@ -89,9 +89,8 @@ impl Conclusion {
 
 /// Every name that holds for `numbers`, whose verdict is `verdict`.
 fn texts(numbers: &MessageNumbers, verdict: Verdict, settings_can_help: Option<bool>) -> PrintedNumbers<'static> {
-    let mut texts: BTreeMap<&'static str, String> = BTreeMap::new();
-    let printed = numbers.printed.figures.iter().map(|(name, (_, amount))| (*name, amount));
-    texts.extend(printed.map(|(name, amount)| (name, size(amount.bytes))));
+    let printed = numbers.printed.figures.iter().map(|(name, (_, amount))| (*name, size(amount.bytes)));
+    let mut texts: BTreeMap<&'static str, String> = printed.collect();
     let request = numbers.request.unwrap_or_default();
     let memory = numbers.memory_at_failure(request, numbers.free.unwrap_or_default());
     let cached = numbers.unallocated.unwrap_or_default();

@@ -148,9 +148,9 @@ impl MessageNumbers {
         is_small && parts.is_some_and(|(left, all)| left.bytes <= all.bytes / BUSY_CACHE_DIVISOR)
     }
 
-    /// True if `request` alone is larger than the device.
-    pub(super) fn exceeds_capacity(&self, request: ApproxBytes) -> bool {
-        self.capacity.is_some_and(|capacity| capacity.covers(request) == Likelihood::No)
+    /// True if `amount` alone is larger than the device.
+    pub(super) fn exceeds_capacity(&self, amount: ApproxBytes) -> bool {
+        self.capacity.is_some_and(|capacity| capacity.covers(amount) == Likelihood::No)
     }
 
     /// True if no device of this size could serve the request.
@@ -160,8 +160,7 @@ impl MessageNumbers {
 
     /// True if PyTorch has more reserved than the device has: Windows adds host memory ("shared GPU memory").
     pub(super) fn exceeds_device(&self) -> bool {
-        let parts = self.capacity.zip(self.reserved);
-        parts.is_some_and(|(capacity, reserved)| capacity.covers(reserved) == Likelihood::No)
+        self.reserved.is_some_and(|reserved| self.exceeds_capacity(reserved))
     }
 
     /// True if others use more of the device than a desktop does.
@@ -226,7 +225,7 @@ impl MessageNumbers {
 
     /// True if the message says that more is free than the device has: its numbers do not belong together.
     pub(super) fn is_contradictory(&self) -> bool {
-        self.capacity.zip(self.free).is_some_and(|(capacity, free)| capacity.covers(free) == Likelihood::No)
+        self.free.is_some_and(|free| self.exceeds_capacity(free))
     }
 }
 

@@ -250,8 +250,7 @@ pub(super) fn join_pieces(before: &str, pieces: &[String]) -> (FailedAllocation,
     for piece in pieces {
         let is_cut_number = text.ends_with(is_number) && piece.starts_with(is_number) && !text.ends_with(", ");
         let [glued, spaced] = [format!("{text}{piece}"), format!("{text} {piece}")];
-        let read = [&glued, &spaced].map(|text| parse_allocation(before, text));
-        let [read_glued, read_spaced] = read;
+        let [read_glued, read_spaced] = [&glued, &spaced].map(|text| parse_allocation(before, text));
         let is_glued = is_cut_number || completeness(&read_glued) > completeness(&read_spaced);
         let read = if is_glued { read_glued } else { read_spaced };
         text = if is_glued { glued } else { spaced };
