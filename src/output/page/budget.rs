@@ -47,13 +47,13 @@ impl<'l> Budgeted<'l> {
 
     /// Omits all but the `keep` allocations with the largest weights.
     pub(super) fn keep(&mut self, keep: usize) {
-        let mut weights: Vec<u64> = self.lives.allocations.iter().map(|one| weight(one, self.entries)).collect();
+        let mut weights: Vec<u64> = self.lives.allocations.iter().map(|one| self.weight(one)).collect();
         let cut = weights.len().saturating_sub(keep).checked_sub(1);
         self.max_omitted = cut.map(|cut| *weights.select_nth_unstable(cut).1);
     }
 
     fn is_omitted(&self, one: &AllocationLifetime) -> bool {
-        self.max_omitted.is_some_and(|max| weight(one, self.entries) <= max)
+        self.max_omitted.is_some_and(|max| self.weight(one) <= max)
     }
 
     /// Those that are not omitted.
@@ -62,7 +62,7 @@ impl<'l> Budgeted<'l> {
     }
 
     /// The number of omitted allocations, and their bytes over time: the maximum of each bucket. `None` if none is omitted.
-    pub(super) fn summarize_omitted(&self) -> Option<(Value, Vec<u8>)> {
+    pub(super) fn summarize_omitted(&self) -> Option<(Value, Column)> {
         self.max_omitted?;
         let mut omitted = self.lives.allocations.iter().filter(|one| self.is_omitted(one)).peekable();
         // Only those that are live now take memory here.
@@ -70,7 +70,7 @@ impl<'l> Budgeted<'l> {
         let (mut count, mut sum) = (0_u64, 0_u64);
         let held = (0..=self.entries).map(|now| {
             while let Some(one) = omitted.next_if(|one| one.start == now) {
-                live.push(Reverse((end(one, self.entries), one.bytes)));
+                live.push(Reverse((self.end(one), one.bytes)));
                 (count, sum) = (count + 1, sum.saturating_add(one.bytes));
             }
             while live.peek().is_some_and(|Reverse((end, _))| *end == now) {
@@ -82,42 +82,38 @@ impl<'l> Budgeted<'l> {
         let series: Vec<u64> = buckets.into_iter().map(|bucket| bucket.fold(0, u64::max)).collect();
         let bytes_at_most = series.iter().copied().fold(0, u64::max);
         let summary = json!({ "allocations": count, "bytes_at_most": bytes_at_most });
-        Some((summary, series.into_iter().collect::<Column>().bytes))
+        Some((summary, Column::from_values("undrawn", series)))
     }
-}
 
-fn end(one: &AllocationLifetime, entries: u32) -> u32 {
-    one.reusable_at().unwrap_or(entries.saturating_add(1))
-}
-
-/// The product of bytes and lifetime, in a trace of `entries`.
-fn weight(one: &AllocationLifetime, entries: u32) -> u64 {
-    one.bytes.saturating_mul(end(one, entries).saturating_sub(one.start).max(1).into())
-}
-
-/// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
-/// number of frames of a stack.
-pub(super) fn count_within_frames(
-    lives: &MemoryLifetimes,
-    max: usize,
-    entries: u32,
-    depth: impl Fn(StackId) -> usize,
-) -> usize {
-    let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
-        let mut known: FxHashSet<StackId> = FxHashSet::default();
-        let mut frames = 0;
-        let within = allocations.take_while(|one| {
-            if known.insert(one.made_by) {
-                frames += depth(one.made_by);
-            }
-            frames <= max
-        });
-        within.count()
-    };
-    if total(&mut lives.allocations.iter()) == lives.allocations.len() {
-        return lives.allocations.len();
+    fn end(&self, one: &AllocationLifetime) -> u32 {
+        one.reusable_at().unwrap_or(self.entries.saturating_add(1))
     }
-    total(&mut lives.allocations.iter().sorted_by_key(|one| Reverse(weight(one, entries))))
+
+    /// The product of bytes and lifetime.
+    fn weight(&self, one: &AllocationLifetime) -> u64 {
+        one.bytes.saturating_mul(self.end(one).saturating_sub(one.start).max(1).into())
+    }
+
+    /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
+    /// number of frames of a stack.
+    pub(super) fn count_within_frames(&self, max: usize, depth: impl Fn(StackId) -> usize) -> usize {
+        let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
+            let mut known: FxHashSet<StackId> = FxHashSet::default();
+            let mut frames = 0;
+            let within = allocations.take_while(|one| {
+                if known.insert(one.made_by) {
+                    frames += depth(one.made_by);
+                }
+                frames <= max
+            });
+            within.count()
+        };
+        let all = &self.lives.allocations;
+        if total(&mut all.iter()) == all.len() {
+            return all.len();
+        }
+        total(&mut all.iter().sorted_by_key(|one| Reverse(self.weight(one))))
+    }
 }
 
 #[cfg(test)]
@@ -142,9 +138,9 @@ mod tests {
         let snapshot = Snapshot::read(text.as_bytes(), &|_| ()).unwrap();
         let study = Study::new(&snapshot, Scope::default());
         let lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
-        let kept = |max: usize| count_within_frames(&lives, max, 8, |stack| snapshot.stacks.frames(stack).len());
-        assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
         let mut budgeted = Budgeted::new(&lives, 8);
+        let kept = |max: usize| budgeted.count_within_frames(max, |stack| snapshot.stacks.frames(stack).len());
+        assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
         budgeted.keep(3);
         budgeted.keep(1);
         assert_eq!(budgeted.kept().count(), 1);

@@ -4,13 +4,25 @@ use crate::base::intern::Distinct;
 use crate::output::export::{push_varint, push_zigzag};
 
 /// An encoded column.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Column {
+    /// docs/report-data.md has the names.
+    pub(super) name: &'static str,
     pub(super) bytes: Vec<u8>,
     last: u64,
 }
 
 impl Column {
+    pub(super) fn new(name: &'static str) -> Self {
+        Self { name, bytes: Vec::new(), last: 0 }
+    }
+
+    pub(super) fn from_values(name: &'static str, values: impl IntoIterator<Item = u64>) -> Self {
+        let mut column = Self::new(name);
+        values.into_iter().for_each(|value| column.push(value));
+        column
+    }
+
     /// Appends `value`.
     pub(super) fn push(&mut self, value: u64) {
         push_varint(&mut self.bytes, value);
@@ -30,17 +42,6 @@ impl Column {
     }
 }
 
-impl FromIterator<u64> for Column {
-    fn from_iter<T: IntoIterator<Item = u64>>(values: T) -> Self {
-        let mut column = Self::default();
-        values.into_iter().for_each(|value| column.push(value));
-        column
-    }
-}
-
-/// Encoded columns with their names.
-pub(super) type Columns = Vec<(&'static str, Vec<u8>)>;
-
 /// The streams and pools of the header.
 #[derive(Debug, Default)]
 pub(super) struct NameTable {
@@ -54,7 +55,7 @@ mod tests {
 
     #[test]
     fn numbers_take_seven_bits_a_byte() {
-        let column: Column = [0, 127, 128, 300, u64::MAX].into_iter().collect();
+        let column = Column::from_values("numbers", [0, 127, 128, 300, u64::MAX]);
         let mut wanted = vec![0, 0x7f, 0x80, 1, 0xac, 2];
         wanted.extend([0xff; 9]);
         wanted.push(1);
@@ -63,12 +64,12 @@ mod tests {
 
     #[test]
     fn differences_have_a_sign_in_their_lowest_bit() {
-        let mut column = Column::default();
+        let mut column = Column::new("differences");
         for value in [5, 3, 3, 4, 0] {
             column.push_change(value);
         }
         assert_eq!(column.bytes, [10, 3, 0, 2, 7]);
-        let mut column = Column::default();
+        let mut column = Column::new("differences");
         for value in [0, u64::MAX, 0] {
             column.push_change(value);
         }

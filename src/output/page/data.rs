@@ -6,8 +6,8 @@ use flate2::Compression;
 use flate2::write::DeflateEncoder;
 use serde_json::{Value, json};
 
-use super::budget::{Budgeted, MAX_FRAMES, count_within_frames};
-use super::columns::{Column, Columns, NameTable};
+use super::budget::{Budgeted, MAX_FRAMES};
+use super::columns::{Column, NameTable};
 use super::events::{self, ShownEntries, retain_shown};
 use super::stacks::StackTable;
 use crate::allocator::granule_size;
@@ -48,8 +48,8 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: u
     let space = AddressMap::new(&lives.allocations, &lives.segments);
     let packing = Packing { device, report, shown, space };
     let stacks = &device.snapshot().stacks;
-    let within = count_within_frames(&lives, MAX_FRAMES, shown.entries, |stack| stacks.frames(stack).len());
     let mut budgeted = Budgeted::new(&lives, shown.entries);
+    let within = budgeted.count_within_frames(MAX_FRAMES, |stack| stacks.frames(stack).len());
     let mut keep = within.min(FIRST_TRIED);
     let mut is_too_large = false;
     loop {
@@ -93,8 +93,7 @@ struct Packing<'p, 's, 'a> {
 impl Packing<'_, '_, '_> {
     /// The data, and the bytes of it that belong to allocations and their stacks.
     fn pack(&self, lives: &MemoryLifetimes, budgeted: &Budgeted<'_>) -> io::Result<(Vec<u8>, usize)> {
-        let Self { device, report, shown, space } = self;
-        let (device, shown) = (*device, *shown);
+        let Self { device, report, shown, ref space } = *self;
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
         let pools = &device.snapshot().pools;
@@ -106,8 +105,7 @@ impl Packing<'_, '_, '_> {
         let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
         let (undrawn, series) = budgeted.summarize_omitted().unzip();
-        fixed.extend(times(device).map(|times| ("time", times)));
-        fixed.extend(series.map(|series| ("undrawn", series)));
+        fixed.extend(times(device).into_iter().chain(series));
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
         let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
@@ -126,7 +124,7 @@ impl Packing<'_, '_, '_> {
             "lines": stacks.lines.all.len(),
             "unit": space.unit,
             "granules": granules,
-            "columns": fixed.iter().chain(&scaling).map(|(name, bytes)| (*name, bytes.len())).collect::<Vec<_>>(),
+            "columns": fixed.iter().chain(&scaling).map(|column| (column.name, column.bytes.len())).collect::<Vec<_>>(),
             "regions": space.regions(),
             "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
             "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
@@ -149,10 +147,10 @@ impl Packing<'_, '_, '_> {
         let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
         out.write_all(&to_u32(header.len()).to_le_bytes())?;
         out.write_all(&header)?;
-        fixed.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        fixed.iter().try_for_each(|column| out.write_all(&column.bytes))?;
         out.flush()?;
         let fixed_bytes = out.get_ref().len();
-        scaling.iter().try_for_each(|(_, column)| out.write_all(column))?;
+        scaling.iter().try_for_each(|column| out.write_all(&column.bytes))?;
         let blob = out.finish()?;
         let scaling_bytes = blob.len() - fixed_bytes;
         Ok((blob, scaling_bytes))
@@ -181,11 +179,10 @@ impl Packing<'_, '_, '_> {
     }
 
     /// The columns of allocations, and the number of their kinds.
-    fn allocations(&self, budgeted: &Budgeted, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Columns, usize) {
+    fn allocations(&self, budgeted: &Budgeted, stacks: &mut StackTable, places: &[(u32, u32)]) -> (Vec<Column>, usize) {
         let mut kinds: Distinct<Kind> = Distinct::default();
-        let [mut start, mut req, mut done] = [(); 3].map(|()| Column::default());
-        let [mut addr, mut of_kind, mut slack] = [(); 3].map(|()| Column::default());
-        let mut freed_by = Column::default();
+        let [mut start, mut req, mut done, mut addr, mut of_kind, mut slack, mut freed_by] =
+            ["start", "req", "done", "addr", "kind", "slack", "fnode"].map(Column::new);
         for one in budgeted.kept() {
             let freed = one.freed_at().unwrap_or(one.start);
             start.push_more(u64::from(one.start));
@@ -211,36 +208,30 @@ impl Packing<'_, '_, '_> {
             of_kind.push(kinds.add(kind).into());
         }
         let place = |kind: &Kind| places[kind.place as usize];
-        let of = |read: &dyn Fn(&Kind) -> u64| kinds.all.iter().map(read).collect::<Column>().bytes;
-        let columns = vec![
-            ("start", start.bytes),
-            ("req", req.bytes),
-            ("done", done.bytes),
-            ("addr", addr.bytes),
-            ("kind", of_kind.bytes),
-            ("slack", slack.bytes),
-            ("fnode", freed_by.bytes),
-            ("krequested", of(&|kind| kind.requested_bytes)),
-            ("knode", of(&|kind| u64::from(kind.node))),
-            ("kline", of(&|kind| u64::from(kind.line))),
-            ("kstream", of(&|kind| place(kind).0.into())),
-            ("kpool", of(&|kind| place(kind).1.into())),
-            ("kcategory", of(&|kind| kind.category as u64)),
-            ("kconfidence", of(&|kind| kind.confidence as u64)),
-            ("kphase", of(&|kind| kind.phase as u64)),
-            ("kvariable", of(&|kind| kind.variable as u64)),
-        ];
+        let of = |name, read: &dyn Fn(&Kind) -> u64| Column::from_values(name, kinds.all.iter().map(read));
+        let mut columns = vec![start, req, done, addr, of_kind, slack, freed_by];
+        columns.extend([
+            of("krequested", &|kind| kind.requested_bytes),
+            of("knode", &|kind| u64::from(kind.node)),
+            of("kline", &|kind| u64::from(kind.line)),
+            of("kstream", &|kind| place(kind).0.into()),
+            of("kpool", &|kind| place(kind).1.into()),
+            of("kcategory", &|kind| kind.category as u64),
+            of("kconfidence", &|kind| kind.confidence as u64),
+            of("kphase", &|kind| kind.phase as u64),
+            of("kvariable", &|kind| kind.variable as u64),
+        ]);
         (columns, kinds.all.len())
     }
 
-    fn segments(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> Columns {
+    fn segments(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> Vec<Column> {
         const SMALL: u64 = 1;
         const EXPANDABLE: u64 = 2;
         let all = &lives.segments;
-        let of = |read: &dyn Fn(&SegmentRange) -> u64| all.iter().map(read).collect::<Column>().bytes;
+        let of = |name, read: &dyn Fn(&SegmentRange) -> u64| Column::from_values(name, all.iter().map(read));
         let place = |one: &SegmentRange| places[one.place as usize];
         let is_small = |one: &SegmentRange| lives.places.all[one.place as usize].is_small;
-        let [mut addr, mut made_by, mut freed_by] = [(); 3].map(|()| Column::default());
+        let [mut addr, mut made_by, mut freed_by] = ["saddr", "snode", "sfnode"].map(Column::new);
         for one in all {
             addr.push_change(self.space.offset_of(one.address));
             made_by.push(u64::from(stacks.intern_node(one.made_by)));
@@ -248,15 +239,15 @@ impl Packing<'_, '_, '_> {
         }
         let unit = self.space.unit;
         vec![
-            ("sstart", of(&|one| u64::from(one.start))),
-            ("send", of(&|one| one.end.map_or(0, u64::from))),
-            ("saddr", addr.bytes),
-            ("ssize", of(&|one| one.bytes / unit)),
-            ("sstream", of(&|one| place(one).0.into())),
-            ("spool", of(&|one| place(one).1.into())),
-            ("snode", made_by.bytes),
-            ("sfnode", freed_by.bytes),
-            ("sflags", of(&|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE)),
+            of("sstart", &|one| u64::from(one.start)),
+            of("send", &|one| one.end.map_or(0, u64::from)),
+            addr,
+            of("ssize", &|one| one.bytes / unit),
+            of("sstream", &|one| place(one).0.into()),
+            of("spool", &|one| place(one).1.into()),
+            made_by,
+            freed_by,
+            of("sflags", &|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE),
         ]
     }
 }
@@ -309,14 +300,14 @@ impl AddressMap {
 
 /// The time of each entry in microseconds since the first, if recorded. Those of a long trace are rounded down: exact, the
 /// times of 15.8 million entries alone exceed the budget of a page.
-fn times(device: DeviceStudy<'_, '_>) -> Option<Vec<u8>> {
+fn times(device: DeviceStudy<'_, '_>) -> Option<Column> {
     let window = device.window();
     let start = device.device().time_us(window.start)?;
     let time_us = |entry| device.device().time_us(entry).unwrap_or(start);
     let step = time_step(time_us(window.end - 1).saturating_sub(start), window.len() as u64);
-    let mut times = Column::default();
+    let mut times = Column::new("time");
     window.for_each(|entry| times.push_change(time_us(entry).wrapping_sub(start) / step * step));
-    Some(times.bytes)
+    Some(times)
 }
 
 fn time_step(duration_us: u64, entries: u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use rustc_hash::FxHashMap;
 
-use super::columns::{Column, Columns};
+use super::columns::Column;
 use crate::base::ids::{FrameId, StackId, SymbolId};
 use crate::base::intern::{Distinct, Symbols};
 use crate::stacks::frames::{CodeLocation, LineId, StackReader};
@@ -58,14 +58,13 @@ impl<'a, 's> StackTable<'a, 's> {
     }
 
     /// The columns of the table; the strings are a JSON array.
-    pub(super) fn columns(&self) -> Columns {
+    pub(super) fn columns(&self) -> Vec<Column> {
         let mut strings = Symbols::default();
         let mut string = |text: &str| strings.intern(text).index() as u64;
-        let parents: Column =
-            (0_u64..).zip(&self.nodes.all).map(|(own, (parent, _))| own - u64::from(*parent)).collect();
+        let parents = (0_u64..).zip(&self.nodes.all).map(|(own, (parent, _))| own - u64::from(*parent));
         let of_node = self.nodes.all.iter().map(|(_, frame)| frame.map_or(0, |frame| u64::from(frame) + 1));
-        let of_node: Column = of_node.collect();
-        let [mut file, mut line, mut name, mut origin] = [(); 4].map(|()| Column::default());
+        let mut columns = vec![Column::from_values("nparent", parents), Column::from_values("nframe", of_node)];
+        let [mut file, mut line, mut name, mut origin] = ["ffile", "fline", "fname", "forigin"].map(Column::new);
         for id in &self.frames.all {
             let frame = self.reader.frame_report(*id);
             file.push(string(&frame.file));
@@ -78,25 +77,17 @@ impl<'a, 's> StackTable<'a, 's> {
             let row = frame.and_then(|frame| self.frames.find(frame));
             row.map_or(0, |row| u64::from(row) + 1)
         };
-        let [mut code, mut caller, mut text] = [(); 3].map(|()| Column::default());
+        let [mut code, mut caller, mut text] = ["lline", "laround", "ltext"].map(Column::new);
         for id in &self.lines.all {
             code.push(place(id.frame));
             caller.push(place(id.caller));
             text.push(string(&self.reader.code_location(*id).label()));
         }
         let strings: Vec<&str> = (0..strings.len()).map(|at| strings.get(SymbolId::from_index(at))).collect();
-        vec![
-            ("nparent", parents.bytes),
-            ("nframe", of_node.bytes),
-            ("ffile", file.bytes),
-            ("fline", line.bytes),
-            ("fname", name.bytes),
-            ("forigin", origin.bytes),
-            ("lline", code.bytes),
-            ("laround", caller.bytes),
-            ("ltext", text.bytes),
-            // A list of strings has nothing that cannot be written.
-            ("strings", serde_json::to_vec(&strings).unwrap_or_default()),
-        ]
+        let mut texts = Column::new("strings");
+        // A list of strings has nothing that cannot be written.
+        texts.bytes = serde_json::to_vec(&strings).unwrap_or_default();
+        columns.extend([file, line, name, origin, code, caller, text, texts]);
+        columns
     }
 }
