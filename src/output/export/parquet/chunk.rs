@@ -1,6 +1,7 @@
 //! A column chunk: the values of one leaf column in one row group, encoded as pages.
 
 use std::io::{self, Write};
+use std::iter::repeat_n;
 
 use flate2::{Compression, GzBuilder};
 
@@ -79,19 +80,16 @@ impl Dictionary<i64> {
             return None; // all differ
         }
         let mut all = Self { indexes: Vec::with_capacity(values.len()), ..Self::default() };
-        let mut last = (0, 0);
-        for value in values {
+        for run in values.chunk_by(|value, next| value == next) {
             let next = to_u32(all.known.len());
-            if next == 0 || *value != last.0 {
-                last = (*value, *all.known.entry(*value).or_insert(next));
-            }
-            if last.1 == next {
+            let index = *all.known.entry(run[0]).or_insert(next);
+            if index == next {
                 if all.known.len() * MIN_REPEATS > values.len() {
                     return None;
                 }
-                all.content.extend(value.to_le_bytes());
+                all.content.extend(run[0].to_le_bytes());
             }
-            all.indexes.push(last.1);
+            all.indexes.extend(repeat_n(index, run.len()));
         }
         Some(all)
     }
@@ -105,6 +103,7 @@ impl<V> Dictionary<V> {
 }
 
 /// The pages of a leaf, and what the metadata of the file says of them.
+#[derive(Default)]
 pub(super) struct Chunk {
     pub(super) pages: Vec<u8>,
     /// Where the data page begins in `pages`; a dictionary comes before.
@@ -112,7 +111,6 @@ pub(super) struct Chunk {
     pub(super) uncompressed: usize,
     /// Slots: values and nulls.
     pub(super) slots: usize,
-    pub(super) value_type: i32,
     pub(super) encoding: i32,
 }
 
@@ -175,36 +173,26 @@ impl Leaf {
                     Some(found) if found.content.len() + found.encoded().len() < packed.len() => {
                         leaf.encode_indexes(&found)
                     }
-                    _ => leaf.encode(values.len(), ENCODING_DELTA, None, &packed),
+                    _ => leaf.encode(Chunk::default(), values.len(), ENCODING_DELTA, &packed),
                 }
             }
-            Values::Flags(values) => leaf.encode(values.len(), ENCODING_PLAIN, None, &packed_flags(values)),
+            Values::Flags(flags) => leaf.encode(Chunk::default(), flags.len(), ENCODING_PLAIN, &packed_flags(flags)),
             Values::Texts(texts) => leaf.encode_indexes(texts),
         }
     }
 
     fn encode_indexes<V>(&self, values: &Dictionary<V>) -> io::Result<Chunk> {
-        let dictionary = Some((values.known.len(), &*values.content));
-        self.encode(values.indexes.len(), ENCODING_DICTIONARY, dictionary, &values.encoded())
+        let mut chunk = Chunk::default();
+        let header = Struct::new().i32(1, i32_of(values.known.len())).i32(2, ENCODING_PLAIN);
+        chunk.push_page(PAGE_DICTIONARY, &values.content, (7, header))?;
+        self.encode(chunk, values.indexes.len(), ENCODING_DICTIONARY, &values.encoded())
     }
 
-    /// The pages of `values` encoded values.
-    fn encode(
-        &self,
-        values: usize,
-        encoding: i32,
-        dictionary: Option<(usize, &[u8])>,
-        encoded: &[u8],
-    ) -> io::Result<Chunk> {
+    /// Completes `chunk`, which may have a dictionary, by the page of `values` encoded values.
+    fn encode(&self, mut chunk: Chunk, values: usize, encoding: i32, encoded: &[u8]) -> io::Result<Chunk> {
         // Columns that always have a value have no levels.
         let slots = if self.defined.is_empty() { values } else { self.defined.len() };
-        let Self { value_type, .. } = *self;
-        let mut chunk = Chunk { pages: Vec::new(), data_page: 0, uncompressed: 0, slots, value_type, encoding };
-        if let Some((entries, dictionary)) = dictionary {
-            let header = Struct::new().i32(1, i32_of(entries)).i32(2, ENCODING_PLAIN);
-            chunk.push_page(PAGE_DICTIONARY, dictionary, (7, header))?;
-        }
-        chunk.data_page = chunk.pages.len();
+        chunk = Chunk { data_page: chunk.pages.len(), slots, encoding, ..chunk };
         let mut body = Vec::new();
         for levels in [&self.repeated, &self.defined].into_iter().filter(|levels| !levels.is_empty()) {
             body.extend(level_runs(levels));

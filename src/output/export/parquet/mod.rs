@@ -49,7 +49,7 @@ impl<W: Write> ParquetTable<W> {
     pub fn new(table: Table, mut out: W) -> io::Result<Self> {
         out.write_all(MAGIC)?;
         let leaves = table.columns.iter().flat_map(|column| {
-            leaves_of(*column).into_iter().map(|(_, value_type)| Leaf::new(value_type, column.is_optional()))
+            leaves_of(column).into_iter().map(|(_, value_type)| Leaf::new(value_type, column.is_optional()))
         });
         Ok(Self {
             out,
@@ -69,21 +69,18 @@ impl<W: Write> ParquetTable<W> {
 
     /// Writes the collected rows as a row group.
     fn end_group(&mut self) -> io::Result<()> {
-        let encoded: Vec<io::Result<Chunk>> = self.leaves.par_iter_mut().map(Leaf::take).collect();
-        self.write_group(encoded)
+        let chunks = self.leaves.par_iter_mut().map(Leaf::take).collect::<io::Result<_>>()?;
+        self.write_group(chunks)
     }
 
-    fn write_group(&mut self, encoded: Vec<io::Result<Chunk>>) -> io::Result<()> {
-        let paths: Vec<Vec<String>> =
-            self.columns.iter().flat_map(|column| leaves_of(*column)).map(|(path, _)| path).collect();
-        let (mut chunks, mut total) = (Vec::new(), 0);
-        for (chunk, path) in encoded.into_iter().zip(&paths) {
-            let chunk = chunk?;
-            chunks.push(describe_chunk(&chunk, path, self.offset));
+    fn write_group(&mut self, chunks: Vec<Chunk>) -> io::Result<()> {
+        let (mut described, mut total) = (Vec::new(), 0);
+        for (chunk, leaf) in chunks.into_iter().zip(self.columns.iter().flat_map(leaves_of)) {
+            described.push(describe_chunk(&chunk, leaf, self.offset));
             total += chunk.uncompressed as u64;
             self.write(&chunk.pages)?;
         }
-        let group = Struct::new().list(1, STRUCT, &chunks).i64(2, total).i64(3, self.rows_in_group as u64);
+        let group = Struct::new().list(1, STRUCT, &described).i64(2, total).i64(3, self.rows_in_group as u64);
         self.groups.push(group.end());
         self.rows += self.rows_in_group as u64;
         self.rows_in_group = 0;
@@ -116,13 +113,13 @@ impl<W: Write> TableSink for ParquetTable<W> {
             let end = count.min(start + GROUP_ROWS - self.rows_in_group);
             self.rows_in_group += end - start;
             let is_full = self.rows_in_group == GROUP_ROWS;
-            let encoded = self.leaves.par_iter_mut().zip(columns).map(|(leaf, cell)| {
+            let chunks = self.leaves.par_iter_mut().zip(columns).filter_map(|(leaf, cell)| {
                 (start..end).for_each(|row| leaf.push(cell(row)));
                 is_full.then(|| leaf.take())
             });
-            let encoded: Vec<_> = encoded.collect::<Vec<_>>().into_iter().flatten().collect();
+            let chunks: Vec<Chunk> = chunks.collect::<io::Result<_>>()?;
             if is_full {
-                self.write_group(encoded)?;
+                self.write_group(chunks)?;
             }
             start = end;
         }
@@ -135,8 +132,7 @@ impl<W: Write> TableSink for ParquetTable<W> {
         }
         let schema = schema(self.columns);
         let metadata = Struct::new().i32(1, 1).list(2, STRUCT, &schema).i64(3, self.rows);
-        let metadata = metadata.list(4, STRUCT, &self.groups).text(6, "oomscope");
-        let metadata = metadata.end();
+        let metadata = metadata.list(4, STRUCT, &self.groups).text(6, "oomscope").end();
         self.write(&metadata)?;
         self.write(&crate::base::ids::to_u32(metadata.len()).to_le_bytes())?;
         self.write(MAGIC)?;
@@ -145,25 +141,24 @@ impl<W: Write> TableSink for ParquetTable<W> {
 }
 
 /// The paths and types of a column's leaves.
-fn leaves_of(column: Column) -> Vec<(Vec<String>, i32)> {
-    let leaf = |value_type| vec![(vec![column.name.to_owned()], value_type)];
+fn leaves_of(column: &Column) -> Vec<(Vec<&'static str>, i32)> {
+    let leaf = |value_type| vec![(vec![column.name], value_type)];
     match column.kind {
         Kind::Integer | Kind::OptionalInteger => leaf(TYPE_INT64),
         Kind::Text | Kind::OptionalText => leaf(TYPE_BYTE_ARRAY),
         Kind::Flag => leaf(TYPE_BOOLEAN),
-        Kind::Frames => FRAME_LEAVES
-            .iter()
-            .map(|(name, value_type)| ([column.name, "list", "element", name].map(str::to_owned).to_vec(), *value_type))
-            .collect(),
+        Kind::Frames => {
+            FRAME_LEAVES.map(|(name, value_type)| (vec![column.name, "list", "element", name], value_type)).into()
+        }
     }
 }
 
-fn describe_chunk(chunk: &Chunk, path: &[String], offset: u64) -> Element {
-    let path: Vec<Element> = path.iter().map(|name| text_element(name)).collect();
+fn describe_chunk(chunk: &Chunk, (path, value_type): (Vec<&str>, i32), offset: u64) -> Element {
+    let path: Vec<Element> = path.into_iter().map(text_element).collect();
     let of_dictionary = (chunk.data_page > 0).then_some(ENCODING_PLAIN);
     let encodings = [chunk.encoding, ENCODING_RLE].into_iter().chain(of_dictionary);
     let encodings: Vec<Element> = encodings.map(i32_element).collect();
-    let metadata = Struct::new().i32(1, chunk.value_type).list(2, I32, &encodings).list(3, BINARY, &path);
+    let metadata = Struct::new().i32(1, value_type).list(2, I32, &encodings).list(3, BINARY, &path);
     let metadata = metadata.i32(4, CODEC_GZIP).i64(5, chunk.slots as u64).i64(6, chunk.uncompressed as u64);
     let metadata = metadata.i64(7, chunk.pages.len() as u64).i64(9, offset + chunk.data_page as u64);
     let metadata = if chunk.data_page > 0 { metadata.i64(11, offset) } else { metadata };
@@ -187,8 +182,8 @@ fn schema(columns: &[Column]) -> Vec<Element> {
             schema.push(group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
         }
         let repetition = if column.is_optional() { REPETITION_OPTIONAL } else { REPETITION_REQUIRED };
-        let leaves = leaves_of(*column).into_iter();
-        schema.extend(leaves.map(|(path, value_type)| leaf(&path[path.len() - 1], value_type, repetition)));
+        let leaves = leaves_of(column).into_iter();
+        schema.extend(leaves.map(|(path, value_type)| leaf(path[path.len() - 1], value_type, repetition)));
     }
     schema
 }
