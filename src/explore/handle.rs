@@ -138,23 +138,20 @@ impl State<'_, '_> {
 
     fn open(&mut self) {
         let selected = self.selected[self.view as usize];
-        match self.view {
-            View::Memory => {
-                let entry = self.moment.checked_sub(1);
-                if let Some(entry) = entry {
-                    let stack = self.device.device().entry(entry as usize).extended_stack;
-                    self.popup = Some(self.stack_popup(format!("entry {}", count(entry.into())), stack));
-                }
-            }
+        self.popup = match self.view {
+            View::Memory => self.moment.checked_sub(1).map(|entry| {
+                let stack = self.device.device().entry(entry as usize).extended_stack;
+                self.stack_popup(format!("entry {}", count(entry.into())), stack)
+            }),
             View::Map => {
                 let one = selected.zip(self.recording.as_ref()).map(|(row, recording)| recording.allocations[row]);
-                self.popup = one.map(|one| self.stack_popup(rows::describe_block(&one), one.made_by));
+                one.map(|one| self.stack_popup(rows::describe_block(&one), one.made_by))
             }
             View::Holders => {
                 let row = self.holders().into_iter().nth(selected.unwrap_or(0));
-                self.popup = row.map(|row| self.stack_popup(row.name, row.stack));
+                row.map(|row| self.stack_popup(row.name, row.stack))
             }
-        }
+        };
     }
 
     /// The frames of `stack` with the text of their lines where it is known.
@@ -203,14 +200,11 @@ impl State<'_, '_> {
             Input::Char(character) if !character.is_control() => prompt.push(character),
             Input::Backspace if prompt.pop().is_none() => self.prompt = None,
             Input::Enter => {
-                let place = std::mem::take(prompt);
-                self.prompt = None;
-                match place.trim() {
-                    "start" => self.go(0),
-                    place => match place.parse::<PositionSelector>() {
-                        Ok(selector) => self.go_to(selector),
-                        Err(message) => self.message = Some(str::to_owned(message)),
-                    },
+                let place = self.prompt.take().unwrap_or_default();
+                match place.trim().parse::<PositionSelector>() {
+                    _ if place.trim() == "start" => self.go(0),
+                    Ok(selector) => self.go_to(selector),
+                    Err(message) => self.message = Some(str::to_owned(message)),
                 }
             }
             _ => {}

@@ -111,8 +111,7 @@ fn adapt_block(cell: &mut Cell, eighths: usize, look: Look) {
         return;
     }
     let most = if eighths >= 4 { cell.fg } else { cell.bg };
-    let slot = slot_of(most);
-    match slot {
+    match slot_of(most) {
         None => {
             cell.set_symbol(if most == Color::Reset { " " } else { "#" });
         }
