@@ -31,18 +31,19 @@ pub fn diff(report: &DiffReport) -> Document {
     for of in warnings {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
-    if let Some(table) = devices(report) {
-        document.table(table);
-        lines(&mut document, most, MAX_LINES_BESIDE);
-    } else {
-        lines(&mut document, most, MAX_LINES);
+    let are_several = report.devices.len() > 1;
+    if are_several {
+        document.table(devices(report));
     }
+    lines(&mut document, most, if are_several { MAX_LINES_BESIDE } else { MAX_LINES });
     document.fields("why", why(most));
     let [before, after] = most.numbers(Figure::Ooms);
     if before + after > 0 {
         document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
     }
-    document.fields("settings", first_of(settings(&report.settings_changed), MAX_SETTINGS));
+    let settings = settings(&report.settings_changed);
+    let others = and_others(settings.len(), MAX_SETTINGS, "other", ": --full");
+    document.fields("settings", settings.into_iter().take(MAX_SETTINGS).chain(others));
     document.fields("next", command_line("analyze", &report.after).map(code));
     document.with_sections(sections(report, most))
 }
@@ -73,14 +74,13 @@ fn context(device: &DeviceDiff) -> String {
     moment.or(steps).unwrap_or_default()
 }
 
-fn devices(report: &DiffReport) -> Option<Table> {
+fn devices(report: &DiffReport) -> TableOf<ChangedRow> {
     const MAX_DEVICES: usize = 8;
     let row = |device: &DeviceDiff| {
         let [before, after] = device.numbers(Figure::Allocated);
         ChangedRow::new(format!("GPU {} {}", device.device, device.moment), before, after)
     };
-    let rows = report.devices.iter().take(MAX_DEVICES).map(row);
-    (report.devices.len() > 1).then(|| changes("allocated", rows).wide().into())
+    changes("allocated", report.devices.iter().take(MAX_DEVICES).map(row)).wide()
 }
 
 /// The lines that hold more or less, the `shown` largest changes first, and the sum of the others.
@@ -308,14 +308,6 @@ pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
     // The settings string repeats the settings that it changes.
     let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
     changes.iter().filter(|change| !is_repeated || change.key != "settings_string").map(line).collect()
-}
-
-/// The first `shown` of `lines`, and the number of the others.
-pub(super) fn first_of(mut lines: Vec<String>, shown: usize) -> Vec<String> {
-    let others = and_others(lines.len(), shown, "other", ": --full");
-    lines.truncate(shown);
-    lines.extend(others);
-    lines
 }
 
 impl DeviceDiff {

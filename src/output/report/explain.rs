@@ -191,14 +191,11 @@ impl FailureGroup<'_> {
         format!("{} sources, first {first}", self.0.len())
     }
 
-    /// The devices, as ranges.
-    fn devices(&self) -> Option<String> {
-        let devices: Vec<u64> = self.0.iter().filter_map(|failure| failure.device).collect();
-        (!devices.is_empty()).then(|| ranges(devices))
-    }
-
+    /// The headline, with the devices as ranges.
     fn headline(&self) -> Text {
-        self.first().headline(self.devices().as_deref())
+        let devices: Vec<u64> = self.0.iter().filter_map(|failure| failure.device).collect();
+        let devices = (!devices.is_empty()).then(|| ranges(devices));
+        self.first().headline(devices.as_deref())
     }
 }
 

@@ -258,8 +258,7 @@ impl CheckReport {
         };
         let place = |line: &CodeLine| format!("{}:{}", line.file(), line.frame.line);
         let first = worst.lines.first();
-        let who =
-            first.map(|line| format!("{} in {}: {} {}", place(line), line.frame.name, size(line.bytes), line.what));
+        let who = first.map(|line| format!("{} in {}: {}", place(line), line.frame.name, bytes_label(line)));
         let (action, copy) = match (first, worst.missing) {
             (Some(_), _) if worst.code == Figure::Ooms => {
                 ("see why the request failed, and what helps".to_owned(), command_line("analyze", path))

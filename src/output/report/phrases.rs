@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use itertools::Itertools as _;
 
 use crate::analysis::{RankRow, SnapshotReport};
-use crate::base::units::{count, counted, duration, percent, ratio, size};
+use crate::base::units::{count, counted, percent, ratio, size};
 use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
@@ -64,14 +64,6 @@ pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
     let more = more.map(|more| format!("and {} more", count(more as u64)));
     document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
-}
-
-/// Describes a range of `events` entries from `first` on, of `all` entries.
-pub(super) fn entry_range(first: u64, events: u64, all: u64, duration_us: Option<u64>) -> String {
-    // Before PyTorch 2.2 entries have no times.
-    let time = duration_us.map(|us| format!(", {}", duration(us))).unwrap_or_default();
-    let part = if events < all { format!("{} to {} of ", count(first), count(first + events)) } else { String::new() };
-    format!("{part}{}{time}", counted(all, "entry"))
 }
 
 /// Private pools are mentioned if they keep this share of reserved memory.

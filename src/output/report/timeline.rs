@@ -1,7 +1,7 @@
 //! The page of `oomscope timeline`, and its summary: memory over time and its peaks; below it, charts of all other series, and events.
 
 use super::notes::{add_copy, add_notes, with_other_notes};
-use super::phrases::{and_others, entry_range};
+use super::phrases::and_others;
 use crate::analysis::timeline::{DeviceTimeline, Series, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
 use crate::base::warning::Code;
@@ -39,7 +39,11 @@ pub fn timeline(report: &TimelineReport) -> Document {
 
 /// The entries of `device` that are shown.
 fn range(device: &DeviceTimeline) -> String {
-    entry_range(device.first_event, device.events, device.trace_events, device.duration_us)
+    // Before PyTorch 2.2 entries have no times.
+    let time = device.duration_us.map_or_else(String::new, |us| format!(", {}", duration(us)));
+    let [first, end] = [device.first_event, device.first_event + device.events].map(count);
+    let part = if device.events < device.trace_events { format!("{first} to {end} of ") } else { String::new() };
+    format!("{part}{}{time}", counted(device.trace_events, "entry"))
 }
 
 /// Devices in the table of peaks, at most.

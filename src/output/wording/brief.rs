@@ -176,26 +176,24 @@ impl Brief {
         let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
         let failed = last.filter(|_| device.moment.is_none() || device.is_at_last_failure());
-        let memory = &device.memory;
-        let (at, event, held, (reserved_bytes, allocated_bytes)) = match (device.moment, failed, &device.at_peak) {
+        let (then, peak) = (device.at_moment.as_ref(), &device.peak);
+        // Those of `--at`, or of the snapshot.
+        let totals = [device.memory.reserved_bytes, device.memory.allocated_bytes];
+        let (at, event, held, totals) = match (device.moment, failed, &device.at_peak) {
             (_, Some(oom), _) => {
-                let totals = (oom.reserved_bytes, oom.allocated_bytes);
+                let totals = [oom.reserved_bytes, oom.allocated_bytes];
                 (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), totals)
             }
-            (Some(moment), None, _) => {
-                let (at, event) = match moment {
-                    TracePosition::Entry { event } => (BriefMoment::Entry, Some(event)),
-                    TracePosition::Start => (BriefMoment::Start, None),
-                    TracePosition::Snapshot => (BriefMoment::Snapshot, None),
-                };
-                (at, event, device.at_moment.as_ref(), (memory.reserved_bytes, memory.allocated_bytes))
+            (Some(TracePosition::Entry { event }), None, _) => (BriefMoment::Entry, Some(event), then, totals),
+            (Some(TracePosition::Start), None, _) => (BriefMoment::Start, None, then, totals),
+            (None, None, held @ Some(_)) => {
+                let totals = [peak.reserved_then, peak.allocated_bytes];
+                (BriefMoment::Peak, peak.allocated_event, held.as_ref(), totals)
             }
-            (None, None, Some(peak)) => {
-                let totals = (device.peak.reserved_then, device.peak.allocated_bytes);
-                (BriefMoment::Peak, device.peak.allocated_event, Some(peak), totals)
-            }
-            (None, None, None) => (BriefMoment::Snapshot, None, None, (memory.reserved_bytes, memory.allocated_bytes)),
+            (Some(TracePosition::Snapshot), None, _) => (BriefMoment::Snapshot, None, then, totals),
+            (None, None, None) => (BriefMoment::Snapshot, None, None, totals),
         };
+        let [reserved_bytes, allocated_bytes] = totals;
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let has_steps = device.steps.completed > 0 || device.leaks.kind.is_some();
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
