@@ -105,9 +105,7 @@ fn in_directory(args: &Export, write: impl FnOnce(&Path) -> anyhow::Result<Exit>
 }
 
 fn write_perfetto(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
-    refuse_terminal(args.output.as_deref(), "trace.pftrace")?;
-    let output = Output::open(args.output.as_deref())?;
-    output.write_streamed(|out| {
+    open_binary(args.output.as_deref(), "trace.pftrace")?.write_streamed(|out| {
         let mut writer = PerfettoWriter::new(out);
         let exit = job.each(|recording| Ok(writer.add(recording)?))?;
         writer.finish()?;
@@ -119,16 +117,16 @@ fn write_pickle(args: &Export, job: &Job<'_>) -> anyhow::Result<Exit> {
     let [_] = job.inputs else {
         bail!("--format pickle takes one snapshot, and here are {}", job.inputs.len());
     };
-    refuse_terminal(args.output.as_deref(), "window.pickle")?;
-    let output = Output::open(args.output.as_deref())?;
+    let output = open_binary(args.output.as_deref(), "window.pickle")?;
     output.write_streamed(|out| job.each(|recording| Ok(write_window(recording, out)?)))
 }
 
-fn refuse_terminal(output: Option<&Path>, example: &str) -> anyhow::Result<()> {
+/// Opens the destination of a binary format, which is no terminal.
+fn open_binary(output: Option<&Path>, example: &str) -> anyhow::Result<Output> {
     if output.is_none_or(|path| path == Path::new("-")) && io::stdout().is_terminal() {
         bail!("the format is binary: name a file, -o {example}, or redirect standard output");
     }
-    Ok(())
+    Output::open(output)
 }
 
 struct Job<'j> {

@@ -64,10 +64,7 @@ struct Refused<'a> {
 
 /// Interprets the arguments that `error` refused.
 pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) -> Option<Correction> {
-    let text = |kind| match error.get(kind) {
-        Some(ContextValue::String(text)) => Some(text.clone()),
-        _ => None,
-    };
+    let text = |kind| context_text(error, kind).map(str::to_owned);
     let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let command = args.iter().skip(1).find_map(|arg| root.find_subcommand(arg));
     let refused = |at, word, value| Refused { root, command, args, at, word, value };
@@ -93,6 +90,12 @@ pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) ->
         }
         _ => None,
     }
+}
+
+/// The text that `error` has as `kind`, if it is one.
+pub(super) fn context_text(error: &clap::Error, kind: ContextKind) -> Option<&str> {
+    let ContextValue::String(text) = error.get(kind)? else { return None };
+    Some(text)
 }
 
 /// Names the command that writes a file with this extension, if no `--format` does.
@@ -260,11 +263,8 @@ fn is_typo(word: &str, known: &str) -> bool {
 
 /// `error` with `hint` in place of clap's tips. Without a hint, tips about names that are more than a typo away go.
 pub(super) fn with_hint(mut error: clap::Error, hint: Option<String>) -> clap::Error {
-    let word =
-        [ContextKind::InvalidSubcommand, ContextKind::InvalidArg].into_iter().find_map(|kind| match error.get(kind) {
-            Some(ContextValue::String(word)) => Some(plain(word)),
-            _ => None,
-        });
+    let kinds = [ContextKind::InvalidSubcommand, ContextKind::InvalidArg];
+    let word = kinds.into_iter().find_map(|kind| context_text(&error, kind)).map(plain);
     for kind in [ContextKind::SuggestedSubcommand, ContextKind::SuggestedArg] {
         let suggested = match error.remove(kind) {
             Some(ContextValue::String(known)) => vec![known],

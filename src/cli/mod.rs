@@ -47,7 +47,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::anyhow;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::{ContextKind, ErrorKind};
 use clap::{ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::base::input::looks_like_log;
@@ -191,7 +191,7 @@ fn missing_file(error: &clap::Error) -> Option<&str> {
     if error.kind() != ErrorKind::InvalidSubcommand || error.get(ContextKind::Suggested).is_some() {
         return None;
     }
-    let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None }; // no name
+    let name = guess::context_text(error, ContextKind::InvalidSubcommand)?;
     name.contains(['.', '/', '\\']).then_some(name)
 }
 

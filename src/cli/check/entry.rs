@@ -34,12 +34,8 @@ impl EntryArgs {
         (config, config_path): (&Config, Option<&Path>),
         command: Option<String>,
     ) -> anyhow::Result<Option<Self>> {
-        let path = args.baseline.clone().or_else(|| {
-            config.baseline.as_ref().map(|name| {
-                let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
-                directory.join(name)
-            })
-        });
+        let directory = config_path.and_then(Path::parent).unwrap_or(Path::new(""));
+        let path = args.baseline.clone().or_else(|| Some(directory.join(config.baseline.as_ref()?)));
         let Some(path) = path else {
             if args.entry.is_some() || args.add || args.update {
                 bail!("--entry, --add and --update need a baseline: give --baseline oomscope-baseline.json");
@@ -142,8 +138,7 @@ fn only_name(paths: &[PathBuf]) -> Option<String> {
 /// The name of a snapshot in an entry: its path relative to the named directory, or its file name.
 pub(super) fn name_in_entry(path: &str, named: &[PathBuf]) -> String {
     let path = Path::new(path);
-    let mut inside = named.iter().filter(|dir| dir.as_path() != path);
-    let inside = inside.find_map(|dir| path.strip_prefix(dir).ok());
+    let inside = named.iter().filter(|dir| dir.as_path() != path).find_map(|dir| path.strip_prefix(dir).ok());
     let name = inside.unwrap_or_else(|| path.file_name().map_or(path, Path::new));
     with_slashes(name)
 }

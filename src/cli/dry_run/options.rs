@@ -12,7 +12,7 @@ use crate::allocator::SMALL_SEGMENT;
 use crate::allocator::device::{GPUS, GpuModel};
 use crate::base::units::{MIB, size};
 use crate::cli::args::{gpu_or, parse_capacity};
-use crate::cli::run::{RecorderOptions, RunDirectory, RunKind, files, parse_count, parse_seconds};
+use crate::cli::run::{RecorderOptions, RunDirectory, files, parse_count, parse_seconds};
 
 /// Changes to a program from outside of it.
 #[derive(Debug, Default)]
@@ -206,12 +206,11 @@ impl DryRunOptions {
         let config = config.to_string();
         let mut files = [PYTHON, STUB].concat();
         files.push(("dry-run.json", &config));
+        let mut directory = RunDirectory::prepare(output, &options, "oomscope-dry-run", &files, !self.is_alone)?;
         let devices = devices.unwrap_or(DEFAULT_DEVICES);
-        let mut environment = rank.map(|rank| rank_environment(rank, devices)).unwrap_or_default();
-        environment.extend(intervention.environment);
-        let kind =
-            RunKind { name: "oomscope-dry-run", files: &files, environment: &environment, is_shared: !self.is_alone };
-        RunDirectory::prepare(output, &options, kind)
+        directory.environment = rank.map(|rank| rank_environment(rank, devices)).unwrap_or_default();
+        directory.environment.extend(intervention.environment);
+        Ok(directory)
     }
 }
 

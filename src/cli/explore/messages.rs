@@ -41,29 +41,27 @@ pub(super) fn read_inputs(sender: Sender<Message>) {
 }
 
 fn input(event: &Event) -> Option<Input> {
-    match event {
-        Event::Key(KeyEvent { code, modifiers, kind, .. }) if *kind != KeyEventKind::Release => {
-            let far = modifiers.contains(KeyModifiers::SHIFT);
-            Some(match code {
-                KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Input::Char('\u{3}'),
-                KeyCode::Char(character) if !modifiers.contains(KeyModifiers::CONTROL) => Input::Char(*character),
-                KeyCode::Left => Input::Left(far),
-                KeyCode::Right => Input::Right(far),
-                KeyCode::Up => Input::Up,
-                KeyCode::Down => Input::Down,
-                KeyCode::PageUp => Input::PageUp,
-                KeyCode::PageDown => Input::PageDown,
-                KeyCode::Home => Input::Home,
-                KeyCode::End => Input::End,
-                KeyCode::Enter => Input::Enter,
-                KeyCode::Esc => Input::Escape,
-                KeyCode::Backspace => Input::Backspace,
-                KeyCode::Tab => Input::Tab,
-                _ => return None,
-            })
-        }
-        _ => None,
-    }
+    let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) = event else {
+        return None;
+    };
+    let far = modifiers.contains(KeyModifiers::SHIFT);
+    Some(match code {
+        KeyCode::Char('c') if modifiers.contains(KeyModifiers::CONTROL) => Input::Char('\u{3}'),
+        KeyCode::Char(character) if !modifiers.contains(KeyModifiers::CONTROL) => Input::Char(*character),
+        KeyCode::Left => Input::Left(far),
+        KeyCode::Right => Input::Right(far),
+        KeyCode::Up => Input::Up,
+        KeyCode::Down => Input::Down,
+        KeyCode::PageUp => Input::PageUp,
+        KeyCode::PageDown => Input::PageDown,
+        KeyCode::Home => Input::Home,
+        KeyCode::End => Input::End,
+        KeyCode::Enter => Input::Enter,
+        KeyCode::Esc => Input::Escape,
+        KeyCode::Backspace => Input::Backspace,
+        KeyCode::Tab => Input::Tab,
+        _ => return None,
+    })
 }
 
 /// Reads the allocations of `device` and analyzes `study`, of the file `name`, in the background.

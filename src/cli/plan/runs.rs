@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{Context, bail};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::allocator::conf::{ConfChange, EXPANDABLE_SEGMENTS};
@@ -31,7 +31,7 @@ pub(super) struct Runs<'r> {
 }
 
 /// The contents of `plan.json`.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct State {
     command: Vec<String>,
     runs: Vec<PlanRun>,
@@ -119,8 +119,7 @@ impl<'r> Runs<'r> {
 
     fn save(&self) -> anyhow::Result<()> {
         let file = self.directory.join(STATE_FILE);
-        let State { command, runs, settings } = &self.state;
-        let text = format!("{:#}", json!({ "command": command, "runs": runs, "settings": settings }));
+        let text = format!("{:#}", json!(self.state));
         AtomicFile::replace(&file)
             .and_then(|file| file.write_with(|out| out.write_all(text.as_bytes())))
             .with_context(|| format!("{}: cannot be written", file.display()))

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, anyhow};
 use clap::{ArgAction, Args};
+use serde::Serialize;
 use serde_json::json;
 
 use super::recorded_process::{CONTROL_DIR, RecordedProcess, is_named, paths_in, remove_parts, snapshots_in};
@@ -26,7 +27,7 @@ const MODULES: &[(&str, &str)] = files! {
 const MAX_RUNS: u32 = 100_000;
 
 /// The recorder's configuration; its `DEFAULTS` in Python have the same keys.
-#[derive(Debug, Args)]
+#[derive(Debug, Args, Serialize)]
 pub(in crate::cli) struct RecorderOptions {
     /// Number of trace entries to keep for each device; older ones are lost
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
@@ -49,18 +50,6 @@ pub(in crate::cli) struct RecorderOptions {
     /// Do not look for the variables that keep GPU memory alive
     #[arg(long = "no-names", action = ArgAction::SetFalse)]
     pub(in crate::cli) names: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-pub(in crate::cli) struct RunKind<'p> {
-    /// Without `-o`, directories are named `NAME-1` and so on.
-    pub(in crate::cli) name: &'static str,
-    /// Files for the control directory: relative paths and contents.
-    pub(in crate::cli) files: &'p [(&'p str, &'p str)],
-    /// Environment variables for the command.
-    pub(in crate::cli) environment: &'p [(&'static str, String)],
-    /// Runs that use one directory at the same time are tasks of one job.
-    pub(in crate::cli) is_shared: bool,
 }
 
 #[derive(Debug)]
@@ -106,25 +95,30 @@ impl RunStatus {
 }
 
 impl RunDirectory {
+    /// Makes the directory `output`, or else the first free `NAME-N`, with a recorder in it. `files` are others for the
+    /// control directory: relative paths and contents. Runs that use one directory at the same time are tasks of one job
+    /// if `is_shared`.
     pub(in crate::cli) fn prepare(
         output: Option<&Path>,
         options: &RecorderOptions,
-        kind: RunKind<'_>,
+        name: &str,
+        files: &[(&str, &str)],
+        is_shared: bool,
     ) -> anyhow::Result<Self> {
         let chosen = match output {
-            Some(path) => choose_directory(path, kind.is_shared)?,
-            None => ChosenDirectory { path: create_numbered(kind.name)?, is_created: true, locks: Vec::new() },
+            Some(path) => choose_directory(path, is_shared)?,
+            None => ChosenDirectory { path: create_numbered(name)?, is_created: true, locks: Vec::new() },
         };
         let directory = Self {
             path: std::path::absolute(&chosen.path)?,
             // Another task of the same job may be recording.
             earlier_snapshots: snapshots_in(&chosen.path),
             chosen,
-            environment: kind.environment.to_vec(),
+            environment: Vec::new(),
         };
         let written = private_directory::create_control(&directory.control_dir()).and_then(|()| {
             directory
-                .write_recorder(options, kind.files)
+                .write_recorder(options, files)
                 .with_context(|| format!("{}: the recorder cannot be written there", directory.chosen.path.display()))
         });
         if written.is_err() && directory.chosen.is_created {
@@ -135,9 +129,7 @@ impl RunDirectory {
 
     fn write_recorder(&self, options: &RecorderOptions, others: &[(&str, &str)]) -> io::Result<()> {
         let control = self.control_dir();
-        let RecorderOptions { max_entries, stacks, at, keep, names } = options;
-        let config =
-            json!({ "max_entries": max_entries, "stacks": stacks, "at": at, "keep": keep, "names": names }).to_string();
+        let config = json!(options).to_string();
         for (name, text) in [("config", &*config)].iter().chain(&START).chain(MODULES).chain(others) {
             let path = control.join(name);
             fs::create_dir_all(path.parent().unwrap_or(&control))?;

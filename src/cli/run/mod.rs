@@ -23,7 +23,7 @@ use std::time::Duration;
 use clap::Args;
 
 pub(super) use self::child::{CommandOutput, Recorded, record};
-pub(super) use self::directory::{RecorderOptions, RunDirectory, RunKind, create_numbered, parse_count};
+pub(super) use self::directory::{RecorderOptions, RunDirectory, create_numbered, parse_count};
 pub(super) use self::exit_code::complete as complete_snapshot;
 pub(super) use self::page::{describe_no_snapshot, print_result};
 pub(super) use self::recorded_process::{RecordedProcess, snapshots_in};
@@ -78,8 +78,7 @@ pub(super) fn run(args: &Run) -> anyhow::Result<Exit> {
         let end = args.ended_with.map(ProgramEnd::Code).or(args.ended_by.map(ProgramEnd::Signal));
         return page::write(&args.page_on, end, args.lost);
     }
-    let kind = RunKind { name: "oomscope-run", files: &[], environment: &[], is_shared: true };
-    let directory = match RunDirectory::prepare(args.output.as_deref(), &args.recorder, kind) {
+    let directory = match RunDirectory::prepare(args.output.as_deref(), &args.recorder, "oomscope-run", &[], true) {
         Err(error) if is_disk_full(&error) => {
             // The job is worth more than its recording.
             print_stderr(&format!("nothing is recorded: {error:#}"));
