@@ -1,7 +1,6 @@
 //! Memory that grows from iteration to iteration.
 
 use std::cmp::Reverse;
-use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 
@@ -185,31 +184,11 @@ impl ProgramLoops {
     }
 }
 
-/// A request of an iteration: its call site, and its number among the requests of that site.
-type RequestKey = (u32, u32);
+/// By call site, what it adds per iteration: lines without requests.
+type SiteGrowth = SeededMap<u32, GrowingLine>;
 
-/// The requests of `range` with their keys.
-fn with_keys(requests: &Requests, range: Range<RequestId>) -> impl Iterator<Item = (RequestKey, RequestId)> + '_ {
-    let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
-    range.map(move |request| {
-        let site = requests.site(request);
-        let count = counts.entry(site).or_default();
-        *count += 1;
-        ((site, *count), request)
-    })
-}
-
-/// The growth of a call site per iteration.
-#[derive(Debug, Clone, Copy)]
-struct SiteGrowth {
-    bytes: u64,
-    /// As those of [`GrowingLine`].
-    blocks: u64,
-    every_iterations: u64,
-}
-
-fn sum_of(sites: &SeededMap<u32, SiteGrowth>) -> u64 {
-    sites.values().fold(0, |sum: u64, growth| sum.saturating_add(growth.bytes))
+fn sum_of(sites: &SiteGrowth) -> u64 {
+    sites.values().fold(0, |sum: u64, growth| sum.saturating_add(growth.bytes_per_iteration))
 }
 
 /// The blocks that stay of one request of an iteration.
@@ -221,52 +200,51 @@ struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// Whether blocks stay of all `compared` iterations, whose first may take another way. State that was made once stays
-    /// in few.
-    fn is_in_all(&self, compared: usize) -> bool {
+    /// n if blocks stay of every n-th of `compared` iterations; 1 if they stay of all, whose first may take another way.
+    /// State that was made once stays in few.
+    fn every(&self, compared: usize) -> Option<u64> {
         let count = self.iterations.len();
-        count > 1 && compared - count <= (compared / 10).max(1)
-    }
-
-    /// n if blocks stay of every n-th of `compared` iterations.
-    fn every(&self, compared: usize) -> Option<usize> {
+        if count > 1 && compared - count <= (compared / 10).max(1) {
+            return Some(1);
+        }
         let [first, second, .., last] = self.iterations[..] else { return None };
         let n = second - first;
         let is_even = self.iterations.windows(2).all(|pair| pair[1] - pair[0] == n);
-        (is_even && self.iterations.len() >= MIN_DIFFERENCES && first <= n && compared - last <= n).then_some(n)
+        (is_even && count >= MIN_DIFFERENCES && first <= n && compared - last <= n).then_some(n as u64)
     }
 }
 
 /// By call site, the blocks that stay of the same requests of every iteration, or of every n-th; and the bytes per
 /// iteration of the latter. The last complete iteration is left out: it may free its blocks yet.
-fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SeededMap<u32, SiteGrowth>, u64) {
-    let mut kept: FxHashMap<RequestKey, KeptRequest> = FxHashMap::default();
+fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SiteGrowth, u64) {
+    // By call site, and number among the requests of that site in an iteration.
+    let mut kept: FxHashMap<(u32, u32), KeptRequest> = FxHashMap::default();
     let last = requests.count() - 1;
     let compared = iterations.complete() - 1;
     for index in 0..compared {
-        for (key, request) in with_keys(requests, iterations.range(index)) {
+        let mut counts: FxHashMap<u32, u32> = FxHashMap::default();
+        for request in iterations.range(index) {
+            let site = requests.site(request);
+            let number = counts.entry(site).or_default();
+            *number += 1;
             if requests.freed_after(request) as usize >= last {
-                let kept = kept.entry(key).or_default();
+                let kept = kept.entry((site, *number)).or_default();
                 kept.bytes = kept.bytes.saturating_add(requests.bytes(request));
                 kept.iterations.push(index);
             }
         }
     }
-    let mut sites: SeededMap<u32, SiteGrowth> = SeededMap::default();
+    let mut sites = SiteGrowth::default();
     let mut occasional_bytes: u64 = 0;
     for ((site, _), kept) in kept {
-        let count = kept.iterations.len();
-        let (bytes, every) = if kept.is_in_all(compared) {
-            (kept.bytes / count as u64, 1)
-        } else if let Some(n) = kept.every(compared) {
-            let bytes = kept.bytes / compared as u64;
+        let Some(every) = kept.every(compared) else { continue };
+        let counted = if every == 1 { kept.iterations.len() } else { compared };
+        let bytes = kept.bytes / counted as u64;
+        if every > 1 {
             occasional_bytes = occasional_bytes.saturating_add(bytes);
-            (bytes, n as u64)
-        } else {
-            continue;
-        };
-        let growth = sites.entry(site).or_insert(SiteGrowth { bytes: 0, blocks: 0, every_iterations: every });
-        growth.bytes = growth.bytes.saturating_add(bytes);
+        }
+        let growth = sites.entry(site).or_insert(GrowingLine { every_iterations: every, ..GrowingLine::default() });
+        growth.bytes_per_iteration = growth.bytes_per_iteration.saturating_add(bytes);
         growth.blocks += 1;
         growth.every_iterations = growth.every_iterations.min(every);
     }
@@ -274,7 +252,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SeededMap<u32, 
 }
 
 /// By call site, by how much the blocks that outlive their iteration grow from each to the next.
-fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u32, SiteGrowth> {
+fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SiteGrowth {
     let left = |index: usize| {
         let range = iterations.range(index);
         let mut left: SeededMap<u32, u64> = SeededMap::default();
@@ -295,7 +273,8 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SeededMap<u3
     }
     let growths = previous.into_iter().map(|(site, bytes)| {
         let rise = bytes.saturating_sub(start.get(&site).copied().unwrap_or(bytes));
-        (site, SiteGrowth { bytes: rise / (compared as u64 - 1), blocks: 0, every_iterations: 1 })
+        let bytes_per_iteration = rise / (compared as u64 - 1);
+        (site, GrowingLine { bytes_per_iteration, every_iterations: 1, ..GrowingLine::default() })
     });
     growths.collect()
 }
@@ -310,7 +289,7 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
         && !needs.windows(3).all(|three| three[1] - three[0] == three[2] - three[1])
 }
 
-fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts: &[RequestId]) -> Vec<GrowingLine> {
+fn growing_lines(requests: &Requests, sums: &SiteGrowth, starts: &[RequestId]) -> Vec<GrowingLine> {
     let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
     let last = requests.count() - 1;
     // The last two iterations may free some of theirs yet.
@@ -324,10 +303,7 @@ fn growing_lines(requests: &Requests, sums: &SeededMap<u32, SiteGrowth>, starts:
         let line = lines.entry(site).or_insert(GrowingLine {
             first_entry: requests.entry(first),
             first_iteration: starts.partition_point(|start| *start <= first).saturating_sub(1),
-            bytes_per_iteration: sum.bytes,
-            blocks: sum.blocks,
-            every_iterations: sum.every_iterations,
-            ..GrowingLine::default()
+            ..*sum
         });
         let recent_iteration = recent.partition_point(|start| *start <= request);
         if recent_iteration == 0 {
@@ -405,7 +381,9 @@ mod tests {
     fn the_first_request_of_an_iteration_belongs_to_it() {
         // Two requests an iteration, which stay; the last iteration has made one.
         let requests = Requests::of_one_site(7);
-        let sums = [(0, SiteGrowth { bytes: 1024, blocks: 2, every_iterations: 1 })].into_iter().collect();
+        let growth =
+            GrowingLine { bytes_per_iteration: 1024, blocks: 2, every_iterations: 1, ..GrowingLine::default() };
+        let sums = [(0, growth)].into_iter().collect();
         let [line] = growing_lines(&requests, &sums, &[0, 2, 4, 6])[..] else { panic!() };
         let found = (line.first_iteration, line.last_entry, line.iterations, line.live_blocks, line.live_bytes);
         assert_eq!(found, (0, 60, 4, 7, 3584));
