@@ -206,12 +206,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     }
     let position = moment.unwrap_or_default();
     let (rules, top) = (options.rules, options.top);
-    let attribute = || match history {
-        Some(history) => attribution::attribute_memory(device, history, lifetimes, position, rules, top),
-        None => {
-            Attribution { at_position: attribution::attribute_snapshot(device, rules, top), ..Attribution::default() }
-        }
-    };
+    let attribute = || attribution::attribute_memory(device, lifetimes, position, rules, top);
     let (attribution, annotated) =
         threads::join(attribute, || if moment.is_none() { by_annotation(device, top) } else { None });
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;

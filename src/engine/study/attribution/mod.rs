@@ -40,7 +40,7 @@ pub use self::unused_graphs::UnusedGraphs;
 use crate::replay::literal::inferred_capacity;
 use crate::stacks::phases::StepMarker;
 pub use crate::study::category::{Category, Confidence};
-use crate::study::{DeviceStudy, MemoryHistory, TracePosition};
+use crate::study::{DeviceStudy, TracePosition};
 
 /// The training steps of a recording.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -67,18 +67,18 @@ pub struct Attribution {
     pub leaks: Leaks,
 }
 
-/// Attributes the memory of `device` at the peak, the last failure and `position`. `history` and `lifetimes` must be the
-/// device's own. Tables have `top` rows; `rules` add custom categories.
+/// Attributes the memory of `device` at the peak, the last failure and `position`; without a trace that at the snapshot, as
+/// far as stacks alone show it. `lifetimes` must be the device's own. Tables have `top` rows; `rules` add custom categories.
 pub fn attribute_memory<'s>(
     device: DeviceStudy<'s, '_>,
-    history: &MemoryHistory,
     lifetimes: BlockLives<'s>,
     position: TracePosition,
     rules: &[CategoryRule],
     top: usize,
 ) -> Attribution {
+    let history = device.history();
     // PyTorch's own peak counts memory that sleeps.
-    let peak = device.sleep().map_or_else(|| history.peak_entry(), |sleep| sleep.peak_event);
+    let peak = device.sleep().map_or_else(|| history?.peak_entry(), |sleep| sleep.peak_event);
     let peak = peak.and_then(|entry| usize::try_from(entry).ok());
     let failure = device.failed_requests().next_back();
     let position = match position {
@@ -95,25 +95,17 @@ pub fn attribute_memory<'s>(
         let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
         Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
     };
-    let reserved_before = history.outcome.initial_totals.reserved;
+    let reserved_before = history.map_or(0, |history| history.outcome.initial_totals.reserved);
     let capacity = device.scope().capacity;
     let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
     let capacity = capacity.or_else(|| device.recorded_capacity());
     Attribution {
-        at_peak: breakdown(peak),
+        at_peak: history.and_then(|_| breakdown(peak)),
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
         at_position: breakdown(position),
         steps: StepsReport { completed: phases.steps.ends().len() as u64, marker: phases.steps.marker() },
         leaks: Leaks::from_device(device, top, capacity),
     }
-}
-
-/// Attributes the memory at the snapshot of a `device` without a trace, as far as stacks alone show it.
-pub fn attribute_snapshot(device: DeviceStudy<'_, '_>, rules: &[CategoryRule], top: usize) -> Option<MemoryBreakdown> {
-    let mut lifetimes = BlockLives::from_trace(device).with_live_sets(device, vec![None]);
-    lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
-    let live_set = lifetimes.live_sets.first()?;
-    Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
 }
 
 /// The live blocks after entry `entry` of `device`'s trace, by address, each with its category and how sure that is.
