@@ -81,7 +81,7 @@ impl AllocationClassifier<'_, '_> {
         let live_set = LiveSet {
             entry,
             point: entry.map_or(TracePoint::START, |entry| self.lifetimes.point(entry)),
-            observed_until: Some(self.lifetimes.point(end)),
+            observed_until: self.lifetimes.point(end),
             blocks: blocks.collect(),
         };
         for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes)) {

@@ -198,7 +198,7 @@ impl<'a> BlockLives<'a> {
         }
         blocks.retain(|block| block.bytes > 0);
         let point = entry.map_or(TracePoint::START, |entry| self.point(entry));
-        LiveSet { entry, point, observed_until: self.has_trace.then(|| self.point(until)), blocks }
+        LiveSet { entry, point, observed_until: if self.has_trace { self.point(until) } else { point }, blocks }
     }
 
     /// `allocation` as a live block, if the trace is known up to entry `until`.
@@ -218,8 +218,7 @@ impl<'a> BlockLives<'a> {
             extended_stack: allocation.extended_stack,
             allocated_at,
             freed_at,
-            freed_by: freed_by
-                .map_or_else(StackTraits::default, |by| traits_of_free(self.phases, by, stack, is_in_run)),
+            freed_by: freed_by.map(|by| traits_of_free(self.phases, by, stack, is_in_run)).unwrap_or_default(),
         }
     }
 
@@ -287,12 +286,8 @@ impl<'a> BlockLives<'a> {
         self.ends.set(block.allocated_at.entry, at.entry);
         self.has_stacks_of_frees |=
             entry.stack != block.stack && self.phases.stack_traits(entry.stack).caller.is_some();
-        let is_in_run = block.allocated_at.run == at.run;
-        self.count_free(
-            &block,
-            at,
-            is_run_by_program(traits_of_free(self.phases, entry.stack, block.stack, is_in_run)),
-        );
+        let freed_by = traits_of_free(self.phases, entry.stack, block.stack, block.allocated_at.run == at.run);
+        self.count_free(&block, at, is_run_by_program(freed_by));
     }
 
     fn count_free(&mut self, block: &OpenBlock, freed: TracePoint, by_program: bool) {

@@ -25,7 +25,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
     let mut classifier = Classifier {
         lifetimes,
         point: live_set.point,
-        observed_until: live_set.observed_until.unwrap_or(live_set.point),
+        observed_until: live_set.observed_until,
         parameters: SeededSet::default(),
         knows_parameters: false,
         buckets: GradientBuckets::infer(live_set, lifetimes),
@@ -49,11 +49,13 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
     classifier.parameters = parameters.map(|(block, _)| block.requested_bytes).collect();
     for ((block, traits), classification) in blocks.zip(&mut classified) {
         // Gradients and copies are recognized by the sizes of parameters, which are known now.
-        let phase = block.allocated_at.map(|allocated_at| lifetimes.phase(allocated_at));
-        if matches!(phase, Some(Phase::Backward | Phase::Data)) {
-            *classification = classifier.classify(block, traits);
-        } else if phase == Some(Phase::Forward) && *classification == (Other, Low) {
-            classifier.recognize_cast(block, classification);
+        let Some(allocated_at) = block.allocated_at else { continue }; // its phase is unknown
+        match lifetimes.phase(allocated_at) {
+            Phase::Backward | Phase::Data => *classification = classifier.classify(block, traits),
+            Phase::Forward if *classification == (Other, Low) && classifier.is_cast(block, allocated_at) => {
+                *classification = (Parameters, Low);
+            }
+            _ => {}
         }
     }
     classifier.buckets.yield_to_gradients(live_set, &mut classified, phases);
@@ -242,7 +244,7 @@ impl Classifier<'_> {
         self.lifetimes.completes_backward() && !self.lifetimes.is_within_largest_gradient(block.requested_bytes)
     }
 
-    /// Whether user code allocated `block` before the first pass, and keeps it.
+    /// Whether user code allocated `block`, which is never freed, before the first pass.
     fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         // In the first step, its graph shows that the program trains.
         let is_trained = if self.lifetimes.has_backward() {
@@ -250,8 +252,7 @@ impl Classifier<'_> {
         } else {
             self.is_graph_likely(self.observed_until)
         };
-        block.freed_at.is_none()
-            && self.lifetimes.starts_empty
+        self.lifetimes.starts_empty
             && is_trained
             && self.lifetimes.backward_passes_at(allocated_at) == 0
             && self.lifetimes.phases.forwards_begun(allocated_at.entry as usize) == 0
@@ -268,19 +269,15 @@ impl Classifier<'_> {
 
     /// Classifies a block of user code in an unknown phase.
     fn classify_other(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 {
-            return (Activations, Medium);
+        match block.freed_at {
+            Some(_) if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 => {
+                (Activations, Medium)
+            }
+            None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
+            None if self.is_state_without_optimizer(block, allocated_at) => (OptimizerState, Low),
+            _ if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) => (Inputs, Low),
+            _ => (Other, Low),
         }
-        if self.is_kept_from_start(block, allocated_at) {
-            return self.classify_kept_from_start(block);
-        }
-        if self.is_state_without_optimizer(block, allocated_at) {
-            return (OptimizerState, Low);
-        }
-        if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) {
-            return (Inputs, Low);
-        }
-        (Other, Low)
     }
 
     /// Classifies a block allocated before the forward pass.
@@ -311,12 +308,11 @@ impl Classifier<'_> {
         is_saved && self.lifetimes.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
     }
 
-    /// Whether a program that trains without an optimizer of PyTorch made `block` and others of its line in one go, after a
-    /// backward pass, and trained on with them. With an optimizer, state has one of its frames.
+    /// Whether a program that trains without an optimizer of PyTorch made `block`, which is never freed, and others of its
+    /// line in one go, after a backward pass, and trained on with them. With an optimizer, state has one of its frames.
     fn is_state_without_optimizer(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
-        let are_kept = block.freed_at.is_none() && counts.before_backward + counts.after_backward_start == 0;
-        are_kept
+        counts.before_backward + counts.after_backward_start == 0
             && !self.lifetimes.phases.has_optimizer()
             && self.passes_begun(block, allocated_at) > 0
             && self.never_freed(block).is_some_and(|kept| {

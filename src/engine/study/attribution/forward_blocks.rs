@@ -3,7 +3,7 @@
 use super::classify::Classifier;
 use super::live_set::{LiveBlock, TracePoint};
 use crate::stacks::phases::{Phase, StackTraits};
-use crate::study::category::Category::{self, Activations, Other, Temporaries};
+use crate::study::category::Category::{Activations, Other, Temporaries};
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{High, Low, Medium};
 
@@ -103,14 +103,11 @@ impl Classifier<'_> {
         pass.keeps_graph() && !pass.is_tiny()
     }
 
-    /// Recognizes half-precision copies of parameters, which a pass under autocast without a graph keeps until its end.
-    pub(super) fn recognize_cast(&self, block: &LiveBlock, classification: &mut Classification) {
-        if block.allocated_at.is_none_or(|point| self.forwards_begun(point, self.observed_until) != 0) {
-            return;
-        }
-        if block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size)) {
-            *classification = (Category::Parameters, Low);
-        }
+    /// Whether a block is a half-precision copy of a parameter, which a pass under autocast without a graph keeps until its
+    /// end.
+    pub(super) fn is_cast(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+        self.forwards_begun(allocated_at, self.observed_until) == 0
+            && block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size))
     }
 
     /// Whether the backward pass after `allocated_at` is over and freed its graph, so that a variable keeps the block.

@@ -27,10 +27,7 @@ pub(super) enum GradientBuckets {
 impl GradientBuckets {
     pub(super) fn infer(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Self {
         let phases = lifetimes.phases;
-        let buckets = live_set
-            .blocks
-            .iter()
-            .filter(|block| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets));
+        let buckets = live_set.blocks.iter().filter(|block| is_bucket(block, phases));
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         // Without an entry, the position is the start of the trace.
         let (now, point) = (live_set.entry.unwrap_or(0), live_set.point);
@@ -69,12 +66,10 @@ impl GradientBuckets {
         if self != Self::Gradients {
             return;
         }
-        let is_bucket =
-            |block: &LiveBlock| phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets);
         let (mut separate, mut in_buckets) = (0_u64, 0_u64);
         for (block, (category, _)) in live_set.blocks.iter().zip(classified.iter()) {
             match category {
-                Category::Gradients if is_bucket(block) => in_buckets += block.requested_bytes,
+                Category::Gradients if is_bucket(block, phases) => in_buckets += block.requested_bytes,
                 Category::Gradients => separate += block.requested_bytes,
                 _ => {}
             }
@@ -82,7 +77,7 @@ impl GradientBuckets {
         // While the next pass communicates, gradients move into the buckets one by one.
         if separate > in_buckets / 20 * 19 {
             for (block, classified) in live_set.blocks.iter().zip(classified) {
-                if is_bucket(block) {
+                if is_bucket(block, phases) {
                     *classified = Self::Empty.classification();
                 }
             }
@@ -97,4 +92,8 @@ impl GradientBuckets {
             Self::Empty | Self::GradientsAtEnd | Self::None => (Category::Communication, Confidence::Medium),
         }
     }
+}
+
+fn is_bucket(block: &LiveBlock, phases: &Phases) -> bool {
+    phases.stack_traits(block.stack).purpose == Some(KnownPurpose::GradientBuckets)
 }

@@ -29,6 +29,7 @@ pub struct KeptGraphs {
 }
 
 /// A block of one iteration that no backward pass and no optimizer made.
+#[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 struct OwnBlock {
     entry: usize,
@@ -128,10 +129,7 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
                     bytes: entry.size,
                     forward_pass: phases.forwards_begun(index),
                     is_forward: phases.phase_at(index) == Phase::Forward,
-                    made_by_module: false,
-                    is_input: false,
-                    is_saved: false,
-                    is_freed: false,
+                    ..OwnBlock::default()
                 });
             }
             Action::FreeRequested | Action::FreeCompleted => {
@@ -152,14 +150,12 @@ mod tests {
     #[test]
     fn a_graph_is_kept_if_enough_of_its_blocks_and_bytes_are() {
         let block = |forward_pass, bytes, is_freed| OwnBlock {
-            entry: 0,
             bytes,
             forward_pass,
             is_forward: true,
-            made_by_module: false,
-            is_input: false,
             is_saved: true,
             is_freed,
+            ..OwnBlock::default()
         };
         let pass = |kept: [u64; 2], freed: &[u64]| {
             let freed = freed.iter().map(|bytes| block(1, *bytes, true));

@@ -91,7 +91,7 @@ pub(super) struct LiveSet {
     pub(super) point: TracePoint,
     /// Frees count up to here: the next failed request, or the last allocation. Later frees are teardown and say
     /// nothing about the purpose of a block.
-    pub(super) observed_until: Option<TracePoint>,
+    pub(super) observed_until: TracePoint,
     pub(super) blocks: Vec<LiveBlock>,
 }
 

@@ -113,7 +113,8 @@ impl OlderBlocks<'_> {
 
     /// Classifies `blocks` of one size, of which `parameters` are parameters.
     fn classify_copies(&self, size: u64, parameters: usize, blocks: &[usize], classified: &mut [Classification]) {
-        let missing = parameters.saturating_sub(self.counts.known(size));
+        let known = self.counts.known.get(&size).map_or(0, |known| *known as usize);
+        let missing = parameters.saturating_sub(known);
         let copies = blocks.len().saturating_sub(missing).div_ceil(parameters);
         let has_state = self.counts.states.contains(&size);
         let states = if has_state || !self.is_trained() { 0 } else { copies.min(ADAM_STATES) };
@@ -228,9 +229,5 @@ impl ParameterCounts {
 
     fn of_size(&self, size: u64) -> usize {
         self.counts.get(&size).map_or(0, |parameters| *parameters as usize)
-    }
-
-    fn known(&self, size: u64) -> usize {
-        self.known.get(&size).map_or(0, |parameters| *parameters as usize)
     }
 }

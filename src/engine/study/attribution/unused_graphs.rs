@@ -42,11 +42,10 @@ pub(super) fn find_unused_graphs(
     allocated_bytes: u64,
 ) -> Option<UnusedGraphs> {
     let phases = lifetimes.phases;
-    let observed_until = live_set.observed_until.unwrap_or(live_set.point);
     let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
     // Either no backward pass starts before it is freed, or other forward passes do while it is live.
     let is_unused = |block: &LiveBlock, allocated_at: TracePoint| {
-        let end = block.freed_at.unwrap_or(observed_until);
+        let end = block.freed_at.unwrap_or(live_set.observed_until);
         let is_over = block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at);
         is_over
             && lifetimes.phase(allocated_at) == Phase::Forward
