@@ -34,14 +34,7 @@ impl Activity {
     /// Steps and phases from the stacks and annotations of the trace.
     pub fn from_trace(device: DeviceStudy<'_, '_>) -> Self {
         let (phases, window) = (device.phases(), device.window());
-        let range_in_window = |entries: Range<usize>| {
-            let [start, end] = [entries.start, entries.end].map(|at| at.clamp(window.start, window.end));
-            (start < end).then(|| [start, end].map(|at| (at - window.start) as u64))
-        };
-        let steps = phases.steps.ranges().filter_map(|(value, entries)| {
-            let [start, end] = range_in_window(entries)?;
-            Some(EntryRange { start, end, value })
-        });
+        let steps = phases.steps.ranges().filter_map(|step| EntryRange::in_window(step, &window));
         let mut steps: Vec<EntryRange<u32>> = steps.collect();
         let stride = steps.len().div_ceil(MAX_STEPS).max(1);
         steps = steps.into_iter().step_by(stride).collect();
@@ -49,10 +42,16 @@ impl Activity {
             steps[at - 1].end = steps[at].start;
         }
         let runs = phases.ranges(window.end).filter(|_| phases.runs().len() <= MAX_PHASE_RUNS);
-        let phases = runs.filter_map(|(value, entries)| {
-            let [start, end] = range_in_window(entries)?;
-            Some(EntryRange { start, end, value })
-        });
+        let phases = runs.filter_map(|run| EntryRange::in_window(run, &window));
         Self { steps, phases: phases.collect() }
+    }
+}
+
+impl<T> EntryRange<T> {
+    /// The part of `entries` in `window`; `None` if that is empty.
+    fn in_window((value, entries): (T, Range<usize>), window: &Range<usize>) -> Option<Self> {
+        let [start, end] =
+            [entries.start, entries.end].map(|at| (at.clamp(window.start, window.end) - window.start) as u64);
+        (start < end).then_some(Self { start, end, value })
     }
 }

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::intern::{Distinct, SeededMap};
-use crate::replay::literal::{Change, Layout, ReplayStep, Tracking};
+use crate::replay::literal::{Change, Layout, ReplayStep, StreamPool, Tracking};
 use crate::snapshot::{Action, Block, BlockState, Segment, TraceEntry};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
@@ -166,8 +166,7 @@ impl MemoryLifetimes {
         for change in step.tiling.changes() {
             match *change {
                 Change::Added(tile) => {
-                    // A tile's stream pool is always known to its tiling.
-                    let Some(place) = self.place_of(step, tile.stream_pool) else { continue };
+                    let place = self.place_of(step, tile.stream_pool);
                     self.add_segment(SegmentRange {
                         start: now,
                         end: None,
@@ -184,9 +183,9 @@ impl MemoryLifetimes {
         }
     }
 
-    fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> Option<u32> {
-        let of = step.tiling.stream_pools().get(stream_pool as usize)?;
-        Some(self.places.add(PoolStream { pool: of.pool, stream: of.stream, is_small: of.is_small }))
+    fn place_of(&mut self, step: &ReplayStep<'_>, stream_pool: u32) -> u32 {
+        let StreamPool { pool, stream, is_small, .. } = step.tiling.stream_pools()[stream_pool as usize];
+        self.places.add(PoolStream { pool, stream, is_small })
     }
 
     /// Updates the block at `address`; `is_new` if this entry allocated it.
@@ -216,8 +215,8 @@ impl MemoryLifetimes {
             known.end(now);
         }
         // A block that first appears as pending was never allocated by this trace.
-        let place = (!is_pending).then(|| self.place_of(step, tile.stream_pool)).flatten();
-        if let Some(place) = place {
+        if !is_pending {
+            let place = self.place_of(step, tile.stream_pool);
             self.add_allocation(address, now, (tile.size, tile.requested), tile.stack, place);
         }
     }

@@ -108,12 +108,9 @@ impl ProgramLoops {
         };
         let usual_input_bytes = median(sizes);
         let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
-        if !is_reason {
-            return None;
-        }
         let iterations_before = iterations.complete() as u64;
         let [first, step] = [iterations.starts()[0], start].map(|start| step_at(requests.entry(start)).map(u64::from));
-        Some(UnusualInput {
+        is_reason.then(|| UnusualInput {
             change,
             input_bytes,
             usual_input_bytes,

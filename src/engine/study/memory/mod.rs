@@ -189,19 +189,17 @@ pub fn report_memory<'a>(
     }
 }
 
-/// Total size of the `blocks` in `state`.
-fn bytes_in_state(state: BlockState, blocks: &[Block]) -> u64 {
-    let of_state = blocks.iter().filter(|block| block.state == state);
-    of_state.fold(0u64, |sum, block| sum.saturating_add(block.size))
-}
-
 impl MemoryUse {
     fn add(&mut self, segment: &Segment, blocks: &[Block]) {
-        let add = |sum: &mut u64, state| *sum = sum.saturating_add(bytes_in_state(state, blocks));
         self.reserved_bytes = self.reserved_bytes.saturating_add(segment.total_size);
-        add(&mut self.allocated_bytes, BlockState::ActiveAllocated);
-        add(&mut self.pending_bytes, BlockState::ActivePendingFree);
-        add(&mut self.inactive_bytes, BlockState::Inactive);
+        for block in blocks {
+            let sum = match block.state {
+                BlockState::ActiveAllocated => &mut self.allocated_bytes,
+                BlockState::ActivePendingFree => &mut self.pending_bytes,
+                BlockState::Inactive => &mut self.inactive_bytes,
+            };
+            *sum = sum.saturating_add(block.size);
+        }
     }
 }
 
