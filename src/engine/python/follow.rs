@@ -371,9 +371,7 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
 
 /// Whether the statement of `place` is inside a loop of its function, other than as its header.
 fn is_in_loop(place: &Place<'_, '_>) -> bool {
-    let is_header = place.statement().kind == StmtKind::Loop;
-    let inner = place.innermost_loop().filter(|_| !is_header);
-    inner.is_some() || place.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
+    place.path.iter().rev().skip(1).any(|it| it.kind == StmtKind::Loop)
 }
 
 /// Whether `value` is a comprehension, whose items are parts of another value.

@@ -42,13 +42,9 @@ impl ProgramText<'_> {
 
     /// Loaders in `itertools.cycle`, which keeps everything that they yield.
     pub fn cycle_keepers(&self) -> Vec<Keep> {
-        let mut keeps = self.made_by(|call| call.called() == Some("cycle"));
-        keeps.retain(|keep| keep.kind == WriteKind::Assign);
-        keeps.truncate(1);
-        for keep in &mut keeps {
-            keep.container = Some("cycle");
-        }
-        keeps
+        let keeps = self.made_by(|call| call.called() == Some("cycle")).into_iter();
+        let first = keeps.filter(|keep| keep.kind == WriteKind::Assign).take(1);
+        first.map(|keep| Keep { container: Some("cycle"), ..keep }).collect()
     }
 
     /// The statements that keep a caught exception in a container.

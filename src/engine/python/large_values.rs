@@ -105,11 +105,10 @@ fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Opt
 
 /// `scores` of `scores[:, None]` and `scores.unsqueeze(0)`.
 fn with_new_dimension(part: &Expr<'_>) -> Option<String> {
-    let is_new = match part.kind {
-        ExprKind::Subscript => part.parts[1..].iter().any(|index| index.word == "None"),
-        _ => part.called() == Some("unsqueeze"),
-    };
-    if part.kind == ExprKind::Subscript { part.variable() } else { part.receiver()?.variable() }.filter(|_| is_new)
+    match part.kind {
+        ExprKind::Subscript => part.variable().filter(|_| part.parts[1..].iter().any(|index| index.word == "None")),
+        _ => part.receiver().filter(|_| part.called() == Some("unsqueeze"))?.variable(),
+    }
 }
 
 /// The operands of a product of matrices.

@@ -248,8 +248,7 @@ impl<'p, 'a> Place<'p, 'a> {
 
     /// The statements of the function, without those of nested functions and classes, each with the statements around it.
     pub(super) fn own_statements(&self) -> Vec<Self> {
-        let function = self.path.iter().rposition(|statement| statement.kind == StmtKind::Function);
-        let outer = function.map_or(&[][..], |at| &self.path[..=at]);
+        let outer = &self.path[..self.path.len() - self.own_path().len()];
         let body = outer.last().map_or(&self.file.statements, |function| &function.body);
         places(self.file, outer, body, |inner: &Stmt<'_>| !matches!(inner.kind, StmtKind::Function | StmtKind::Class))
             .collect()
