@@ -26,11 +26,9 @@ impl PoolIndex {
             let mut seen = FxHashSet::default();
             let is_whole_segment = |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
             for (index, entry) in device.entries_where(is_whole_segment).rev() {
-                if entry.action == Action::SegmentFree {
-                    seen.insert(entry.addr);
-                } else if !seen.contains(&entry.addr) {
+                // The last entry at an address decides.
+                if seen.insert(entry.addr) && entry.action == Action::SegmentAlloc {
                     survivors.insert(index);
-                    seen.insert(entry.addr);
                 }
             }
         }

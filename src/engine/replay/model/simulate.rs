@@ -59,7 +59,7 @@ pub fn simulate(program: &Program<'_>, hypothesis: &Hypothesis, sink: Option<&mu
 pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, entries: &BTreeSet<usize>) -> Simulation {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program.device, hypothesis));
     simulator.headroom_probe = Some((entries, largest_request));
-    simulator.perform_all();
+    simulator.perform_until(|_| false);
     simulator.simulation
 }
 
@@ -108,14 +108,9 @@ pub fn simulate_on<D: ReplayDevice>(
 pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement: Placement) -> Option<u64> {
     let device = simulated_device(program.device, hypothesis).with_placement(placement);
     let mut simulator = Simulator::new(program, hypothesis, device);
-    for operation in &program.operations {
-        simulator.perform(operation);
-        simulator.simulation.allocator.entries.clear();
-        if !simulator.simulation.ooms.is_empty() {
-            return None;
-        }
-    }
-    Some(simulator.simulation.figures().peak_reserved_bytes)
+    simulator.perform_until(|simulation| !simulation.ooms.is_empty());
+    let simulation = simulator.simulation;
+    simulation.ooms.is_empty().then(|| simulation.figures().peak_reserved_bytes)
 }
 
 /// A capacity that serves every request: that of a device which grows whenever a request would fail. It is close to the
@@ -123,7 +118,7 @@ pub fn peak_if_served(program: &Program<'_>, hypothesis: &Hypothesis, placement:
 pub fn sufficient_capacity(program: &Program<'_>, hypothesis: &Hypothesis) -> u64 {
     let mut simulator = Simulator::new(program, hypothesis, simulated_device(program.device, hypothesis));
     simulator.is_elastic = true;
-    simulator.perform_all();
+    simulator.perform_until(|_| false);
     simulator.device.total_bytes()
 }
 
@@ -187,10 +182,14 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         }
     }
 
-    fn perform_all(&mut self) {
+    /// Performs the operations up to the one with which the simulation `is_over`.
+    fn perform_until(&mut self, is_over: impl Fn(&Simulation) -> bool) {
         for operation in &self.program.operations {
             self.perform(operation);
             self.simulation.allocator.entries.clear();
+            if is_over(&self.simulation) {
+                return;
+            }
         }
     }
 

@@ -74,22 +74,22 @@ pub enum Fault {
 impl Divergence {
     /// One sentence.
     pub fn describe(&self) -> String {
-        match self.fault {
-            Fault::Decision => self.describe_decision(),
-            Fault::UnknownFree => "the trace frees an address where nothing is allocated: entries are \
-                missing or contradict each other"
-                .to_owned(),
-            Fault::UnknownCompletion => "the trace completes a free that was never requested: entries \
-                are missing or contradict each other"
-                .to_owned(),
+        let why = match self.fault {
+            Fault::Decision => return self.describe_decision(),
+            Fault::UnknownFree => {
+                "the trace frees an address where nothing is allocated: entries are missing or contradict each other"
+            }
+            Fault::UnknownCompletion => {
+                "the trace completes a free that was never requested: entries are missing or contradict each other"
+            }
             Fault::OverlappingSegment => {
                 "the trace takes device memory that has no size, exceeds the address space or \
                  overlaps memory already taken"
-                    .to_owned()
             }
-            Fault::ImpossibleSize => "the trace has a request of a size that never reaches the allocator".to_owned(),
-            Fault::Undefined(why) => why.to_owned(),
-        }
+            Fault::ImpossibleSize => "the trace has a request of a size that never reaches the allocator",
+            Fault::Undefined(why) => why,
+        };
+        why.to_owned()
     }
 
     fn describe_decision(&self) -> String {

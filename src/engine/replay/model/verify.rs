@@ -370,8 +370,7 @@ impl<'a> Verifier<'a> {
         self.so_far.matched += matched;
         self.so_far.predicted += written.len();
         if let Some((index, predicted)) = difference {
-            let fault = Fault::Decision;
-            self.set_divergence(index, predicted, fault);
+            self.set_divergence(index, predicted, Fault::Decision);
         } else if let Some(why) = self.so_far.allocator.undefined_behaviour {
             self.set_divergence(entries.end.saturating_sub(1), None, Fault::Undefined(why));
         }
