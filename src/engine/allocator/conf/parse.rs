@@ -220,16 +220,13 @@ impl Reader {
 
     /// Reads the value of `option`, whose key is at `at`; returns the position of its last token.
     fn read_value(&mut self, option: &KnownOption, at: usize) -> Result<usize, ConfError> {
+        let (name, value_at) = (option.key, at + 2);
         self.tokens.expect_mark(at + 1, ":")?;
-        if matches!(option.meaning, OptionMeaning::Ignored) {
-            return self.tokens.skip_value(at);
-        }
-        let at = at + 2;
-        let name = option.key;
-        let token = self.tokens.require(at)?.to_owned();
+        let token = self.tokens.require(value_at)?.to_owned();
         match option.meaning {
-            // `read_large_segment_size` has set the former.
-            OptionMeaning::LargeSegmentSize | OptionMeaning::Ignored => {}
+            OptionMeaning::Ignored => return self.tokens.skip_value(at),
+            // `read_large_segment_size` has set it.
+            OptionMeaning::LargeSegmentSize => {}
             OptionMeaning::MaxSplitSize => self.settings.max_split_size = self.parse_size_with_minimum(&token, name)?,
             OptionMeaning::MaxNonSplitRounding => {
                 self.settings.max_non_split_rounding = self.parse_size_with_minimum(&token, name)?;
@@ -241,8 +238,8 @@ impl Reader {
                 }
                 self.settings.garbage_collection_threshold = threshold;
             }
-            OptionMeaning::Divisions => return self.read_divisions(&token, at),
-            OptionMeaning::Flag(setting) => *setting(&mut self.settings) = Self::parse_flag(&token, at)?,
+            OptionMeaning::Divisions => return self.read_divisions(&token, value_at),
+            OptionMeaning::Flag(setting) => *setting(&mut self.settings) = Self::parse_flag(&token, value_at)?,
             OptionMeaning::Backend => self.settings.backend_is_async = Self::parse_backend(&token)?,
             OptionMeaning::Fraction => {
                 let fraction = parse_fraction(&token, name)?;
@@ -257,7 +254,7 @@ impl Reader {
                 }
             }
         }
-        Ok(at)
+        Ok(value_at)
     }
 
     /// Parses a size in MiB, which must be at least (or above) the large segment size. Returns bytes.

@@ -156,15 +156,11 @@ pub fn decide(c: &MemoryAtFailure) -> Diagnosis {
     };
     let is_about_free_memory = !matches!(verdict, Verdict::MemoryLimit | Verdict::NonPytorch | Verdict::Capacity);
     let verdict = match c.unreleased {
-        Some(bytes) if verdict != Verdict::MemoryLimit => {
-            if c.suffices_with_device(bytes).is_likely() {
-                Verdict::PrivatePool
-            } else {
-                Verdict::Unknown
-            }
-        }
+        Some(_) if verdict == Verdict::MemoryLimit => verdict,
+        Some(bytes) if c.suffices_with_device(bytes).is_likely() => Verdict::PrivatePool,
+        Some(_) => Verdict::Unknown,
         None if c.is_pending_unknown && is_about_free_memory => Verdict::Unknown,
-        _ => verdict,
+        None => verdict,
     };
     Diagnosis { verdict, is_certain, within_rounding }
 }

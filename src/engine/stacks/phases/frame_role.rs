@@ -140,16 +140,11 @@ impl FrameRole {
             (_, "__init__") if inside.starts_with("nn/") => Self::Allocates(KnownPurpose::Model),
             ("serialization.py", _) => Self::Constructor,
             ("optim/optimizer.py" | "nn/modules/module.py", "zero_grad") => Self::ZeroGrad,
-            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => {
-                Self::StateInInit
-            }
+            (_, "__init__" | "add_param_group") if inside.starts_with("optim/") => Self::StateInInit,
             (_, "_init_group" | "_init_state") if inside.starts_with("optim/") => Self::StateInStep,
+            ("optim/sgd.py" | "optim/lbfgs.py", "step") => Self::StepCreatingState,
             // `step` in optimizer.py also wraps the steps of custom optimizers.
-            (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => {
-                // These two create their state within the step.
-                let has_ready_state = !matches!(inside, "optim/sgd.py" | "optim/lbfgs.py");
-                if has_ready_state { Self::StepWithReadyState } else { Self::StepCreatingState }
-            }
+            (_, "step") if inside.starts_with("optim/") && inside != "optim/optimizer.py" => Self::StepWithReadyState,
             ("amp/grad_scaler.py", "scale")
             | ("utils/checkpoint.py" | "nn/functional.py", _) => Self::InPhase(Phase::Forward),
             ("amp/grad_scaler.py" | "nn/utils/clip_grad.py", _) => Self::InPhase(Phase::Optimizer),
