@@ -28,7 +28,7 @@ pub(super) enum GatherEvidence {
 /// Padding of shards to equal size is at most the gathered size divided by this.
 const MAX_PADDING_FRACTION: u64 = 8;
 
-/// Block lifetimes of one trace. Runs are numbered as in [`TracePoint::run`].
+/// Block lifetimes of one trace. Runs are numbered as in `TracePoint::run`.
 pub struct BlockLives<'a> {
     pub(super) phases: &'a Phases,
     /// By run.
@@ -109,7 +109,7 @@ impl<'a> BlockLives<'a> {
         }
     }
 
-    /// Reads `device`'s trace. No replay is needed: one that shows contradictions makes [`Self::with_live_sets`] read it
+    /// Reads `device`'s trace. No replay is needed: one that shows contradictions makes `with_live_sets` read it
     /// again.
     pub fn from_trace(device: DeviceStudy<'a, '_>) -> Self {
         let (phases, trace) = (device.phases(), device.device());
