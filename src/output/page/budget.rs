@@ -9,7 +9,6 @@ use rustc_hash::FxHashSet;
 use serde_json::{Value, json};
 
 use super::columns::Column;
-
 use crate::base::ids::StackId;
 use crate::study::lifetimes::{AllocationLifetime, MemoryLifetimes};
 

@@ -59,17 +59,21 @@ pub(in crate::whatif) fn checkpoint_all(recording: &RecordedProgram<'_, '_>) -> 
 /// Whether a loop without a backward pass frees more of what outlives the next call of `module` than it leaves: then no
 /// graph keeps it, as in generation, where each step replaces a cache.
 fn is_freed_in_loop(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module: &RepeatedModule) -> bool {
+    if recording.device.growth().is_none() {
+        return false; // it may be the first forward pass, before a backward pass
+    }
     let block = |block: &u32| &recording.script.blocks[*block as usize];
     let (mut freed, mut left) = (0u64, 0u64);
     for (_, calls) in module.passes.iter().filter(|(pass, _)| passes[*pass].backward.is_empty()) {
         for (call, next) in calls.iter().tuple_windows() {
             let end = next.last().and_then(|last| block(last).allocated_at);
             for block in call.iter().map(block).filter(|block| block.freed_at.is_none() || block.freed_at > end) {
-                *(if block.freed_at.is_none() { &mut left } else { &mut freed }) += block.bytes;
+                let sum = if block.freed_at.is_none() { &mut left } else { &mut freed };
+                *sum = sum.saturating_add(block.bytes);
             }
         }
     }
-    recording.device.growth().is_some() && freed > left
+    freed > left
 }
 
 /// The repeated modules of a recording that hold memory at its peak.

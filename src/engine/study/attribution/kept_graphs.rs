@@ -14,6 +14,8 @@ use crate::study::memory::BlockSum;
 const MIN_KEPT_BYTES_PARTS: u64 = 2;
 /// Same for its blocks: a kept output may have many of the bytes, but it is one block of many.
 const MIN_KEPT_BLOCKS_PARTS: u64 = 3;
+/// Graphs explain growth if they keep at least this part of it.
+const MIN_EXPLAINED_PARTS: u64 = 2;
 /// Requests for one element are at most this large.
 const MAX_SCALAR_BYTES: u64 = 8;
 
@@ -61,24 +63,26 @@ impl KeptGraphs {
         let mut blocks = own_blocks(device, start..end, until);
         let stacks = device.stacks();
         let stack_of = |block: &OwnBlock| device.device().entry(block.entry).extended_stack;
-        let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block)).map(|frame| stacks.frame_report(frame));
-        let user_line = |block: &OwnBlock| stacks.user_frame(stack_of(block)).map(|frame| stacks.frame_report(frame));
+        let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block));
+        let user_frame = |block: &OwnBlock| stacks.user_frame(stack_of(block));
+        let frame = |id| device.snapshot().stacks.frame(id);
         // An earlier line of the function that calls the model runs in the next pass of its loop.
         for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
-            let Some(call) = pass.iter().find_map(model_call) else { continue };
+            let Some(call) = pass.iter().find_map(model_call).map(frame) else { continue };
             for block in pass {
                 block.made_by_module = model_call(block).is_some();
-                block.is_input = user_line(block)
-                    .is_some_and(|line| (&line.file, &line.name) == (&call.file, &call.name) && line.line < call.line);
+                block.is_input = user_frame(block)
+                    .map(frame)
+                    .is_some_and(|own| (own.file, own.name) == (call.file, call.name) && own.line < call.line);
             }
         }
-        let explains = |bytes: u64| bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= growth.rate.bytes_per_iteration;
+        let explains = |bytes: u64| bytes.saturating_mul(MIN_EXPLAINED_PARTS) >= growth.rate.bytes_per_iteration;
         let (pass, _) = kept_pass(&blocks).filter(|(_, bytes)| explains(*bytes))?;
         // The result is made last, by the model or by the program after it.
         let result = blocks.iter().rfind(|block| block.forward_pass == pass && block.is_kept())?;
         Some(Self {
             bytes_per_step: growth.bytes_per_step(),
-            result_at: model_call(result).or_else(|| user_line(result)),
+            result_at: model_call(result).or_else(|| user_frame(result)).map(|id| stacks.frame_report(id)),
             is_scalar: result.bytes <= MAX_SCALAR_BYTES,
         })
     }
@@ -102,7 +106,7 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
             is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
         })
         .collect();
-    let sum = graphs.iter().map(|(_, bytes)| bytes).sum();
+    let sum = graphs.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     graphs.iter().max_by_key(|(_, bytes)| *bytes).map(|(pass, _)| (*pass, sum))
 }
 

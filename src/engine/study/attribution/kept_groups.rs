@@ -130,7 +130,7 @@ pub(super) fn kept_groups(
             let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
             let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
             let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
-            // Calls of a module at one line in a loop are told apart only by the forward passes that begin.
+            // Calls of a module at one line in a loop differ only in the forward passes that begin.
             let pass_of = |block: &LiveBlock, made_by: &MadeBy| {
                 (made_by.pass, block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards))
             };

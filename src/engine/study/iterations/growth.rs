@@ -285,8 +285,8 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
     let needs: Vec<i64> =
         (0..iterations.complete()).map(|index| requests.needed_in(iterations.range(index)).cast_signed()).collect();
     let rise = typical_rise(&needs).unwrap_or(0);
-    rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE)
-        && !needs.windows(3).all(|three| three[1] - three[0] == three[2] - three[1])
+    let is_even = rises(&needs).all(|one| one == i128::from(rise));
+    rise > bytes_per_iteration.saturating_mul(MAX_TRANSIENT_MULTIPLE) && !is_even
 }
 
 fn growing_lines(requests: &Requests, sums: &SiteGrowth, starts: &[RequestId]) -> Vec<GrowingLine> {
@@ -323,17 +323,23 @@ fn growing_lines(requests: &Requests, sums: &SiteGrowth, starts: &[RequestId]) -
     lines
 }
 
+/// The differences of consecutive values: sizes that a file makes up exceed an `i64`.
+fn rises(values: &[i64]) -> impl Iterator<Item = i128> + '_ {
+    values.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0]))
+}
+
 /// The mean difference of consecutive values after the first two: the first iteration may make state. `None` if it is
 /// negative.
 fn mean_rise(values: &[i64]) -> Option<u64> {
     let [_, second, .., last] = values else { return None };
-    u64::try_from((last - second) / i64::try_from(values.len() - 2).ok()?.max(1)).ok()
+    let rise = i128::from(*last) - i128::from(*second);
+    u64::try_from(rise / i128::try_from(values.len() - 2).ok()?.max(1)).ok()
 }
 
 /// The typical difference of consecutive values: their mean without the extreme ones, such as that of an iteration that
 /// made state once. `None` if it is negative.
 fn typical_rise(values: &[i64]) -> Option<u64> {
-    let mut rises: Vec<i128> = values.windows(2).map(|pair| i128::from(pair[1]) - i128::from(pair[0])).collect();
+    let mut rises: Vec<i128> = rises(values).collect();
     rises.sort_unstable();
     let trimmed = (rises.len() / 10).max(1);
     let middle = if rises.len() > 2 * trimmed { &rises[trimmed..rises.len() - trimmed] } else { &rises[..] };
