@@ -30,9 +30,9 @@ pub(super) struct Fit {
     /// Device memory: 80GiB, or a GPU such as h100 [default: the memory that a failed request in a recording shows]
     ///
     /// PyTorch may use all of a size; of a GPU it may use what the CUDA context leaves (dry-run --help lists the names,
-    /// and its --memory includes the context). A command runs on h100 by default.
+    /// and its --memory includes the context). A command runs on h100 by default. Give both for a part of a GPU.
     #[arg(long, visible_alias = "gpu", value_name = "SIZE|GPU", value_parser = gpu_or(parse_fit_capacity), hide_possible_values = true)]
-    capacity: Option<Capacity>,
+    capacity: Vec<Capacity>,
 
     /// Settings to replay with, as in PYTORCH_CUDA_ALLOC_CONF [default: as recorded, then a grid]
     #[arg(long, value_name = "KEY:VALUE[,..]", value_parser = parse_settings)]
@@ -64,14 +64,31 @@ pub(super) struct Fit {
 
 /// The device to predict for.
 #[derive(Debug, Clone, Copy)]
-struct Capacity {
-    bytes: u64,
-    /// The GPU, if it was named.
-    gpu: Option<&'static GpuModel>,
+enum Capacity {
+    Gpu(&'static GpuModel),
+    /// Bytes that PyTorch may use.
+    Size(u64),
 }
 
 fn parse_fit_capacity(text: &str) -> Result<Capacity, String> {
-    Ok(Capacity { bytes: parse_replay_capacity(text)?, gpu: GpuModel::find(text) })
+    GpuModel::find(text).map_or_else(|| parse_replay_capacity(text).map(Capacity::Size), |gpu| Ok(Capacity::Gpu(gpu)))
+}
+
+impl Fit {
+    fn gpu(&self) -> Option<&'static GpuModel> {
+        self.capacity.iter().rev().find_map(|capacity| match capacity {
+            Capacity::Gpu(gpu) => Some(*gpu),
+            Capacity::Size(_) => None,
+        })
+    }
+
+    /// Bytes that PyTorch may use, if a size is given.
+    fn size(&self) -> Option<u64> {
+        self.capacity.iter().rev().find_map(|capacity| match capacity {
+            Capacity::Size(size) => Some(*size),
+            Capacity::Gpu(_) => None,
+        })
+    }
 }
 
 /// Parses `8=snapshot.pickle`.
@@ -98,9 +115,8 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
         bail!("--sizes: give two or more, such as 4,8");
     }
     let output = args.output.open()?.with_exact_sizes(args.bytes);
-    let gpu = args.capacity.and_then(|capacity| capacity.gpu).unwrap_or_else(GpuModel::current);
-    let bytes = args.capacity.filter(|capacity| capacity.gpu.is_none()).map(|capacity| capacity.bytes);
-    let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
+    let gpu = args.gpu().unwrap_or_else(GpuModel::current);
+    let memory = args.size().map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let options = DryRunOptions::on_gpu(gpu.name, memory)?;
     let search = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?;
     let report = search.run(&sizes)?;
@@ -132,8 +148,8 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     }
     let options = FitOptions {
         sizes: &args.sizes,
-        capacity: args.capacity.map(|capacity| capacity.bytes),
-        gpu: args.capacity.and_then(|capacity| capacity.gpu),
+        capacity: args.size().or_else(|| args.gpu().map(GpuModel::usable_bytes)),
+        gpu: args.gpu(),
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
     };
