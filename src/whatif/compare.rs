@@ -9,7 +9,7 @@ use serde::Serialize;
 use super::candidates::{Candidate, candidates};
 use super::forecast::{Forecast, ForecastLength};
 use super::outcome::{
-    JobOutcome, TriedKind, TriedMark, TriedOn, TriedRow, free_of, is_failure_unreplayable, sort_tried,
+    JobOutcome, TriedKind, TriedMark, TriedOn, TriedRow, free_of, growth_to_end, is_failure_unreplayable, sort_tried,
 };
 use super::overrides::{Overrides, apply_option, hypothesis_on, hypothesis_with};
 use super::program::{ProgramDevice, is_tried_by_default, replay_changes};
@@ -110,6 +110,7 @@ pub fn compare_settings(
             lower_bound_bytes: needed,
             reserved_before_bytes: reserved_before,
             exact: device.inferred().verification.is_exact(),
+            growth_bytes_per_step: growth_to_end(device),
             some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
             tried,
             skips_program,
@@ -282,6 +283,9 @@ pub struct WhatIfDevice {
     pub reserved_before_bytes: u64,
     /// Whether the model reproduces the recording; if not, every row is an estimate.
     pub exact: bool,
+    /// Bytes by which memory grows in each step up to the end of the recording; absent if it does not, and after a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_bytes_per_step: Option<u64>,
     /// Whether at least one setting, possibly the recorded ones, serves every request.
     pub some_row_serves: bool,
     /// Settings and changes to the program in one list, the best first.

@@ -12,6 +12,7 @@ use crate::base::warning::words;
 use crate::replay::model::{Hypothesis, simulate};
 use crate::snapshot::Action;
 use crate::stacks::frames::CodeLocation;
+use crate::study::iterations::Growth;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 
 /// Reserved bytes that differ by less than 1/50 count as equal: of settings that need about the same, the simplest is the
@@ -264,7 +265,7 @@ pub(crate) struct TriedOn {
 
 impl TriedOn {
     pub(crate) fn from_device(device: DeviceStudy<'_, '_>) -> Self {
-        Self { is_exact: device.inferred().verification.is_exact(), grows: grows_noticeably(device) }
+        Self { is_exact: device.inferred().verification.is_exact(), grows: noticeable_growth(device).is_some() }
     }
 
     /// `unchanged` is the peak of reserved bytes as recorded, if no request failed.
@@ -289,9 +290,16 @@ impl TriedOn {
     }
 }
 
-/// Whether memory grows from iteration to iteration, by a part of the peak that counts.
-pub(super) fn grows_noticeably(device: DeviceStudy<'_, '_>) -> bool {
-    device.growth().is_some_and(|growth| growth.bytes() >= device.peak().reserved_bytes / NOTICEABLE_PARTS)
+/// The growth of memory from iteration to iteration, if it is a part of the peak that counts.
+fn noticeable_growth<'s>(device: DeviceStudy<'s, '_>) -> Option<&'s Growth> {
+    device.growth().filter(|growth| growth.bytes() >= device.peak().reserved_bytes / NOTICEABLE_PARTS)
+}
+
+/// Bytes by which memory grows in each step up to the end of the recording, if that counts. After a failure the forecast
+/// includes the growth.
+pub(super) fn growth_to_end(device: DeviceStudy<'_, '_>) -> Option<u64> {
+    let growth = noticeable_growth(device).filter(|_| device.ending_failure().is_none())?;
+    Some(growth.bytes_per_step())
 }
 
 /// Whether `peak` is noticeably below `unchanged`, where that is to be compared.

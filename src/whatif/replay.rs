@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::emit::{Journal, ModelRun};
 use super::forecast::{Forecast, ForecastLength};
-use super::outcome::{JobOutcome, TriedOn, TriedRow};
+use super::outcome::{JobOutcome, TriedOn, TriedRow, growth_to_end};
 use super::overrides::Overrides;
 use super::run::{OverriddenRun, recorded_figures, statistics};
 use super::warnings::{divergence_warning, settings_changed_warning};
@@ -118,7 +118,8 @@ pub fn replay_with(
                 .settings
                 .as_ref()
                 .map(|(_, string)| TriedOn::from_device(device).settings(string.clone(), outcome, unchanged));
-            let report = ReplayedDevice { tried, then: Some(then), ..report };
+            let report =
+                ReplayedDevice { tried, then: Some(then), growth_bytes_per_step: growth_to_end(device), ..report };
             (report, ModelRun { device: device.id(), journal, allocator: simulation.allocator })
         })
         .collect();
@@ -322,6 +323,9 @@ pub struct ReplayedDevice {
     /// The same as a row of `oomscope whatif`, if settings are replaced.
     #[serde(skip)]
     pub(crate) tried: Option<TriedRow>,
+    /// Bytes by which memory grows in each step up to the end of the recording; absent if it does not, and after a failure.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub growth_bytes_per_step: Option<u64>,
     /// Conditions of the replay that the snapshot does not record, inferred or given.
     pub assumed: Assumed,
     /// The recorded run, in a what-if; the other figures are then those of the what-if.

@@ -7,7 +7,7 @@ use crate::allocator::device::GpuModel;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, faint, strong};
 use crate::output::wording::{
-    ESTIMATE, POSTPONES, Summary, command_line, describe_outcome, frame_label, outcome_clause,
+    ESTIMATE, POSTPONES, Summary, command_line, describe_outcome, frame_label, growth_clause, outcome_clause,
 };
 use crate::whatif::{JobOutcome, ReplayReport, ReplayedDevice, TriedMark, TriedRow, WhyUnknown};
 
@@ -254,9 +254,14 @@ fn describe_fit(device: &ReplayedDevice, then: &JobOutcome, capacity: u64) -> St
     let capacity = size(capacity);
     match then {
         JobOutcome::GoesOn { headroom_bytes, .. } => {
-            let headroom = headroom_bytes.map_or_else(String::new, |bytes| format!(", {} headroom", size(bytes)));
             let peak = size(device.figures.peak_reserved_bytes);
-            format!("yes, it fits {capacity}{gpu}: {peak} reserved at its peak{headroom}")
+            let headroom = headroom_bytes.map(|bytes| format!("{} headroom", size(bytes)));
+            let (so_far, room) = match device.growth_bytes_per_step {
+                Some(bytes) => ("so far it fits", Some(growth_clause(bytes))),
+                None => ("yes, it fits", headroom),
+            };
+            let room = room.map_or_else(String::new, |room| format!(", {room}"));
+            format!("{so_far} {capacity}{gpu}: {peak} reserved at its peak{room}")
         }
         JobOutcome::NotKnown { .. } => format!("not known whether it fits {capacity}{gpu}: {}", outcome_clause(then)),
         _ => format!("no, it does not fit {capacity}{gpu}: {}", outcome_clause(then)),

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 
 use crate::base::units::{counted, size};
 use crate::output::document::{Cell, Judgement, Table, TableOf, Text, amount, code, faint, source_location};
-use crate::output::wording::describe_outcome;
+use crate::output::wording::{STILL_GROWS, describe_outcome};
 use crate::whatif::{Sureness, TriedKind, TriedMark, TriedRow, WhatIfDevice, WhatIfRow};
 
 /// The first `shown` of `tried`, and what the others come to; with the program as `recorded` on a device between the bounds
@@ -17,8 +17,11 @@ pub(super) fn tried_table(
 ) -> TableOf<ShownRow> {
     let helpful = tried.iter().filter(|row| row.mark != TriedMark::NoHelp).count();
     let listed: Vec<&TriedRow> = tried.iter().take(shown).collect();
-    let as_recorded =
-        recorded.map(|(_, row)| plain("as recorded", describe_outcome(&row.then), row.continued_peak_bytes));
+    let as_recorded = recorded.map(|(device, row)| {
+        let grows = device.growth_bytes_per_step.filter(|_| row.then.goes_on());
+        let then = grows.map_or_else(|| describe_outcome(&row.then), |_| STILL_GROWS.to_owned());
+        plain("as recorded", then, row.continued_peak_bytes)
+    });
     let mut rows: Vec<ShownRow> = as_recorded.into_iter().collect();
     for group in listed.chunk_by(|a, b| have_equal_outcomes(a, b)) {
         match group {

@@ -6,7 +6,8 @@ use crate::allocator::conf::shell_assignment;
 use crate::base::units::{count, size};
 use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{
-    ESTIMATE, POSTPONES, Summary, command_line, describe_outcome, outcome_clause, settings_action, settings_label,
+    ESTIMATE, POSTPONES, STILL_GROWS, Summary, command_line, describe_outcome, growth_clause, outcome_clause,
+    settings_action, settings_label,
 };
 use crate::stacks::frames::FrameReport;
 use crate::study::LostHistory;
@@ -120,8 +121,10 @@ impl WhatIfReport {
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
         let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
         let analyze = || command_line("analyze", &self.path);
-        let (action, copy) = match (recorded.then.goes_on(), change, &verdict.best) {
-            (true, change, best) => match (best.as_ref().and_then(|best| saving(best, recorded)), best, change) {
+        // No setting frees what grows.
+        let best = verdict.best.as_ref().filter(|_| device.growth_bytes_per_step.is_none());
+        let (action, copy) = match (recorded.then.goes_on(), change, best) {
+            (true, change, best) => match (best.and_then(|best| saving(best, recorded)), best, change) {
                 (Some(bytes), Some(best), _) => (
                     format!("{}, to reserve {} less", settings_action(&best.settings), size(bytes)),
                     Some(assignment(best)),
@@ -169,15 +172,19 @@ fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
     })
 }
 
-/// `fits as it is: 11.9 GiB of 14.5 GiB reserved; 5 of 25 tried need less`; `None` if the job does not go on as it is, or
+/// `fits as it is: 11.9 GiB of 14.5 GiB reserved; 5 of 25 tried need less`, or so far, if memory grows; `None` if the job does not go on as it is, or
 /// the size of the device is unknown.
 fn fitting_headline(device: &WhatIfDevice, recorded: &WhatIfRow) -> Option<Text> {
     let capacity = [device.capacity_bytes, device.limit_bytes].into_iter().flatten().min()?;
     let JobOutcome::GoesOn { headroom_bytes: Some(headroom), .. } = recorded.then else { return None };
     let helps = device.tried.iter().filter(|row| row.mark == TriedMark::Helps).count() as u64;
-    let [peak, capacity, headroom] = [recorded.continued_peak_bytes, capacity, headroom].map(size);
-    let less = format!("; {} of {} tried need less", count(helps), count(device.tried.len() as u64));
-    Some(strong("fits as it is").and(format!(": {peak} of {capacity} reserved, {headroom} headroom{less}")))
+    let [peak, capacity] = [recorded.continued_peak_bytes, capacity].map(size);
+    let less = format!("{} of {} tried need less", count(helps), count(device.tried.len() as u64));
+    let (so_far, room) = match device.growth_bytes_per_step {
+        Some(bytes) => ("fits so far", growth_clause(bytes)),
+        None => ("fits as it is", format!("{} headroom", size(headroom))),
+    };
+    Some(strong(so_far).and(format!(": {peak} of {capacity} reserved, {room}; {less}")))
 }
 
 /// The headline, with the outcome of the job with the best that was tried.
@@ -204,7 +211,7 @@ impl TriedRow {
         match () {
             () if bytes < unchanged / NOTICEABLE_PARTS => "reserves about as much".to_owned(),
             () if self.peak_reserved_bytes > unchanged => format!("reserves {} more", size(bytes)),
-            () if self.mark == TriedMark::NoHelp => "still grows".to_owned(),
+            () if self.mark == TriedMark::NoHelp => STILL_GROWS.to_owned(),
             () => format!("reserves {} less", size(bytes)),
         }
     }

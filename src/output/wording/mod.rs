@@ -20,7 +20,9 @@ pub(crate) use analyze::{describe_request, failure_headline, summarize_device, u
 pub use brief::{Brief, BriefLine, BriefMoment};
 pub(crate) use cause::describe_cause;
 pub(crate) use dry_verdict::{describe_budget, describe_engine, describe_options, describe_verdict, format_requests};
-pub(crate) use outcome::{ESTIMATE, POSTPONES, describe_outcome, outcome_clause, settings_action, settings_label};
+pub(crate) use outcome::{
+    ESTIMATE, POSTPONES, STILL_GROWS, describe_outcome, growth_clause, outcome_clause, settings_action, settings_label,
+};
 pub(crate) use peers::{describe_difference, describe_jobs, describe_state, even_out};
 pub(crate) use place::{
     category_label, describe_position, describe_position_on, frame_label, guessed_label, location_label,

@@ -8,6 +8,8 @@ use crate::whatif::{JobOutcome, WhyUnknown};
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
 pub(crate) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
+/// Of a job whose memory grows with every step.
+pub(crate) const STILL_GROWS: &str = "still grows";
 /// To do about settings with which the job fails again.
 pub(crate) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";
 
@@ -29,6 +31,11 @@ pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
         JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),
         JobOutcome::NotKnown { .. } => "not known".to_owned(),
     }
+}
+
+/// `but memory grows by 6.34 MiB a step`
+pub(crate) fn growth_clause(bytes_per_step: u64) -> String {
+    format!("but memory grows by {} a step", size(bytes_per_step))
 }
 
 /// For a sentence: `the job goes on, with 3 MiB headroom at its peak`.
