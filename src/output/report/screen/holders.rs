@@ -120,8 +120,11 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
     }
     let variable = leaks.variable.as_ref();
     let variable = variable.map(|kept| (variable_label(kept), leaks.bytes_per_step, kept.bytes, kept.blocks));
+    // The lines of what a variable keeps are its parts.
+    let part = if variable.is_some() { "  allocated at " } else { "" };
     let line = |suspect: &LeakSuspect| {
-        (location_label(&suspect.location), suspect.bytes_per_step, suspect.bytes, suspect.blocks)
+        let label = faint(part).and(location_label(&suspect.location));
+        (label, suspect.bytes_per_step, suspect.bytes, suspect.blocks)
     };
     let table = Table::from_rows(variable.into_iter().chain(leaks.suspects.iter().take(rows).map(line)))
         .text("grows at", |(holder, ..)| holder.clone())
