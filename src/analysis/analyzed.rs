@@ -1,5 +1,5 @@
-//! The report on all snapshots. Processes of a dry run may share a GPU: each of them had a whole one, so their memory is
-//! summed here, by the clock of their recordings.
+//! The report on all snapshots. In a dry run each process has a GPU of its own; if several would share one, their
+//! memory is summed here, by the clock of their recordings.
 
 use std::collections::BTreeMap;
 

@@ -191,7 +191,7 @@ impl DeviceReport {
 pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
     let mut failures = FailureCollector::new(device);
-    // The replay and what the stacks show need nothing of each other: two cores share them.
+    // The replay and the stacks are independent: two cores share them.
     let replay = || {
         let history = device.replay(Tracking::Totals, |step| failures.observe(step));
         (history, history.and_then(|history| cache_flushes(device, history)))
@@ -327,8 +327,8 @@ pub struct IdleCache {
 }
 
 impl IdleCache {
-    /// `None` if most of what is reserved is or was in use of late, or if that part of the recording has no whole step of
-    /// a program that trains: each step needs its peak again.
+    /// `None` if most reserved memory was used recently, or if a program that trains completed no step meanwhile: each
+    /// step needs its peak again.
     fn from_history(history: &MemoryHistory, memory: &MemoryReport, phases: &Phases) -> Option<Self> {
         let buckets = history.samples.buckets();
         let recent = &buckets[buckets.len() - buckets.len() / RECENT_PARTS..];

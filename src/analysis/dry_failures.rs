@@ -36,8 +36,8 @@ pub(super) fn failures(study: &Study<'_>, dry_run: &DryRun, usable_bytes: u64) -
     ProcessFacts { failed, has_recovered, fails_at_least: minimum_bytes > usable_bytes, ..ProcessFacts::default() }
 }
 
-/// The failed request and the blocks that are live at it: only those from before the first result of maximum size. 0 if
-/// the request comes after it, as it may depend on that size.
+/// A lower bound of the memory that the failed request needs: without blocks after the first result of assumed maximum
+/// size, which may depend on it, and 0 for the request itself if it may, too.
 fn minimum_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u64 {
     let at_most = dry_run.reads.iter().filter(|read| read.value == ReadValue::Maximum);
     let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
@@ -52,7 +52,7 @@ struct DeviceFailures {
     count: usize,
     /// Entry of the last.
     last: Option<usize>,
-    /// The line of each was served after its last failure.
+    /// Each line with a failure was served after its last one.
     are_served_later: bool,
 }
 

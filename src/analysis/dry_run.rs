@@ -242,7 +242,7 @@ impl DryRunReport {
         with.map(|with| with.calls).sum()
     }
 
-    /// Whether draws, random numbers and finite numbers are all that the program read.
+    /// Whether the program read nothing but substitutes: draws, random numbers, checks for finite numbers.
     fn reads_only_substitutes(&self) -> bool {
         let has_others = self.known_reads > 0 || self.omitted_reads > 0 || self.reads.is_empty();
         !has_others && self.reads.iter().all(|read| read.value != ReadValue::Zero)
@@ -255,7 +255,7 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
-        // A value that a server reads without deciding by it changes none of its engine's figures.
+        // A server that reads a value without branching on it does not change its engine's figures.
         let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));
@@ -271,7 +271,7 @@ impl DryRunReport {
             }
         }
         if self.unknown_sizes.calls() > 0 {
-            // With estimates that fit, the first line has them.
+            // If the estimates fit, the first line includes them.
             let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
             let code = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
             add(code, DryRunWarning::Workspaces(self));
@@ -330,8 +330,8 @@ pub enum DryRunWarning<'a> {
 pub(super) struct DeviceUse {
     pub(super) device: u64,
     pub(super) peak_bytes: u64,
-    /// Reserved bytes from each time on, in microseconds since the epoch, which the last step returns. Empty if a time
-    /// is not known.
+    /// Reserved bytes from a time on, as (microseconds since the epoch, bytes); the last step is the end of the run.
+    /// Empty if a time is not known.
     pub(super) steps: Vec<(u64, u64)>,
 }
 

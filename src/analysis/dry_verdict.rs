@@ -21,7 +21,7 @@ words! {
     }
 }
 
-/// Why: a verdict of [`DryRunVerdict`] rests on one of these.
+/// The reason for a [`DryRunVerdict`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DryRunReason {
     /// Every request was served.
@@ -136,7 +136,7 @@ pub(super) enum Served {
     AtBest,
     /// Under all placements and with the workspaces.
     Always,
-    /// With so much memory left that drawn and random values decide nothing.
+    /// With so much headroom that drawn and random values do not matter.
     Amply,
 }
 
@@ -150,7 +150,7 @@ pub(super) struct ProcessFacts<'f> {
     pub(super) failed: Option<FailedRequest>,
     /// Every line with a failed request was served later.
     pub(super) has_recovered: bool,
-    /// The request fails whatever size the results have that were taken at their maximum.
+    /// The request fails even if the results of assumed maximum size are empty.
     pub(super) fails_at_least: bool,
     /// Memory of unknown size, other than workspaces with an estimate.
     pub(super) is_memory_unknown: bool,

@@ -1,5 +1,5 @@
-//! The change of the program that makes a tensor smaller, or none: what the text of the failing line makes, if the sizes of
-//! blocks agree; and the call to compute in parts: gradients are off, and a part of what it makes at once would fit.
+//! Changes that make a tensor smaller or avoid it: the text of the failing line shows the tensor, and the sizes of
+//! blocks agree; or a call without gradients can be computed in parts, of which one would fit.
 
 use super::failure::OomReport;
 use super::local_tensors::{LocalTensorReport, LocalTensors, REQUEST_GRANULE};
@@ -49,7 +49,7 @@ pub(super) fn call_in_parts(
             CureReplay::NotServed => None,
         };
         if let Some(row) = PARTS.iter().filter(|parts| fits(parts)).find_map(replay) {
-            // A call around it that has made nothing else has the same parts, and more to choose from.
+            // An outer call that has made nothing else has the same parts, and more to choose from.
             let outer = (at + 1..running.lines.len()).take_while(|outer| {
                 let is_single = program.innermost_loop(&running.lines[outer - 1]) != Some(LoopKind::OverData);
                 frames.is_grad_off(running, *outer) && is_single && running.start_of_call(*outer) == since

@@ -30,8 +30,8 @@ pub struct OtherJob {
     pub failed: u64,
 }
 
-/// The snapshots to compare with each other: those of the attempt to look at first, of the job to look at first. That is one
-/// that failed, or else the latest.
+/// The snapshots to compare with each other: of the latest job with a failure, or else the latest job, the attempt that is
+/// chosen in the same way.
 pub(super) fn first_attempt(
     snapshots: Vec<&SnapshotReport>,
 ) -> (Vec<&SnapshotReport>, Option<Attempts>, Vec<OtherJob>) {
@@ -86,7 +86,7 @@ fn attempts_of(mut snapshots: Vec<&SnapshotReport>) -> Vec<Vec<&SnapshotReport>>
     attempts.into_iter().map(|(.., attempt)| attempt).collect()
 }
 
-/// The most important has the highest.
+/// Sorts the job or the attempt to look at first last.
 fn importance(snapshots: &[&SnapshotReport]) -> (bool, Option<u64>) {
     let has_failure = snapshots.iter().any(|snapshot| has_failed(snapshot));
     (has_failure, snapshots.iter().filter_map(|snapshot| snapshot.time_us).max())

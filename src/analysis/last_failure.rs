@@ -89,7 +89,7 @@ impl DeviceReport {
     }
 }
 
-/// For what the call of a failed request left, the variable that keeps its exception.
+/// If `cure` is about the memory of a failed call, adds the variable that keeps its exception.
 fn with_exception_keeper(device: DeviceStudy<'_, '_>, cure: Cure) -> Cure {
     match &cure.holder {
         CureHolder::Calls(group) if group.of_failed_call => {
@@ -123,8 +123,8 @@ fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, 
     growing.or(serving)
 }
 
-/// The word of a page for `oom`, the last failure of a device. It answers the same question as `advice`, the first of its
-/// recommendations: the free bytes alone may blame a layout that no setting mends.
+/// The one-word reason for `oom`, the last failure of a device. It agrees with `advice`, the first recommendation: free
+/// bytes alone may blame a layout that no setting mends.
 fn conclude(oom: &OomReport, advice: &Advice, leaks: &Leaks) -> Verdict {
     if explaining_growth(oom, leaks).is_some() {
         return Verdict::Growth;

@@ -29,7 +29,7 @@ pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport>
     latest
 }
 
-/// The snapshot to keep of one process has the highest: a later one may have lost the failure.
+/// Sorts the snapshot to keep of one process last: a later one may have lost the failure.
 fn order(snapshot: &SnapshotReport) -> (bool, u64, u64) {
     let failed = snapshot.devices.iter().any(|device| device.oom_count > 0);
     let step = without_step(&snapshot.path).map_or(0, |(_, step)| step);

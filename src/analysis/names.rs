@@ -19,8 +19,8 @@ pub(crate) fn is_requested(path: &str) -> bool {
     without_reason(path).is_some_and(|(_, reason)| reason == "asked")
 }
 
-/// `path` without the reason and the number of a file of `oomscope run`, and the reason: `rank2-oom1.pickle` is one of
-/// `rank2.pickle`.
+/// Removes the reason and number that `oomscope run` adds to a file name, and returns the reason: `rank2-oom1.pickle`
+/// is one of `rank2.pickle`.
 #[cfg(any(feature = "cli", test))]
 pub(crate) fn without_reason(path: &str) -> Option<(String, &'static str)> {
     let name = path.rfind('/').map_or(0, |slash| slash + 1);

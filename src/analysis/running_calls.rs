@@ -70,7 +70,7 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
     }
 }
 
-/// Lets each call begin at the last of several without an entry between them: where the first line of the function runs
+/// Moves the start of each call to the last of several calls in a row: to where the first line of the function runs
 /// again. `since` has the innermost line first.
 fn begin_at_last_calls(device: DeviceStudy<'_, '_>, failed: usize, since: &mut [(usize, usize)]) {
     let trace = device.device();

@@ -116,12 +116,12 @@ impl FailureFacts {
         segment.saturating_sub(request.addr).min(request.size.saturating_sub(largest))
     }
 
-    /// Bytes that the process had reserved or could have.
+    /// Bytes that the process had reserved or could still reserve.
     pub(super) fn reach(&self) -> u64 {
         self.totals.reserved.saturating_add(self.request.addr)
     }
 
-    /// Bytes of them that no block used.
+    /// The part of [`Self::reach`] that no block used.
     pub(super) fn unused(&self) -> u64 {
         self.reach().saturating_sub(self.totals.active)
     }

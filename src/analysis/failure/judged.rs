@@ -227,7 +227,8 @@ impl Filling {
 
     fn before_failure(device: DeviceStudy<'_, '_>, failed: &FailureFacts, remaining: u64) -> Option<Self> {
         let (stacks, request) = (device.stacks(), &failed.request);
-        // The line that the headline names, which may be a package's: others that the user's line calls are not "this line".
+        // The line that the headline names, which may be in a package. Another package line that the user's line calls
+        // is not "this line".
         let line = stacks.line_id(request.extended_stack).frame?;
         let (requests, bytes) = device.program().similar_requests_before(failed.entry, |stack| {
             stack == request.extended_stack || stacks.line_id(stack).frame == Some(line)

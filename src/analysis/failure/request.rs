@@ -45,11 +45,11 @@ fn served_or_failed<S: Serializer>(outcome: &RequestOutcome, serializer: S) -> R
 pub enum Assumption {
     /// The request is made on this stream, in the default pool.
     Stream(u64),
-    /// The whole capacity that was given is within reach, in bytes.
+    /// All of the given capacity is within reach, in bytes.
     GivenCapacity(u64),
     /// The bytes within reach are those that a failed request shows.
     RefusedCapacity(u64),
-    /// The whole recorded device is within reach, in bytes.
+    /// All of the recorded device is within reach, in bytes.
     RecordedCapacity(u64),
     /// The device has no free memory.
     FullDevice,

@@ -5,12 +5,12 @@ use crate::base::ids::StackId;
 use crate::base::units::MIB;
 use crate::base::warning::words;
 
-/// In the snapshot of a dry run this precedes the exit code, which is three digits, or question marks if the process
-/// ended as it had announced.
+/// Precedes the exit code in the snapshot of a dry run: three digits, or question marks if the process ended as
+/// announced.
 pub const EXIT_CODE: &str = "oomscope exit code: ";
 
-/// In the snapshot of a dry run this precedes the peak of reserved bytes of another run, in 16 digits, which took the other
-/// branches of unknown values and fits as well; or question marks if there is none.
+/// Precedes the peak of reserved bytes, in 16 digits, of another run that took the other branches of unknown values and
+/// fits as well; question marks if there is none.
 pub const OTHER_BRANCHES: &str = "oomscope other branches: ";
 
 /// A run on the stub of CUDA.
@@ -26,7 +26,7 @@ pub struct DryRun {
     pub context_bytes: u64,
     /// NCCL's communicators.
     pub communicators: u64,
-    /// Device values that the host read and that were not computed; in order of the first read.
+    /// Reads of device values that the dry run did not compute, in order of the first read.
     pub reads: Vec<ValueRead>,
     /// The peak of reserved bytes of another run, which took the other branches of these values and fits as well.
     pub other_branches_bytes: Option<u64>,
@@ -142,7 +142,7 @@ pub struct ValueRead {
     pub value: ReadValue,
     /// The use that the program makes of the value.
     pub usage: ReadUsage,
-    /// The stack whose innermost line decides by the value, or else the line where the value was lost sight of.
+    /// The stack whose innermost line branches on the value, or the last line to which the value could be followed.
     pub decided_at: Option<StackId>,
 }
 
@@ -195,7 +195,7 @@ pub struct Workspace {
     pub bytes: u64,
     /// The program fails without it. For a convolution PyTorch tries another plan instead.
     pub is_required: bool,
-    /// If not 0, the memory outlives the call: the next request of this size may be one of `bytes`.
+    /// If not 0, the memory outlives the call: the next request of this many bytes takes `bytes` on a GPU.
     pub minimum_bytes: u64,
 }
 

@@ -83,7 +83,7 @@ impl Serving {
         self.graph_bytes.filter(|_| self.graph_budget_bytes.is_none())
     }
 
-    /// Memory of a GPU that a dry run does not have and a real start takes from the KV cache, at most.
+    /// Upper bound of the memory of a GPU that a real start takes from the KV cache and a dry run does not see.
     pub fn uncounted_bytes(&self) -> u64 {
         KERNEL_BYTES + if self.gpus() > 1 { NCCL_BYTES } else { 0 }
     }

@@ -32,7 +32,7 @@ pub struct TensorNames {
     pub adapted: Vec<SymbolId>,
     /// The outermost modules that do not train.
     pub evaluating: Vec<SymbolId>,
-    /// The variables of each value with memory that no other object has: rows of [`Self::calls`] with the names there.
+    /// Values whose memory no other object has, each as its variables: a row of [`Self::calls`], and the name there.
     pub alone: Vec<Vec<(usize, SymbolId)>>,
     /// The lines of the running functions of the user, the innermost first, each as a stack of one frame.
     pub calls: Vec<StackId>,

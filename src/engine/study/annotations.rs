@@ -9,7 +9,7 @@ use crate::snapshot::Action;
 
 /// Longer annotations are cut.
 const MAX_TEXT: usize = 200;
-/// Annotations of one allocation that are kept: the last ones.
+/// The last annotations of an allocation that are kept.
 const MAX_OF_ONE: usize = 8;
 
 /// The size and the annotations of live allocations, by address.

@@ -290,8 +290,8 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         self.loop_growth();
     }
 
-    /// The growth from iteration to iteration in the loop that the trace ends in: in a trace that a failed request ended,
-    /// up to that; else up to the last request, or up to the last training step.
+    /// The growth from iteration to iteration of the last loop: up to the failed request if one ended the trace, else
+    /// up to the last request or the last training step.
     pub fn growth(self) -> Option<&'s Growth> {
         let with_allocated = |growth: &Growth| {
             let allocated = self.allocated_before(&growth.start_entries);

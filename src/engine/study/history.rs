@@ -24,8 +24,8 @@ pub enum Bound {
     Entry(u64),
     /// This many entries before the end of the trace.
     BeforeEnd(u64),
-    /// This many entries before (negative) or after the last failed request; if none failed, the end of the trace that
-    /// an open range has.
+    /// This many entries before (negative) or after the last failed request; without a failure, the same as an open
+    /// end.
     FromFailure(i64),
 }
 

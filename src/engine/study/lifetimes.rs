@@ -253,7 +253,7 @@ impl MemoryLifetimes {
         }
     }
 
-    /// Removes `bytes` at `address`; the rest of a range that it cuts stays as ranges of their own.
+    /// Removes `bytes` at `address`. The parts of a range that are left become ranges of their own.
     fn remove_segment(&mut self, address: u64, bytes: u64, now: EntryCount) {
         let end = address.saturating_add(bytes);
         let touched = self.held.range(..end).rev();
@@ -318,7 +318,8 @@ impl AllocationLifetime {
     }
 }
 
-/// Whether memory that is live from `start` to `end` is so at some time within `window`. All count applied entries.
+/// Whether memory that is live from `start` to `end` is live at some time within `window`; all three count applied
+/// entries.
 pub fn is_live(start: EntryCount, end: Option<EntryCount>, window: &Range<usize>) -> bool {
     start as usize <= window.end && end.is_none_or(|end| end as usize > window.start)
 }

@@ -73,8 +73,8 @@ impl SleepReport {
         last.map_or(0, |last| self.changes[last].asleep_bytes)
     }
 
-    /// Whether an address was not on `device` after entry `entry` (`None`: before the first; of the snapshot, without a
-    /// trace).
+    /// Tells whether an address was not on `device` after `entry` (`None`: before the first). Without a trace, the
+    /// snapshot decides.
     pub(crate) fn asleep_after<'a>(&self, device: Device<'a>, entry: Option<usize>) -> impl Fn(u64) -> bool + use<'a> {
         let changes = if device.is_empty() { self.changes.len() } else { self.changes_until(entry) };
         let recorded = device.snapshot().recorder_info.as_ref().and_then(|recorder| recorder.sleep.as_ref());

@@ -14,7 +14,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
     let conclusion = device.conclusion.unwrap_or(oom.verdict); // a device with a failure has one
     let is_overruled = conclusion != oom.verdict;
     let first = device.advice.first();
-    // A setting that serves the input needs no word about it.
+    // If a setting serves the input, its size is not worth a sentence.
     let needs_less = matches!(first, Some(Advice::LimitInput(_) | Advice::Change(..)));
     // The size of an input does not explain why free memory could not be used.
     let input = oom.unusual_input.as_ref().filter(|_| needs_less && conclusion == Verdict::Capacity);

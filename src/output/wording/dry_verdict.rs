@@ -14,7 +14,7 @@ use crate::snapshot::{ReadUsage, ReadValue, Serving};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::FrameReport;
 
-/// Where a program got a value of the GPU, there is none in a dry run.
+/// The reason if a program read a value of the GPU.
 const NO_VALUES: &str = "a dry run has no values";
 
 /// The verdict in one line: `would fit on an NVIDIA H100 (dry run): 31.2 GiB of 79.1 GiB, 47.9 GiB headroom`.

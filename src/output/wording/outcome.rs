@@ -10,7 +10,7 @@ use crate::whatif::{JobOutcome, WhyUnknown};
 pub(crate) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
 /// Of a job whose memory grows with every step.
 pub(crate) const STILL_GROWS: &str = "still grows";
-/// To do about settings with which the job fails again.
+/// Advice on settings with which the job fails again.
 pub(crate) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";
 
 /// For a cell of a table: `goes on`, `fails 1 request later`, `fails about 120 steps later`, `request fails`.

@@ -44,7 +44,7 @@ pub(super) fn keeper_aside(kept: &KeptByVariable) -> String {
 /// Type and shape of the largest tensor.
 pub(crate) fn type_label(kept: &KeptByVariable) -> Option<String> {
     let (shape, dtype) = (kept.shape.as_ref()?, kept.dtype.as_ref()?);
-    // A view may repeat its memory, or the memory be another's: its shape then does not describe these bytes.
+    // A view may repeat its memory or use another tensor's: its shape then does not describe these bytes.
     if request_bytes(shape, dtype).is_some_and(|bytes| bytes > kept.bytes) {
         return None;
     }

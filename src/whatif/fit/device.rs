@@ -337,8 +337,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             if !check.is_off() {
                 return Some(check);
             }
-            // The one recording that is left out may be the one that shows a buffer of a reduction. Its rule is checked
-            // in every recording when it is found.
+            // The recording that is left out may be the only one that shows a buffer of a reduction. Its rule has been
+            // checked in every recording.
             let base = self.recordings.iter().position(|other| other.size == fitted.base.size)?;
             fitted.reductions = self.fit_recording(base, None).reductions;
             Some(LeaveOneOutCheck::new(recording, &fitted))

@@ -1,5 +1,6 @@
-//! A recorded program whose requests are functions of the size: each request is paired with those of recordings at other
-//! sizes, and a law is fitted to their bytes. Each of the recordings of a device can be fitted to the others.
+//! A recorded program whose requests are functions of the size. Each request is paired with its counterparts in
+//! recordings at other sizes, and a law is fitted to their bytes. Any recording of a device can be fitted to the
+//! others.
 
 use std::cmp::Reverse;
 use std::sync::OnceLock;
@@ -22,9 +23,9 @@ const MAX_OPEN_RATIO: f64 = 0.5;
 
 /// CUB aligns each part of its temporary storage to this many bytes, and requests one byte less on top to align the first.
 const SORT_ALIGNMENT: u64 = 256;
-/// Smaller storage of a sort does not matter.
+/// A sort with less storage is ignored.
 const MIN_SORT_BYTES: u64 = 1 << 16;
-/// Temporary storage is freed before the program makes this many other requests.
+/// Temporary storage is freed before this many further requests.
 const MAX_SORT_REQUESTS: usize = 4;
 
 /// A recording with a law for each of its requests, fitted to this and other recordings.
@@ -35,7 +36,7 @@ pub(in crate::whatif) struct FittedProgram<'r, 's, 'a> {
     pub(super) others: Vec<PairedRecording<'r, 's, 'a>>,
     /// By request; `None` if too few other recordings have its pair.
     pub(super) request_laws: Vec<Option<Law>>,
-    /// By request: its bytes vary between steps, and not in proportion to those of another recording.
+    /// By request: its bytes vary from step to step, and not in proportion to another recording.
     pub(super) varies: Vec<bool>,
     /// By block from before the recording.
     pub(super) initial_laws: Vec<Option<Law>>,
@@ -94,7 +95,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(|law| law.is_guess) }
     }
 
-    /// The selected share of all requested bytes.
+    /// The share of all requested bytes that the selected requests have.
     fn requested_ratio(&self, is_selected: impl Fn(usize) -> bool) -> f64 {
         let (mut total, mut selected) = (0u64, 0u64);
         for (index, request) in self.base.requests.iter().enumerate() {
@@ -104,8 +105,8 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
         ratio(selected, total)
     }
 
-    /// The recorded program with the bytes of `size`. If blocks from before the recording change, the program allocates
-    /// them itself, from an empty pool.
+    /// The program as it would run at `size`. If blocks from before the recording change, the program allocates them
+    /// itself, from an empty pool.
     pub(super) fn program_at(&self, size: u64, gpu: Option<&GpuModel>) -> Program<'a> {
         self.script_at(size, gpu).to_program(self.base.device.program())
     }
@@ -247,8 +248,8 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         Self { recordings }
     }
 
-    /// The recording nearest to `size`, without the one of size `left_out`. Recordings that do not end with a failure
-    /// come first, and the larger of two equally near ones.
+    /// The recording nearest to `size`, except the one of size `left_out`. Recordings that do not end in a failure come
+    /// first; of two equally near ones, the larger.
     pub(super) fn nearest(&self, size: u64, left_out: Option<u64>) -> Option<usize> {
         let candidates = self.recordings.iter().enumerate();
         let candidates = candidates.filter(|(_, recording)| Some(recording.size) != left_out);
@@ -258,7 +259,7 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         nearest.map(|(index, _)| index)
     }
 
-    /// Fits the recording at `index` to all others, without the one of size `left_out`.
+    /// Fits the recording at `index` to all others, except the one of size `left_out`.
     pub(super) fn fit_recording(&self, index: usize, left_out: Option<u64>) -> FittedProgram<'_, 's, 'a> {
         let base = &self.recordings[index];
         let others =
@@ -274,7 +275,7 @@ pub(in crate::whatif) struct FittedSizes<'r, 's, 'a> {
 }
 
 impl<'r, 's, 'a> FittedSizes<'r, 's, 'a> {
-    /// There are at least two recordings.
+    /// Fits nothing yet. `recordings` must not be empty.
     pub(in crate::whatif) fn new(recordings: &'r DeviceRecordings<'s, 'a>) -> Self {
         let programs = recordings.recordings.iter().map(|_| OnceLock::new()).collect();
         Self { recordings, programs }

@@ -66,8 +66,7 @@ impl<'s, 'a> SizedRecording<'s, 'a> {
         Some(Self { size: input.size, gpu: None, conditions: None, device, requests: requests.collect(), script })
     }
 
-    /// The source line `line`, of which `request` is one. Threads of the backward pass have no Python stack, but its
-    /// phase is known.
+    /// The source line `line`; `request` is one of its requests.
     pub(super) fn code_location(&self, line: LineId, request: Option<&SizedRequest>) -> CodeLocation {
         let location = self.device.stacks().code_location(line);
         let phase = request.map(|request| self.device.phases().phase_at(request.entry_index));

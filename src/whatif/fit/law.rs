@@ -22,7 +22,7 @@ words! {
     }
 }
 
-/// The highest power of bytes that the data of each step decides: attention over a length.
+/// The maximum degree of [`Law::near_power`]: attention over a length.
 const MAX_NEAR_DEGREE: u32 = 2;
 
 /// The highest power that is tried.
@@ -72,8 +72,8 @@ impl Law {
         Some(Self::line(points, largest))
     }
 
-    /// The power of the size nearest to the smallest and the largest of `points`, whose bytes the data of each step
-    /// decides. It goes through `own`, and only near the recorded bytes of other sizes.
+    /// The whole power of the size that best fits the smallest and the largest of `points`, whose bytes depend on the
+    /// data of each step. It goes through `own`, and only near the other points.
     pub(super) fn near_power(points: &[Point], own: Point) -> Self {
         let fewest = points.iter().min().copied().unwrap_or(own);
         let largest = points.iter().max().copied().unwrap_or(own);

@@ -1,10 +1,11 @@
 //! Which size to run next, to find the largest that fits in few runs.
 
-/// Below a failed size that too few runs are left to search exactly, the next size is this part of it lower, and twice
-/// that after each further failure.
+/// If too few runs are left to search exactly below a failed size, the next size is lower by 1/this, and by twice that
+/// after each further failure.
 const STEP_DOWN: u64 = 64;
 
-/// The first size below a prediction that failed, if another run is left: predictions are up to this part too high.
+/// If a predicted size fails and another run is left, the next size is lower by 1/this: predictions are at most that
+/// much too high.
 const FIRST_STEP_DOWN: u64 = 8;
 
 /// If no more than this many runs are left, and bisection takes more, the answer cannot be exact.
@@ -25,7 +26,7 @@ pub(crate) fn size_on_line(points: &[(u64, u64)], bytes: u64) -> Option<u64> {
     u64::try_from((i128::from(*size) + more).max(0)).ok()
 }
 
-/// The sizes between which the answer is, numbered from 1: all, or the multiples of a number.
+/// The bounds of the answer, as numbers from 1 on: sizes, or the multiples of a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bracket {
     /// The largest known to fit; 0 if none is.
@@ -44,9 +45,9 @@ pub struct SizeChooser {
 }
 
 impl SizeChooser {
-    /// The next number to run; `None` if the answer is known. As long as `runs_left` allows it, that is close to `guess`;
-    /// then the bracket is bisected. If they are too few even for that, a number below a failure is likely to fit.
-    /// Without a guess the number grows by as much as the runs that are left can bisect.
+    /// The next number to run; `None` if the answer is known. While `runs_left` suffices, it is near `guess`; then the
+    /// bracket is bisected. With too few runs for that, it is far enough below a failure to be likely to fit. Without a
+    /// guess, it grows by as much as the remaining runs can bisect.
     pub fn next(&mut self, bracket: Bracket, guess: Option<u64>, runs_left: u32) -> Option<u64> {
         let Bracket { low, high } = bracket;
         let width = high.map_or(u64::MAX, |high| high.saturating_sub(low));

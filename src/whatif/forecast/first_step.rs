@@ -1,4 +1,4 @@
-//! The rest of the first optimizer step: what it does for each parameter, for those that have not had their turn.
+//! The rest of the first optimizer step: its operations for each parameter whose turn is still to come.
 
 use std::ops::Range;
 
@@ -93,7 +93,7 @@ pub(super) fn predict_first_step(
     let step = failed + 1 - (0..=failed).rev().take_while(is_in_optimizer).count();
     let (first, period) = match inner.filter(|inner| inner.period <= failed + 1 - step && inner.matched > 0) {
         Some(Repetition { period, matched }) => (failed + 1 - (period + matched).min(failed + 1), period),
-        // The first turn repeats nothing: that no request before it was in an optimizer shows what it is.
+        // A first turn has nothing to repeat. It is one if no earlier request was made in an optimizer.
         None if step <= failed && !(0..step).any(|request| is_in_optimizer(&request)) => (step, failed + 1 - step),
         None => return Err(WhyUnknown::NoLoop),
     };

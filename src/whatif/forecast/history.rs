@@ -9,9 +9,9 @@ use crate::base::ids::to_u32;
 use crate::base::intern::{SeededSet, Slices};
 use crate::study::iterations::{CallSites, Iterations, MAX_COMPARED, RequestId, Requests};
 
-/// Sizes that vary from iteration to iteration and may determine others, at most.
+/// Maximum number of varying sizes from which others may be derived.
 const MAX_REFERENCES: usize = 40;
-/// Iterations that are compared with the last one, at most.
+/// Maximum number of iterations that are compared with the last one.
 const MAX_CANDIDATES: usize = 64;
 
 /// The size that a request will have, and whether an established law predicts it.
@@ -24,7 +24,7 @@ pub(super) struct PredictedSize {
 /// The sizes of each request of an iteration, by its offset.
 #[derive(Debug)]
 pub(super) struct IterationHistory {
-    /// The complete iteration that the one that failed is like.
+    /// The complete iteration that is most like the one that failed.
     pub(super) source: usize,
     /// Number of requests in it.
     pub(super) len: usize,
@@ -48,7 +48,7 @@ pub(super) struct Observed {
     references: Vec<(u32, u64)>,
     /// The commonest ratio of the new size to that of the iterations before, where it differs for the first time.
     new_permille: Option<u64>,
-    /// Sizes of the varying classes that this iteration has not come to yet.
+    /// Sizes of the varying classes that this iteration has not reached yet.
     derived: FxHashMap<u32, PredictedSize>,
 }
 
@@ -149,14 +149,14 @@ impl IterationHistory {
         }
     }
 
-    /// The size of a varying class by that of another one.
+    /// Derives the size of a varying class from that of another one.
     fn derive(&self, sizes: &[u64], observed: &Observed) -> PredictedSize {
         let mut references = observed.references.iter();
         let scaled = references.find_map(|(reference, now)| scale(sizes, self.classes.get(*reference), *now));
         PredictedSize { bytes: scaled.unwrap_or_else(|| self.most_similar(sizes, observed)), is_sure: scaled.is_some() }
     }
 
-    /// `sizes` in the iteration that was most like this one by the largest reference, in proportion.
+    /// Scales the size from the iteration whose largest reference was nearest to the present one.
     fn most_similar(&self, sizes: &[u64], observed: &Observed) -> u64 {
         let Some((reference, now)) = observed.references.first() else { return sizes[0] };
         let earlier = self.classes.get(*reference);

@@ -5,9 +5,9 @@ use crate::allocator::round_size;
 
 /// Requests are rounded to this, so a law is exact only up to it.
 const ROUNDING: f64 = 512.0;
-/// Smaller sizes say too little of a ratio, if they are off by the error.
+/// A size below this many times its error says too little about a ratio.
 const MIN_PER_ERROR: f64 = 64.0;
-/// Terms of a continued fraction, at most.
+/// Maximum number of terms of a continued fraction.
 const MAX_FRACTION_TERMS: usize = 12;
 /// A law's error on past values beyond which the series is irregular.
 pub(super) const MAX_ERROR: f64 = 0.05;
@@ -33,8 +33,8 @@ pub(super) fn is_constant(values: &[u64]) -> bool {
     values.windows(2).all(|pair| pair[0] == pair[1])
 }
 
-/// The value at `x` of the line through the origin and `values` over `xs`, if the values are rounded up to blocks, or both
-/// are.
+/// The value at `x` of a line through the origin that fits `values` over `xs`, if only the values or both are rounded
+/// up to blocks.
 fn proportional(values: &[u64], xs: &[u64], x: u64) -> Option<u64> {
     let points: Vec<(f64, f64)> = values.iter().zip(xs).map(|(value, x)| (float(*x), float(*value))).collect();
     let factor = slope(&points, 0.0).or_else(|| slope(&points, ROUNDING))?;

@@ -29,7 +29,7 @@ use crate::study::iterations::{
 };
 use crate::whatif::outcome::{JobOutcome, WhyUnknown};
 
-/// Fewer iterations that each leave more are perhaps layers.
+/// Fewer iterations that each leave more may be the layers of a model.
 const MIN_RISING: usize = 4;
 
 /// A program that goes on after its last request failed.

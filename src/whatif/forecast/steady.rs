@@ -1,9 +1,9 @@
 //! Predicts the rest of the iteration that failed, and the iterations after it, by repeating complete ones.
 //!
-//! A later iteration makes the requests of its template, the last complete iteration, at the same offsets. Sizes follow the
-//! trend of their offset. Frees follow the template as well: where it freed the block of
-//! an offset, the later iteration frees its own block of that offset, the counterpart. A backward pass is different: it
-//! frees the blocks of one call site from the latest to the earliest, so each iteration frees an older block than the last.
+//! A later iteration makes the requests of its template, the last complete iteration, at the same offsets. Sizes follow
+//! the trend of their offset. Frees follow the template as well: where it freed the block of an offset, the later
+//! iteration frees its own block of that offset, the counterpart. A backward pass is different: it frees the blocks of
+//! one call site from the latest to the earliest, so each iteration frees an older block than the last.
 
 use super::history::IterationHistory;
 use super::laws::{MAX_ERROR, Trend, is_constant};
@@ -14,10 +14,10 @@ use crate::whatif::outcome::WhyUnknown;
 
 /// Sizes kept for each request of an iteration.
 const KEPT_SIZES: usize = 4;
-/// Predicted requests of a program whose memory grows, at most. Every setting replays them all. One iteration is predicted
-/// even if it has more.
+/// Maximum number of predicted requests of a program whose memory grows: every setting replays them all. One iteration
+/// is always predicted.
 const MAX_GROWING_REQUESTS: usize = 40_000;
-/// Laws without support may predict at most this share of the bytes.
+/// At most 1/this of the predicted bytes may come from laws without support.
 const MAX_UNSURE_PARTS: u64 = 10;
 
 /// How sizes go on after the iteration that failed.
@@ -40,7 +40,7 @@ pub(super) struct Parts {
     pub(super) one_more: usize,
     /// Leading requests whose sizes follow from laws.
     pub(super) sure: usize,
-    /// The requests are known by their sum, but not by their number.
+    /// The total of the requests is known, but not their number.
     pub(super) is_rough: bool,
     /// Why later ones are unsure, or not predicted.
     pub(super) limit: Option<WhyUnknown>,
@@ -84,7 +84,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         })
     }
 
-    /// Predicts one iteration after the one that failed; with `reach` further ones, until more bytes are live.
+    /// Predicts the rest of the iteration that failed and the one after it; with `reach`, further ones until more bytes
+    /// are live.
     pub(super) fn predict(mut self, sites: &CallSites, reach: Option<u64>) -> Parts {
         let (len, start) = (self.history.len, self.iterations.start());
         let done = self.failed - start + 1;

@@ -98,7 +98,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         }
     }
 
-    /// Frees `block`, if it is live, like the recorded operation `source`. Other streams have done with it.
+    /// Frees `block`, if it is live, like the recorded operation `source`. No other stream uses it any more.
     pub(super) fn free(&mut self, block: RequestId, source: usize) {
         let Some(slot) = self.slot(block).filter(|_| self.is_live(block)) else { return };
         let context = match self.recorded.operations[source].kind {

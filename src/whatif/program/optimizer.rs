@@ -1,8 +1,8 @@
 //! Changes to the optimizer: no temporaries, one parameter after the other, offloaded state.
 //!
-//! One parameter after the other (`foreach=False`): an operation of `foreach` makes a temporary for each parameter, and all
-//! are live at once. One parameter after the other needs the temporaries of one parameter: of each operation one, and one
-//! more, because some operations are in place only with `foreach` (in Adam a division).
+//! With `foreach`, each operation makes a temporary for every parameter, and all are live at once. One parameter after
+//! the other (`foreach=False`) needs the temporaries of one parameter: one for each operation, and one more, because
+//! some operations are in place only with `foreach` (a division in Adam).
 
 use super::recorded_program::RecordedProgram;
 use super::report::{ChangedProgram, ProgramChange};
@@ -22,7 +22,7 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         .then(|| recording.resized_by(change, "fuse the optimizer (fused=True)", is_removed, |_| 0))
 }
 
-/// Keeps the optimizer's state on the host, where its step has its temporaries, too.
+/// Keeps the optimizer's state on the host, where its step then makes its temporaries.
 pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let is_state = |category: &Category| *category == Category::OptimizerState;
     let categories = recording.categories();

@@ -113,7 +113,7 @@ impl InitialState {
         (segments.collect(), self.blocks.clone())
     }
 
-    /// Adds the memory to an empty tiling; the number of ranges and blocks that do not fit.
+    /// Adds the memory to an empty tiling; returns the number of ranges and blocks that do not fit.
     pub(crate) fn place_in(&self, tiling: &mut Tiling) -> u64 {
         let mut contradictions = 0;
         for range in &self.ranges {

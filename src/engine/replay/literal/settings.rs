@@ -51,7 +51,8 @@ pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     settings
 }
 
-/// Some PyTorch accepted the string: if `minor` does not, it was not the release that recorded, and the defaults do.
+/// The release that recorded the snapshot accepted the string. If `minor` rejects it, that is another release, and the
+/// defaults will do.
 fn parse_or_default(string: &str, minor: u32) -> Settings {
     conf::parse(string, &Settings::default(), minor, UnknownKeys::Warn)
         .or_else(|_| conf::parse("", &Settings::default(), minor, UnknownKeys::Warn))

@@ -21,7 +21,8 @@ use crate::replay::literal::{InitialState, Layout, Reservations, SettingsChange,
 use crate::replay::ops::{ListRange, Operation, OperationKind, Program, ReleaseScope};
 use crate::snapshot::{Action, Device};
 
-/// How often a device is enlarged for one request. One time may not do, since mapped memory is rounded up to granules.
+/// Maximum number of times a device is enlarged for one request. Once may not be enough, since mapped memory is rounded
+/// up to granules.
 const MAX_ENLARGEMENTS: usize = 16;
 /// Headroom is measured to within this part of itself.
 const HEADROOM_PARTS: u64 = 256;
@@ -349,8 +350,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
             }
             ReleaseScope::CompletionsOnly => {
                 self.simulation.allocator.complete_frees(completed, context);
-                // The release waited for them if that leaves nothing. Otherwise a request that left no entry polled
-                // them.
+                // If nothing is left to release, a release waited for these frees. Otherwise a request that left no
+                // entry polled them.
                 if !self.simulation.allocator.has_pending_other_than(&[])
                     && !self.simulation.allocator.has_releasable_memory(freeable)
                 {

@@ -94,7 +94,7 @@ pub enum ReleaseScope {
     CompletionsOnly,
 }
 
-/// Sizes of coming requests that may be larger: at least, and at most.
+/// Requests to come that take more memory on a GPU: recorded bytes and bytes there.
 type Growing = VecDeque<(u64, u64)>;
 
 impl Program<'_> {

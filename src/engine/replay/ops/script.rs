@@ -177,7 +177,7 @@ impl Script {
         self.blocks.iter().take(self.initial_count).map(|block| block.bytes)
     }
 
-    /// Whether the initial blocks differ from those of `program`. If so, nobody knows where they would have been, and
+    /// Whether the initial blocks differ from those of `program`. Their addresses are then unknown, and
     /// [`Self::to_program`] allocates them first.
     pub fn changes_initial_blocks(&self, program: &Program<'_>) -> bool {
         !self.initial_block_sizes().eq(program.initial_blocks.iter().map(|block| block.requested))

@@ -160,7 +160,7 @@ impl<'a> TraceOps<'a> {
         first_entry.map(|first_entry| Boundary { first_entry, is_likely })
     }
 
-    /// The first release in `entries`, which belong to releases alone. It ends where another stack begins.
+    /// The first release in `entries`, all of which belong to releases. It ends where another stack begins.
     fn read_release(&mut self, entries: Range<usize>) -> TraceOp {
         let (mut pools, mut completed, mut is_all_pools) = (Vec::new(), Vec::new(), false);
         let mut end = entries.start;

@@ -89,7 +89,7 @@ impl Decoder {
             calls: self.find(value, "calls").map(|it| self.read_stacks(it)).unwrap_or_default(),
             optimizers: self.number(value, "optimizers"),
             shapes,
-            // A row for each index; tensors refer to none of those in place of a root that could not be read.
+            // An unreadable root keeps its row, so that indexes stay right; no tensor refers to it.
             roots: roots.into_iter().map(Option::unwrap_or_default).collect(),
         };
         Some(names)

@@ -29,7 +29,7 @@ pub(super) fn sign_extend(word: [u8; 8], n: usize) -> i64 {
     }
 }
 
-/// A length as an index. No file is as long as one that an address cannot hold, so such a file is truncated.
+/// A length as an index. A length beyond the address space is beyond the end of any file.
 pub(super) fn to_length(n: impl Into<i128>) -> Result<usize, ErrorKind> {
     let n = n.into();
     usize::try_from(n).map_err(|_| if n < 0 { ErrorKind::InvalidLength } else { ErrorKind::Truncated })

@@ -1,9 +1,21 @@
 //! Layouts of the dicts of trace entries.
 //!
-//! A trace has millions of dicts that differ only in their numbers and references: every entry of one action has the same
-//! keys, in the same order, with values of the same widths. A layout has the bytes that all dicts of a kind share, and the
-//! offsets of the rest. A dict that fits a layout is decoded by a masked comparison and a few loads, without executing
-//! its forty opcodes.
+//! Most of a snapshot is trace entries: millions of dicts of about forty opcodes each. Executing these one by one pushes
+//! every key and every value on the stack, and looks up most of them in the memo. But all entries of one action are written
+//! in the same way: the same references to the keys, in the same order, each with a value of the same type and width.
+//!
+//! ```text
+//! h 05  8c 05 "alloc" 94            BINGET "action"; SHORT_BINUNICODE, MEMOIZE
+//! h 06  8a 06 00 00 40 5d 83 7f     BINGET "addr";   LONG1 of 6 bytes
+//! h 07  M 00 02                     BINGET "size";   BININT2
+//! ```
+//!
+//! A layout has the bytes that all dicts of a kind share (keys, opcodes, lengths), and the offsets of the others. If the
+//! shared bytes of a dict are equal, so are its opcodes, and each value is where the layout says. Such a dict takes a
+//! masked comparison and a few loads instead of forty opcodes.
+//!
+//! A reference is only a number, so a layout is right as long as memo slots keep their values: see [`Layouts::clear`]. The
+//! machine reads everything that no layout describes: other opcodes, a dict in parts, an error.
 
 use super::builder::{Builder, INTEGERS, Place, Record, VALUES};
 use super::memo::Memo;
@@ -19,12 +31,13 @@ const WORD: usize = 8;
 const GROUP: usize = 4;
 /// The maximum number of layouts. The actions and the widths of numbers make about ten.
 const MAX_LAYOUTS: usize = 32;
-/// A full table learns a new layout only after this many dicts with known ones, so that a hostile file cannot make it
-/// learn all the time.
+/// A full table learns a new layout only after this many dicts with known ones. Otherwise a hostile file could make
+/// every dict pay for a layout that no other dict has.
 const DICTS_PER_LAYOUT: u32 = 8;
-/// After this many dicts in a row without a known layout, only every power of two is learned.
+/// After this many dicts in a row without a known layout, only the 128th, the 256th and so on are learned: the file
+/// probably has no layouts.
 const MAX_MISSES: u32 = 64;
-/// Bits of a layout's index in [`Layouts::history`], which has the last eight indexes.
+/// Bits of each index in [`Layouts::history`]. A guess depends on the last eight.
 const HISTORY_BITS: u32 = 6;
 /// Binary logarithm of the number of guesses.
 const GUESS_BITS: u32 = 13;
@@ -61,15 +74,16 @@ struct ValueField {
     /// Its index in [`Record::values`].
     index: usize,
     field: Field,
-    /// The bytes that decide on the value, at most eight.
+    /// The bytes of the value, at most the first eight.
     operand: Operand,
-    /// These bytes in the last dict. Most dicts repeat them, and so the value. `None` for a longer text.
+    /// These bytes in the last dict. If a dict repeats them, as most do, it has the same value, already decoded. `None`
+    /// for a longer text, which they do not identify.
     last: Option<u64>,
 }
 
 /// The layout of one kind of dict.
 pub(super) struct Layout {
-    /// The shared bytes, and a mask that is 0xff where a byte is shared.
+    /// The shared bytes, and a mask that is 0xff where a byte is shared. Beyond the dict's end nothing is.
     groups: Vec<[[u64; GROUP]; 2]>,
     /// The record of the last dict.
     pub(super) record: Record,
@@ -89,8 +103,8 @@ pub(super) struct Layout {
 #[derive(Default)]
 pub(super) struct Layouts {
     pub(super) known: Vec<Layout>,
-    /// Indexes of the last layouts, [`HISTORY_BITS`] each. Programs loop, so the layout that followed this history last
-    /// time probably follows again.
+    /// Indexes of the last layouts, [`HISTORY_BITS`] each. Programs loop, so the layout that followed these last time
+    /// probably follows again.
     history: u64,
     /// The layout that followed a history last time, by [`Layouts::guess_slot`].
     guesses: Vec<u8>,
@@ -126,7 +140,8 @@ impl Operand {
 }
 
 impl ValueField {
-    /// The value in the dict that starts with `start`, whose operand is `word`. The caller replaces that of a list.
+    /// Decodes the value of the dict that starts with `start`; its operand is `word`. The caller reads lists, whose length
+    /// no layout knows.
     fn read(&mut self, word: u64, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Value> {
         let value = match self.field {
             Field::None | Field::List => Value::NONE,
@@ -160,7 +175,7 @@ impl Layout {
         })
     }
 
-    /// Reads the record of the dict that starts with `start`, without its list.
+    /// Reads the dict that starts with `start` into [`Self::record`], except its list.
     #[inline]
     pub(super) fn read(&mut self, start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<()> {
         self.record.integers = self.integers.map(|operand| operand.read(start));
@@ -286,7 +301,7 @@ impl Layouts {
         (last.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> (64 - GUESS_BITS)) as usize
     }
 
-    /// Notes that layout `index` fitted the last dict.
+    /// Makes layout `index` that of the last dict, and the guess for the history before it.
     #[inline]
     pub(super) fn set_last(&mut self, index: usize) {
         self.misses = 0;
@@ -295,8 +310,8 @@ impl Layouts {
             layout.used = self.clock;
         }
         let slot = self.guess_slot();
-        if let (Some(guess), Ok(right)) = (self.guesses.get_mut(slot), u8::try_from(index)) {
-            *guess = right;
+        if let (Some(guess), Ok(index)) = (self.guesses.get_mut(slot), u8::try_from(index)) {
+            *guess = index;
         }
         self.history = self.history << HISTORY_BITS | index as u64;
     }
@@ -323,7 +338,7 @@ impl Layouts {
         }
     }
 
-    /// Forgets the layouts: after a memo slot is overwritten, a reference may mean another key.
+    /// Forgets the layouts, because a memo slot was overwritten: references may mean other keys.
     pub(super) fn clear(&mut self) {
         self.known.clear();
     }

@@ -133,7 +133,7 @@ impl<B: Builder> Machine<'_, B> {
                         pos = end;
                         continue;
                     }
-                    // After an error in a run as well: reading it opcode by opcode reports the error at its position.
+                    // Also after an error in a run: reading it opcode by opcode finds the position.
                     self.marks.push(self.stack.len());
                     continue;
                 }

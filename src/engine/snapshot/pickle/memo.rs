@@ -13,8 +13,8 @@ pub(super) const CHECK_INTERVAL: usize = 64 << 10;
 /// Most values in the memo take more bytes of a pickle.
 const MIN_SLOT_BYTES: usize = 32;
 
-/// The most bytes that `table` takes before [`CHECK_INTERVAL`] further bytes of the pickle are read: while it moves to
-/// twice the room, it takes three times as much.
+/// The maximum size of `table` in bytes until [`CHECK_INTERVAL`] more bytes of the pickle are read. While it doubles,
+/// the old and the new buffer together take three times its capacity.
 pub(super) fn bytes_until_next_check<T>(table: &Vec<T>) -> usize {
     let grows = table.len() + CHECK_INTERVAL > table.capacity();
     table.capacity() * size_of::<T>() * if grows { 3 } else { 1 }

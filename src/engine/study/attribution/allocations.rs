@@ -1,4 +1,4 @@
-//! Classifies every allocation of a recording, not only the live blocks of allocation position.
+//! Classifies every allocation of a recording, not only the blocks that are live at one position.
 //!
 //! The category of a block depends on other live blocks, so blocks are classified in sets. The live blocks of the last
 //! failure and of the peak come first, and get the same categories as in [`super::attribute_memory`]. The trace is then
@@ -15,8 +15,8 @@ const MAX_RANGES: usize = 32;
 /// Maximum number of failures that divide a range.
 const MAX_FAILURE_CUTS: usize = 64;
 
-/// The category of each of `count` allocations of `device`, which are sorted by allocation. They stay where they are:
-/// `allocation` makes one from its row.
+/// The category of each of `count` allocations of `device`, in the order in which they were made. `allocation` reads
+/// one by its row.
 pub fn classify_allocations(
     device: DeviceStudy<'_, '_>,
     count: usize,
@@ -45,7 +45,7 @@ pub fn classify_allocations(
             live.push(next);
             next += 1;
         }
-        // `None`: frees within the range must not change the category, as they would at a position.
+        // No position: the category must not depend on where within the range a block is freed.
         classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), live.clone());
         start = end;
     }

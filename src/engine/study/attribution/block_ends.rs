@@ -1,4 +1,4 @@
-//! The entry at which each block ends, and from that the live blocks at any position.
+//! When each block of a trace ends, and so which blocks are live at a position.
 
 use super::live_set::Allocation;
 use crate::base::ids::to_u32;
@@ -10,12 +10,12 @@ use crate::study::block_sizes::BlockSizes;
 /// The end of a block that is live at the end of the trace.
 const NEVER: u32 = u32::MAX;
 
-/// The entries at which the blocks of a trace end: that free them, or that allocate another block at their addresses.
+/// The entry that ends each block of a trace: its free, or another allocation at its address.
 #[derive(Default)]
 pub(super) struct BlockEnds {
     /// By the entry that allocates the block; 0 for other entries.
     by_entry: Vec<u32>,
-    /// By address, the end of the block that is older than the trace.
+    /// Ends of blocks that are older than the trace, by address.
     older: SeededMap<u64, u32>,
 }
 
@@ -47,8 +47,8 @@ impl BlockEnds {
         self.older.get(&address).map(|end| *end as usize)
     }
 
-    /// The blocks that are live after `applied` entries of `trace`, those that are older first. Their sizes are those at
-    /// their allocation.
+    /// The blocks that are live after `applied` entries of `trace`, those older than the trace first, with the sizes
+    /// that they were allocated with.
     pub(super) fn live_after<'b>(
         &'b self,
         trace: Device<'b>,
@@ -82,7 +82,8 @@ impl BlockEnds {
         older.chain(allocated)
     }
 
-    /// The number of entries up to the first free of an address from entry `end` on, at which its block ends.
+    /// The number of entries up to the free of a block that ends at entry `end`. If another allocation at its address
+    /// ended it, the free of that one counts.
     fn freed_after(&self, trace: Device<'_>, mut end: u32) -> Option<u32> {
         while trace.action(end as usize)? == Action::Alloc {
             end = self.by_entry[end as usize];

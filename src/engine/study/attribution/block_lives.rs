@@ -43,7 +43,7 @@ pub struct BlockLives<'a> {
     pub(super) starts_empty: bool,
     pub(super) live_sets: Vec<LiveSet>,
     ends: BlockEnds,
-    /// The block sizes to read the trace with, if it contradicts itself.
+    /// The block sizes that a replay inferred, if the trace contradicts itself.
     contradicted: Option<&'a BlockSizes>,
     /// The entries of failed requests.
     pub(super) failed: Vec<usize>,
@@ -201,7 +201,7 @@ impl<'a> BlockLives<'a> {
         LiveSet { entry, point, observed_until: if self.has_trace { self.point(until) } else { point }, blocks }
     }
 
-    /// `allocation` as a live block, if the trace is known up to entry `until`.
+    /// `allocation` as a live block, ignoring frees after entry `until`.
     pub(super) fn live_block(&self, device: DeviceStudy<'_, '_>, allocation: &Allocation, until: usize) -> LiveBlock {
         let freed = allocation.freed_after.and_then(|freed| freed.checked_sub(1)).map(|freed| freed as usize);
         let freed = freed.filter(|freed| *freed <= until);
@@ -233,7 +233,7 @@ impl<'a> BlockLives<'a> {
     /// Counts the blocks that are live at the end of the trace.
     fn finish<'l>(&mut self, live: impl Iterator<Item = &'l OpenBlock>, at: TracePoint) {
         for block in live {
-            // A block that outlives the next backward pass too is no gradient.
+            // A block that also outlives the next backward pass is no gradient.
             if self.backward_passes_at(block.allocated_at) == self.backward_passes_at(at) {
                 self.count_outliving_pass(block, at, false);
             }
@@ -401,7 +401,7 @@ impl<'a> BlockLives<'a> {
         point.run_index().map_or(Phase::Other, |run| self.phases.runs()[run].phase)
     }
 
-    /// Whether the run of `point` may have ended before it: it allocated nothing more, and frees have no stacks.
+    /// Whether the run of `point` may already be over: it allocates nothing more, and frees have no stacks.
     pub(super) fn may_have_ended(&self, point: TracePoint) -> bool {
         !self.has_stacks_of_frees && self.is_after_last_allocation(point)
     }
@@ -432,7 +432,7 @@ impl<'a> BlockLives<'a> {
         self.gradient_sizes.contains_key(&requested_bytes) || self.computed_sizes.contains_key(&requested_bytes)
     }
 
-    /// Whether a parameter may be larger than `requested_bytes`, or as large.
+    /// Whether some gradient has at least `requested_bytes`.
     pub(super) fn is_within_largest_gradient(&self, requested_bytes: u64) -> bool {
         self.gradient_sizes.keys().any(|size| *size >= requested_bytes)
     }

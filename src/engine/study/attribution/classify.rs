@@ -244,7 +244,7 @@ impl Classifier<'_> {
         self.lifetimes.completes_backward() && !self.lifetimes.is_within_largest_gradient(block.requested_bytes)
     }
 
-    /// Whether user code allocated `block`, which is never freed, before the first pass.
+    /// Whether user code made `block`, which is never freed, before the first pass of a program that trains.
     fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         // In the first step, its graph shows that the program trains.
         let is_trained = if self.lifetimes.has_backward() {
@@ -308,8 +308,8 @@ impl Classifier<'_> {
         is_saved && self.lifetimes.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
     }
 
-    /// Whether a program that trains without an optimizer of PyTorch made `block`, which is never freed, and others of its
-    /// line in one go, after a backward pass, and trained on with them. With an optimizer, state has one of its frames.
+    /// Whether `block` is state of a hand-written optimizer: one line made it together with others after a backward
+    /// pass, none was freed, and training went on. PyTorch's optimizers have frames of their own.
     fn is_state_without_optimizer(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
         counts.before_backward + counts.after_backward_start == 0
@@ -320,7 +320,7 @@ impl Classifier<'_> {
             })
     }
 
-    /// Whether a block is one of several of its stack that each live for a few passes.
+    /// Whether blocks of this stack wait in a queue: several were freed, each after a few passes.
     fn is_queued(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let counts = self.lifetimes.free_counts(block.stack);
         let passes = self.passes_begun(block, allocated_at);
@@ -333,7 +333,7 @@ impl Classifier<'_> {
             && block.freed_at.is_some_and(|point| self.lifetimes.phase(point) == Phase::Backward)
     }
 
-    /// Number of backward passes that started during a block's lifetime; without any recorded, of forward passes.
+    /// Number of backward passes that started during a block's lifetime, or of forward passes if none is recorded.
     pub(super) fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
         let end = block.freed_at.unwrap_or(self.observed_until);
         if self.lifetimes.has_backward() {

@@ -24,7 +24,7 @@ impl Classifier<'_> {
             let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
             return match passes {
                 0 if self.keeps_result(block, allocated_at) => (Other, Low),
-                // Computed from such results, after the pass.
+                // Computed from such a result after the pass.
                 0 if !self.lifetimes.keeps_graph(allocated_at)
                     && !traits.has_forward_frame
                     && counts.after_backward_start == 0 =>
@@ -45,8 +45,8 @@ impl Classifier<'_> {
                 0 if end.run == allocated_at.run && !traits.has_forward_frame => (Activations, Low),
                 0 if end.run == allocated_at.run => (Activations, Medium),
                 1 if self.lifetimes.phase(end) == Phase::Backward => (Activations, Medium),
-                // Never freed, in several passes: autograd graphs that no backward pass freed. In one pass only, it is a buffer
-                // or a library's workspace.
+                // If several passes left such blocks, they belong to graphs that no backward pass freed. If only one
+                // did, the block is a buffer or a library's workspace.
                 _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass)
                     && self.lifetimes.forward_pass(allocated_at).retains_graph() =>
                 {
@@ -103,8 +103,8 @@ impl Classifier<'_> {
         pass.keeps_graph() && !pass.is_tiny()
     }
 
-    /// Whether a block is a half-precision copy of a parameter, which a pass under autocast without a graph keeps until its
-    /// end.
+    /// Whether a block is a half-precision copy of a parameter, which autocast keeps until the end of a pass without a
+    /// graph.
     pub(super) fn is_cast(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         self.forwards_begun(allocated_at, self.observed_until) == 0
             && block.requested_bytes.checked_mul(2).is_some_and(|size| self.parameters.contains(&size))

@@ -1,15 +1,15 @@
-//! Counts of the blocks of one forward pass, which show whether it kept a graph, and of one phase run.
+//! Block counts of a forward pass, which show whether it kept a graph, and of a phase run.
 
-/// A pass with a graph keeps at least its allocations divided by this.
+/// A pass with a graph keeps at least 1/this of its allocations.
 const MIN_KEPT_FRACTION: u32 = 4;
-/// Modules that allocate fewer blocks in a pass say little: the code around them counts too.
+/// If modules allocate fewer blocks in a pass, blocks of the code around them count as well.
 const MIN_MODULE_BLOCKS: u32 = 3;
 
 /// Blocks that one forward pass allocated.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ForwardPass {
     all: BlockCounts,
-    /// Blocks that modules allocated: the code around them keeps results, which need no graph.
+    /// Blocks that modules allocated. The code around modules also keeps results, which need no graph.
     by_modules: BlockCounts,
     /// Number of blocks that code before the pass allocated, and the backward pass freed.
     older: u32,
@@ -46,22 +46,22 @@ impl ForwardPass {
         if self.by_modules.allocated < MIN_MODULE_BLOCKS { self.all } else { self.by_modules }
     }
 
-    /// Whether it kept what a backward pass needs: without a graph, it frees nearly all that it allocates, but for a
-    /// result.
+    /// Whether it kept what a backward pass needs. Without a graph, a pass frees nearly everything that it allocates,
+    /// except its result.
     pub(super) fn keeps_graph(self) -> bool {
         let counts = self.counts();
         let results = u32::from(counts.allocated >= MIN_MODULE_BLOCKS);
         counts.outliving() >= (counts.allocated / MIN_KEPT_FRACTION).max(results + 1)
     }
 
-    /// Whether its graph is still there after its backward pass (`retain_graph=True`), or has never had one. Otherwise
-    /// the blocks that stay are outputs that the program keeps.
+    /// Whether its graph outlived its backward pass (`retain_graph=True`), or never had one. Otherwise the blocks that
+    /// stay are outputs that the program keeps.
     pub(super) fn retains_graph(self) -> bool {
         let counts = self.counts();
         counts.freed_by_backward < counts.outliving().div_ceil(2)
     }
 
-    /// Whether it allocated so little that nothing shows whether it keeps a graph.
+    /// Whether it allocated too little to show whether it keeps a graph.
     pub(super) fn is_tiny(self) -> bool {
         self.all.allocated < MIN_MODULE_BLOCKS
     }

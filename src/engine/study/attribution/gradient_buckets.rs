@@ -16,11 +16,10 @@ pub(super) enum GradientBuckets {
     Gradients,
     /// The program has no buckets.
     None,
-    /// They contained the gradients until `zero_grad`, and nothing useful since; or the recording completes no backward
-    /// pass, which would show more.
+    /// Nothing useful: `zero_grad` dropped the gradients, or they are still elsewhere. Also assumed if no recorded
+    /// backward pass is complete.
     Empty,
-    /// They will contain the gradients at the end of the current backward pass, which sends them all then
-    /// (`static_graph`).
+    /// Nothing yet: the current backward pass fills and sends them at its end (`static_graph`).
     GradientsAtEnd,
 }
 
@@ -60,8 +59,8 @@ impl GradientBuckets {
         }
     }
 
-    /// Declassifies buckets that do not contain the gradients yet, because passes without communication (`no_sync`)
-    /// left gradients in memory of their own.
+    /// Reclassifies buckets that have no gradients yet, because passes without communication (`no_sync`) left gradients
+    /// in memory of their own.
     pub(super) fn yield_to_gradients(self, live_set: &LiveSet, classified: &mut [Classification], phases: &Phases) {
         if self != Self::Gradients {
             return;

@@ -38,11 +38,11 @@ struct OwnBlock {
     bytes: u64,
     /// Number of forward passes that had begun when it was allocated.
     forward_pass: usize,
-    /// The last of these passes made it.
+    /// Made within that pass, not after it.
     is_forward: bool,
     /// A module made it.
     made_by_module: bool,
-    /// The program made it for the next of them.
+    /// The program made it as an input of the next pass.
     is_input: bool,
     /// A backward pass started while it was live.
     is_saved: bool,
@@ -56,7 +56,7 @@ impl OwnBlock {
 }
 
 impl KeptGraphs {
-    /// The graphs by which `device` grows, in the last iteration that a complete one follows.
+    /// The graphs by which the memory of `device` grows, in the last iteration that is followed by a complete one.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Option<Self> {
         let growth = device.growth().filter(|growth| growth.kind == GrowthKind::Kept)?;
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
@@ -66,7 +66,7 @@ impl KeptGraphs {
         let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block));
         let user_frame = |block: &OwnBlock| stacks.user_frame(stack_of(block));
         let frame = |id| device.snapshot().stacks.frame(id);
-        // An earlier line of the function that calls the model runs in the next pass of its loop.
+        // Code above the model's call, in the same function, makes the input of the next pass of the loop.
         for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
             let Some(call) = pass.iter().find_map(model_call).map(frame) else { continue };
             for block in pass {
@@ -88,7 +88,7 @@ impl KeptGraphs {
     }
 }
 
-/// The forward pass of whose graph most is kept, with the bytes that are kept of all such graphs.
+/// The forward pass whose graph keeps most bytes, and the bytes that all such graphs keep.
 fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     let passes = blocks.chunk_by(|block, next| block.forward_pass == next.forward_pass);
     let graphs: Vec<(usize, u64)> = passes
@@ -97,7 +97,7 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
             let kept = || saved().filter(|block| block.is_kept());
             let bytes = |block: &OwnBlock| block.bytes;
             let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
-            // A graph has some of what modules made.
+            // If modules made blocks, some of these are in the graph.
             let has_modules = pass.iter().any(|block| block.made_by_module);
             let is_graph = (!has_modules || pass.iter().any(|block| block.made_by_module && block.is_kept()))
                 && kept.blocks > 1
@@ -110,7 +110,7 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     graphs.iter().max_by_key(|(_, bytes)| *bytes).map(|(pass, _)| (*pass, sum))
 }
 
-/// The blocks that the program or its forward passes make in `iteration`, as they are before entry `until`.
+/// The blocks that the program or its forward passes make in `iteration`, in their state before entry `until`.
 fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize) -> Vec<OwnBlock> {
     let (trace, phases) = (device.device(), device.phases());
     let mut blocks: Vec<OwnBlock> = Vec::new();

@@ -47,8 +47,8 @@ const MAKERS: [(&str, Option<&str>, Maker); 5] = [
     ("transformers/trainer.py", Some("prediction_step"), Maker::Predictions),
     ("torchmetrics/metric.py", None, Maker::Metric),
 ];
-/// The wrapper of functions under `torch.no_grad()` and `torch.inference_mode()`, and that of the forward pass of an
-/// `autograd.Function`, which saves what it keeps.
+/// Wrappers that turn gradients off: of functions under `torch.no_grad()` and `torch.inference_mode()`, and of the
+/// forward pass of an `autograd.Function`, which saves what it needs itself.
 const GRAD_OFF: [(&str, &str); 2] =
     [("torch/utils/_contextlib.py", "decorate_context"), ("torch/autograd/function.py", "apply")];
 
@@ -92,7 +92,7 @@ pub struct KeptGroup {
     pub is_grad_off: bool,
     /// The text of the program turns the garbage collector off.
     pub is_collector_off: bool,
-    /// The call of a failed request made it, and the request that fails now is another one.
+    /// Made by a call in which an earlier request failed.
     pub of_failed_call: bool,
     /// The code of a library that made it.
     pub maker: Maker,
@@ -130,7 +130,7 @@ pub(super) fn kept_groups(
             let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
             let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
             let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
-            // Calls of a module at one line in a loop differ only in the forward passes that begin.
+            // Only the forward passes that begin tell apart the calls of a module at one line of a loop.
             let pass_of = |block: &LiveBlock, made_by: &MadeBy| {
                 (made_by.pass, block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards))
             };
@@ -170,7 +170,7 @@ pub(super) fn kept_groups(
                 in_forward: share_of(&|block| phases.stack_traits(block.stack).has_forward_frame) > HALF,
                 largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
                 category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
-                // Fewer blocks of a pass are its one or two outputs.
+                // With fewer blocks per pass, these are its outputs.
                 keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
                     && share_of(&|block| {
                         // If a backward pass freed the graph, the rest are outputs that, for example, a hook stored.
@@ -180,7 +180,7 @@ pub(super) fn kept_groups(
                         })
                     }) > HALF,
                 before_backward: share_of(&|block| {
-                    // The pass that runs may be the one that the graphs are for.
+                    // A running backward pass may be the one that uses the graphs.
                     let is_running = lifetimes.phase(live_set.point) == Phase::Backward;
                     let passes = lifetimes.backward_passes_at(live_set.point) - u32::from(is_running);
                     block.allocated_at.is_some_and(|at| lifetimes.backward_passes_at(at) < passes)

@@ -16,8 +16,8 @@ use crate::stacks::frames::{Origin, StackReader};
 use crate::study::DeviceStudy;
 use crate::study::iterations::GrowingLine;
 
-/// The functions of a stack up to the call of a module, an optimizer, a constructor or a backward pass, which have inner
-/// loops.
+/// The functions of a stack, from the outermost to the first call that has loops of its own: of a module, an optimizer,
+/// a constructor or a backward pass.
 #[derive(Debug, Default)]
 pub(super) struct CallChain {
     /// Identifies the chain.
@@ -30,7 +30,7 @@ pub(super) struct CallChain {
     path: Vec<(usize, u32)>,
 }
 
-/// A function that is called from one line of another.
+/// A function, as called from one line of its caller.
 #[derive(Debug, Clone, Copy, Default)]
 struct Node {
     last_line: u32,
@@ -46,15 +46,15 @@ pub(super) struct MadeBy {
     bytes: u64,
 }
 
-/// The free of a block that an earlier pass made.
+/// The free of a block that was made at least two passes earlier.
 #[derive(Debug, Clone, Copy)]
 struct OldFree {
-    /// Live bytes of its chain before.
+    /// Live bytes of its chain before the free.
     level: u64,
     bytes: u64,
 }
 
-/// A program that bounds a collection drops items when it has at least this share of the final bytes.
+/// A collection is bounded if the program drops items once it has this share of its final bytes.
 const BOUNDED_SHARE: f64 = 0.75;
 
 /// The live blocks of a position by address, with the calls that made them.
@@ -83,7 +83,7 @@ struct Chains<'a> {
     node_ids: FxHashMap<NodeKey, usize>,
     chain_ids: FxHashMap<Vec<(usize, u32)>, u32>,
     last_chain: u32,
-    /// By chain: the stack with which the program last came to it from another.
+    /// By chain: the stack of the last request that followed a request of another chain.
     entered_by: FxHashMap<u32, StackId>,
 }
 
@@ -145,8 +145,8 @@ impl LoopPasses {
         now.saturating_sub(block.pass)
     }
 
-    /// Whether the program drops old blocks of `chain`, which has `bytes` now, about as fast as it makes new ones: since it
-    /// first dropped one at that size, it has dropped no less than there is more now.
+    /// Whether the program drops old blocks of `chain`, which has `bytes` now, about as fast as it makes new ones:
+    /// since the first drop near this size, it has dropped at least as much as the chain has grown.
     pub(super) fn is_bounded(&self, chain: u32, bytes: u64) -> bool {
         let frees = self.old_frees.get(&chain).map_or(&[][..], Vec::as_slice);
         let frees = frees.iter().skip_while(|free| ratio(free.level, bytes) < BOUNDED_SHARE);
@@ -168,7 +168,7 @@ impl LoopPasses {
 impl Chains<'_> {
     /// Counts a request of `stack`, which has `chain`, for `bytes`.
     fn request(&mut self, chain: Rc<CallChain>, stack: StackId, bytes: u64) -> MadeBy {
-        // A loop of one line, with another thread or line in between.
+        // A loop of one line, with requests of another thread or line in between.
         if self.last_chain != chain.id
             && !chain.calls_module
             && self.entered_by.insert(chain.id, stack) == Some(stack)
@@ -204,7 +204,7 @@ impl Chains<'_> {
             match origin {
                 Origin::User | Origin::Package if name != "__init__" => {}
                 Origin::User | Origin::Package => break,
-                // The call of a module. Other code of PyTorch, such as that of loaders and decorators, calls the program.
+                // The call of a module. Other code of PyTorch is skipped: loaders and decorators call the program.
                 Origin::Plumbing if name == "_call_impl" => {
                     chain.calls_module = true;
                     break;

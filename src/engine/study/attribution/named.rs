@@ -54,7 +54,8 @@ impl NamedBlocks {
         matches!(self.named(block), Some(NamedUse::Category(Category::OptimizerState)))
     }
 
-    /// Replaces the categories of `blocks` that are known. `is_last_run`: in the phase run in which the recorder looked.
+    /// Replaces the category of each block whose use the recorder saw. `is_last_run`: the blocks are of the phase run
+    /// in which the recorder looked.
     pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification], is_last_run: bool) {
         for (block, classification) in blocks.iter().zip(classified) {
             match self.named(block) {

@@ -1,8 +1,9 @@
 //! Classifies blocks that are older than the trace and have no stack that shows their purpose.
 //!
-//! A block that is freed early in the trace shows by that what it was. The others stay: parameters, optimizer state, and
-//! gradients that are never dropped. Each parameter has a gradient of its size, and so has each tensor of its state, so
-//! the number of blocks of one size, divided by the number of gradients, is the number of such copies.
+//! The time of its free shows the purpose of a block that is freed early in the trace. The others stay: parameters,
+//! optimizer state, and gradients that are never dropped. A gradient and each tensor of optimizer state have the size
+//! of their parameter, so the number of blocks of one size, divided by the number of gradients of that size, is the
+//! number of copies.
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
@@ -11,7 +12,7 @@ use crate::base::intern::{SeededMap, SeededSet};
 use crate::stacks::phases::Phase;
 use crate::study::category::{Category, Classification, Confidence};
 
-/// Minimum number of tensors of a model whose parameters are frozen, and have no gradients.
+/// Minimum number of tensors of a frozen model, whose parameters have no gradients.
 const MIN_FROZEN: usize = 8;
 /// Number of tensors of optimizer state per parameter: that of Adam and its variants.
 const ADAM_STATES: usize = 2;
@@ -118,9 +119,9 @@ impl OlderBlocks<'_> {
         let copies = blocks.len().saturating_sub(missing).div_ceil(parameters);
         let has_state = self.counts.states.contains(&size);
         let states = if has_state || !self.is_trained() { 0 } else { copies.min(ADAM_STATES) };
-        // Gradients that every backward pass leaves anew are not older.
+        // If every backward pass leaves new gradients, none are older than the trace.
         let has_gradients = !self.lifetimes.gradient_sizes.contains_key(&size) && copies > states;
-        // Allocated in this order, and therefore mostly at ascending addresses.
+        // Parameters, gradients and state are allocated in this order, so mostly at ascending addresses.
         let gradients = missing + if has_gradients { parameters } else { 0 };
         let first_state = blocks.len().saturating_sub(states * parameters).max(gradients);
         for (nth, at) in blocks.iter().enumerate() {
@@ -144,7 +145,7 @@ impl OlderBlocks<'_> {
         let is_model = repeated.clone().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;
         let is_most = total_bytes(repeated) >= total_bytes(unmatched.iter()) / 2;
         for (_, blocks) in unmatched {
-            // Without training, the model is what stays. With it, the frozen part of the model has no gradients.
+            // Without training, the model is what stays; with training, its frozen part has no gradients.
             if is_inference || is_model && (is_most || blocks.len() > 1) {
                 set_all(classified, blocks, Category::Parameters);
             }
@@ -166,9 +167,9 @@ fn set_all(classified: &mut [Classification], blocks: &[usize], category: Catego
 struct ParameterCounts {
     /// From gradients or optimizer state.
     counts: SeededMap<u64, u32>,
-    /// Parameters whose stacks show that they are.
+    /// Parameters that are known by their stacks.
     known: SeededMap<u64, u32>,
-    /// The sizes of optimizer state whose stacks show that it is.
+    /// The sizes of optimizer state that is known by its stacks.
     states: SeededSet<u64>,
 }
 
@@ -197,8 +198,8 @@ impl ParameterCounts {
         Self { counts, known, states }
     }
 
-    /// Adds sizes whose gradients no backward pass leaves: they are added to older ones or to buckets, or an optimizer
-    /// uses them within the pass. All parameters then have the same number of copies.
+    /// Adds sizes whose gradients do not outlive a backward pass: it accumulates them into older gradients or buckets,
+    /// or an optimizer uses them within the pass. All parameters then have the same number of copies.
     fn add_computed_gradients(&mut self, sizes: &[SizeGroup], lifetimes: &BlockLives<'_>) {
         let mut bytes_by_copies = [0_u64; MAX_COPIES + 1];
         let computed = |size: &u64| lifetimes.computed_sizes.get(size).map_or(0, |blocks| *blocks as usize);

@@ -13,7 +13,7 @@ use crate::study::category::Category::{self, Gradients, OptimizerState, Paramete
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{self, Low, Medium};
 
-/// How parameters and a copy in another precision may differ in size: `.0` / `.1` = parameter size / copy size.
+/// Possible sizes of a parameter and of its copy, in the same or another precision, as a ratio.
 const PRECISION_SCALES: [(u64, u64); 5] = [(1, 1), (1, 2), (1, 4), (2, 1), (4, 1)];
 /// Minimum number of blocks of a set that copies less than half of the parameters.
 const MIN_BLOCKS: u64 = 8;

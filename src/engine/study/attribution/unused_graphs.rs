@@ -14,8 +14,8 @@ use crate::study::memory::{BlockSums, sorted_by_bytes, sum_by_key};
 
 /// Graphs smaller than this share of the allocated memory are not worth a change.
 const MIN_SHARE: f64 = 0.05;
-/// Graphs that are never freed count from this number of forward passes on, if the recording has no backward pass: a
-/// training step may run some before its first one. The last pass never counts.
+/// Without a recorded backward pass, graphs that are never freed count only from this number of forward passes on,
+/// since a training step may run several before its backward pass. The last pass never counts.
 const MIN_PASSES: usize = 4;
 
 /// Activations of forward passes that no backward pass follows.

@@ -110,12 +110,12 @@ impl CallSites {
         !self.frames(site).is_empty()
     }
 
-    /// Whether a frame of `site` is such as `is_wanted`.
+    /// Whether `is_wanted` holds for a frame of `site`.
     pub fn has_frame(&self, site: u32, is_wanted: fn(&SiteFrame) -> bool) -> bool {
         self.frames(site).iter().any(|id| is_wanted(&self.by_frame[id.index()]))
     }
 
-    /// The length of the shortest end of `sites` that is not inside one call of a module, an optimizer or a backward
+    /// The length of the shortest suffix of `sites` that is not inside one call of a module, an optimizer or a backward
     /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.

@@ -11,9 +11,9 @@ use crate::base::warning::words;
 
 /// Fewer differences between iterations show no growth.
 const MIN_DIFFERENCES: usize = 4;
-/// Blocks are larger than their requests by up to this part.
+/// Blocks exceed their requests by at most 1/this.
 const MAX_SLACK_PARTS: u64 = 6;
-/// The mean growth is within this part of the typical one where growth is steady.
+/// Growth is steady if its mean is within 1/this of the typical growth.
 const STEADY_PARTS: u64 = 10;
 /// Growth between iterations explains the growth of the memory needed within one up to this multiple: a tensor that is
 /// made anew exists twice for a while.
@@ -184,14 +184,14 @@ impl ProgramLoops {
     }
 }
 
-/// By call site, what it adds per iteration: lines without requests.
+/// By call site, its growth per iteration; the fields about its requests are not filled in.
 type SiteGrowth = SeededMap<u32, GrowingLine>;
 
 fn sum_of(sites: &SiteGrowth) -> u64 {
     sites.values().fold(0, |sum: u64, growth| sum.saturating_add(growth.bytes_per_iteration))
 }
 
-/// The blocks that stay of one request of an iteration.
+/// The blocks that one request leaves, over all iterations.
 #[derive(Debug, Default)]
 struct KeptRequest {
     bytes: u64,
@@ -200,8 +200,8 @@ struct KeptRequest {
 }
 
 impl KeptRequest {
-    /// n if blocks stay of every n-th of `compared` iterations; 1 if they stay of all, whose first may take another way.
-    /// State that was made once stays in few.
+    /// n if every n-th of `compared` iterations left a block; 1 if nearly all did, since the first ones may take
+    /// another path. Few iterations leave state that is made once.
     fn every(&self, compared: usize) -> Option<u64> {
         let count = self.iterations.len();
         if count > 1 && compared - count <= (compared / 10).max(1) {
@@ -214,10 +214,10 @@ impl KeptRequest {
     }
 }
 
-/// By call site, the blocks that stay of the same requests of every iteration, or of every n-th; and the bytes per
-/// iteration of the latter. The last complete iteration is left out: it may free its blocks yet.
+/// By call site, the blocks that the same request leaves in every iteration, or in every n-th; and the bytes per
+/// iteration of the latter. The last complete iteration is left out: its blocks may still be freed.
 fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SiteGrowth, u64) {
-    // By call site, and number among the requests of that site in an iteration.
+    // By call site and ordinal among the requests of that site in an iteration.
     let mut kept: FxHashMap<(u32, u32), KeptRequest> = FxHashMap::default();
     let last = requests.count() - 1;
     let compared = iterations.complete() - 1;
@@ -251,7 +251,7 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SiteGrowth, u64
     (sites, occasional_bytes)
 }
 
-/// By call site, by how much the blocks that outlive their iteration grow from each to the next.
+/// By call site, the growth from one block that outlives its iteration to the next.
 fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SiteGrowth {
     let left = |index: usize| {
         let range = iterations.range(index);
@@ -279,8 +279,8 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SiteGrowth {
     growths.collect()
 }
 
-/// Whether what an iteration needs beside the memory at its start grows faster than that memory: then its inputs grow. If
-/// it grows by as much each time, it is made from the memory that grows.
+/// Whether an iteration needs memory that grows faster than the memory at its start: then its inputs grow. If the need
+/// rises by the same amount each time, it comes from the growing memory itself.
 fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_iteration: u64) -> bool {
     let needs: Vec<i64> =
         (0..iterations.complete()).map(|index| requests.needed_in(iterations.range(index)).cast_signed()).collect();
@@ -292,7 +292,7 @@ fn needs_grow_faster(requests: &Requests, iterations: &Iterations, bytes_per_ite
 fn growing_lines(requests: &Requests, sums: &SiteGrowth, starts: &[RequestId]) -> Vec<GrowingLine> {
     let mut lines: SeededMap<u32, GrowingLine> = SeededMap::default();
     let last = requests.count() - 1;
-    // The last two iterations may free some of theirs yet.
+    // The last two iterations may still free some of their blocks.
     let recent = &starts[starts.len() - 2..];
     let mut last_recent: FxHashMap<u32, usize> = FxHashMap::default();
     for request in (0..=last).filter(|request| requests.freed_after(*request) as usize >= last) {

@@ -10,13 +10,13 @@ use super::{ProgramLoops, Requests};
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
 
-/// An iteration needs at least this multiple of the usual, in parts of 100, to be unusual.
+/// An iteration is unusual if it needs at least this percentage of the usual memory.
 const MIN_UNUSUAL_PERCENT: u64 = 110;
 
-/// An iteration needs at least this multiple of all before it to be alone, if their inputs vary.
+/// Among inputs that vary, one is an exception if its iteration needs at least this multiple of the earlier ones.
 const MIN_SINGLE_RATIO: u64 = 2;
 
-/// Fewer inputs in ascending order may be so by chance.
+/// Fewer inputs may be in ascending order by chance.
 const MIN_GROWING: usize = 3;
 
 words! {

@@ -90,7 +90,7 @@ impl Iterations {
         let start = if period == 1 {
             last
         } else {
-            // The minimum of live bytes is between two iterations.
+            // Live bytes are lowest between two iterations.
             (lowest..=last).rev().min_by_key(|request| requests.live_before(*request))?
         };
         let first = (last + 1).saturating_sub(matched + period);
@@ -165,7 +165,7 @@ impl ProgramLoops {
     }
 }
 
-/// The end of a sequence equals what is `period` earlier.
+/// The end of a sequence repeats what came `period` elements before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Repetition {
     /// The shift, in elements.
@@ -187,7 +187,7 @@ fn longest_repetition(sequence: &[u32], min_period: usize) -> Option<Repetition>
     (matched > 0).then_some(Repetition { period, matched })
 }
 
-/// For each shift, how many of the last elements equal those that many places earlier.
+/// For each shift, the number of last elements that equal the ones that many places before.
 fn reversed_z_function(sequence: &[u32]) -> Vec<u32> {
     let len = sequence.len();
     let at = |index: usize| sequence[len - 1 - index];

@@ -11,7 +11,7 @@ use crate::snapshot::{Action, Device, TraceEntry};
 /// A request, counted from 0.
 pub type RequestId = usize;
 
-/// In place of the request before a free: the block stays.
+/// [`Requests::freed_after`] of a block that stays.
 pub const NEVER: u32 = u32::MAX;
 
 /// Sizes are multiples of this.

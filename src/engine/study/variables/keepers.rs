@@ -12,7 +12,7 @@ use crate::stacks::frames::StackReader;
 use crate::study::category::{Category, Classification, ConfidenceBytes};
 use crate::study::memory::BlockSum;
 
-/// Variables that may begin a row. The others, which keep less than any of these, are added to the rows of their owners.
+/// Only this many of the largest variables can begin a row; smaller ones are added to the rows of their owners.
 const MAX_ROWS: usize = 200;
 
 /// Holders have names if at least this share of the memory has one.
@@ -22,8 +22,8 @@ const MIN_NAMED_RATIO: f64 = 0.5;
 const MAX_KEEPERS: usize = 20;
 
 impl LiveVariables<'_> {
-    /// The owners of what the largest variables keep, those of most bytes first. A row describes the owner's largest
-    /// variable and has the sums of all.
+    /// The owners of the largest variables, most bytes first. A row describes an owner's largest variable and sums up
+    /// all of them.
     pub(super) fn keepers(&self, stacks: &StackReader<'_>) -> Vec<KeptByVariable> {
         let (mut rows, _) = self.owners(stacks);
         rows.sort_by_key(|row| Reverse(row.bytes)); // stable
@@ -32,7 +32,7 @@ impl LiveVariables<'_> {
     }
 
     /// The owners of `blocks`, each with its address, bytes and use, split by category; the `top` rows with most bytes.
-    /// Empty unless the blocks are those of the snapshot, at most bytes of which a variable leads.
+    /// Empty unless these are the blocks of the snapshot, and variables lead to most of their bytes.
     pub(crate) fn holders(
         &self,
         stacks: &StackReader<'_>,
@@ -88,7 +88,7 @@ impl LiveVariables<'_> {
             }
             let mut row = (index < MAX_ROWS).then(|| self.row(index, stacks))?;
             if let Some(owner) = owner {
-                // The items of a container keep theirs, which shows what in an item has the memory.
+                // Items of a container keep their name, which shows the part of an item that has the memory.
                 if row.container.is_none() {
                     row.name = Some(owner.0.clone());
                 }
@@ -101,8 +101,8 @@ impl LiveVariables<'_> {
         (rows, owner_of)
     }
 
-    /// The name of the owner of variable `index`, and the kind of its tensors that are one row. `modules` are their folded
-    /// names.
+    /// The owner of variable `index`, and the kind of tensors that share a row. `modules` has the folded names of
+    /// modules.
     fn owner(&self, index: usize, modules: &FxHashSet<String>) -> Option<(String, Option<TensorKind>)> {
         let name = self.name(index).filter(|name| !name.is_empty())?;
         let (kind, container) = (self.group(index).kind(), self.container(index));

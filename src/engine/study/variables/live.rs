@@ -184,7 +184,7 @@ impl<'a> LiveVariables<'a> {
                 name: escape_name(name),
                 r#type: escape_name(snapshot.text(found.type_name)),
                 items: Some(found.items),
-                // A method that is not known fills what this statement makes.
+                // If the statement makes an empty container, an unknown method fills it elsewhere.
                 filled_at: written
                     .as_ref()
                     .filter(|written| !name.ends_with(']') && !written.makes_empty(snapshot.text(found.type_name)))
