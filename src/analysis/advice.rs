@@ -8,7 +8,7 @@ use crate::analysis::failure::{Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{ByCategory, Category, Confidence, KeptGraphs, KeptGroup, Leaks, UnusedGraphs};
+use crate::study::attribution::{Category, Confidence, KeptGraphs, Leaks, UnusedGraphs};
 use crate::study::iterations::{GrowthKind, InputChange, UnusualInput};
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::program::{ProgramChange, ProgramRow};
@@ -96,7 +96,7 @@ pub(super) struct Evidence<'a> {
     pub(super) changes: &'a [ProgramRow],
     /// The variables that keep the memory at the failure, as the recorder saw them or as stacks and source text show.
     pub(super) kept: Option<&'a KeptReport>,
-    /// The change of the program that stacks show; without names only.
+    /// The change that stacks show, if no variable has a name.
     pub(super) by_calls: Option<&'a Cure>,
     /// The call without gradients of which half would fit.
     pub(super) in_parts: Option<&'a ShapeCure>,
@@ -111,6 +111,8 @@ pub(super) struct Evidence<'a> {
 
 /// A request that is larger than this many times all live memory failed because of its own size.
 const MIN_OVERSIZED_RATIO: u64 = 4;
+/// An input that was the largest in fewer consecutive steps may vary rather than grow.
+const MIN_GROWING_STEPS: u64 = 8;
 
 /// Bytes of growth per step that explain `oom`: the growth so far used up the missing memory, or further growth ends the
 /// job under every setting that serves the request.
@@ -132,148 +134,138 @@ fn ends_job_later(oom: &OomReport) -> bool {
         && serving.all(|remedy| matches!(remedy.then, JobOutcome::FailsAgain { steps_later: 1.., .. }))
 }
 
-/// Recommends an action for `oom`, the last failure of a device.
+/// Recommends an action for `oom`, the last failure of a device: what cures the program, with complete evidence; else what
+/// lets the job go on; else what serves this request; else the standard advice of the verdict.
 pub(super) fn advise(oom: &OomReport, evidence: Evidence<'_>) -> Advice {
-    let advice = RULES.iter().find_map(|rule| rule((oom, evidence)));
-    let first = advice.unwrap_or(Advice::Standard(oom.verdict));
+    let is_grown = explaining_growth(oom, evidence.leaks).is_some();
+    let first = advise_on_request(oom, evidence, is_grown)
+        .or_else(|| advise_on_stacks(oom, evidence, is_grown))
+        .or_else(|| advise_to_go_on(oom, evidence))
+        .or_else(|| advise_to_serve(oom, evidence))
+        .unwrap_or(Advice::Standard(oom.verdict));
     let is_unknown = matches!(first, Advice::NothingHelps(..) | Advice::Standard(Verdict::Capacity))
         && !evidence.is_capacity_known
         && is_device_too_full(oom)
-        && explaining_growth(oom, evidence.leaks).is_none();
+        && !is_grown;
     if is_unknown { Advice::UnknownCapacity(Box::new(first)) } else { first }
 }
 
-/// An input that was the largest in fewer consecutive steps may vary rather than grow.
-const MIN_GROWING_STEPS: u64 = 8;
-
-/// A failure, and the evidence about it.
-type Case<'a> = (&'a OomReport, Evidence<'a>);
-
-/// The advice that follows from a kind of evidence, if a case has it.
-type Rule = fn(Case<'_>) -> Option<Advice>;
-
-/// The first rule that applies gives the advice: cures of the program with complete evidence come first, then a setting with
-/// which the job continues, then anything that serves this request. A comment names the evidence of each rule.
-const RULES: &[Rule] = &[
-    // The text of the failing line, and sizes.
-    |(oom, evidence)| {
-        let cure = evidence.large_value.filter(|_| !is_grown(oom, evidence))?;
-        Some(Advice::Shapes(cure.clone(), user_line(&oom.location)))
-    },
-    // A request larger than the memory within reach that can be made in parts.
-    |(oom, evidence)| OversizedRequest::from_failure(oom).and_then(|_| parts((oom, evidence))),
-    // A request larger than the memory within reach.
-    |(oom, _)| OversizedRequest::from_failure(oom).map(Advice::RequestLess),
-    // `torch.load` makes the request.
-    |(oom, _)| is_checkpoint_load(oom).then(|| Advice::LoadOnHost(user_line(&oom.location))),
-    // Memory of private pools, without growth. The results of a CUDA graph stay in its pool, so changing the variable
-    // that keeps them frees nothing.
-    |(oom, evidence)| {
-        let is_only_cause = oom.verdict == Verdict::PrivatePool && !is_grown(oom, evidence);
-        is_only_cause.then_some(Advice::Standard(Verdict::PrivatePool))
-    },
-    // Variables that keep the memory.
-    |(oom, evidence)| find_cure(oom, evidence.kept?).map(Advice::Cure),
-    // A serving engine beside the program.
-    |(oom, evidence)| {
-        let may_matter = !is_grown(oom, evidence) && oom.verdict == Verdict::Capacity;
-        engine_beside(oom).filter(|_| may_matter).map(Advice::SleepEngine)
-    },
-    // A batch that needs no gradients.
-    |case| parts(case).filter(|_| !is_grown(case.0, case.1)),
-    // Graphs of forward passes that no backward pass follows.
-    |case| unused_graphs(case).filter(|graphs| graphs.after_backward).map(Advice::NoGrad),
-    // Graphs that stay after their backward pass.
-    |(oom, evidence)| {
-        let graphs = evidence.leaks.kept_graphs.as_ref().filter(|_| is_grown(oom, evidence))?;
-        let in_text = || evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
-        let variable = evidence.leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
-        Some(Advice::Detach(graphs.clone(), variable.filter(|variable| variable.is_graph())))
-    },
-    // Calls that keep the memory, without names.
-    |(_, evidence)| {
-        let cure = evidence.by_calls.filter(|cure| cure.then.as_ref().is_none_or(|then| !then.fails_again()));
-        cure.cloned().map(Advice::Cure)
-    },
-    // Graphs of forward passes, and no backward pass is recorded.
-    |case| unused_graphs(case).map(Advice::NoGrad),
-    // Lines that grow.
-    |(oom, evidence)| {
-        let leaks = evidence.leaks;
-        let line = || leaks.suspects.first().map(|suspect| user_line(&suspect.location));
-        let kind = leaks.kind.unwrap_or(GrowthKind::Kept);
-        is_grown(oom, evidence).then(|| Advice::FreeGrowth(line(), kind, leaks.variable.clone()))
-    },
-    // Inputs that grow: settings only postpone the failure.
-    |(oom, _)| {
-        let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
-        (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
-    },
-    // A setting after which the job goes on.
-    |(oom, _)| {
-        let remedy = oom.remedies.iter().find(|remedy| remedy.then.goes_on())?;
-        Some(Advice::GoOn(Box::new(remedy.clone())))
-    },
-    // Calls that keep the memory, although the replay fails again later.
-    |(_, evidence)| evidence.by_calls.cloned().map(Advice::Cure),
-    // A single input out of line, even if nothing serves the request.
-    |(oom, _)| {
-        let single = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)?;
-        Some(Advice::LimitInput(single.clone()))
-    },
-    // A change after which the job goes on.
-    |(_, evidence)| best_change(evidence.changes).filter(|change| change.then.goes_on()).map(as_advice),
-    // Inputs that vary.
-    |(oom, _)| oom.unusual_input.clone().map(Advice::LimitInput),
-    // Fragmentation, and a setting that serves the request: it may only postpone the failure, but it addresses the
-    // cause. A change of the optimizer's step comes first where it is known to help: it saves memory in every step, and
-    // a limit on splits may slow the program.
-    |(oom, evidence)| {
-        let change = best_change(evidence.changes);
-        let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
-        let (settings, why) = unknown_remedy(oom).filter(|_| oom.verdict == Verdict::Fragmentation)?;
-        let leads = change.is_none() || !is_foreach && !settings.contains("max_split_size_mb");
-        leads.then_some(Advice::Try(settings, why))
-    },
-    // A change that serves the request.
-    |(_, evidence)| best_change(evidence.changes).map(as_advice),
-    // Another verdict than fragmentation or capacity.
-    |(oom, _)| {
-        let is_other = !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity);
-        is_other.then_some(Advice::Standard(oom.verdict))
-    },
-    // A setting that serves the request. After replays, the verdict's standard advice to try one would be stale.
-    |(oom, _)| unknown_remedy(oom).map(|(settings, why)| Advice::Try(settings, why)),
-    // A change whose sizes are a guess, but not its category, and whose effect is noticeable.
-    |(oom, evidence)| {
-        let mut guesses = evidence.changes.iter().filter(|row| {
-            let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
-            !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
+/// Advice if the failing line, the request or the names of variables show the cause.
+fn advise_on_request(oom: &OomReport, evidence: Evidence<'_>, is_grown: bool) -> Option<Advice> {
+    let line = user_line(&oom.location);
+    if let Some(value) = evidence.large_value.filter(|_| !is_grown) {
+        return Some(Advice::Shapes(value.clone(), line));
+    }
+    if let Some(request) = OversizedRequest::from_failure(oom) {
+        return Some(match evidence.in_parts {
+            Some(parts) => Advice::Shapes(parts.clone(), line),
+            None => Advice::RequestLess(request),
         });
-        let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
-        Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
-    },
-    // A model that does not fit, even without anything else.
-    |(oom, _)| {
-        let held = oom.held.as_ref().filter(|held| held.phase == Phase::Init && oom.verdict == Verdict::Capacity)?;
-        // Any constructor may fill a buffer: a guess does not make it a model.
-        let of_model = |row: &&ByCategory| row.category == Category::Parameters && row.confidence != Confidence::Low;
-        let bytes = held.by_category.iter().find(of_model)?.share.bytes;
-        (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes))
-    },
-    // Replays that all fail.
-    |(oom, evidence)| {
-        let may_help = evidence.changes.iter().any(may_help);
-        why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
-    },
-];
-
-fn is_grown(oom: &OomReport, evidence: Evidence<'_>) -> bool {
-    explaining_growth(oom, evidence.leaks).is_some()
+    }
+    if is_checkpoint_load(oom) {
+        return Some(Advice::LoadOnHost(line));
+    }
+    // The results of a CUDA graph stay in its pool, so changing the variable that keeps them frees nothing.
+    if oom.verdict == Verdict::PrivatePool && !is_grown {
+        return Some(Advice::Standard(Verdict::PrivatePool));
+    }
+    if let Some(cure) = evidence.kept.and_then(|kept| find_cure(oom, kept)) {
+        return Some(Advice::Cure(cure));
+    }
+    if let Some(engine) = engine_beside(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
+        return Some(Advice::SleepEngine(engine));
+    }
+    evidence.in_parts.filter(|_| !is_grown).map(|parts| Advice::Shapes(parts.clone(), line))
 }
 
-fn parts((oom, evidence): Case<'_>) -> Option<Advice> {
-    Some(Advice::Shapes(evidence.in_parts?.clone(), user_line(&oom.location)))
+/// Advice if stacks show graphs, calls, lines or inputs that take too much memory.
+fn advise_on_stacks(oom: &OomReport, evidence: Evidence<'_>, is_grown: bool) -> Option<Advice> {
+    let leaks = evidence.leaks;
+    let graphs = unused_graphs(oom, evidence);
+    if let Some(graphs) = graphs.clone().filter(|graphs| graphs.after_backward) {
+        return Some(Advice::NoGrad(graphs));
+    }
+    if let Some(graphs) = leaks.kept_graphs.clone().filter(|_| is_grown) {
+        let in_text = || evidence.kept?.keepers.iter().find(|keeper| keeper.written.is_some());
+        let variable = leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
+        return Some(Advice::Detach(graphs, variable.filter(|variable| variable.is_graph())));
+    }
+    if let Some(cure) = evidence.by_calls.filter(|cure| cure.then.as_ref().is_none_or(|then| !then.fails_again())) {
+        return Some(Advice::Cure(cure.clone()));
+    }
+    // Without a recorded backward pass.
+    if let Some(graphs) = graphs {
+        return Some(Advice::NoGrad(graphs));
+    }
+    if is_grown {
+        let line = leaks.suspects.first().map(|suspect| user_line(&suspect.location));
+        return Some(Advice::FreeGrowth(line, leaks.kind.unwrap_or(GrowthKind::Kept), leaks.variable.clone()));
+    }
+    // A setting would only postpone the failure.
+    let input = oom.unusual_input.as_ref().filter(|input| input.iterations >= MIN_GROWING_STEPS)?;
+    (input.change == InputChange::Growing).then(|| Advice::LimitInput(input.clone()))
+}
+
+/// Advice after which the job goes on, or that limits an unusual input.
+fn advise_to_go_on(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
+    if let Some(remedy) = oom.remedies.iter().find(|remedy| remedy.then.goes_on()) {
+        return Some(Advice::GoOn(Box::new(remedy.clone())));
+    }
+    // Even if its replay fails again later.
+    if let Some(cure) = evidence.by_calls {
+        return Some(Advice::Cure(cure.clone()));
+    }
+    // Even if nothing serves the request.
+    let input = oom.unusual_input.clone();
+    let change = best_change(evidence.changes).filter(|change| change.then.goes_on());
+    match (input, change) {
+        (Some(input), Some(change)) if input.change != InputChange::Single => Some(as_advice(change)),
+        (Some(input), _) => Some(Advice::LimitInput(input)),
+        (None, change) => change.map(as_advice),
+    }
+}
+
+/// Advice that serves the request, although the job may fail later.
+fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
+    let (change, remedy) = (best_change(evidence.changes), unknown_remedy(oom));
+    // A setting addresses fragmentation. A change of the optimizer's step comes first where it helps: it saves memory in
+    // every step, and a limit on splits may slow the program.
+    let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);
+    match (change, remedy) {
+        (_, Some((settings, why)))
+            if oom.verdict == Verdict::Fragmentation
+                && (change.is_none() || !is_foreach && !settings.contains("max_split_size_mb")) =>
+        {
+            Some(Advice::Try(settings, why))
+        }
+        (Some(change), _) => Some(as_advice(change)),
+        _ if !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity) => Some(Advice::Standard(oom.verdict)),
+        // After replays, the verdict's standard advice to try a setting would be stale.
+        (None, Some((settings, why))) => Some(Advice::Try(settings, why)),
+        (None, None) => best_guess(oom, evidence.changes).or_else(|| too_large_model(oom)).or_else(|| {
+            let may_help = evidence.changes.iter().any(may_help);
+            why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
+        }),
+    }
+}
+
+/// The best change with a noticeable effect whose sizes are a guess, but not its category.
+fn best_guess(oom: &OomReport, changes: &[ProgramRow]) -> Option<Advice> {
+    let mut guesses = changes.iter().filter(|row| {
+        let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
+        !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
+    });
+    let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
+    Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
+}
+
+/// Advice for a model that does not fit, even without anything else.
+fn too_large_model(oom: &OomReport) -> Option<Advice> {
+    let held = oom.held.as_ref().filter(|held| held.phase == Phase::Init && oom.verdict == Verdict::Capacity)?;
+    // Any constructor may fill a buffer: a guess does not make it a model.
+    let mut parameters = held.by_category.iter().filter(|row| row.category == Category::Parameters);
+    let bytes = parameters.find(|row| row.confidence != Confidence::Low)?.share.bytes;
+    (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes))
 }
 
 /// The engine that holds enough to serve the request of other code, such as a trainer beside it.
@@ -305,12 +297,12 @@ fn user_line(location: &CodeLocation) -> CodeLocation {
 
 /// Graphs that no backward pass uses, if they matter. In the first step of a training loop they do not count: its backward
 /// pass is still to come.
-fn unused_graphs((oom, evidence): Case<'_>) -> Option<UnusedGraphs> {
+fn unused_graphs(oom: &OomReport, evidence: Evidence<'_>) -> Option<UnusedGraphs> {
     let trains = evidence.kept.and_then(|kept| kept.trains) == Some(true);
     let graphs = oom.held.as_ref()?.unused_graphs.as_ref().filter(|graphs| graphs.bytes >= oom.shortfall_bytes)?;
     // Without gradients there are no graphs to avoid.
-    let is_off = |group: &KeptGroup| group.is_grad_off && group.bytes >= graphs.bytes / 2;
-    let is_grad_off = oom.held.iter().flat_map(|held| &held.kept_groups).any(is_off);
+    let mut groups = oom.held.iter().flat_map(|held| &held.kept_groups);
+    let is_grad_off = groups.any(|group| group.is_grad_off && group.bytes >= graphs.bytes / 2);
     // Without graphs, other growing memory would still fill the device.
     let growing = oom.held.iter().flat_map(|held| &held.kept_groups).filter(|group| group.growth.is_some());
     let grown = growing.map(|group| group.bytes).fold(0, u64::saturating_add);
@@ -324,8 +316,7 @@ fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     let sure = changes.iter().filter(|row| row.sure != Sureness::Estimate);
     let mut sure = sure.filter(|row| row.fits == Some(true) && !row.then.fails_again());
     // Unlike the other changes, this one keeps the optimizer's arithmetic.
-    let foreach = sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach);
-    foreach.or_else(|| sure.next())
+    sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach).or_else(|| sure.next())
 }
 
 /// The best settings that serve the request, if the requests after it are not known, and why not.
