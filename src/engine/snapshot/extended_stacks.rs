@@ -1,8 +1,10 @@
-//! Finding the context of stacks: what a file knows about an allocation, other than its stack.
+//! The context of stacks: everything that a file shows about an allocation besides its stack.
 //!
-//! Autograd's C++ threads have no Python stack, but the thread that waits for them has: it allocated in `_make_grads`
-//! just before. In anomaly mode an allocation of a backward pass has the stack of the forward operation. Compiled code
-//! names its region. Frames of generated code name the line of the original source.
+//! An autograd thread is C++ and has no Python stack. The thread that waits for it has one: it allocated in `_make_grads`
+//! just before, and its stack is taken as the caller. In anomaly mode an allocation of a backward pass has the stack of the
+//! forward operation. Compiled code names its region. Frames of generated code name the line of the original source.
+
+use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -87,40 +89,73 @@ fn read_tracebacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, Symbol
 
 /// Sets the extended stack of every entry and active block.
 pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) {
-    let forwards = read_tracebacks(snapshot, originals);
-    let threads = classify_threads(snapshot);
+    let mut contexts = Contexts::new(snapshot, originals);
     let failed_backward_call = failed_backward(snapshot);
-    let not_compiled = ["", NOT_COMPILED].map(|context| snapshot.symbols.intern(context));
-    let is_compiled = |context: &SymbolId| !not_compiled.contains(context);
-    let mut contexts = snapshot.entries.contexts().iter().filter_map(|context| context.compile_context);
-    let has_context = contexts.any(|context| is_compiled(&context));
-    if threads.is_empty() && forwards.is_empty() && !has_context && failed_backward_call.is_none() {
+    if contexts.is_empty(snapshot) && failed_backward_call.is_none() {
         return;
     }
-    let passes = backward_passes(snapshot, &threads);
     let mut extended_ids: Vec<StackId> = Vec::new();
     pages::reserve(&mut extended_ids, snapshot.entries.len());
-    let mut last = vec![(ExtendedStack::from_stack(Stacks::EMPTY), Stacks::EMPTY); LAST_STACKS];
-    let mut live_by_device: Vec<SeededMap<u64, StackId>> = Vec::new();
+    let mut live_by_device: Vec<LiveStacks> = Vec::new();
     for rows in snapshot.traces.clone() {
         extended_ids.resize(rows.start, Stacks::EMPTY);
-        let mut open: Option<(StackId, OutermostFrame)> = None;
-        let mut live: SeededMap<u64, StackId> = SeededMap::default();
+        live_by_device.push(contexts.extend_trace(snapshot, rows, &mut extended_ids));
+    }
+    if let Some((device, caller)) = failed_backward_call
+        && let Some(rows) = snapshot.traces.get(device).cloned()
+    {
+        set_caller_of_failure(snapshot, caller, rows, &mut extended_ids, live_by_device.get_mut(device));
+    }
+    snapshot.entries.extended_stacks = extended_ids;
+    extend_blocks(snapshot, &live_by_device);
+}
+
+/// The extended stack of the live block at each address, unless it is the recorded one.
+type LiveStacks = SeededMap<u64, StackId>;
+
+/// The running backward pass of a trace: its call, and the thread that waits for it.
+type OpenPass = Option<(StackId, OutermostFrame)>;
+
+/// The facts from which the context of a trace entry follows.
+struct Contexts {
+    /// The thread of each stack; empty if no stack starts a backward pass.
+    threads: Vec<Thread>,
+    passes: Vec<BackwardPass>,
+    /// The stack of each distinct `forward_frames`.
+    forwards: FxHashMap<StackId, StackId>,
+    not_compiled: [SymbolId; 2],
+    /// For each stack, by its index modulo [`LAST_STACKS`], its last context and the id of both.
+    last: Vec<(ExtendedStack, StackId)>,
+}
+
+impl Contexts {
+    fn new(snapshot: &mut Snapshot, originals: FxHashMap<FrameId, SymbolId>) -> Self {
+        let forwards = read_tracebacks(snapshot, originals);
+        let threads = classify_threads(snapshot);
+        let not_compiled = ["", NOT_COMPILED].map(|context| snapshot.symbols.intern(context));
+        let passes = backward_passes(snapshot, &threads);
+        let last = vec![(ExtendedStack::from_stack(Stacks::EMPTY), Stacks::EMPTY); LAST_STACKS];
+        Self { threads, passes, forwards, not_compiled, last }
+    }
+
+    fn is_compiled(&self, context: SymbolId) -> bool {
+        !self.not_compiled.contains(&context)
+    }
+
+    /// Whether no entry of `snapshot` has a context.
+    fn is_empty(&self, snapshot: &Snapshot) -> bool {
+        let mut compiled = snapshot.entries.contexts().iter().filter_map(|context| context.compile_context);
+        self.threads.is_empty() && self.forwards.is_empty() && !compiled.any(|context| self.is_compiled(context))
+    }
+
+    /// Appends the extended stacks of the entries in `rows`, the trace of a device. Returns those of its live blocks.
+    fn extend_trace(&mut self, snapshot: &mut Snapshot, rows: Range<usize>, ids: &mut Vec<StackId>) -> LiveStacks {
+        let (mut live, mut open) = (LiveStacks::default(), None);
         for row in rows {
             // Rows of a trace are always in range.
             let Some(entry) = snapshot.entries.get(row) else { break };
-            let thread = threads.get(entry.stack.index());
-            let caller = match caller_of(thread, &mut open) {
-                Stacks::EMPTY if matches!(thread, Some(Thread::NoPython)) => caller_at(&passes, entry.time_us),
-                caller => caller,
-            };
-            let extended = ExtendedStack {
-                stack: entry.stack,
-                caller,
-                forward: forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
-                compile_context: entry.compile_context.filter(is_compiled),
-            };
-            let id = match last.get_mut(entry.stack.index() % LAST_STACKS) {
+            let extended = self.extended_stack(&entry, &mut open);
+            let id = match self.last.get_mut(entry.stack.index() % LAST_STACKS) {
                 Some((known, id)) if *known == extended => *id,
                 Some(last) => {
                     *last = (extended, snapshot.stacks.intern_extended(extended));
@@ -129,27 +164,39 @@ pub(super) fn extend_stacks(snapshot: &mut Snapshot, originals: FxHashMap<FrameI
                 None => snapshot.stacks.intern_extended(extended),
             };
             track_live(&mut live, &entry, id);
-            extended_ids.push(id);
+            ids.push(id);
         }
-        live_by_device.push(live);
+        live
     }
-    if let Some((device, caller)) = failed_backward_call
-        && let Some(rows) = snapshot.traces.get(device).cloned()
-    {
-        let live = live_by_device.get_mut(device);
-        set_caller_of_failure(snapshot, caller, rows, &mut extended_ids, live);
+
+    /// The stack of `entry` with its context.
+    #[inline]
+    fn extended_stack(&self, entry: &TraceEntry, open: &mut OpenPass) -> ExtendedStack {
+        let thread = self.threads.get(entry.stack.index());
+        let caller = match caller_of(thread, open) {
+            Stacks::EMPTY if matches!(thread, Some(Thread::NoPython)) => caller_at(&self.passes, entry.time_us),
+            caller => caller,
+        };
+        ExtendedStack {
+            stack: entry.stack,
+            caller,
+            forward: self.forwards.get(&entry.forward).copied().unwrap_or(Stacks::EMPTY),
+            compile_context: entry.compile_context.filter(|context| self.is_compiled(*context)),
+        }
     }
-    snapshot.entries.extended_stacks = extended_ids;
-    let snapshot_stacks = &snapshot.stacks;
+}
+
+/// Sets the extended stack of active blocks, given those of the live blocks of each device's trace.
+fn extend_blocks(snapshot: &mut Snapshot, live_by_device: &[LiveStacks]) {
     for segment in &snapshot.segments {
         let device = usize::try_from(segment.device).ok();
         // Without a trace there is no context for the blocks of this device.
         let Some(live) = device.and_then(|device| live_by_device.get(device)) else { continue };
         let blocks = &mut snapshot.blocks[segment.blocks.clone()];
         for block in blocks.iter_mut().filter(|block| block.state != BlockState::Inactive) {
-            let extended_id = live.get(&block.address).copied();
-            if let Some(extended_id) = extended_id.filter(|id| snapshot_stacks.recorded_stack(*id) == block.stack) {
-                block.extended_stack = extended_id;
+            let id = live.get(&block.address).copied();
+            if let Some(id) = id.filter(|id| snapshot.stacks.recorded_stack(*id) == block.stack) {
+                block.extended_stack = id;
             }
         }
     }
@@ -195,8 +242,7 @@ fn backward_passes(snapshot: &Snapshot, threads: &[Thread]) -> Vec<BackwardPass>
 
 /// The call of the backward pass that was running at `time`.
 fn caller_at(passes: &[BackwardPass], time: u64) -> StackId {
-    let started = passes.partition_point(|pass| pass.from <= time);
-    let last = started.checked_sub(1).and_then(|last| passes.get(last));
+    let last = passes.partition_point(|pass| pass.from <= time).checked_sub(1).and_then(|last| passes.get(last));
     last.filter(|pass| time < pass.until).map_or(Stacks::EMPTY, |pass| pass.caller)
 }
 
@@ -219,13 +265,12 @@ fn failed_backward(snapshot: &mut Snapshot) -> Option<(usize, StackId)> {
 fn set_caller_of_failure(
     snapshot: &mut Snapshot,
     caller: StackId,
-    rows: std::ops::Range<usize>,
+    rows: Range<usize>,
     extended_ids: &mut [StackId],
-    mut live: Option<&mut SeededMap<u64, StackId>>,
+    mut live: Option<&mut LiveStacks>,
 ) {
-    let is_failure = |row: &usize| snapshot.entries.action(*row) == Some(Action::Oom);
     // Recording may have been off when the request failed.
-    let Some(failed) = rows.clone().rev().find(is_failure) else { return };
+    let Some(failed) = snapshot.entries.failed_requests(rows.clone()).last().copied() else { return };
     for row in (rows.start..=failed).rev() {
         let (Some(entry), Some(extended_id)) = (snapshot.entries.get(row), extended_ids.get_mut(row)) else {
             break; // rows of a trace are always in range
@@ -243,7 +288,7 @@ fn set_caller_of_failure(
 }
 
 /// Tracks the extended stack of the block at each address.
-fn track_live(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, extended_id: StackId) {
+fn track_live(live: &mut LiveStacks, entry: &TraceEntry, extended_id: StackId) {
     if entry.action != Action::Alloc {
         return;
     }
@@ -254,8 +299,8 @@ fn track_live(live: &mut SeededMap<u64, StackId>, entry: &TraceEntry, extended_i
     }
 }
 
-/// The backward call that an entry on `thread` belongs to. `open` is the running backward pass.
-fn caller_of(thread: Option<&Thread>, open: &mut Option<(StackId, OutermostFrame)>) -> StackId {
+/// The backward call that an entry on `thread` belongs to, which may start or end the running pass.
+fn caller_of(thread: Option<&Thread>, open: &mut OpenPass) -> StackId {
     match (thread, *open) {
         (Some(Thread::CallsBackward(stack, bottom)), _) => *open = Some((*stack, *bottom)),
         (Some(Thread::Python { bottom, is_in_backward, .. }), Some((_, own))) if *bottom == own => {
@@ -280,11 +325,10 @@ fn classify_threads(snapshot: &mut Snapshot) -> Vec<Thread> {
 }
 
 fn outermost_python_frame(snapshot: &Snapshot, stack: StackId) -> Option<FrameId> {
-    let is_python = |id: &FrameId| {
+    snapshot.stacks.frames(stack).iter().rev().find(|id| {
         let (file, _) = snapshot.frame_text(*id);
         file.strip_suffix(".py").is_some() || file.starts_with('<') || file.starts_with("Cell In[")
-    };
-    snapshot.stacks.frames(stack).iter().rev().find(is_python)
+    })
 }
 
 fn is_autograd(file: &str) -> bool {
@@ -305,16 +349,14 @@ fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     };
     let frame = snapshot.stacks.frame(outermost);
     let bottom = (frame.file, frame.name);
-    let is_call = |id: FrameId| text(id).1 == MAKE_GRADS && is_autograd(text(id).0);
-    let call = frames.iter().position(is_call);
+    let call = frames.iter().position(|id| text(id).1 == MAKE_GRADS && is_autograd(text(id).0));
     if let Some(at) = call {
         let caller: Vec<FrameId> = frames.iter().skip(at + 1).collect();
         return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
     }
-    let is_in_backward = |id: FrameId| waits_for_backward(text(id));
     Thread::Python {
         bottom,
         starts_at_entry_function: ENTRY_FUNCTIONS.contains(&text(outermost).1),
-        is_in_backward: frames.iter().any(is_in_backward),
+        is_in_backward: frames.iter().any(|id| waits_for_backward(text(id))),
     }
 }
