@@ -10,16 +10,18 @@ mod args;
 mod engine_remedies;
 mod options;
 mod other_branches;
+mod size_run;
 mod size_search;
 mod trials;
 mod written_files;
 
 use std::fs;
 
-pub(super) use self::analyzed_run::{AnalyzedRun, SizeRun};
+pub(super) use self::analyzed_run::AnalyzedRun;
 pub(super) use self::args::DryRun;
 use self::args::ExitCode;
 pub(super) use self::options::{DryRunOptions, Intervention, MachineArgs, parse_known_gpu};
+pub(super) use self::size_run::SizeRun;
 pub(super) use self::size_search::{SizeSearch, fill_placeholder, find_placeholder};
 use super::args::Format;
 use super::exit::{Exit, print_stderr};

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use itertools::Itertools as _;
 
-use super::analyzed_run::{SizeRun, last_line};
 use super::options::{DryRunOptions, Intervention};
+use super::size_run::{SizeRun, last_line};
 use super::written_files;
 use crate::analysis::{RefusedSize, SizeRunReport, SizeSearchReport};
 use crate::base::units::count;
@@ -142,8 +142,7 @@ impl<'r> SizeSearch<'r> {
 
     /// The smallest number of which every size that ran is a multiple, and none that was refused: powers of two first.
     fn likely_multiple(&self) -> Option<u64> {
-        let powers = (1..=MAX_MULTIPLE.ilog2()).map(|power| 1 << power);
-        powers.chain(2..=MAX_MULTIPLE).find(|number| {
+        (1..=MAX_MULTIPLE.ilog2()).map(|power| 1 << power).chain(2..=MAX_MULTIPLE).find(|number| {
             number.is_multiple_of(self.given_multiple)
                 && self.done.keys().all(|size| size.is_multiple_of(*number))
                 && !self.refused.iter().any(|refused| refused.size.is_multiple_of(*number))
@@ -234,8 +233,7 @@ impl<'r> SizeSearch<'r> {
             settings: None,
             multiple: 1,
         };
-        let report = recordings.study(|inputs| fit(inputs, &options))?;
-        report.map_err(|refusal| anyhow!(refusal.sentence))
+        recordings.study(|inputs| fit(inputs, &options))?.map_err(|refusal| anyhow!(refusal.sentence))
     }
 
     /// The largest size that fits according to `fit`; `None` if all sizes fit.

@@ -8,9 +8,7 @@ use super::args::DryRun;
 use super::engine_remedies::{OutsideRemedy, engine_remedies, further_starts, option_words, with_shorter_requests};
 use super::options::Intervention;
 use crate::allocator::conf::{ConfChange, shell_assignment};
-use crate::analysis::{
-    DeviceReport, DryRunReason, DryRunVerdict, SnapshotReport, TrialOutcome, TrialReport, TrialsReport,
-};
+use crate::analysis::{DeviceReport, DryRunReason, DryRunVerdict, TrialOutcome, TrialReport, TrialsReport};
 use crate::cli::exit::print_stderr;
 use crate::cli::run::{CommandOutput, Recorded, record};
 use crate::whatif::program::ProgramChange;
@@ -112,11 +110,11 @@ impl Trials<'_> {
         let run_directory = self.args.options.prepare(Some(&directory), intervention)?;
         let recorded = record(&self.args.command, run_directory, CommandOutput::Log(&log))?;
         let run = AnalyzedRun::read(&recorded)?;
-        let is_applied = |snapshot: &SnapshotReport| match (remedy, &snapshot.settings_string) {
+        let is_applied = run.job.snapshots.iter().all(|snapshot| match (remedy, &snapshot.settings_string) {
             (OutsideRemedy::Settings(_), Some(in_effect)) => settings.as_ref() == Some(in_effect),
             _ => true,
-        };
-        let mut trial = if run.job.snapshots.iter().all(is_applied) {
+        });
+        let mut trial = if is_applied {
             self.judge(recorded.end.code(), &run)
         } else {
             TrialReport { outcome: TrialOutcome::NotInEffect, ..TrialReport::default() }
