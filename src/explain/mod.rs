@@ -21,7 +21,7 @@ use self::numbers::MessageNumbers;
 use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
 use crate::base::warning::RECORD_COMMAND;
-use crate::explain::message::{Log, MAPPING_REFUSED, Message, NO_EXPANDABLE, Wording};
+use crate::explain::message::{FailedAllocation, Log, MAPPING_REFUSED, Message, NO_EXPANDABLE, Wording};
 use crate::explain::table::PrintedNumbers;
 use crate::stacks::frames::{FrameReport, code_and_caller};
 
@@ -63,8 +63,7 @@ fn earlier_error(log: &Log, line: u64) -> Option<String> {
 }
 
 /// Whether the log shows that expandable segments are on, or that this platform has none.
-fn has_expandable_segments(message: &Message, log: &Log) -> Option<bool> {
-    let allocation = message.allocation.as_ref()?;
+fn has_expandable_segments(allocation: &FailedAllocation, log: &Log) -> Option<bool> {
     let is_set = log.settings.contains("expandable_segments:True") || log.settings.contains(MAPPING_REFUSED);
     let is_refused = log.settings.contains(NO_EXPANDABLE);
     allocation.expandable.or(if is_refused { Some(false) } else { is_set.then_some(true) })
@@ -74,6 +73,45 @@ fn has_expandable_segments(message: &Message, log: &Log) -> Option<bool> {
 fn is_already_set(advice: &str, log: &Log) -> bool {
     let words = advice.split(|c: char| c.is_whitespace() || "(),;".contains(c));
     words.map(|word| word.trim_end_matches(['.', ':'])).any(|word| word.contains('=') && log.settings.contains(word))
+}
+
+/// The part of an answer that depends on the system that printed the message.
+struct Reading {
+    /// Only for PyTorch's allocator.
+    numbers: Option<MessageNumbers>,
+    conclusion: Conclusion,
+    figures: Vec<PrintedFigure>,
+    copy: Option<String>,
+}
+
+impl Reading {
+    /// Reads a message of PyTorch's allocator; `place` is the advice for the code that made the request.
+    fn of_allocation(message: &Message, allocation: &FailedAllocation, log: &Log, place: Option<String>) -> Self {
+        let expandable = has_expandable_segments(allocation, log);
+        let numbers =
+            MessageNumbers::from_allocation(FailedAllocation { expandable, ..allocation.clone() }, &message.text);
+        let mut conclusion = conclusion::conclude(&numbers);
+        let first = match conclusion.verdict {
+            Verdict::Capacity | Verdict::Unknown if !numbers.is_wrong_size() => place,
+            Verdict::MemoryLimit if numbers.allowed.is_none() => earlier_error(log, message.line),
+            _ => None,
+        };
+        conclusion.advice.splice(0..0, first.map(|advice| numbers.vendor.translate(advice)));
+        let (figures, copy) = (answer::allocator_figures(&numbers, message.form), conclusion.snippet(&numbers));
+        Self { numbers: Some(numbers), conclusion, figures, copy }
+    }
+
+    /// Reads a message of another system.
+    fn of_form(message: &Message, place: Option<String>) -> Self {
+        let form = message.form;
+        let found = PrintedNumbers::find(form, &format!("{} {}", message.text, message.context));
+        let mut conclusion = Conclusion::from_form(form, &found);
+        if matches!(form.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
+            conclusion.advice.splice(0..0, place);
+        }
+        let copy = found.fill_first(&form.copy);
+        Self { numbers: None, conclusion, figures: answer::form_figures(form, found.amounts), copy }
+    }
 }
 
 fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
@@ -86,31 +124,10 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     };
     let form = message.form;
     let place = table::find_place(&frames, log.place).map(|place| place.advice.clone());
-    let (numbers, mut conclusion, figures, copy);
-    if let Some(allocation) = &message.allocation {
-        let mut allocation = allocation.as_ref().clone();
-        allocation.expandable = has_expandable_segments(message, log);
-        let found = MessageNumbers::from_allocation(allocation, &message.text);
-        (conclusion, figures) = (conclusion::conclude(&found), answer::allocator_figures(&found, form));
-        let first = match conclusion.verdict {
-            Verdict::Capacity | Verdict::Unknown if !found.is_wrong_size() => place,
-            Verdict::MemoryLimit if found.allowed.is_none() => earlier_error(log, message.line),
-            _ => None,
-        };
-        conclusion.advice.splice(0..0, first.map(|advice| found.vendor.translate(advice)));
-        copy = conclusion.snippet(&found);
-        numbers = Some(found);
-    } else {
-        let text = format!("{} {}", message.text, message.context);
-        let found = PrintedNumbers::find(form, &text);
-        conclusion = Conclusion::from_form(form, &found);
-        if matches!(form.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
-            conclusion.advice.splice(0..0, place);
-        }
-        copy = found.fill_first(&form.copy);
-        figures = answer::form_figures(form, found.amounts);
-        numbers = None;
-    }
+    let Reading { numbers, mut conclusion, figures, copy } = match &message.allocation {
+        Some(allocation) => Reading::of_allocation(message, allocation, log, place),
+        None => Reading::of_form(message, place),
+    };
     conclusion.advice.retain(|advice| !is_already_set(advice, log));
     let numbers = numbers.as_ref();
     let system = Some(form).filter(|form| !form.is_allocator());

@@ -87,17 +87,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     /// Predicts the rest of the iteration that failed and the one after it; with `reach`, further ones until more bytes
     /// are live.
     pub(super) fn predict(mut self, sites: &CallSites, reach: Option<u64>) -> Parts {
-        let (len, start) = (self.history.len, self.iterations.start());
-        let done = self.failed - start + 1;
-        let mut now: Vec<u64> = (start..=self.failed).map(|request| self.requests.bytes(request)).collect();
-        let observed = self.history.observe(now.iter().copied().enumerate());
-        let (mut rest_bytes, mut unsure_bytes) = (0u64, 0u64);
-        for offset in done..len {
-            let size = self.history.predict(offset, &observed);
-            now.push(size.bytes);
-            rest_bytes = rest_bytes.saturating_add(size.bytes);
-            unsure_bytes = unsure_bytes.saturating_add(if size.is_sure { 0 } else { size.bytes });
-        }
+        let (len, done) = (self.history.len, self.failed - self.iterations.start() + 1);
+        let (now, is_rest_sure) = self.current_sizes();
         let made_once = self.made_once(sites);
         let (is_copy, repeated) = (self.is_copy(done), self.repeated(done, &made_once));
         let wanted = if reach.is_some() { usize::MAX } else { 1 };
@@ -108,15 +99,13 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         }
         let rest = self.predicted();
         let (next_sizes, trend) = self.next_sizes(&now);
-        let series = (0..len).map(|offset| {
-            let earlier = self.history.sizes(offset).iter().rev().copied();
-            earlier.chain([now[offset]]).collect()
-        });
+        let series =
+            (0..len).map(|offset| self.history.sizes(offset).iter().rev().copied().chain([now[offset]]).collect());
         self.series = series.collect();
         let mut one_more = rest;
         for iteration in 1..=further.unwrap_or(0) {
-            let is_full = || reach.is_some_and(|reach| self.writer.live_bytes > reach);
-            if iteration > 1 && (self.predicted() + len > MAX_GROWING_REQUESTS || is_full()) {
+            let is_full = reach.is_some_and(|reach| self.writer.live_bytes > reach);
+            if iteration > 1 && (self.predicted() + len > MAX_GROWING_REQUESTS || is_full) {
                 break;
             }
             self.blocks.push(Vec::with_capacity(len));
@@ -131,7 +120,6 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
                 one_more = self.predicted();
             }
         }
-        let is_rest_sure = unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes;
         let is_shown = further.is_some() || !self.history.has_stackless();
         let requests = self.predicted();
         if self.iterations.is_inner {
@@ -152,6 +140,21 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         Parts { rest, one_more, sure, is_rough: false, limit }
     }
 
+    /// The sizes of the iteration that failed, recorded and then predicted, and whether laws support the prediction.
+    fn current_sizes(&self) -> (Vec<u64>, bool) {
+        let recorded = self.iterations.start()..=self.failed;
+        let mut sizes: Vec<u64> = recorded.map(|request| self.requests.bytes(request)).collect();
+        let observed = self.history.observe(sizes.iter().copied().enumerate());
+        let (mut rest_bytes, mut unsure_bytes) = (0u64, 0u64);
+        for offset in sizes.len()..self.history.len {
+            let size = self.history.predict(offset, &observed);
+            sizes.push(size.bytes);
+            rest_bytes = rest_bytes.saturating_add(size.bytes);
+            unsure_bytes = unsure_bytes.saturating_add(if size.is_sure { 0 } else { size.bytes });
+        }
+        (sizes, unsure_bytes.saturating_mul(MAX_UNSURE_PARTS) <= rest_bytes)
+    }
+
     /// Number of requests to repeat before the first whose block stays live, which the program may have made only once.
     fn repeated(&self, done: usize, made_once: &[bool]) -> usize {
         if self.iterations.complete() > 1 {
@@ -169,17 +172,19 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     /// If the rest of the iteration frees blocks, the compared part must have frees, too.
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
-        let freed_in = |first: RequestId, offset: usize| {
-            self.index.freed_after(first + offset).filter(|block| *block >= first).count()
-        };
         let source = self.source(0);
         let is_same = |offset: usize| {
             self.requests.bytes(source + offset) == self.requests.bytes(start + offset)
                 // The frees after the failed request are not recorded.
-                && (offset + 1 == done || freed_in(source, offset) == freed_in(start, offset))
+                && (offset + 1 == done || self.freed_in(source, offset) == self.freed_in(start, offset))
         };
-        let frees = |offset: usize| freed_in(source, offset) > 0;
+        let frees = |offset: usize| self.freed_in(source, offset) > 0;
         (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
+    }
+
+    /// Number of blocks of the iteration from request `first` on that are freed after its request at `offset`.
+    fn freed_in(&self, first: RequestId, offset: usize) -> usize {
+        self.index.freed_after(first + offset).filter(|block| *block >= first).count()
     }
 
     /// Minimum number of further turns of the backward pass. Each frees the blocks of one turn of the forward pass, the latest

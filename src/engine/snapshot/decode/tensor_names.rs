@@ -14,70 +14,93 @@ const MAX_ROWS: usize = 1 << 17;
 /// Larger shapes are not read.
 const MAX_DIMENSIONS: usize = 64;
 
+/// The lists that rows refer to by index.
+struct NameTables<'d> {
+    decoder: &'d Decoder,
+    texts: Vec<Option<SymbolId>>,
+    kinds: Vec<Option<TensorKind>>,
+    roots: Vec<Option<NameRoot>>,
+    shapes: Vec<Vec<u64>>,
+    /// The stack and the last line of each `forward` of a module.
+    forwards: Vec<Option<(StackId, u64)>>,
+}
+
+impl NameTables<'_> {
+    /// Index 0 is no text: a list of nothing but strings would be read as a stack.
+    fn text(&self, index: u64) -> Option<SymbolId> {
+        self.texts.get(usize::try_from(index).ok()?).copied().flatten()
+    }
+
+    fn read_tensor(&self, row: Value) -> Option<NamedTensor> {
+        let row = self.decoder.items(row).into_iter().take(10);
+        let row: Vec<u64> = row.map(|it| self.decoder.integer(it).unwrap_or(u64::MAX)).collect();
+        let [address, bytes, kind, name, root, operator, is_in_graph, dtype, shape, ref places @ ..] = *row.as_slice()
+        else {
+            return None;
+        };
+        let root = usize::try_from(root).ok().filter(|root| self.roots.get(*root).is_some_and(Option::is_some))?;
+        Some(NamedTensor {
+            address,
+            bytes,
+            kind: (*self.kinds.get(usize::try_from(kind).ok()?)?)?,
+            name: self.text(name),
+            root,
+            operator: self.text(operator),
+            is_in_graph: is_in_graph != 0,
+            dtype: self.text(dtype)?,
+            shape: usize::try_from(shape).ok().filter(|shape| *shape < self.shapes.len()),
+            places: places.first().copied().unwrap_or(1),
+        })
+    }
+
+    fn read_container(&self, row: Value) -> Option<NamedContainer> {
+        let [name, type_name, items] = *self.decoder.numbers(row, 3) else { return None };
+        Some(NamedContainer { name: self.text(name)?, type_name: self.text(type_name)?, items })
+    }
+
+    fn read_module(&self, row: Value) -> Option<NamedModule> {
+        let [name, _, forward] = *self.decoder.numbers(row, 3) else { return None };
+        let (forward, last_line) = (*self.forwards.get(usize::try_from(forward).ok()?)?)?;
+        Some(NamedModule { name: self.text(name)?, forward, last_line })
+    }
+
+    /// The variables of a value, as in [`TensorNames::alone`].
+    fn read_variables(&self, row: Value) -> Option<Vec<(usize, SymbolId)>> {
+        let variables = self.decoder.items(row).into_iter().take(MAX_ITEMS).map(|variable| {
+            let [call, name] = *self.decoder.items(variable).as_slice() else { return None };
+            let call = usize::try_from(self.decoder.integer(call)?).ok()?;
+            Some((call, self.text(self.decoder.integer(name)?)?))
+        });
+        variables.collect()
+    }
+}
+
 impl Decoder {
     /// `None` if it is not a dict that oomscope wrote.
     pub(super) fn read_tensor_names(&self, value: Value) -> Option<TensorNames> {
         let items = |key| self.items_of(value, key);
-        let texts: Vec<Option<SymbolId>> = items("texts").into_iter().map(|it| self.name_text(it)).collect();
-        let kinds: Vec<_> = items("kinds")
-            .into_iter()
-            .take(MAX_ITEMS)
-            .map(|it| self.word(it, |word| TensorKind::from_word(&word.replace(' ', "-"))))
-            .collect();
-        let roots: Vec<_> = items("roots").into_iter().take(MAX_ROWS).map(|it| self.read_name_root(it)).collect();
-        let shapes: Vec<_> = items("shapes").into_iter().take(MAX_ROWS).map(|it| self.read_shape(it)).collect();
-        // Index 0 is no text: a list of nothing but strings would be read as a stack.
-        let text = |index: u64| texts.get(usize::try_from(index).ok()?).copied().flatten();
-        let tensor = |row: Value| {
-            let row: Vec<u64> =
-                self.items(row).into_iter().take(10).map(|it| self.integer(it).unwrap_or(u64::MAX)).collect();
-            let [address, bytes, kind, name, root, operator, is_in_graph, dtype, shape, ref places @ ..] =
-                *row.as_slice()
-            else {
-                return None;
-            };
-            let root = usize::try_from(root).ok().filter(|root| roots.get(*root).is_some_and(Option::is_some))?;
-            Some(NamedTensor {
-                address,
-                bytes,
-                kind: (*kinds.get(usize::try_from(kind).ok()?)?)?,
-                name: text(name),
-                root,
-                operator: text(operator),
-                is_in_graph: is_in_graph != 0,
-                dtype: text(dtype)?,
-                shape: usize::try_from(shape).ok().filter(|shape| *shape < shapes.len()),
-                places: places.first().copied().unwrap_or(1),
-            })
-        };
-        let container = |row: Value| {
-            let [name, type_name, items] = *self.numbers(row, 3) else { return None };
-            Some(NamedContainer { name: text(name)?, type_name: text(type_name)?, items })
-        };
-        let forward = |it: Value| Some((self.stack(it, "frames")?, self.number(it, "last_line")?));
-        let forwards: Vec<Option<(StackId, u64)>> = items("forwards").into_iter().take(MAX_ROWS).map(forward).collect();
-        let module = |row: Value| {
-            let [name, _, forward] = *self.numbers(row, 3) else { return None };
-            let (forward, last_line) = (*forwards.get(usize::try_from(forward).ok()?)?)?;
-            Some(NamedModule { name: text(name)?, forward, last_line })
+        let rows = |key| items(key).into_iter().take(MAX_ROWS);
+        let kinds = items("kinds").into_iter().take(MAX_ITEMS);
+        let forwards = rows("forwards").map(|it| Some((self.stack(it, "frames")?, self.number(it, "last_line")?)));
+        let tables = NameTables {
+            decoder: self,
+            texts: items("texts").into_iter().map(|it| self.name_text(it)).collect(),
+            kinds: kinds.map(|it| self.word(it, |word| TensorKind::from_word(&word.replace(' ', "-")))).collect(),
+            roots: rows("roots").map(|it| self.read_name_root(it)).collect(),
+            shapes: rows("shapes").map(|it| self.read_shape(it)).collect(),
+            forwards: forwards.collect(),
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
         let local_rows = locals.map(|locals| self.items_of(locals, "tensors")).unwrap_or_default();
+        let alone = items("alone").into_iter().take(MAX_ITEMS);
         let names_in = |key| -> Vec<SymbolId> {
-            items(key).into_iter().take(MAX_ITEMS).filter_map(|it| text(self.integer(it)?)).collect()
+            items(key).into_iter().take(MAX_ITEMS).filter_map(|it| tables.text(self.integer(it)?)).collect()
         };
-        let alone = |row: Value| {
-            let variable = |it: &Value| {
-                let [call, name] = *self.items(*it).as_slice() else { return None };
-                Some((usize::try_from(self.integer(call)?).ok()?, text(self.integer(name)?)?))
-            };
-            self.items(row).iter().take(MAX_ITEMS).map(variable).collect()
-        };
-        let names = TensorNames {
-            tensors: tensors.into_iter().take(MAX_ROWS).filter_map(tensor).collect(),
-            containers: items("containers").into_iter().take(MAX_ROWS).filter_map(container).collect(),
-            modules: items("modules").into_iter().take(MAX_ROWS).filter_map(module).collect(),
+        Some(TensorNames {
+            tensors: tensors.into_iter().take(MAX_ROWS).filter_map(|row| tables.read_tensor(row)).collect(),
+            containers: rows("containers").filter_map(|row| tables.read_container(row)).collect(),
+            modules: rows("modules").filter_map(|row| tables.read_module(row)).collect(),
             is_complete: self.is_true(value, "complete"),
             locals_frame: locals.and_then(|locals| self.stack(locals, "frames")),
             locals: local_rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
@@ -85,14 +108,13 @@ impl Decoder {
             idle: names_in("idle"),
             adapted: names_in("adapted"),
             evaluating: names_in("evaluating"),
-            alone: items("alone").into_iter().take(MAX_ITEMS).filter_map(alone).collect(),
+            alone: alone.filter_map(|row| tables.read_variables(row)).collect(),
             calls: self.find(value, "calls").map(|it| self.read_stacks(it)).unwrap_or_default(),
             optimizers: self.number(value, "optimizers"),
-            shapes,
+            shapes: tables.shapes,
             // An unreadable root keeps its row, so that indexes stay right; no tensor refers to it.
-            roots: roots.into_iter().map(Option::unwrap_or_default).collect(),
-        };
-        Some(names)
+            roots: tables.roots.into_iter().map(Option::unwrap_or_default).collect(),
+        })
     }
 
     fn name_text(&self, value: Value) -> Option<SymbolId> {

@@ -190,35 +190,7 @@ impl Layout {
 
     /// The layout of the dict that starts with `start`, if it can have one.
     pub(super) fn learn(start: &Start, memo: &Memo, builder: &mut impl Builder) -> Option<Self> {
-        let (mut len, mut mask) = (0, [0; MAX_BYTES]);
-        let (mut keys, mut fields) = (Vec::new(), Vec::new());
-        while !matches!(fields.last(), Some((Field::List, _))) {
-            let rest = start.get(len..)?;
-            let (slot, key_len) = match *rest {
-                [op::SETITEMS, ..] => {
-                    *mask.get_mut(len)? = 0xff;
-                    len += 1;
-                    break;
-                }
-                [op::BINGET, slot, ..] => (slot.into(), 2),
-                [op::LONG_BINGET, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]), 5),
-                _ => return None,
-            };
-            keys.push(memo.get_plain(slot)?);
-            let at = len + key_len;
-            let (field, operand, varied, value_len) = Field::learn(at, start.get(at..)?)?;
-            let value = at..at + value_len;
-            mask.get_mut(len..value.end)?.fill(0xff);
-            mask.get_mut(value.start + varied.start..value.start + varied.end)?.fill(0);
-            if let Field::Pair = field {
-                *mask.get_mut(value.start + 2)? = 0xff;
-            }
-            fields.push((field, operand));
-            len = value.end;
-        }
-        if keys.len() > MAX_KEYS {
-            return None;
-        }
+        let Pairs { keys, fields, mask, len } = Pairs::read(start, memo)?;
         let [found, masks] = [start, &mask].map(|bytes| bytes.as_chunks::<WORD>().0.as_chunks::<GROUP>().0);
         let groups = found.iter().zip(masks).take(len.div_ceil(GROUP * WORD)).map(|(found, masks)| {
             let (mut shared, masks) = (found.map(u64::from_ne_bytes), masks.map(u64::from_ne_bytes));
@@ -237,25 +209,64 @@ impl Layout {
             used: 0,
         };
         for (place, (field, operand)) in places.into_iter().zip(fields) {
-            let index = match (place, field) {
-                (Place::Integer(index), Field::Integer) => {
-                    *layout.integers.get_mut(index)? = operand;
-                    continue;
-                }
+            match (place, field) {
+                (Place::Integer(index), Field::Integer) => *layout.integers.get_mut(index)? = operand,
                 (Place::Integer(_), _) => return None,
-                (Place::Value(index), _) => index,
-            };
-            match field {
-                Field::Text(..) | Field::Pair => layout.memoized.push(index),
-                Field::List => {
-                    layout.memoized.push(index);
-                    layout.list = Some(index);
-                }
-                _ => {}
+                (Place::Value(index), field) => layout.add_value(index, field, operand),
             }
-            layout.values.push(ValueField { index, field, operand, last: None });
         }
         Some(layout)
+    }
+
+    fn add_value(&mut self, index: usize, field: Field, operand: Operand) {
+        if matches!(field, Field::Text(..) | Field::Pair | Field::List) {
+            self.memoized.push(index);
+        }
+        if let Field::List = field {
+            self.list = Some(index);
+        }
+        self.values.push(ValueField { index, field, operand, last: None });
+    }
+}
+
+/// The keys of a dict and how their values are written, up to the references of a trailing list.
+struct Pairs {
+    keys: Vec<Value>,
+    fields: Vec<(Field, Operand)>,
+    /// 0xff for each byte that other dicts of the same layout share.
+    mask: Start,
+    len: usize,
+}
+
+impl Pairs {
+    /// Reads the dict that starts with `start`; `None` if it has other opcodes, too many keys or too many bytes.
+    fn read(start: &Start, memo: &Memo) -> Option<Self> {
+        let mut pairs = Self { keys: Vec::new(), fields: Vec::new(), mask: [0; MAX_BYTES], len: 0 };
+        while !matches!(pairs.fields.last(), Some((Field::List, _))) {
+            let rest = start.get(pairs.len..)?;
+            let (slot, key_len) = match *rest {
+                [op::SETITEMS, ..] => {
+                    *pairs.mask.get_mut(pairs.len)? = 0xff;
+                    pairs.len += 1;
+                    break;
+                }
+                [op::BINGET, slot, ..] => (slot.into(), 2),
+                [op::LONG_BINGET, a, b, c, d, ..] => (u32::from_le_bytes([a, b, c, d]), 5),
+                _ => return None,
+            };
+            pairs.keys.push(memo.get_plain(slot)?);
+            let at = pairs.len + key_len;
+            let (field, operand, varied, value_len) = Field::learn(at, start.get(at..)?)?;
+            let end = at + value_len;
+            pairs.mask.get_mut(pairs.len..end)?.fill(0xff);
+            pairs.mask.get_mut(at + varied.start..at + varied.end)?.fill(0);
+            if let Field::Pair = field {
+                *pairs.mask.get_mut(at + 2)? = 0xff; // the opcode between the two integers
+            }
+            pairs.fields.push((field, operand));
+            pairs.len = end;
+        }
+        (pairs.keys.len() <= MAX_KEYS).then_some(pairs)
     }
 }
 

@@ -112,96 +112,129 @@ pub(super) fn kept_groups(
 ) -> Vec<KeptGroup> {
     let passes = LoopPasses::up_to(device, live_set);
     let makers = Makers::new(device.snapshot(), device.stacks());
-    let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
-    let phases = device.phases();
+    let all_bytes = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes)).bytes;
     let is_collector_off = device.text().turns_collector_off();
-    let forwards = |at: TracePoint| phases.forwards_begun(at.entry as usize) as u64;
-    let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
+    let (point, passes, makers) = (live_set.point, &passes, &makers);
+    let reader = GroupReader { device, lifetimes, point, passes, makers, all_bytes, is_collector_off };
+    let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     for (block, classification) in live_set.blocks.iter().zip(classified) {
         if let Some(made_by) = passes.blocks.get(&block.address) {
             let key = (made_by.chain.id, makers.of_stack(block.stack));
             groups.entry(key).or_default().push((block, sure_category(*classification), made_by));
         }
     }
-    let mut rows: Vec<KeptGroup> = groups
-        .into_iter()
-        .filter_map(|((chain, maker), blocks)| {
-            let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
-            let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
-            let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
-            let line = blocks.first()?.2.chain.line.filter(|_| ratio(bytes, all.bytes) >= MIN_SHARE)?;
-            // Only the forward passes that begin tell apart the calls of a module at one line of a loop.
-            let pass_of = |block: &LiveBlock, made_by: &MadeBy| {
-                (made_by.pass, block.allocated_at.filter(|_| made_by.chain.calls_module).map_or(0, forwards))
-            };
-            let by_pass = sum_by_key(blocks.iter().map(|(block, _, made_by)| (pass_of(block, made_by), block.bytes)));
-            let mut sizes: FxHashMap<u64, u64> = FxHashMap::default();
-            for sum in by_pass.values() {
-                *sizes.entry(sum.bytes).or_default() += 1;
-            }
-            let by_category = sum_by_key(blocks.iter().map(|(block, category, _)| (*category, block.bytes)));
-            let mut made_in: Vec<(u32, (u64, u64))> = blocks
-                .iter()
-                .filter_map(|(block, _, made_by)| Some((block.allocated_at?.entry, pass_of(block, made_by))))
-                .collect();
-            made_in.sort_unstable();
-            let share_of = |is_it: &dyn Fn(&LiveBlock) -> bool| {
-                let some = blocks.iter().filter(|(block, ..)| is_it(block)).map(|(block, ..)| block.bytes);
-                ratio(some.fold(0, u64::saturating_add), bytes)
-            };
-            let oldest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).min_by_key(|at| at.entry)?;
-            let newest = blocks.iter().filter_map(|(block, ..)| block.allocated_at).max_by_key(|at| at.entry)?;
-            Some(KeptGroup {
-                line: device.stacks().frame_report(line),
-                bytes,
-                share_ratio: ratio(bytes, all.bytes),
-                passes: iterations.max(by_pass.len() as u64),
-                growth: growing.map(|lines| {
-                    let replaced = lines.iter().copied().filter(|line| line.blocks == 0);
-                    let is_replaced = live_bytes(&replaced.collect::<Vec<_>>()) > live_bytes(lines) / 2;
-                    if is_replaced { GrowthKind::Replaced } else { GrowthKind::Kept }
-                }),
-                equal_passes: sizes.values().copied().max().unwrap_or(0),
-                is_bounded: passes.is_bounded(chain, bytes),
-                is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
-                forwards_between: forwards(newest) - forwards(oldest),
-                passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),
-                made_by_modules: share_of(&|block| phases.stack_traits(block.stack).purpose.is_some()) > HALF,
-                in_forward: share_of(&|block| phases.stack_traits(block.stack).has_forward_frame) > HALF,
-                largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
-                category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
-                // With fewer blocks per pass, these are its outputs.
-                keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
-                    && share_of(&|block| {
-                        // If a backward pass freed the graph, the rest are outputs that, for example, a hook stored.
-                        block.allocated_at.is_some_and(|at| {
-                            let pass = lifetimes.forward_pass(at);
-                            lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
-                        })
-                    }) > HALF,
-                before_backward: share_of(&|block| {
-                    // A running backward pass may be the one that uses the graphs.
-                    let is_running = lifetimes.phase(live_set.point) == Phase::Backward;
-                    let passes = lifetimes.backward_passes_at(live_set.point) - u32::from(is_running);
-                    block.allocated_at.is_some_and(|at| lifetimes.backward_passes_at(at) < passes)
-                }) > HALF,
-                is_grad_off: blocks.iter().any(|(block, ..)| makers.is_grad_off(block.stack)),
-                is_collector_off,
-                of_failed_call: passes.failed.iter().any(|(entry, call)| {
-                    let forward = phases.forwards_begun(*entry) as u64;
-                    call.chain.id == chain
-                        && call.chain.calls_module
-                        && blocks.iter().any(|(block, ..)| {
-                            block.allocated_at.is_some_and(|at| (at.entry as usize) < *entry && forwards(at) == forward)
-                        })
-                }),
-                maker,
-                blocks: made_in,
-            })
+    let groups = groups.into_iter().filter_map(|((chain, maker), blocks)| reader.read(chain, maker, &blocks));
+    let mut groups: Vec<KeptGroup> = groups.collect();
+    groups.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.line.cmp(&other.line)));
+    groups
+}
+
+/// Works out the facts about a group from its blocks.
+struct GroupReader<'g, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    lifetimes: &'g BlockLives<'g>,
+    /// The failed request.
+    point: TracePoint,
+    passes: &'g LoopPasses,
+    makers: &'g Makers<'a>,
+    all_bytes: u64,
+    is_collector_off: bool,
+}
+
+impl GroupReader<'_, '_, '_> {
+    /// The group of the `blocks` that the calls of `chain` made; `None` if it is too small.
+    fn read(&self, chain: u32, maker: Maker, blocks: &[GroupedBlock<'_>]) -> Option<KeptGroup> {
+        let (passes, phases) = (self.passes, self.device.phases());
+        let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
+        let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
+        let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
+        let share_ratio = ratio(bytes, self.all_bytes);
+        let line = blocks.first()?.2.chain.line.filter(|_| share_ratio >= MIN_SHARE)?;
+        let by_pass = sum_by_key(blocks.iter().map(|(block, _, made_by)| (self.pass_of(block, made_by), block.bytes)));
+        let passes_by_bytes = sum_by_key(by_pass.values().map(|sum| (sum.bytes, 0)));
+        let by_category = sum_by_key(blocks.iter().map(|(block, category, _)| (*category, block.bytes)));
+        let points = || blocks.iter().filter_map(|(block, ..)| block.allocated_at);
+        let [oldest, newest] = [points().min_by_key(|at| at.entry)?, points().max_by_key(|at| at.entry)?];
+        let made_in = blocks
+            .iter()
+            .filter_map(|(block, _, made_by)| Some((block.allocated_at?.entry, self.pass_of(block, made_by))));
+        let mut made_in: Vec<(u32, (u64, u64))> = made_in.collect();
+        made_in.sort_unstable();
+        Some(KeptGroup {
+            line: self.device.stacks().frame_report(line),
+            bytes,
+            share_ratio,
+            passes: iterations.max(by_pass.len() as u64),
+            growth: growing.map(|lines| growth_kind(lines)),
+            equal_passes: passes_by_bytes.values().map(|sum| sum.blocks).max().unwrap_or(0),
+            is_bounded: passes.is_bounded(chain, bytes),
+            is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
+            forwards_between: self.forwards(newest) - self.forwards(oldest),
+            passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),
+            made_by_modules: are_most(blocks, |block| phases.stack_traits(block.stack).purpose.is_some()),
+            in_forward: are_most(blocks, |block| phases.stack_traits(block.stack).has_forward_frame),
+            largest_bytes: blocks.iter().map(|(block, ..)| block.bytes).max().unwrap_or(0),
+            category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
+            // With fewer blocks per pass, these are its outputs.
+            keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
+                && are_most(blocks, |block| self.is_of_graph(block)),
+            before_backward: are_most(blocks, |block| self.is_before_backward(block)),
+            is_grad_off: blocks.iter().any(|(block, ..)| self.makers.is_grad_off(block.stack)),
+            is_collector_off: self.is_collector_off,
+            of_failed_call: self.is_of_failed_call(chain, blocks),
+            maker,
+            blocks: made_in,
         })
-        .collect();
-    rows.sort_by(|one, other| other.bytes.cmp(&one.bytes).then_with(|| one.line.cmp(&other.line)));
-    rows
+    }
+
+    /// Number of forward passes that began before `at`.
+    fn forwards(&self, at: TracePoint) -> u64 {
+        self.device.phases().forwards_begun(at.entry as usize) as u64
+    }
+
+    /// Identifies the pass of a loop that made `block`. Calls of a module at one line are told apart by the forward passes
+    /// that began.
+    fn pass_of(&self, block: &LiveBlock, made_by: &MadeBy) -> (u64, u64) {
+        let call = block.allocated_at.filter(|_| made_by.chain.calls_module);
+        (made_by.pass, call.map_or(0, |at| self.forwards(at)))
+    }
+
+    /// Whether `block` belongs to a graph. If a backward pass freed the graph, the rest are outputs that, for example, a
+    /// hook stored.
+    fn is_of_graph(&self, block: &LiveBlock) -> bool {
+        block.allocated_at.is_some_and(|at| {
+            let pass = self.lifetimes.forward_pass(at);
+            self.lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
+        })
+    }
+
+    /// Whether a backward pass started after `block` was made, other than a running one, which may use its graph.
+    fn is_before_backward(&self, block: &LiveBlock) -> bool {
+        let is_running = self.lifetimes.phase(self.point) == Phase::Backward;
+        let passes = self.lifetimes.backward_passes_at(self.point) - u32::from(is_running);
+        block.allocated_at.is_some_and(|at| self.lifetimes.backward_passes_at(at) < passes)
+    }
+
+    /// Whether a call of `chain` made some of `blocks` before an earlier request of it failed.
+    fn is_of_failed_call(&self, chain: u32, blocks: &[GroupedBlock<'_>]) -> bool {
+        let failed = self.passes.failed.iter();
+        failed.filter(|(_, call)| call.chain.id == chain && call.chain.calls_module).any(|(entry, _)| {
+            let forward = self.device.phases().forwards_begun(*entry) as u64;
+            let mut points = blocks.iter().filter_map(|(block, ..)| block.allocated_at);
+            points.any(|at| (at.entry as usize) < *entry && self.forwards(at) == forward)
+        })
+    }
+}
+
+/// Whether the blocks for which `is_counted` holds have most of the bytes.
+fn are_most(blocks: &[GroupedBlock<'_>], is_counted: impl Fn(&LiveBlock) -> bool) -> bool {
+    let sum = |bytes: u64, (block, ..): &GroupedBlock<'_>| bytes.saturating_add(block.bytes);
+    ratio(blocks.iter().filter(|(block, ..)| is_counted(block)).fold(0, sum), blocks.iter().fold(0, sum)) > HALF
+}
+
+fn growth_kind(lines: &[GrowingLine]) -> GrowthKind {
+    let replaced: Vec<GrowingLine> = lines.iter().copied().filter(|line| line.blocks == 0).collect();
+    if live_bytes(&replaced) > live_bytes(lines) / 2 { GrowthKind::Replaced } else { GrowthKind::Kept }
 }
 
 fn live_bytes(lines: &[GrowingLine]) -> u64 {
