@@ -143,8 +143,7 @@ impl DeviceReport {
 
     /// The attribution of the memory at the last failure, else at the peak.
     pub(super) fn held(&self) -> Option<&MemoryBreakdown> {
-        let failure = self.ooms.last().and_then(|oom| oom.held.as_ref());
-        failure.or(self.at_peak.as_ref())
+        self.ooms.last().and_then(|oom| oom.held.as_ref()).or(self.at_peak.as_ref())
     }
 
     /// Bytes of `category` in that attribution.
@@ -182,8 +181,7 @@ impl DeviceReport {
 
     /// Whether the line that grows most holds a notable part of the peak.
     pub fn is_growth_notable(&self) -> bool {
-        let largest = self.leaks.suspects.first();
-        largest.is_some_and(|leak| leak.bytes >= self.peak.allocated_bytes / MIN_GROWTH_PARTS)
+        self.leaks.suspects.first().is_some_and(|leak| leak.bytes >= self.peak.allocated_bytes / MIN_GROWTH_PARTS)
     }
 }
 

@@ -255,8 +255,8 @@ impl DryRunReport {
 
     fn add_warnings(&self, warnings: &mut Warnings) {
         let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
-        // A server that reads a value without branching on it does not change its engine's figures.
-        let idle = |code| if self.server().is_some() { Code::DryRun } else { code };
+        // The figures of a server's engine do not depend on time.
+        let for_timings = if self.server().is_some() { Code::DryRun } else { Code::UnknownMemory };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
         add(Code::DryRun, DryRunWarning::NoGpu(self));
         for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
@@ -277,7 +277,7 @@ impl DryRunReport {
             add(code, DryRunWarning::Workspaces(self));
         }
         if self.unknown_sizes.timings > 0 {
-            add(idle(Code::UnknownMemory), DryRunWarning::Timings(self.unknown_sizes.timings));
+            add(for_timings, DryRunWarning::Timings(self.unknown_sizes.timings));
         }
         if self.unfilled_bytes > 0 {
             add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));
@@ -338,8 +338,7 @@ pub(super) struct DeviceUse {
 /// The memory over time on a device of a dry run that ended at `end_us`.
 fn device_use(device: DeviceStudy<'_, '_>, end_us: Option<u64>) -> DeviceUse {
     let mut reserved = device.history().map_or(0, |history| history.outcome.initial_totals.reserved);
-    let moves = device.device().entries_where(Action::changes_reserved);
-    let steps = moves.map(|(index, entry)| {
+    let steps = device.device().entries_where(Action::changes_reserved).map(|(index, entry)| {
         reserved = entry.reserved_after(reserved);
         Some((device.device().time_us(index)?, reserved))
     });

@@ -43,12 +43,14 @@ pub(super) fn call_in_parts(
         let live = live_blocks(device.device(), since..running.failed, |_| true);
         let bytes = live.into_iter().fold(oom.requested_bytes, u64::saturating_add);
         let fits = |parts: &u64| ratio(bytes, needed) >= MIN_SHARE && bytes - bytes / parts >= oom.shortfall_bytes;
-        let replay = |parts: &u64| match replay_in_parts(device, since, running.failed, *parts) {
-            CureReplay::Served(row) => Some(Some(*row)),
-            CureReplay::NotTried => Some(None),
-            CureReplay::NotServed => None,
-        };
-        if let Some(row) = PARTS.iter().filter(|parts| fits(parts)).find_map(replay) {
+        let replayed = PARTS.iter().filter(|parts| fits(parts)).find_map(|parts| {
+            match replay_in_parts(device, since, running.failed, *parts) {
+                CureReplay::Served(row) => Some(Some(*row)),
+                CureReplay::NotTried => Some(None),
+                CureReplay::NotServed => None,
+            }
+        });
+        if let Some(row) = replayed {
             // An outer call that has made nothing else has the same parts, and more to choose from.
             let outer = (at + 1..running.lines.len()).take_while(|outer| {
                 let is_single = program.innermost_loop(&running.lines[outer - 1]) != Some(LoopKind::OverData);
@@ -224,8 +226,8 @@ impl Sizes<'_> {
 
     /// Whether the request is `times` as large as a block.
     fn has_source(&self, times: impl Fn(u64) -> bool) -> bool {
-        let is_it = |bytes: &u64| self.requested_bytes.is_multiple_of(*bytes) && times(self.requested_bytes / bytes);
-        self.all.iter().filter(|bytes| **bytes >= MIN_SOURCE_BYTES).any(is_it)
+        let mut sources = self.all.iter().filter(|bytes| **bytes >= MIN_SOURCE_BYTES);
+        sources.any(|bytes| self.requested_bytes.is_multiple_of(*bytes) && times(self.requested_bytes / bytes))
     }
 
     /// Whether the request is at least twice as large as every block that the function made, ignoring equal ones.

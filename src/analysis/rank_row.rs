@@ -100,12 +100,14 @@ impl RankRow {
         Some((self.host.as_deref(), self.host_device?))
     }
 
+    fn ending(&self) -> (bool, Option<Verdict>, Option<&str>, Option<u64>) {
+        let shared_device = (!self.is_own_device).then_some(self.device);
+        (self.has_failed(), self.conclusion, self.failed_line.as_deref(), shared_device)
+    }
+
     pub(super) fn is_equal(&self, other: &Self) -> bool {
         let is_near = |a: u64, b: u64, most: f64| ratio(a.abs_diff(b), a.max(b).max(1)) <= most;
-        let ending = |row: &Self| {
-            (row.has_failed(), row.conclusion, row.failed_line.clone(), (!row.is_own_device).then_some(row.device))
-        };
-        ending(self) == ending(other)
+        self.ending() == other.ending()
             && is_near(self.peak_reserved_bytes, other.peak_reserved_bytes, EQUAL_RATIO)
             && is_near(self.peak_allocated_bytes, other.peak_allocated_bytes, OUTLIER_RATIO)
             && std::iter::zip(self.state_bytes, other.state_bytes).all(|(a, b)| is_near(a, b, EQUAL_RATIO))

@@ -135,8 +135,8 @@ pub(super) fn kept_by_statements(oom: &OomReport, leaks: &Leaks, failing: &Runni
     let mut keepers: Vec<KeptByVariable> =
         rows.filter(|row| row.sum.blocks > 0).map(|row| row.report(stacks, all, leaks.kept_graphs.is_some())).collect();
     keepers.sort_by_key(|keeper| Reverse(keeper.bytes)); // stable
-    let has_backward = || device.phases().runs().iter().any(|run| run.phase == Phase::Backward);
-    let trains = program.computes_gradients() || oom.is_in_optimizer() || has_backward();
+    let mut runs = device.phases().runs().iter();
+    let trains = program.computes_gradients() || oom.is_in_optimizer() || runs.any(|run| run.phase == Phase::Backward);
     Some(KeptReport {
         complete: true,
         top: TopRows { rows: Vec::new(), rest: all },
@@ -271,32 +271,31 @@ impl RunningCalls<'_, '_> {
         let blocks = group.entries.len();
         let is_in = |line: &Line<'_>| line.file == keep.file && line.function == keep.function;
         let call = self.lines.iter().position(is_in);
-        let is_call_over = || call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
+        let is_call_over = call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
         let is_one = keep.kind == WriteKind::Assign && keep.in_loop && keep.container.is_none();
         // An assigned variable has one value at a time, with the graph of one pass.
         if is_one && group.sum.blocks >= MIN_ITEMS && (!keep.has_grad || self.forwards_between(group) >= MIN_PASSES) {
             return false;
         }
         let is_limited = keep.is_bounded && !group.grows || collects(keep) && group.is_limited();
-        if is_limited || keep.local_to.is_some() && is_call_over() {
+        if is_limited || keep.local_to.is_some() && is_call_over {
             return false;
         }
         let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
         // In a loop, the same statement may have stored the blocks of earlier passes.
-        let is_now = |at: usize| {
-            let earlier = group
-                .entries
-                .partition_point(|entry| collects(keep) && self.forwards(*entry) < self.forwards(self.failed));
-            group.made_since(self.since[at].1).min(blocks - earlier) * 2 > blocks
-        };
         let is_joined = matches!(keep.kind, WriteKind::Join | WriteKind::Recur) && keep.container.is_none();
         // A list whose items are still being made, not one that exists at once.
         if keep.kind == WriteKind::Assign && keep.container == Some("list") {
             let is_call = keep.value.as_ref().is_some_and(|value| value.starts_with("list("));
             return running.is_some() || group.has_parameters || is_call;
         }
-        !running.is_some_and(is_now)
-            && (!is_joined || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS)
+        let is_now = running.is_some_and(|at| {
+            let earlier = group
+                .entries
+                .partition_point(|entry| collects(keep) && self.forwards(*entry) < self.forwards(self.failed));
+            group.made_since(self.since[at].1).min(blocks - earlier) * 2 > blocks
+        });
+        !is_now && (!is_joined || group.is_replaced() || keep.has_grad && group.sum.blocks >= MIN_ITEMS)
     }
 }
 
@@ -353,8 +352,8 @@ impl Kept {
         let (graph_lines, graph_bytes) = kept.fold((0, 0), |(lines, sum), (bytes, _)| (lines + 1, sum + bytes));
         let records = keep.is_some_and(|keep| keep.has_grad) && grows_by_graphs;
         // A variable has one value: only a graph keeps the others.
-        let recurs = |keep: &Keep| matches!(keep.kind, WriteKind::Accumulate | WriteKind::Recur) && keep.has_grad;
-        let is_chain = keep.is_some_and(recurs) && self.counts.iter().any(|count| *count >= MIN_ITEMS);
+        let recurs = keep.filter(|keep| matches!(keep.kind, WriteKind::Accumulate | WriteKind::Recur) && keep.has_grad);
+        let is_chain = recurs.is_some() && self.counts.iter().any(|count| *count >= MIN_ITEMS);
         let min_lines = MIN_GRAPH_LINES - usize::from(keep.is_none());
         let is_graph = (graph_lines >= min_lines || records || is_chain) && kind.is_none();
         let graph_bytes = if records || is_chain { sum.bytes } else { graph_bytes };

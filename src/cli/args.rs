@@ -198,8 +198,7 @@ pub(super) fn parse_format_and_file<F: ValueEnum>(text: &str) -> Result<(F, Path
 impl OutputArgs {
     /// The format that was given, or that the name of the file shows.
     pub(super) fn format(&self) -> Format {
-        let extension = || self.output.as_ref()?.extension()?.to_str();
-        self.format.unwrap_or_else(|| match extension() {
+        self.format.unwrap_or_else(|| match self.output.as_ref().and_then(|path| path.extension()?.to_str()) {
             Some("json") => Format::Json,
             Some("jsonl") => Format::Jsonl,
             Some("md") => Format::Markdown,

@@ -53,15 +53,11 @@ pub struct Config {
 impl Config {
     /// Parses the text of a file. The error names the first line that is invalid or contradicts another.
     pub fn parse(text: &str) -> Result<Self, ConfigError> {
-        let located = |Problem { span, message }| {
-            let before = text.get(..span.start).unwrap_or(text);
-            ConfigError { line: before.matches('\n').count() + 1, message }
-        };
         let top = DeTable::parse(text).map_err(|error| {
             let message = error.message().lines().collect::<Vec<_>>().join(", ");
-            located(Problem { span: error.span().unwrap_or_default(), message })
+            Problem { span: error.span().unwrap_or_default(), message }.locate(text)
         })?;
-        Self::read(top.get_ref()).map_err(located)
+        Self::read(top.get_ref()).map_err(|problem| problem.locate(text))
     }
 
     fn read(top: &DeTable<'_>) -> Read<Self> {
@@ -111,6 +107,13 @@ type Value<'t> = Spanned<DeValue<'t>>;
 struct Problem {
     span: Range<usize>,
     message: String,
+}
+
+impl Problem {
+    fn locate(self, text: &str) -> ConfigError {
+        let before = text.get(..self.span.start).unwrap_or(text);
+        ConfigError { line: before.matches('\n').count() + 1, message: self.message }
+    }
 }
 
 type Read<T> = Result<T, Problem>;
@@ -254,8 +257,7 @@ fn unknown_key(name: &str, others: &[&str]) -> String {
 
 /// A key without `max`, which all limits begin with, and without case and separators.
 fn normalized(key: &str) -> String {
-    let key = key.to_ascii_lowercase().replace(['_', '-'], "");
-    key.trim_start_matches("max").to_owned()
+    key.to_ascii_lowercase().replace(['_', '-'], "").trim_start_matches("max").to_owned()
 }
 
 #[cfg(test)]

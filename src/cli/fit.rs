@@ -118,8 +118,7 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
     let gpu = args.gpu().unwrap_or_else(GpuModel::current);
     let memory = args.size().map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let options = DryRunOptions::on_gpu(gpu.name, memory)?;
-    let search = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?;
-    let report = search.run(&sizes)?;
+    let report = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?.run(&sizes)?;
     output.write_answer(args.output.format(), &report, report::size_search)
 }
 
@@ -133,8 +132,8 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         inputs::refuse_output_over_input(path, args.output.output.as_deref())?;
     }
     for (index, (size, path)) in recordings.iter().enumerate() {
-        let is_same = |other: &&(u64, PathBuf)| other.0 != *size && inputs::are_same_file(&other.1, path);
-        if let Some((other, _)) = recordings[..index].iter().find(is_same) {
+        let mut earlier = recordings[..index].iter().filter(|(other, _)| other != size);
+        if let Some((other, _)) = earlier.find(|(_, other)| inputs::are_same_file(other, path)) {
             bail!("{}: is given for both size {other} and size {size}; record each size", path.display());
         }
     }

@@ -247,8 +247,8 @@ pub(super) fn is_on_path(program: &OsStr) -> bool {
 }
 
 fn has_option(command: &Command, name: &str) -> bool {
-    let has_name = |arg: &Arg| arg.get_long_and_visible_aliases().is_some_and(|names| names.contains(&name));
-    name == "color" || command.get_arguments().any(has_name)
+    let mut names = command.get_arguments().filter_map(Arg::get_long_and_visible_aliases);
+    name == "color" || names.any(|names| names.contains(&name))
 }
 
 fn has_format(command: &Command, format: &str) -> bool {

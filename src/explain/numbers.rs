@@ -172,8 +172,7 @@ impl MessageNumbers {
 
     /// True if next to nothing of the device is free.
     pub(super) fn has_little_free(&self) -> bool {
-        let parts = self.free.zip(self.capacity);
-        parts.is_some_and(|(free, all)| free.bytes <= all.bytes / SMALL_REQUEST_DIVISOR)
+        self.free.zip(self.capacity).is_some_and(|(free, all)| free.bytes <= all.bytes / SMALL_REQUEST_DIVISOR)
     }
 
     /// The largest possible request to the device: expandable segments grow by whole granules.
@@ -207,8 +206,8 @@ impl MessageNumbers {
     pub(super) fn equal_processes(&self) -> Option<(usize, u64)> {
         let others = self.other_processes();
         let median = others.get(others.len() / 2)?.in_use.bytes;
-        let is_equal = |process: &&&Process| process.in_use.bytes.abs_diff(median) <= median / EQUAL_PROCESS_DIVISOR;
-        let count = others.iter().filter(is_equal).count();
+        let differences = others.iter().map(|process| process.in_use.bytes.abs_diff(median));
+        let count = differences.filter(|difference| *difference <= median / EQUAL_PROCESS_DIVISOR).count();
         (count >= MIN_EQUAL_PROCESSES).then_some((count, median))
     }
 

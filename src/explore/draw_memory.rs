@@ -28,8 +28,7 @@ pub(super) fn draw_memory(state: &State<'_, '_>, recording: &Recording, buffer: 
     }
     let Some(grouping) = state.grouping() else { return };
     let (groups, shown) = (&*grouping.groups, recording.columns(grouping, &state.zoom, layout.chart.width.into()));
-    let highest = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum()));
-    let used = highest.fold(1, u64::max);
+    let used = shown.iter().map(|column| column.reserved.max(column.groups.iter().sum())).fold(1, u64::max);
     // A device that is much larger would leave no room for the rest.
     let capacity = state.result().and_then(|result| result.capacity);
     let capacity = capacity.filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);

@@ -232,10 +232,10 @@ fn small(index: usize) -> u8 {
 
 /// A group for each of the first names, and one for the others.
 fn listed(names: impl Iterator<Item = String>, count: usize, noun: &str) -> Vec<Group> {
-    let group = |(index, name)| Group { name, slot: line_slot(index), is_guess: false };
+    let groups = names.take(MAX_GROUPS).enumerate();
     let others = (count > MAX_GROUPS).then(|| format!("{} other {noun}", count - MAX_GROUPS));
     let others = others.map(|name| Group { name, slot: OTHER, is_guess: false });
-    names.take(MAX_GROUPS).enumerate().map(group).chain(others).collect()
+    groups.map(|(index, name)| Group { name, slot: line_slot(index), is_guess: false }).chain(others).collect()
 }
 
 /// The moments of column `index` of `width`.

@@ -59,8 +59,7 @@ pub(super) fn recorded_figures(device: DeviceStudy<'_, '_>) -> RunFigures {
         return verification.allocator.statistics.run_figures();
     }
     let (trace, peak) = (device.device(), device.peak());
-    let for_requests = device_frees(trace, device.reserved_before());
-    let made_room = for_requests.filter(|given| given.is_for_request);
+    let made_room = device_frees(trace, device.reserved_before()).filter(|given| given.is_for_request);
     let served = made_room.filter(|given| trace.entry(given.entry_index).action != Action::Oom);
     RunFigures {
         peak_reserved_bytes: peak.reserved_bytes,

@@ -54,10 +54,6 @@ pub(super) fn smallest_capacity(
 ) -> Option<u64> {
     let peak_with =
         |capacity, placement| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides), placement);
-    let fits_on = |capacity| {
-        let peak = peak_with(capacity, Placement::Lowest)?;
-        peak_with(capacity, Placement::Highest).map(|other| peak.max(other))
-    };
     let settings = hypothesis_on(device, UNBOUNDED, overrides).lenient_settings();
     let fraction = settings.per_process_memory_fraction;
     // The size of the device decides how many addresses an expandable segment reserves and how much memory a
@@ -91,7 +87,9 @@ pub(super) fn smallest_capacity(
         let middle = low + (high - low) / 2;
         let is_guess = low < guess && guess < high;
         let next = if is_guess { guess } else { round_up_to_step(middle.max(high.saturating_sub(down))) };
-        if let Some(peak) = fits_on(next) {
+        let lowest = peak_with(next, Placement::Lowest);
+        let both = lowest.and_then(|peak| Some(peak.max(peak_with(next, Placement::Highest)?)));
+        if let Some(peak) = both {
             down = if is_guess { precision(next) } else { down.saturating_mul(2) };
             (high, guess) = (upper_bound(next, peak), UNBOUNDED);
         } else {

@@ -49,11 +49,11 @@ pub(in crate::analysis) fn find_cures_by_stacks(oom: &OomReport) -> Vec<(Cure, &
         (OF_STACKS[row].kind != CureKind::Needed).then_some((group.bytes < most / 2, row, group))
     });
     let found = found.sorted_by_key(|(is_small, row, _)| (*is_small, *row)); // stable: the largest first
-    let cure = |(_, row, group): (bool, usize, &KeptGroup)| {
+    let cures = found.map(|(_, row, group)| {
         let holder = CureHolder::Calls(Box::new(KeptGroup { blocks: Vec::new(), ..group.clone() }));
-        Cure { row: &OF_STACKS[row], holder, subject: None, call: None, then: None }
-    };
-    found.map(|found| (cure(found), found.2)).collect()
+        (Cure { row: &OF_STACKS[row], holder, subject: None, call: None, then: None }, group)
+    });
+    cures.collect()
 }
 
 /// The change that frees enough to serve the request of `oom`: for the largest variable that has one, else for several

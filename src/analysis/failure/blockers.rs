@@ -94,8 +94,7 @@ fn add_contiguous_range(range: &ContiguousRange, by_stack: &mut BTreeMap<StackId
     let mut same_stack = active.chunk_by(|(_, a), (_, b)| a.stack == b.stack).peekable();
     let mut start = 0;
     while let Some(chunk @ &[(_, first), ..]) = same_stack.next() {
-        let next = same_stack.peek().and_then(|next| next.first());
-        let end = next.map_or(blocks.len(), |(index, _)| *index);
+        let end = same_stack.peek().and_then(|next| next.first()).map_or(blocks.len(), |(index, _)| *index);
         let run = blocks.get(start..end).unwrap_or_default(); // `start <= end`: never out of bounds
         add_run(run, range, by_stack.entry(first.stack).or_default());
         start = chunk.last().map_or(start, |(index, _)| index + 1);

@@ -135,8 +135,7 @@ impl FailureFacts {
 /// The memory of the device as its driver reports it. A card of 24 GiB reports about 22 to 23.6 GiB, which `--capacity`
 /// need not know: nobody uses the rest.
 fn reported_capacity(device: DeviceStudy<'_, '_>) -> Option<u64> {
-    let nominal = device.scope().capacity;
-    nominal.and_then(GpuModel::smallest_total_bytes).or_else(|| device.capacity())
+    device.scope().capacity.and_then(GpuModel::smallest_total_bytes).or_else(|| device.capacity())
 }
 
 /// The part of the memory in use `outside` the allocator that this process does not need itself.

@@ -243,8 +243,7 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
         cause(Verdict::PendingFree, circumstances.pending.all.bytes, CauseNote::Pending),
         cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
     ];
-    let causes = causes.into_iter().filter(|cause| cause.bytes > 0);
-    causes.sorted_by_key(|cause| std::cmp::Reverse(cause.bytes)).collect()
+    causes.into_iter().filter(|cause| cause.bytes > 0).sorted_by_key(|cause| std::cmp::Reverse(cause.bytes)).collect()
 }
 
 /// A source line with its neighbours.

@@ -221,13 +221,12 @@ impl ComparedMemory {
             let known = by_places.entry(places).or_insert((id, BlockSum::default()));
             known.1 = known.1.plus(held);
         }
-        let stack = |(places, (id, held)): (Vec<FrameKey>, (StackId, BlockSum))| LiveStack {
+        let stacks = by_places.into_iter().map(|(frame_keys, (id, held))| LiveStack {
             id,
             bytes: held.bytes,
             blocks: held.blocks,
-            frame_keys: places,
-        };
-        let stacks = by_places.into_iter().map(stack);
+            frame_keys,
+        });
         let stacks = stacks.sorted_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id)).collect();
         Self { memory: memory.figures, moment, stacks }
     }

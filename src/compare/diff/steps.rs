@@ -46,8 +46,8 @@ pub struct PeakChange {
 fn steps_started(device: DeviceStudy<'_, '_>) -> usize {
     let completed = device.phases().steps.ends().len();
     let open = u32::try_from(completed).ok().and_then(|step| device.phases().steps.entries(step));
-    let allocates = |entry: usize| matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom));
-    completed + usize::from(open.is_some_and(|mut entries| entries.any(allocates)))
+    let mut open = open.into_iter().flatten().map(|entry| device.device().action(entry));
+    completed + usize::from(open.any(|action| matches!(action, Some(Action::Alloc | Action::Oom))))
 }
 
 /// The entry index after the first `steps` steps.

@@ -129,8 +129,7 @@ pub fn judge(snapshot: &Snapshot, path: &str, name: &str, gate: &Gate<'_>) -> Ju
 
 /// Warns about peaks replayed by a model that diverges from the recording.
 fn estimated_peaks_warnings(path: &str, inference: &Inference<'_>) -> Vec<FileWarning> {
-    let diverged = inference.devices.iter().filter(|device| !device.verification.is_exact());
-    let warnings = diverged.map(|inferred| {
+    let warnings = inference.devices.iter().filter(|device| !device.verification.is_exact()).map(|inferred| {
         let (device, at) = (inferred.device.id(), inferred.verification.matched);
         let message = format!(
             "GPU {device}: the model diverges from the recording at entry {at} of {}: peaks \
@@ -243,9 +242,9 @@ impl Gate<'_> {
             None if is_any => judged.iter().any(|other| other.devices.contains(&row.device)),
             None => unreadable.contains(&row.process),
         };
-        let is_wanted = |row: &&MeasuredDevice| self.device.is_none_or(|only| only == row.device);
+        let rows = entry.devices.iter().filter(|row| self.device.is_none_or(|only| only == row.device));
         let mut findings = Vec::new();
-        for row in entry.devices.iter().filter(is_wanted).filter(|row| !is_there(row)) {
+        for row in rows.filter(|row| !is_there(row)) {
             let limits = self.limits(&row.process, &row.process, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {

@@ -108,12 +108,12 @@ impl LimitRule {
     fn matches(&self, path: &str, device: u64) -> bool {
         let path = path.trim_start_matches("./");
         let options = MatchOptions { require_literal_separator: true, ..MatchOptions::new() };
-        let matches_path = |pattern: &Pattern| {
+        let matches_path = self.path.as_ref().is_none_or(|pattern| {
             let name = path.rsplit('/').next().unwrap_or(path);
             let text = if pattern.as_str().contains('/') { path } else { name };
             pattern.matches_with(text, options)
-        };
-        self.path.as_ref().is_none_or(matches_path) && self.device.is_none_or(|only| only == device)
+        });
+        matches_path && self.device.is_none_or(|only| only == device)
     }
 }
 

@@ -169,10 +169,10 @@ impl GatedDevice<'_, '_> {
             Figure::GapRatio | Figure::InactiveSplitRatio | Figure::Fragmentation => {
                 (lines_beside_free(self.device), "of free memory kept apart by its blocks")
             }
-            Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => {
-                let is_allocated = |state: BlockState| state == BlockState::ActiveAllocated;
-                (lines_after(self.device, peak.allocated_event, is_allocated), "held when allocated memory peaked")
-            }
+            Figure::PeakAllocated | Figure::GrowthPeakAllocated | Figure::GrowthRatioPeakAllocated => (
+                lines_after(self.device, peak.allocated_event, |state| state == BlockState::ActiveAllocated),
+                "held when allocated memory peaked",
+            ),
             Figure::PeakReserved | Figure::GrowthPeakReserved | Figure::GrowthRatioPeakReserved => {
                 (lines_after(self.device, peak.reserved_event, |_| true), "held when reserved memory peaked")
             }

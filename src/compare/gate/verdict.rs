@@ -242,8 +242,7 @@ fn differ(before: &str, after: &str) -> bool {
     if let (Some(before), Some(after)) = (exact(before), exact(after)) {
         return before != after;
     }
-    let ranges = minors(before).zip(minors(after));
-    ranges.is_some_and(|(before, after)| before.1 < after.0 || after.1 < before.0)
+    minors(before).zip(minors(after)).is_some_and(|(before, after)| before.1 < after.0 || after.1 < before.0)
 }
 
 fn release(version: &str) -> Option<&str> {

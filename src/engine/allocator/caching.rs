@@ -135,11 +135,11 @@ impl CachingAllocator {
         let active = if pool == DEFAULT_POOL {
             self.statistics.active_bytes.all.current
         } else {
-            let is_active = |block: &&PoolBlock| {
+            let active = self.blocks.ids().map(|id| &self.blocks[id]).filter(|block| {
                 matches!(block.state, PoolBlockState::Allocated | PoolBlockState::Pending)
                     && self.pools.free_lists[block.free_list as usize].pool == pool
-            };
-            self.blocks.ids().map(|id| &self.blocks[id]).filter(is_active).map(|b| b.size).sum()
+            });
+            active.map(|b| b.size).sum()
         };
         let action = Action::Snapshot;
         self.entries.push(AllocatorEntry { action, size: active, pool, ..AllocatorEntry::default() });

@@ -79,17 +79,13 @@ impl CachingAllocator {
         // A what-if may set `max_split_size` after blocks were split. PyTorch never meets such a block here, and
         // would release a part of a segment.
         let free_list = &self.pools.free_lists[params.free_list as usize];
-        let is_whole = |key: &FreeKey| {
-            let block = &self.blocks[key.id];
-            !block.is_expandable() && !block.is_split()
-        };
-        if let Some(key) = larger.filter(is_whole) {
+        if let Some(key) = larger.filter(|key| self.is_whole_segment(key)) {
             self.release_block(key.id, params.context, device);
             return true;
         }
         let (mut released, mut smaller) = (0u64, Vec::new());
         let releasable = free_list.releasable.range_before_rev(from).take_while(|key| key.size >= limit);
-        for key in releasable.filter(|key| is_whole(key)) {
+        for key in releasable.filter(|key| self.is_whole_segment(key)) {
             if released >= min_bytes {
                 break;
             }
@@ -100,6 +96,11 @@ impl CachingAllocator {
             self.release_block(id, params.context, device);
         }
         released >= min_bytes
+    }
+
+    fn is_whole_segment(&self, key: &FreeKey) -> bool {
+        let block = &self.blocks[key.id];
+        !block.is_expandable() && !block.is_split()
     }
 
     /// `release_cached_blocks` (`empty_cache()`), for all pools or for one: waits for every pending free, then

@@ -74,12 +74,12 @@ impl CachingAllocator {
     /// The free segments that begin at `addrs`, in this order.
     fn free_segments_at(&self, addrs: &[u64]) -> Vec<BlockId> {
         if self.behaviour.tie_break() == TieBreak::OldestSegment {
-            let free_segment = |addr: &u64| {
+            let free = addrs.iter().filter_map(|addr| {
                 let segment = self.initial_ages.segment_around(*addr).filter(|segment| segment.addr == *addr)?;
                 let free = &self.pools.free_lists[segment.free_list as usize].free;
                 free.id_at(segment.size, self.initial_ages.place(segment.registration), *addr)
-            };
-            return addrs.iter().filter_map(free_segment).collect();
+            });
+            return free.collect();
         }
         let is_whole = |id: &BlockId| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split();
         let wanted: FxHashSet<u64> = addrs.iter().copied().collect();

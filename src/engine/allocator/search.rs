@@ -40,14 +40,9 @@ impl CachingAllocator {
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {
                 // PyTorch prefers the block with the least room to expand.
-                let room = |key: &FreeKey| {
-                    let next = self.blocks[key.id].next.as_option().map(|id| &self.blocks[id]);
-                    let unmapped = next.filter(|block| block.state == PoolBlockState::Unmapped);
-                    key.size.saturating_add(unmapped.map_or(0, |block| block.size))
-                };
                 while self.blocks[found.id].is_expandable()
                     && let Some(next) = fitting.next()
-                    && room(next) < room(&found)
+                    && self.room_to_expand(next) < self.room_to_expand(&found)
                 {
                     found = *next;
                 }
@@ -56,6 +51,13 @@ impl CachingAllocator {
             }
         }
         self.is_acceptable_size(found.size, size).then_some(found)
+    }
+
+    /// The bytes of a free block and of the unmapped one after it.
+    fn room_to_expand(&self, key: &FreeKey) -> u64 {
+        let next = self.blocks[key.id].next.as_option().map(|id| &self.blocks[id]);
+        let unmapped = next.filter(|block| block.state == PoolBlockState::Unmapped);
+        key.size.saturating_add(unmapped.map_or(0, |block| block.size))
     }
 
     /// Whether the rules for oversize blocks (`max_split_size`) let a request use a block.

@@ -134,8 +134,7 @@ impl AllocatorStatistics {
     pub(super) fn increase_reserved(&mut self, pool: PoolId, is_small: bool, bytes: u64) {
         self.reserved_bytes.increase(is_small, bytes);
         if pool != DEFAULT_POOL {
-            let private = self.reserved_bytes_by_private_pools.entry(pool).or_default();
-            private.increase(is_small, bytes);
+            self.reserved_bytes_by_private_pools.entry(pool).or_default().increase(is_small, bytes);
         }
     }
 

@@ -39,8 +39,7 @@ impl Ids {
     }
 
     fn find(&self, hash: u32, is_equal: impl Fn(Range<usize>) -> bool) -> Option<u32> {
-        let found = self.table.find(spread(hash), |&(h, id)| h == hash && is_equal(self.range(id)));
-        found.map(|&(_, id)| id)
+        self.table.find(spread(hash), |&(h, id)| h == hash && is_equal(self.range(id))).map(|&(_, id)| id)
     }
 
     /// Adds the content that ends at `end`.

@@ -31,8 +31,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     let next = AtomicUsize::new(0);
     let run = || {
         let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        let own = numbers.map_while(|index| Some((index, work(items.get(index)?))));
-        own.collect::<Vec<_>>()
+        numbers.map_while(|index| Some((index, work(items.get(index)?)))).collect::<Vec<_>>()
     };
     let mut results: Vec<(usize, R)> = thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(run)).collect();

@@ -137,10 +137,10 @@ impl<'a> Parser<'a> {
         let start = first.start;
         let mut parts = vec![first];
         while self.take(",").is_some() {
-            let ends = |token: &Token<'_>| {
+            let is_end = self.peek().is_none_or(|token| {
                 token.kind == TokenKind::Newline || matches!(token.text, "=" | ")" | "]" | "}" | ":" | "in" | ";")
-            };
-            if self.peek().is_none_or(ends) {
+            });
+            if is_end {
                 break;
             }
             parts.push(item(self)?);

@@ -58,11 +58,12 @@ impl<'p, 'a> Flow<'p, 'a> {
     /// Adds the function of `place`, which returns the value, if a decorator caches its results.
     pub(super) fn keep_cached(&mut self, place: &Place<'p, 'a>) {
         let Some(function) = place.function() else { return };
-        let name = |decorator: &Expr<'a>| decorator.called().unwrap_or(decorator.word);
-        let caches = |decorator: &&Expr<'a>| matches!(name(decorator), "lru_cache" | "cache");
-        let Some(decorator) = function.decorators.iter().find(caches) else { return };
+        let mut decorators = function.decorators.iter().zip(function.decorator_names());
+        let Some((decorator, name)) = decorators.find(|(_, name)| matches!(*name, "lru_cache" | "cache")) else {
+            return;
+        };
         let before = place.file.text.get(..decorator.start).unwrap_or_default();
-        let is_bounded = name(decorator) == "lru_cache" && !decorator.walk().any(|part| part.word == "None");
+        let is_bounded = name == "lru_cache" && !decorator.walk().any(|part| part.word == "None");
         self.keeps.push(Keep {
             kind: WriteKind::Assign,
             variable: function.word.to_owned(),
@@ -313,15 +314,16 @@ impl<'a> ProgramText<'a> {
 
 /// Whether `variable` dies when its function returns: it is no attribute, and assigned there. The variables of a generator
 /// live as long as the generator.
-fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
+fn is_local(place: &Place<'_, '_>, variable: &str) -> bool {
     if variable.contains('.') || place.function().is_none() {
         return false;
     }
     let own = place.own_statements();
-    let is_shared = |statement: &Stmt<'_>| {
-        statement.kind == StmtKind::Shared && statement.expressions().any(|it| it.word == variable)
-    };
-    let assigns = |statement: &Stmt<'a>| match (statement.kind, statement.parts.as_slice()) {
+    let mut statements = own.iter().map(Place::statement);
+    let is_shared = statements
+        .clone()
+        .any(|statement| statement.kind == StmtKind::Shared && statement.expressions().any(|it| it.word == variable));
+    let is_assigned = statements.clone().any(|statement| match (statement.kind, statement.parts.as_slice()) {
         (StmtKind::Assign, _) => {
             let mut assigned = statement.assignments().into_iter();
             assigned.any(|(it, _)| it.kind == ExprKind::Name && it.word == variable)
@@ -329,11 +331,9 @@ fn is_local<'a>(place: &Place<'_, 'a>, variable: &str) -> bool {
         (StmtKind::Augmented | StmtKind::Loop, [target, _]) => target.targets().any(|it| it.word == variable),
         (StmtKind::With, items) => items.iter().any(|it| it.kind == ExprKind::As && it.parts[1].word == variable),
         _ => false,
-    };
-    let mut statements = own.iter().map(Place::statement);
-    !statements.clone().any(is_shared)
-        && statements.clone().any(assigns)
-        && !statements.any(|statement| statement.expressions().any(|part| part.kind == ExprKind::Yield))
+    });
+    let is_generator = statements.any(|statement| statement.expressions().any(|part| part.kind == ExprKind::Yield));
+    !is_shared && is_assigned && !is_generator
 }
 
 /// The object with the attribute `target`, and the iterable from which a loop takes that object.

@@ -100,8 +100,7 @@ impl ProgramText<'_> {
     /// Whether the statement of `line` is inside a loop or a comprehension of its function. True if its text is unknown.
     pub fn is_repeated(&self, line: &Line<'_>) -> bool {
         let is_list = |part: &Expr<'_>| part.kind == ExprKind::Comprehension;
-        let place = self.place(line);
-        place.is_none_or(|it| it.innermost_loop().is_some() || it.statement().expressions().any(is_list))
+        self.place(line).is_none_or(|it| it.innermost_loop().is_some() || it.statement().expressions().any(is_list))
     }
 
     /// The only statement that fills `variable`; else the only one that assigns it in a loop; else the only one that assigns
@@ -135,8 +134,7 @@ impl ProgramText<'_> {
             let of_variable = writes(place.statement()).into_iter().filter(|write| is_here && write.is_to(kind, word));
             found.extend(of_variable.filter_map(|write| self.keep_at(&place, &write, write.values.last()?)));
         }
-        let fills = |keep: &Keep| keep.kind != WriteKind::Assign;
-        let classes: [&dyn Fn(&Keep) -> bool; 2] = [&fills, &|keep| keep.in_loop];
+        let classes: [&dyn Fn(&Keep) -> bool; 2] = [&|keep| keep.kind != WriteKind::Assign, &|keep| keep.in_loop];
         if let Some(class) = classes.into_iter().find(|class| found.iter().any(*class)) {
             found.retain(class);
         }

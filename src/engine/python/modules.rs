@@ -28,18 +28,20 @@ impl ProgramText<'_> {
         let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
         let name = last_part(&module);
         let trained = self.trained()?;
-        let mentions = |name: &str, other: &str| {
-            self.assigned(name)
-                .into_iter()
-                .any(|it| it.called() != Some("deepcopy") && it.walk().any(|part| part.word == other))
-        };
-        let is_trained = trained.iter().any(|one| one == name || mentions(name, one) || mentions(one, name));
+        let is_trained = trained.iter().any(|one| one == name || self.mentions(name, one) || self.mentions(one, name));
         let mut calls = self.statements().flat_map(Stmt::calls);
         let is_frozen = calls.any(|call| {
             let is_it = call.receiver().and_then(Expr::variable).is_some_and(|it| last_part(&it) == name);
             is_it && matches!(call.called(), Some("requires_grad_" | "parameters"))
         });
         (!is_trained && !is_frozen).then_some(module)
+    }
+
+    /// Whether the program assigns to `name` something that contains `other`, other than a copy.
+    fn mentions(&self, name: &str, other: &str) -> bool {
+        self.assigned(name)
+            .into_iter()
+            .any(|it| it.called() != Some("deepcopy") && it.walk().any(|part| part.word == other))
     }
 
     /// The variable of the caller that a parameter stands for; else the variable itself.

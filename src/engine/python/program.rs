@@ -138,12 +138,7 @@ impl<'a> ProgramText<'a> {
     /// The functions that a variable may stand for: those that another function returns, unless they decorate others, and
     /// those that they decorate.
     pub(super) fn closures(&self) -> Vec<Place<'_, 'a>> {
-        let name = |decorator: &Expr<'a>| decorator.called().unwrap_or(decorator.word);
-        let decorators = |place: &Place<'_, 'a>| -> Vec<&'a str> {
-            let own = place.statement();
-            if own.kind == StmtKind::Function { own.decorators.iter().map(name).collect() } else { Vec::new() }
-        };
-        let used: FxHashSet<&str> = self.all_places().flat_map(|place| decorators(&place)).collect();
+        let used: FxHashSet<&str> = self.all_places().flat_map(|place| place.statement().decorator_names()).collect();
         let is_returned = |place: &Place<'_, 'a>| {
             let [.., outer, inner] = place.path.as_slice() else { return false };
             inner.kind == StmtKind::Function
@@ -155,7 +150,9 @@ impl<'a> ProgramText<'a> {
                     .any(|it| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word))
         };
         self.all_places()
-            .filter(|place| is_returned(place) || decorators(place).iter().any(|it| !self.functions(it).is_empty()))
+            .filter(|place| {
+                is_returned(place) || place.statement().decorator_names().any(|it| !self.functions(it).is_empty())
+            })
             .collect()
     }
 

@@ -81,8 +81,8 @@ impl ProgramText<'_> {
     pub fn unread_from(&self, line: &Line<'_>) -> Option<BTreeSet<String>> {
         let place = self.place(line)?;
         let outer = place.statements_of(line);
-        let is_loop = |it: &&Stmt<'_>| it.kind == StmtKind::Loop && (it.first_line..=it.last_line).contains(&line.line);
-        let loops = outer.iter().flat_map(Stmt::walk).filter(is_loop).map(|it| it.first_line);
+        let loops = outer.iter().flat_map(Stmt::walk).filter(|it| it.kind == StmtKind::Loop);
+        let loops = loops.filter(|it| (it.first_line..=it.last_line).contains(&line.line)).map(|it| it.first_line);
         let start = loops.min().unwrap_or(line.line).min(line.line);
         let (mut assigned, mut read) = (BTreeSet::new(), BTreeSet::new());
         let mut waiting: Vec<(&Stmt<'_>, bool)> = outer.iter().map(|it| (it, false)).collect();

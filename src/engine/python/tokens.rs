@@ -78,8 +78,8 @@ impl<'a> Lexer<'a> {
                 '"' | '\'' => self.quoted(0),
                 _ if next.is_alphabetic() || next == '_' => self.word(),
                 _ if next.is_ascii_digit() => {
-                    let is_number = |c: char| c.is_alphanumeric() || matches!(c, '_' | '.');
-                    self.push(TokenKind::Constant, self.rest().find(|c| !is_number(c)).unwrap_or(self.rest().len()));
+                    let end = self.rest().find(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')));
+                    self.push(TokenKind::Constant, end.unwrap_or(self.rest().len()));
                 }
                 _ => self.operator(next),
             }

@@ -138,6 +138,12 @@ impl<'a> Expr<'a> {
 }
 
 impl<'a> Stmt<'a> {
+    /// The names of a function's decorators.
+    pub(super) fn decorator_names(&self) -> impl Iterator<Item = &'a str> {
+        let is_function = self.kind == StmtKind::Function;
+        self.decorators.iter().filter(move |_| is_function).map(|it| it.called().unwrap_or(it.word))
+    }
+
     /// This statement and all nested ones, in the order of the text.
     pub(super) fn walk(&self) -> impl Iterator<Item = &Stmt<'a>> {
         let mut waiting = vec![self];

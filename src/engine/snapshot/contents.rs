@@ -100,8 +100,7 @@ impl Snapshot {
 
     /// The release that wrote the file: as the recorder noted it, or else the inferred range.
     pub fn torch_version(&self) -> String {
-        let recorded = self.recorder_info.as_ref().and_then(RecorderInfo::release);
-        recorded.map_or_else(|| self.torch.to_string(), escape_name)
+        self.recorder_info.as_ref().and_then(RecorderInfo::release).map_or_else(|| self.torch.to_string(), escape_name)
     }
 
     /// `PYTORCH_CUDA_ALLOC_CONF` as the allocator parsed it last, or as the recorder found it in the environment.

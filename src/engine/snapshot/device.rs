@@ -29,8 +29,8 @@ impl Snapshot {
         let has_held = |id: &u64| self.device(*id).has_held_memory();
         let is_any_used = ids.iter().any(has_held);
         let first = ids.first().copied();
-        let is_kept = move |id: &u64| if is_any_used { has_held(id) } else { Some(*id) == first };
-        ids.into_iter().filter(is_kept).map(|id| self.device(id))
+        let ids = ids.into_iter().filter(move |id| if is_any_used { has_held(id) } else { Some(*id) == first });
+        ids.map(|id| self.device(id))
     }
 
     /// Device `id`; an empty one if the file does not have it.
@@ -70,8 +70,7 @@ impl<'a> Device<'a> {
 
     /// Whether it has a segment, or an entry about memory.
     fn has_held_memory(self) -> bool {
-        let is_about_memory = |index| self.action(index) != Some(Action::Snapshot);
-        self.segments().next().is_some() || (0..self.len).any(is_about_memory)
+        self.segments().next().is_some() || (0..self.len).any(|index| self.action(index) != Some(Action::Snapshot))
     }
 
     /// Number of trace entries.
@@ -112,8 +111,8 @@ impl<'a> Device<'a> {
         self,
         wanted: impl Fn(Action) -> bool,
     ) -> impl DoubleEndedIterator<Item = (usize, TraceEntry)> {
-        let is_wanted = move |index: &usize| self.action(*index).is_some_and(&wanted);
-        (0..self.len).filter(is_wanted).map(move |index| (index, self.entry(index)))
+        let indexes = (0..self.len).filter(move |index| self.action(*index).is_some_and(&wanted));
+        indexes.map(move |index| (index, self.entry(index)))
     }
 
     /// Cheaper than [`Device::entry`].

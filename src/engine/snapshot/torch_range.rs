@@ -109,14 +109,15 @@ impl TorchRange {
             return Ok(self);
         }
         let have_most = || (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
-        let range = |minors: &mut dyn Iterator<Item = u32>| {
-            let first = minors.next()?;
-            Some(Self { first: Some(first), last: Some(minors.last().unwrap_or(first)) })
-        };
         // An open end excludes no release.
         let allowed = self.first.unwrap_or(0)..=self.last.unwrap_or(NEWEST);
-        let within = range(&mut have_most().filter(|minor| allowed.contains(minor)));
-        within.ok_or_else(|| range(&mut have_most()).unwrap_or(self))
+        let within = Self::from_first_to_last(have_most().filter(|minor| allowed.contains(minor)));
+        within.ok_or_else(|| Self::from_first_to_last(have_most()).unwrap_or(self))
+    }
+
+    fn from_first_to_last(mut minors: impl Iterator<Item = u32>) -> Option<Self> {
+        let first = minors.next()?;
+        Some(Self { first: Some(first), last: Some(minors.last().unwrap_or(first)) })
     }
 }
 

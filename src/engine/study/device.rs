@@ -96,12 +96,12 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The memory that sleeps; `None` if the recorder saw none put to sleep.
     pub fn sleep(self) -> Option<&'s SleepReport> {
-        let find = || {
+        let sleep = self.facts.sleep.get_or_init(|| {
             let mut reader = SleepReader::new(self.device(), self.stacks(), self.phases())?;
             self.replay(Tracking::Totals, |step| reader.observe(step));
             Some(reader.finish(self.memory().reserved_bytes))
-        };
-        self.facts.sleep.get_or_init(find).as_ref()
+        });
+        sleep.as_ref()
     }
 
     /// See [`Study::stacks`].
@@ -199,8 +199,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The totals over the window; `None` without a trace.
     pub fn history(self) -> Option<&'s MemoryHistory> {
-        let known = self.facts.history.get().map(|(history, _)| history);
-        known.or_else(|| self.replay(Tracking::Totals, |_| ()))
+        self.facts.history.get().map(|(history, _)| history).or_else(|| self.replay(Tracking::Totals, |_| ()))
     }
 
     /// The sizes of the blocks in the trace; `None` without a trace.
@@ -302,7 +301,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// [`Self::growth`] without allocated bytes.
     fn loop_growth(self) -> Option<&'s Growth> {
-        let find = || {
+        let growth = self.facts.loop_growth.get_or_init(|| {
             let growth_of = |loops: &ProgramLoops| {
                 loops.growth(&|entry| self.phases().steps.step_at(entry)).filter(|growth| !growth.is_single_request)
             };
@@ -315,8 +314,8 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             }
             let last_step = *self.phases().steps.ends().last()? as usize;
             growth_of(&loops.up_to(last_step, &sites)?)
-        };
-        self.facts.loop_growth.get_or_init(find).as_ref()
+        });
+        growth.as_ref()
     }
 
     /// Allocated bytes before each of the ascending `entries`.

@@ -53,8 +53,7 @@ impl Window {
 #[inline]
 pub fn sample_index(window: &Range<usize>, entry: Option<usize>) -> Option<usize> {
     let applied = entry.map_or(0, |index| index + 1);
-    let is_in = (window.start..=window.end).contains(&applied);
-    is_in.then(|| applied.saturating_sub(window.start + 1))
+    (window.start..=window.end).contains(&applied).then(|| applied.saturating_sub(window.start + 1))
 }
 
 /// The entry of state number `sample` of `window`; `None` for the state at its start, which is number 0.

@@ -119,8 +119,8 @@ impl<'a> Study<'a> {
     pub fn text(&self) -> &ProgramText<'a> {
         self.text.get_or_init(|| {
             let source = &self.snapshot.source;
-            let is_own = |(path, _): &(&str, &str)| self.stacks().origin_of_file(path) == Origin::User;
-            ProgramText::new(source.iter().filter(is_own), source.is_complete)
+            let own = source.iter().filter(|(path, _)| self.stacks().origin_of_file(path) == Origin::User);
+            ProgramText::new(own, source.is_complete)
         })
     }
 
@@ -138,8 +138,7 @@ impl<'a> Study<'a> {
 
     /// The inferred settings of the device with most matched entries.
     fn inferred_settings(&self) -> Settings {
-        let devices = self.inference().devices.iter();
-        let furthest = devices.max_by_key(|device| device.verification.matched);
+        let furthest = self.inference().devices.iter().max_by_key(|device| device.verification.matched);
         furthest.map_or_else(|| recorded_settings(self.snapshot), |device| device.hypothesis.last_settings().clone())
     }
 

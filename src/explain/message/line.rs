@@ -280,8 +280,7 @@ fn is_time(word: &str) -> bool {
 
 fn is_level(word: &str) -> bool {
     let word = word.trim_matches(|c: char| !c.is_ascii_alphabetic());
-    let levels = ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"];
-    levels.contains(&word)
+    ["TRACE", "DEBUG", "INFO", "WARN", "WARNING", "ERROR", "CRITICAL", "FATAL"].contains(&word)
 }
 
 #[cfg(test)]

@@ -114,8 +114,8 @@ pub(super) static INDEX: LazyLock<Index> = LazyLock::new(Index::new);
 impl Index {
     #[expect(clippy::expect_used, reason = "the patterns are part of the program, and every test builds the automaton")]
     fn new() -> Self {
-        let literals = |form: &'static Form| form.text.iter().map(move |text| (form, text.longest_literal()));
-        let (forms, mut patterns): (Vec<_>, Vec<_>) = FORMS.iter().flat_map(literals).unzip();
+        let (forms, mut patterns): (Vec<_>, Vec<_>) =
+            FORMS.iter().flat_map(|form| form.text.iter().map(move |text| (form, text.longest_literal()))).unzip();
         patterns.extend(PLACES.iter().flat_map(|place| &place.words).map(String::as_str).chain(WORDS));
         let python_file = patterns.len();
         patterns.extend(PYTHON_FRAME);

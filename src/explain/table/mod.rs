@@ -230,8 +230,8 @@ static VENDORS: LazyLock<Vec<Vendor>> = LazyLock::new(|| rows(include_str!("vend
 /// The vendor of `backend`; an unknown one gets the last row, which any name matches.
 #[expect(clippy::expect_used, reason = "the last row of the table matches every name, as its test shows")]
 pub fn vendor(backend: &str) -> &'static Vendor {
-    let is_row = |vendor: &&Vendor| vendor.backend == backend || vendor.backend.is_empty();
-    VENDORS.iter().find(is_row).expect("a row for other vendors")
+    let mut rows = VENDORS.iter();
+    rows.find(|vendor| vendor.backend == backend || vendor.backend.is_empty()).expect("a row for other vendors")
 }
 
 impl Vendor {

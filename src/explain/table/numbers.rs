@@ -100,8 +100,7 @@ impl<'a> PrintedNumbers<'a> {
 
     fn difference(&self, more: &str, less: &str) -> Option<String> {
         if let Some((more, less)) = self.amount(more).zip(self.amount(less)) {
-            let difference = more.bytes.checked_sub(less.bytes).filter(|bytes| *bytes > 0);
-            return difference.map(size);
+            return more.bytes.checked_sub(less.bytes).filter(|bytes| *bytes > 0).map(size);
         }
         let number = |name: &str| self.numbers.get(name)?.parse::<u64>().ok();
         number(more)?.checked_sub(number(less)?).filter(|difference| *difference > 0).map(count)

@@ -89,11 +89,10 @@ fn table(table: &Table) -> String {
         format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
     };
     let header = if table.columns.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
-    let note = |text| format!("<p class=\"note\">{}</p>\n", inline(text));
     format!(
         "<div class=\"table\"><table>\n{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
         table.rows.iter().map(row).collect::<String>(),
-        table.note.as_ref().map_or_else(String::new, note)
+        table.note.as_ref().map_or_else(String::new, |text| format!("<p class=\"note\">{}</p>\n", inline(text)))
     )
 }
 

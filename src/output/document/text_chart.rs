@@ -46,8 +46,7 @@ pub(super) fn draw(chart: &Chart, width: usize, pens: Glyphs) -> Vec<String> {
     let bands = chart.bands.iter().filter_map(|(name, bands)| drawing.bands(name, bands, false));
     let levels = chart.levels.iter().filter_map(|(name, values)| drawing.levels(name, values));
     let lines = drawing.area().into_iter().chain(drawing.axis()).chain(levels).chain(steps).chain(bands);
-    let lines = lines.chain(drawing.failures());
-    lines.map(|line| line.trim_end().to_owned()).collect()
+    lines.chain(drawing.failures()).map(|line| line.trim_end().to_owned()).collect()
 }
 
 struct TextChart<'a> {
@@ -110,15 +109,15 @@ impl TextChart<'_> {
             }
         }
         let line: String = line.into_iter().collect();
-        let row = |name: &str, labels: Vec<(usize, String)>| {
-            let labels = lay_out_labels(labels, self.columns, 1);
-            labels.into_iter().map(|drawn| named(name, &drawn)).collect::<Vec<_>>()
-        };
         let times = ticks.iter().filter_map(|tick| Some((tick.column, tick.time.clone()?))).collect();
         let entries = ticks.into_iter().map(|tick| (tick.column, tick.entry)).collect();
-        let (entries, times) = (row("entry", entries), row("time", times));
+        let (entries, times) = (self.labels("entry", entries), self.labels("time", times));
         let line = format!("{:>LABEL_COLUMNS$} {corner}{line}", "");
         [line].into_iter().chain(entries).chain(times).collect()
+    }
+
+    fn labels(&self, name: &str, labels: Vec<(usize, String)>) -> Vec<String> {
+        lay_out_labels(labels, self.columns, 1).into_iter().map(|drawn| named(name, &drawn)).collect()
     }
 
     /// A row of `values`, with the highest of them; `None` if all are zero.

@@ -33,8 +33,7 @@ pub(super) struct DeviceRecording<'s, 'a> {
 impl<'s, 'a> Recording<'s, 'a> {
     /// Replays the devices of `study`, whose snapshot was read from `path`.
     pub fn new(study: &'s Study<'a>, path: &'s str) -> Self {
-        let recorder = study.snapshot().recorder_info.as_ref();
-        let rank = recorder.and_then(|info| info.rank.as_deref()?.parse().ok());
+        let rank = study.snapshot().recorder_info.as_ref().and_then(|info| info.rank.as_deref()?.parse().ok());
         let rank = rank.or_else(|| rank_in_path(path).map(u64::from));
         Self { path, rank, study, devices: study.devices().map(DeviceRecording::new).collect() }
     }

@@ -64,8 +64,8 @@ fn sparkline(over_time: &MemoryHistory) -> Value {
         [SERIES_RESERVED, SERIES_ALLOCATED].map(|series| course(over_time, series, SPARKLINE_BUCKETS));
     let scale = reserved.iter().copied().fold(1, u64::max);
     let thousandths = |values: Vec<u64>| {
-        let part = |value: u64| u128::from(value) * 1000 / u128::from(scale);
-        values.into_iter().map(|value| u64::try_from(part(value)).unwrap_or(1000)).collect::<Vec<u64>>()
+        let values = values.into_iter().map(|value| u128::from(value) * 1000 / u128::from(scale));
+        values.map(|value| u64::try_from(value).unwrap_or(1000)).collect::<Vec<u64>>()
     };
     json!({ "scale_bytes": scale, "reserved": thousandths(reserved), "allocated": thousandths(allocated) })
 }

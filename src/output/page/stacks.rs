@@ -53,8 +53,8 @@ impl<'a, 's> StackTable<'a, 's> {
 
     /// The rows of the lines at `location`.
     pub(super) fn lines_at(&self, location: &CodeLocation) -> Vec<usize> {
-        let is_at = |line: &LineId| self.reader.code_location(*line) == *location;
-        self.lines.all.iter().enumerate().filter(|(_, line)| is_at(line)).map(|(row, _)| row).collect()
+        let lines = self.lines.all.iter().enumerate();
+        lines.filter(|(_, line)| self.reader.code_location(**line) == *location).map(|(row, _)| row).collect()
     }
 
     /// The columns of the table; the strings are a JSON array.

@@ -68,8 +68,7 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
     // Worst first, as in the table.
     let rows = report.ranks.iter().flat_map(|ranks| &ranks.rows);
     let order: Vec<u64> = rows.filter(|row| row.path == snapshot.path).map(|row| row.device).collect();
-    let position = |device: &&DeviceReport| order.iter().position(|id| *id == device.device);
-    for device in snapshot.devices.iter().sorted_by_key(position) {
+    for device in snapshot.devices.iter().sorted_by_key(|device| order.iter().position(|id| *id == device.device)) {
         failed_request(document, device);
         tried_request(document, device);
         memory(document, device);

@@ -62,9 +62,8 @@ fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> 
     let position = device.moment.map(|at| describe_position_on(device, at));
     let requested = device.at_moment.as_ref().zip(position.or_else(|| Some("at the snapshot".to_owned())));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
-    let failure = || failure.map(|held| (held, "at the failure".to_owned()));
     let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
-    requested.or_else(failure).or_else(peak)
+    requested.or_else(|| failure.map(|held| (held, "at the failure".to_owned()))).or_else(peak)
 }
 
 /// The rows of the breakdown, without uninformative groups: the group in its first row, and name, share and note.

@@ -274,16 +274,15 @@ fn points(by: Amount) -> String {
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
     let peaks = |change: &PeakChange| (change.before_peak_allocated_bytes, change.after_peak_allocated_bytes);
-    let occurs = |change: &&PeakChange| peaks(change) != (0, 0);
-    let row = |change: &PeakChange| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1);
-    changes("phase", device.by_phase.iter().filter(occurs).map(row))
+    let phases = device.by_phase.iter().filter(|change| peaks(change) != (0, 0));
+    changes("phase", phases.map(|change| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1)))
 }
 
 /// The positions of the peaks in both recordings.
 pub(super) fn moments(device: &DeviceDiff) -> String {
     let sides = [("old", device.before_moment), ("new", device.after_moment)];
-    let position = |(side, at): (_, Option<_>)| Some(format!("{} in the {side} recording", describe_position(at?)));
-    sides.into_iter().filter_map(position).join(", ")
+    let sides = sides.into_iter().filter_map(|(side, at)| Some((side, describe_position(at?))));
+    sides.map(|(side, position)| format!("{position} in the {side} recording")).join(", ")
 }
 
 fn value(value: &Value) -> String {

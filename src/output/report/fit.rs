@@ -85,16 +85,15 @@ fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeRep
             None => name.into(),
         }
     };
-    let result = |of: &&SizeReport| match &of.failed {
-        Some(failed) => Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
-            .and(location_label(&failed.location)),
-        None if of.is_recorded => faint("recorded"),
-        None => Text::default(),
-    };
     let capacity = device.capacity_bytes;
     Table::from_rows(sizes)
         .text("size", name)
-        .text("", result)
+        .text("", |of| match &of.failed {
+            Some(failed) => Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
+                .and(location_label(&failed.location)),
+            None if of.is_recorded => faint("recorded"),
+            None => Text::default(),
+        })
         .number("peak allocated", |of| size(of.peak_allocated_bytes))
         .number("peak reserved", |of| size(of.peak_reserved_bytes))
         .number("of device", |of| percent(ratio(of.peak_reserved_bytes, capacity.unwrap_or_default())))
@@ -113,12 +112,11 @@ fn growth(document: &mut Document, device: &FitDevice, rows: usize) {
     let share: f64 = shown.iter().map(|line| line.share_ratio).sum();
     let rest = (others > 0).then_some((None, others, (1.0 - share).max(0.0)));
     let rows = shown.iter().map(|line| (Some(line), line.bytes, line.share_ratio)).chain(rest);
-    let name = |(line, ..): &(Option<&GrowingLine>, u64, f64)| match line {
-        Some(line) => location_label(&line.location),
-        None => faint("everything else"),
-    };
     let table = Table::from_rows(rows)
-        .text(format!("held at {}", count(device.growth_at)), name)
+        .text(format!("held at {}", count(device.growth_at)), |(line, ..)| match line {
+            Some(line) => location_label(&line.location),
+            None => faint("everything else"),
+        })
         .number("bytes", |(line, bytes, _)| if line.is_some() { amount(*bytes) } else { size(*bytes).into() })
         .number("share", |(.., share)| percent(*share))
         .number("a unit", |(line, ..)| line.map_or_else(Text::default, |line| signed_amount(line.bytes_per_unit)))
@@ -181,12 +179,11 @@ impl FitRefusal {
 impl FitReport {
     /// The device on which least fits.
     pub(crate) fn limiting_device(&self) -> Option<&FitDevice> {
-        let fitting_size = |device: &&FitDevice| {
+        self.devices.iter().min_by_key(|device| {
             let size = device.largest_safe.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
             let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
             (size, Reverse(peak))
-        };
-        self.devices.iter().min_by_key(fitting_size)
+        })
     }
 
     /// Summarizes the device on which least fits.

@@ -57,11 +57,10 @@ fn context(report: &CheckReport) -> Text {
 /// Why the job of a dry run does not pass, or why the worst figure is not known.
 fn why(report: &CheckReport) -> Option<String> {
     let job = report.dry_run.as_ref().filter(|job| !job.passed).map(|job| job.reason.clone());
-    let unknown = || {
+    job.or_else(|| {
         let worst = *report.failed_findings().first()?;
         (worst.actual.is_none() && worst.lines.is_empty()).then(|| worst.message.clone())
-    };
-    job.or_else(unknown)
+    })
 }
 
 /// One row per limit, and below one that does not hold the line that holds most; with several devices, of the worst.

@@ -32,8 +32,8 @@ pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Op
 
 /// The Python frames of a stack, outside the interpreter's internals; `left_out` frames of it are not in the report.
 pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
-    let is_shown = |frame: &&FrameReport| matches!(frame.origin, Origin::User | Origin::Package | Origin::Torch);
-    let shown = frames.iter().filter(is_shown).map(|frame| format!("{} {}", frame.file_line(), frame.name));
+    let shown = frames.iter().filter(|frame| matches!(frame.origin, Origin::User | Origin::Package | Origin::Torch));
+    let shown = shown.map(|frame| format!("{} {}", frame.file_line(), frame.name));
     let shown = shown.collect_vec();
     let folded = (frames.len() - shown.len()) as u64;
     Stack { name, frames: shown, folded_frames: folded.saturating_add(left_out) }
@@ -91,8 +91,8 @@ const MIN_ENGINE_RATIO: f64 = 0.01;
 pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
     let describe = |row: &ByEngine| {
         let bytes = row.share.bytes;
-        let is_large = |of: &&ByCategory| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO;
-        let large = row.by_category.iter().filter(is_large).filter(|of| of.category != Category::Other);
+        let large = row.by_category.iter().filter(|of| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO);
+        let large = large.filter(|of| of.category != Category::Other);
         let part = |of: &ByCategory| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes));
         let all = format!("{} {}", row.engine.map_or("other code", |engine| engine.name), size(bytes));
         [all].into_iter().chain(Some(large.map(part).join(", ")).filter(|parts| !parts.is_empty())).join(": ")

@@ -81,11 +81,10 @@ fn failures(document: &mut Document, report: &PlanReport) {
         let cell = gpu.cell(PlanChange::AsIs)?;
         Some((gpu, cell.size?.saturating_add(1), cell.fails.as_ref()?))
     });
-    let is_fragmented = |verdict: Verdict| verdict == Verdict::Fragmentation;
     let table = Table::from_rows(failing)
         .text("fails first on", |(gpu, ..)| gpu.gpu)
         .text("at", |(.., failed)| location_label(&failed.location))
-        .text("why", |(.., failed)| if is_fragmented(failed.verdict) { "fragmentation" } else { "capacity" })
+        .text("why", |(.., failed)| if failed.verdict == Verdict::Fragmentation { "fragmentation" } else { "capacity" })
         .number(report.name.clone(), |(_, next, _)| count(*next))
         .number("requested", |(.., failed)| size(failed.requested_bytes));
     document.table(table.wide());

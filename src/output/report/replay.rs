@@ -94,9 +94,9 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
 }
 
 /// The outcome on each device.
-fn what_if_table<'r>(devices: &[&'r ReplayedDevice]) -> impl Into<Table> {
-    let row = |device: &&'r ReplayedDevice| Some((*device, device.then.as_ref()?, device.recorded.as_ref()?));
-    let rows = devices.iter().take(MAX_ROWS).filter_map(row);
+fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
+    let rows = devices.iter().take(MAX_ROWS);
+    let rows = rows.filter_map(|device| Some((*device, device.then.as_ref()?, device.recorded.as_ref()?)));
     let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
     Table::from_rows(rows)
         .text("device", |(device, then, _)| Cell::marked(mark(then), format!("GPU {}", device.device)))

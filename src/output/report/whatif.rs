@@ -89,12 +89,11 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
 impl WhatIfReport {
     /// Summarizes the worst device: where nothing helps, or a request fails.
     pub fn summary(&self) -> Summary {
-        let severity = |device: &&WhatIfDevice| {
+        // `max_by_key` takes the last of equals; the first one is wanted.
+        let worst = self.devices.iter().rev().max_by_key(|device| {
             let fails = self.recorded_on(device).is_some_and(|recorded| !recorded.then.goes_on());
             (fails, fails && device.verdict.best_tried.is_none())
-        };
-        // `max_by_key` takes the last of equals; the first one is wanted.
-        let worst = self.devices.iter().rev().max_by_key(severity);
+        });
         worst.map(|device| self.summarize_device(device)).unwrap_or_default() // a report has a device
     }
 

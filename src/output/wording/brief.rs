@@ -137,22 +137,21 @@ impl Brief {
 
     /// Shortens texts to at most `length` characters.
     fn truncate_texts(&self, length: usize) -> Self {
-        let keep_end = |text: &String| {
-            let removed = text.chars().count().saturating_sub(length);
-            if removed == 0 { text.clone() } else { format!("…{}", text.chars().skip(removed).collect::<String>()) }
-        };
-        let keep_start = |text: &String| {
-            let is_long = text.chars().nth(length).is_some();
-            let kept: String = text.chars().take(length).collect();
-            if is_long { format!("{kept}…") } else { kept }
-        };
         let mut brief = self.clone();
         let Self { path, host, culprit, summary, top_lines, remedies, .. } = &mut brief;
-        [path].into_iter().chain(culprit).for_each(|text| *text = keep_end(text));
+        for path in [path].into_iter().chain(culprit) {
+            let removed = path.chars().count().saturating_sub(length);
+            let end: String = path.chars().skip(removed).collect();
+            *path = if removed == 0 { end } else { format!("…{end}") };
+        }
         let Summary { answer, who, variable, action, copy } = summary;
         let optional = [host, who, variable, action].into_iter().flatten();
         let texts = optional.chain(remedies).chain(top_lines.iter_mut().map(|line| &mut line.line));
-        [answer].into_iter().chain(texts).for_each(|text| *text = keep_start(text));
+        for text in [answer].into_iter().chain(texts) {
+            let is_long = text.chars().nth(length).is_some();
+            let start: String = text.chars().take(length).collect();
+            *text = if is_long { format!("{start}…") } else { start };
+        }
         // A truncated text is no use to copy.
         copy.take_if(|copy| copy.chars().count() > length);
         brief

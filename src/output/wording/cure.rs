@@ -28,16 +28,12 @@ impl fmt::Display for Cure {
 /// How to make no tensor of all pairs.
 impl fmt::Display for ShapeCure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let shape = |tensor: &LocalTensorReport| {
-            let sizes = tensor.shape.iter().format(", ");
-            if tensor.shape.is_empty() { format!("`{}`", tensor.name) } else { format!("`{}` ({sizes})", tensor.name) }
-        };
         f.write_str(&match self {
             Self::SameShape([column, row]) => format!(
                 "give both tensors one shape, such as `{}.squeeze(1)`: {} and {} make a matrix of all pairs",
                 column.name,
-                shape(column),
-                shape(row)
+                quoted_shape(column),
+                quoted_shape(row)
             ),
             Self::FusedAttention([query, key, value]) => format!(
                 "use F.scaled_dot_product_attention({query}, {key}, {value}), which makes no matrix of scores"
@@ -76,13 +72,19 @@ impl fmt::Display for ShapeCure {
             }
             Self::Chunks(at) => format!("compute in parts: give vmap a chunk_size at {}", at.brief_label()),
             Self::Parts([left, right]) if left.name == right.name => {
-                format!("compute the pairs of rows of {} in parts, not all at once", shape(left))
+                format!("compute the pairs of rows of {} in parts, not all at once", quoted_shape(left))
             }
             Self::Parts([left, right]) => {
-                format!("compute the pairs of rows of {} and {} in parts, not all at once", shape(left), shape(right))
+                format!("compute the pairs of rows of {} and {} in parts, not all at once", quoted_shape(left), quoted_shape(right))
             }
         })
     }
+}
+
+/// The name and the shape of `tensor`, such as `` `x` (8, 16)``.
+fn quoted_shape(tensor: &LocalTensorReport) -> String {
+    let sizes = tensor.shape.iter().format(", ");
+    if tensor.shape.is_empty() { format!("`{}`", tensor.name) } else { format!("`{}` ({sizes})", tensor.name) }
 }
 
 impl Cure {
@@ -163,8 +165,7 @@ impl Cure {
 
 /// The container, or the variable.
 fn variable(keeper: &KeptByVariable) -> Option<&str> {
-    let container = keeper.container.as_ref().map(|container| container.name.as_str());
-    container.or(keeper.name.as_deref())
+    keeper.container.as_ref().map(|container| container.name.as_str()).or(keeper.name.as_deref())
 }
 
 /// The written value, if that is a plain variable or attribute.
@@ -188,8 +189,7 @@ fn is_item(keeper: &KeptByVariable) -> bool {
 /// The attribute of an item that has the memory: `cache` of `finished[*].cache[*]`.
 fn attribute(keeper: &KeptByVariable) -> Option<&str> {
     let container = &keeper.container.as_ref()?.name;
-    let below = keeper.name.as_deref()?.strip_prefix(container.as_str())?.strip_prefix("[*].")?;
-    below.split(['.', '[']).next()
+    keeper.name.as_deref()?.strip_prefix(container.as_str())?.strip_prefix("[*].")?.split(['.', '[']).next()
 }
 
 /// ` at train.py:12`; empty if it is not known.

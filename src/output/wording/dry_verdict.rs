@@ -147,8 +147,7 @@ fn describe_error(error: &ProgramError) -> String {
     let advice = if let Some(device) = absent_device {
         format!("; the program uses GPU {device}: run with --devices {}", device + 1)
     } else if let Some(read) = after_read {
-        let frame = read.location.frame.as_ref();
-        let label = frame.map_or_else(String::new, FrameReport::short_label);
+        let label = read.location.frame.as_ref().map_or_else(String::new, FrameReport::short_label);
         let line = label.split(" in ").next().unwrap_or_default();
         let (operator, value) = (outermost(&read.operator), &read.value);
         let other = if value == "False" { "True" } else { "1" };

@@ -72,8 +72,7 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// grows in proportion to the size, as activations do, unless the block is never freed.
     fn assumed_law(&self, request: &SizedRequest) -> Option<Law> {
         let in_proportion = Law::power(1, (self.base.size, request.bytes));
-        let most_common = self.law_by_bytes.get(&request.bytes).copied();
-        most_common.or(request.requests_before_free.map(|_| in_proportion))
+        self.law_by_bytes.get(&request.bytes).copied().or(request.requests_before_free.map(|_| in_proportion))
     }
 
     /// The share of the recording's requested bytes that has a law.
@@ -85,14 +84,16 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
     /// underdetermined, all of them count as guesses: the program then depends on another number than the size, such as
     /// a padded length.
     pub(super) fn guessed_ratio(&self) -> f64 {
-        // Varying requests have a warning of their own.
-        let share = |is_selected: fn(&Law) -> bool| {
-            self.requested_ratio(|index| {
-                !self.varies[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
-            })
-        };
-        let underdetermined = share(|law| law.is_underdetermined);
-        if underdetermined > share(Law::grows) * MAX_OPEN_RATIO { underdetermined } else { share(|law| law.is_guess) }
+        let underdetermined = self.ratio_of_laws(|law| law.is_underdetermined);
+        let is_open = underdetermined > self.ratio_of_laws(Law::grows) * MAX_OPEN_RATIO;
+        if is_open { underdetermined } else { self.ratio_of_laws(|law| law.is_guess) }
+    }
+
+    /// The share of the requested bytes with selected laws. Varying requests do not count: they have a warning of their own.
+    fn ratio_of_laws(&self, is_selected: fn(&Law) -> bool) -> f64 {
+        self.requested_ratio(|index| {
+            !self.varies[index] && self.request_laws[index].is_some_and(|law| is_selected(&law))
+        })
     }
 
     /// The share of all requested bytes that the selected requests have.

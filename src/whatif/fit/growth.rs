@@ -149,11 +149,13 @@ impl PeakMemory {
 
     /// Whether the total would shrink if the size doubled.
     pub(super) fn shrinks(&self) -> bool {
-        let bytes_at = |n: u64| {
-            let bytes = self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(n)));
-            bytes.fold(0, u64::saturating_add)
-        };
-        bytes_at(self.size.saturating_mul(2)) < bytes_at(self.size)
+        self.bytes_at(self.size.saturating_mul(2)) < self.bytes_at(self.size)
+    }
+
+    /// The bytes of the same blocks at another size.
+    fn bytes_at(&self, size: u64) -> u64 {
+        let bytes = self.blocks.iter().map(|block| block.law.map_or(block.bytes, |law| law.bytes_at(size)));
+        bytes.fold(0, u64::saturating_add)
     }
 
     /// The share of the bytes whose growth is no exact function of the size, because kernels or libraries pad them.

@@ -260,11 +260,11 @@ pub(super) struct Steps {
 impl Steps {
     pub(super) fn from_recording(recording: &SizedRecording<'_, '_>) -> Self {
         let phases = recording.device.phases();
-        let request_at = |entry: usize| recording.requests.partition_point(|request| request.entry_index < entry);
         let ends = phases.steps.ends().iter().map(|end| *end as usize);
         let first_start = ends.clone().next().and_then(|_| phases.steps.entries(0)).map(|first| first.start);
-        let inner_bounds = first_start.into_iter().chain(ends).map(request_at);
-        let bounds = std::iter::once(0).chain(inner_bounds).chain([recording.requests.len()]);
+        let inner = first_start.into_iter().chain(ends);
+        let inner = inner.map(|entry| recording.requests.partition_point(|request| request.entry_index < entry));
+        let bounds = std::iter::once(0).chain(inner).chain([recording.requests.len()]);
         Self { ranges: bounds.tuple_windows().map(|(start, end)| start..end).collect() }
     }
 

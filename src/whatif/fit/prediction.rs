@@ -25,8 +25,7 @@ pub struct SizeReport {
     pub peak_allocated_bytes: u64,
     /// Peak of reserved bytes; on a device that is large enough if some requests are not served on this one.
     pub peak_reserved_bytes: u64,
-    /// Whether every request is served; null if no capacity is known, or if larger sizes make
-    /// more requests.
+    /// Whether every request is served; null if no capacity is known, or if larger sizes make more requests.
     pub fits: Option<bool>,
     /// The first request that fails; null if none does, and if `fits` is null.
     pub failed: Option<PredictedFailure>,
@@ -202,9 +201,9 @@ impl Largest {
     }
 }
 
-/// Most sizes that are replayed on one side of a result.
+/// Maximum number of sizes that are replayed on one side of a result.
 const MAX_NEIGHBORS: u64 = 32;
-/// Most requests of all these replays: a tenth of a second.
+/// Maximum number of requests in all these replays, which take a tenth of a second.
 const MAX_NEIGHBOR_REQUESTS: u64 = 1_000_000;
 
 /// A search for the largest size of a fitted program.

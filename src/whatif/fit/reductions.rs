@@ -49,8 +49,7 @@ pub(super) fn find_reductions<'r, 's, 'a>(
 impl Sides<'_, '_, '_, '_> {
     /// A request of the base recording in each recording where it is paired.
     fn in_all(&self, index: usize) -> impl Iterator<Item = Option<&SizedRequest>> {
-        let own = std::iter::once(self.base.requests.get(index));
-        own.chain(
+        std::iter::once(self.base.requests.get(index)).chain(
             self.others.iter().map(move |(other, pairs)| other.requests.get((*pairs.requests.get(index)?)? as usize)),
         )
     }

@@ -166,8 +166,8 @@ impl IterationHistory {
 
     /// Total bytes of the requests of each member, oldest first.
     pub(super) fn totals(&self) -> Vec<u64> {
-        let total = |back: usize| (0..self.len).map(|offset| self.sizes(offset)[back]).fold(0, u64::saturating_add);
-        (0..self.members.len()).rev().map(total).collect()
+        let members = (0..self.members.len()).rev();
+        members.map(|back| (0..self.len).map(|offset| self.sizes(offset)[back]).fold(0, u64::saturating_add)).collect()
     }
 }
 

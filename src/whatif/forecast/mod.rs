@@ -22,7 +22,7 @@ use self::steady::{Parts, SteadyPredictor};
 use self::writer::ContinuationWriter;
 use crate::allocator::conf::Settings;
 use crate::replay::model::Simulation;
-use crate::replay::ops::{Operation, OperationKind, Program};
+use crate::replay::ops::{OperationKind, Program};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{
     CallSites, Growth, GrowthKind, GrowthRate, Iterations, ProgramLoops, RequestId, Requests, UnusualInput,
@@ -157,10 +157,10 @@ impl<'a> Forecast<'a> {
     pub(crate) fn source_entry(&self, entry: usize) -> Option<usize> {
         let operations = &self.program.operations;
         let at = operations.partition_point(|operation| (operation.entry_index as usize) < entry);
-        let is_request = |operation: &Operation| {
+        let offset = operations[at..].iter().position(|operation| {
             operation.entry_index as usize == entry && matches!(operation.kind, OperationKind::Alloc { .. })
-        };
-        let op = at + operations[at..].iter().position(is_request)?;
+        });
+        let op = at + offset?;
         Some(operations[self.sources[op] as usize].entry_index as usize)
     }
 }

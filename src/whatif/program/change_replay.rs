@@ -119,15 +119,10 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         drop(allocator); // as large as the live blocks
         // Peaks show what the program needs, so they depend neither on the device nor on memory that earlier work left
         // in the pool.
-        let needed = |program: &Program<'_>| {
-            let on_unbounded = hypothesis_on(self.recording.device, UNBOUNDED, &Overrides::default());
-            let hypothesis = Hypothesis { limit: None, ..on_unbounded };
-            simulate(program, &hypothesis, None).figures()
-        };
         let has_initial_memory = !program.initial_segments.is_empty();
         let needs = match () {
-            () if has_initial_memory => needed(&program.clone().with_empty_start()),
-            () if !failed.is_empty() => needed(program),
+            () if has_initial_memory => self.unbounded_figures(&program.clone().with_empty_start()),
+            () if !failed.is_empty() => self.unbounded_figures(program),
             () => figures,
         };
         // Memory reserved before the recording may alone exceed the device.
@@ -141,6 +136,12 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             headroom: headroom.into_values().min().unwrap_or(0),
             free: free_of(&self.hypothesis, figures.peak_reserved_bytes),
         }
+    }
+
+    fn unbounded_figures(&self, program: &Program<'_>) -> RunFigures {
+        let on_unbounded = hypothesis_on(self.recording.device, UNBOUNDED, &Overrides::default());
+        let hypothesis = Hypothesis { limit: None, ..on_unbounded };
+        simulate(program, &hypothesis, None).figures()
     }
 
     /// The row of the unchanged program.

@@ -267,11 +267,11 @@ impl<'p> CheckpointPlan<'p> {
         // The output of the call is used by later operations, so it is freed before `recompute_at` or still in the
         // forward pass. Without such a block, recomputation starts after the first free of the call's own blocks.
         let end = last_adjacent_free(base, last) + 1;
-        let is_returned = |block: &u32| {
+        let is_returned = call.iter().any(|block| {
             is_kept(*block) && freed_at(*block) <= recompute_at
                 || (end + 1..pass.backward.start).contains(&freed_at(*block))
-        };
-        if !call.iter().any(is_returned) {
+        });
+        if !is_returned {
             recompute_at = last_adjacent_free(base, free_ops[0]);
         }
         let to_recompute: Vec<u32> =
@@ -390,8 +390,8 @@ impl<'p> CheckpointPlan<'p> {
 /// The block that `call` returns, which ends at operation `end`: the last one that outlives it and is not a small
 /// statistic of others, such as a norm's.
 fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
-    let outlives = |block: &u32| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end);
-    let mut blocks = call.iter().copied().filter(outlives);
+    let blocks = call.iter().copied();
+    let mut blocks = blocks.filter(|block| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end));
     let largest = blocks.clone().map(|block| base.blocks[block as usize].bytes).max().unwrap_or(0);
     blocks.rfind(|block| base.blocks[*block as usize].bytes >= largest / RETURNED_MIN_PARTS)
 }

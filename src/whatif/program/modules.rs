@@ -180,14 +180,12 @@ pub(super) fn find_repeated(recording: &RecordedProgram<'_, '_>, passes: &[Pass]
 fn drop_callers_of_loops(mut modules: Vec<RepeatedModule>) -> Vec<RepeatedModule> {
     let first_blocks = modules.iter().enumerate().filter_map(|(index, module)| Some((module.blocks().next()?, index)));
     let by_first_block = first_blocks.into_group_map();
-    let is_caller = |outer: usize| {
-        let first = modules[outer].blocks().next();
-        let same_start = first.and_then(|block| by_first_block.get(&block));
+    let are_callers = (0..modules.len()).map(|outer| {
+        let same_start = modules[outer].blocks().next().and_then(|block| by_first_block.get(&block));
         same_start.into_iter().flatten().any(|inner| *inner > outer && modules[*inner].is_loop_of(&modules[outer]))
-    };
-    let is_kept: Vec<bool> = (0..modules.len()).map(|index| !is_caller(index)).collect();
-    let mut kept = is_kept.into_iter();
-    modules.retain(|_| kept.next().unwrap_or(true));
+    });
+    let mut are_callers = are_callers.collect::<Vec<bool>>().into_iter();
+    modules.retain(|_| !are_callers.next().unwrap_or(false));
     modules
 }
 

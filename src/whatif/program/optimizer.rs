@@ -16,10 +16,9 @@ use crate::whatif::Sureness;
 pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let is_temporary = find_temporaries(recording);
     let change = (ProgramChange::OptimizerTemporaries, Sureness::Checked);
-    let is_removed = |block: u32| is_temporary[block as usize];
-    is_temporary
-        .contains(&true)
-        .then(|| recording.resized_by(change, "fuse the optimizer (fused=True)", is_removed, |_| 0))
+    is_temporary.contains(&true).then(|| {
+        recording.resized_by(change, "fuse the optimizer (fused=True)", |block| is_temporary[block as usize], |_| 0)
+    })
 }
 
 /// Keeps the optimizer's state on the host, where its step then makes its temporaries.
@@ -92,15 +91,13 @@ pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<C
         free_all(&mut live, *last, &mut script);
     }
     let change = (ProgramChange::OptimizerForeach, Sureness::Should);
-    let is_changed = |block: u32| is_temporary[block as usize];
-    Some(recording.changed(change, "use foreach=False in the optimizer", is_changed, script))
+    Some(recording.changed(change, "use foreach=False in the optimizer", |block| is_temporary[block as usize], script))
 }
 
 /// Bytes of the largest gradient. A step that failed may not have come to it.
 fn largest_parameter(recording: &RecordedProgram<'_, '_>) -> u64 {
     let blocks = recording.script.blocks.iter().zip(recording.categories());
-    let gradients = blocks.filter(|(_, category)| **category == Category::Gradients);
-    gradients.map(|(block, _)| block.bytes).max().unwrap_or(0)
+    blocks.filter(|(_, category)| **category == Category::Gradients).map(|(block, _)| block.bytes).max().unwrap_or(0)
 }
 
 /// Frees all `blocks` after operation `op`.

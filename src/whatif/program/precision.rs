@@ -50,8 +50,7 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
 /// Bytes of the parameters whose type the recorder saw: those in full precision, and all; `None` if it saw none.
 fn parameters_seen(recording: &RecordedProgram<'_, '_>) -> Option<[u64; 2]> {
     let categories = recording.categories().iter().enumerate();
-    let parameters = categories.filter(|(_, category)| **category == Category::Parameters);
-    let seen = parameters.filter_map(|(index, _)| {
+    let seen = categories.filter(|(_, category)| **category == Category::Parameters).filter_map(|(index, _)| {
         let block = to_u32(index);
         Some((recording.dtype(block)?, recording.rounded_bytes(block)))
     });

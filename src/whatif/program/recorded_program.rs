@@ -52,8 +52,7 @@ pub(crate) struct RecordedProgram<'s, 'a> {
 type Categories = (Vec<Category>, Vec<Confidence>);
 
 fn dtypes_by_stack(device: DeviceStudy<'_, '_>) -> FxHashMap<StackId, Option<SymbolId>> {
-    let snapshot = device.snapshot();
-    let tensors = snapshot.tensor_names.iter().flat_map(|names| &names.tensors);
+    let tensors = device.snapshot().tensor_names.iter().flat_map(|names| &names.tensors);
     let by_address: FxHashMap<u64, SymbolId> = tensors.map(|tensor| (tensor.address, tensor.dtype)).collect();
     let mut by_stack: FxHashMap<StackId, Option<SymbolId>> = FxHashMap::default();
     for block in device.device().blocks() {
@@ -221,8 +220,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// The type of the elements of `block`, such as `float32`, if the recorder saw the block or another that the same
     /// stack allocated.
     pub(crate) fn dtype(&self, block: u32) -> Option<&'a str> {
-        let dtypes = self.dtypes.get_or_init(|| dtypes_by_stack(self.device));
-        let found = dtypes.get(&self.allocation_stack(block))?;
+        let found = self.dtypes.get_or_init(|| dtypes_by_stack(self.device)).get(&self.allocation_stack(block))?;
         Some(self.device.snapshot().text((*found)?))
     }
 
@@ -231,13 +229,12 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let names = self.device.snapshot().tensor_names.as_ref().filter(|names| names.is_complete)?;
         let saved = names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Saved);
         let saved: FxHashSet<u64> = saved.map(|tensor| tensor.address).collect();
-        let is_saved = |(_, block): &(u32, &ScriptBlock)| {
+        let saved = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks).filter(|(_, block)| {
             let allocated_at = block.allocated_at.filter(|op| (*op as usize) < self.recorded_ops && !block.is_failed);
             let address = allocated_at.map(|op| self.device.device().entry(self.entry_index_of(op)).addr);
             block.freed_at.is_none() && address.is_some_and(|address| saved.contains(&address))
-        };
-        let blocks = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks);
-        Some(blocks.filter(is_saved).map(|(index, _)| index).collect())
+        });
+        Some(saved.map(|(index, _)| index).collect())
     }
 
     pub(crate) fn phase_at(&self, op: u32) -> Phase {
@@ -376,8 +373,7 @@ fn split_into_passes(requests: impl Iterator<Item = (u32, Phase)>, end: u32) -> 
 
 /// The index of the pass that has `op` in its forward pass.
 pub(super) fn forward_pass_of(passes: &[Pass], op: u32) -> Option<usize> {
-    let after = passes.partition_point(|pass| pass.forward.start <= op);
-    let pass = after.checked_sub(1)?;
+    let pass = passes.partition_point(|pass| pass.forward.start <= op).checked_sub(1)?;
     passes[pass].forward.contains(&op).then_some(pass)
 }
 

@@ -81,6 +81,12 @@ impl ProgramRow {
         needs_less || self.serves_failed == Some(true)
     }
 
+    /// Whether the gain is no guess, and a notable part of `peak`.
+    fn is_notable(&self, peak: u64) -> bool {
+        let gain = u64::try_from(self.reserved_gain_bytes);
+        self.sure != Sureness::Estimate && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
+    }
+
     /// The change, and where.
     pub fn label(&self) -> String {
         match &self.location.frame {
@@ -97,15 +103,11 @@ impl ProgramRow {
 /// The `rows` that gain anything, best first: by the requests that they serve, then notable gains that are no guess
 /// before others, then by their gains. `peak` is what the unchanged program reserves.
 pub(super) fn rank_rows(mut rows: Vec<ProgramRow>, peak: u64) -> Vec<ProgramRow> {
-    let is_notable = |row: &ProgramRow| {
-        let gain = u64::try_from(row.reserved_gain_bytes);
-        row.sure != Sureness::Estimate && gain.is_ok_and(|gain| gain >= peak / NOTABLE_GAIN_PARTS)
-    };
     rows.retain(|row| row.is_gain() && row.reserved_gain_bytes >= 0);
     rows.sort_by_key(|row| {
         let serves = (row.fits, row.serves_failed, row.then.goes_on());
         let is_sure = row.serves_failed == Some(true) && row.sure != Sureness::Estimate;
-        Reverse((serves, is_sure || is_notable(row), row.reserved_gain_bytes, row.allocated_gain_bytes))
+        Reverse((serves, is_sure || row.is_notable(peak), row.reserved_gain_bytes, row.allocated_gain_bytes))
     });
     rows
 }

@@ -88,8 +88,7 @@ impl Settings {
 
 /// The value of option `key` in a `PYTORCH_CUDA_ALLOC_CONF` string such as `a:1,b:[256:1,>:4]`.
 pub fn find_option<'a>(string: &'a str, key: &str) -> Option<&'a str> {
-    let of_key = |(name, value): (&str, &'a str)| (name == key).then_some(value);
-    parse_options(string).filter_map(of_key).last() // the last one wins
+    parse_options(string).filter_map(|(name, value)| (name == key).then_some(value)).last() // the last one wins
 }
 
 /// The parts of a string between commas that are not in a list.
@@ -107,8 +106,7 @@ pub(super) fn split_options(string: &str) -> impl Iterator<Item = &str> {
 
 /// The options of a string with their values.
 pub(super) fn parse_options(string: &str) -> impl Iterator<Item = (&str, &str)> {
-    let pairs = split_options(string).filter_map(|pair| pair.split_once(':'));
-    pairs.map(|(key, value)| (key.trim(), value.trim()))
+    split_options(string).filter_map(|pair| pair.split_once(':')).map(|(key, value)| (key.trim(), value.trim()))
 }
 
 #[cfg(test)]

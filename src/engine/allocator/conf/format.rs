@@ -52,8 +52,7 @@ fn format_divisions(of: &[u64; 16]) -> String {
     if of.iter().all(|divisions| *divisions == of[0]) {
         return of[0].to_string();
     }
-    let bucket = |(bucket, d): (usize, &u64)| format!("{}:{d}", 1u64 << bucket);
-    let buckets: Vec<String> = of.iter().enumerate().map(bucket).collect();
+    let buckets: Vec<String> = of.iter().enumerate().map(|(bucket, d)| format!("{}:{d}", 1u64 << bucket)).collect();
     format!("[{}]", buckets.join(","))
 }
 

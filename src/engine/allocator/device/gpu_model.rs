@@ -97,21 +97,16 @@ impl GpuModel {
 
     /// The model that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.
     pub fn find(text: &str) -> Option<&'static Self> {
-        let plain = |text: &str| {
-            let text = text.to_ascii_lowercase();
-            text.chars().filter(char::is_ascii_alphanumeric).collect::<String>()
-        };
-        let query = plain(text);
+        let query = plain_name(text);
         let query = query.trim_start_matches("nvidia").trim_start_matches("geforce");
-        let matches_query = |gpu: &&Self| {
-            let name = plain(gpu.name);
+        GPUS.iter().find(|gpu| {
+            let name = plain_name(gpu.name);
             query == name
                 || name.strip_prefix("rtx").is_some_and(|number| number == query)
                 || query.strip_prefix("rtx").is_some_and(|number| number == name)
                 || query == format!("{name}{}gb", gpu.nominal_gib)
                 || name.strip_suffix("gb").is_some_and(|short| short == query)
-        };
-        GPUS.iter().find(matches_query)
+        })
     }
 
     /// The model whose CUDA context leaves `bytes`.
@@ -167,6 +162,11 @@ fn parse_bytes(text: &str) -> Result<u64, String> {
         bytes @ 0..SMALL_SEGMENT => Err(format!("{} is less than a segment: give a unit, such as 80GiB", size(bytes))),
         bytes => Ok(bytes),
     }
+}
+
+/// Letters and digits of `text` in lower case.
+fn plain_name(text: &str) -> String {
+    text.to_ascii_lowercase().chars().filter(char::is_ascii_alphanumeric).collect()
 }
 
 #[cfg(test)]

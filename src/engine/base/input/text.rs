@@ -90,20 +90,23 @@ impl<R: Read> Utf8Reader<R> {
     }
 
     fn decode_utf16(&mut self, mut bytes: Vec<u8>, is_end: bool) -> String {
-        let unit = |pair: &[u8]| match (self.encoding, pair) {
-            (Encoding::Utf16Be, &[high, low]) => u16::from_be_bytes([high, low]),
-            (_, &[low, high]) => u16::from_le_bytes([low, high]),
-            (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
-        };
         if !is_end {
             let even_len = bytes.len() / 2 * 2;
-            let last = bytes.get(even_len.saturating_sub(2)..even_len).map(unit);
+            let last = bytes.get(even_len.saturating_sub(2)..even_len).map(|pair| self.utf16_unit(pair));
             let split_at =
                 if last.is_some_and(|unit| (0xd800..0xdc00).contains(&unit)) { even_len - 2 } else { even_len };
             self.partial = bytes.split_off(split_at);
         }
-        let units = bytes.chunks(2).map(unit);
+        let units = bytes.chunks(2).map(|pair| self.utf16_unit(pair));
         char::decode_utf16(units).map(|c| c.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
+    }
+
+    fn utf16_unit(&self, pair: &[u8]) -> u16 {
+        match (self.encoding, pair) {
+            (Encoding::Utf16Be, &[high, low]) => u16::from_be_bytes([high, low]),
+            (_, &[low, high]) => u16::from_le_bytes([low, high]),
+            (_, odd) => odd.first().map_or(0, |byte| u16::from(*byte)),
+        }
     }
 }
 

@@ -37,8 +37,7 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             if self.is_in_frame {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                     let one_block = BlockDecodingStrategy::UptoBlocks(1);
-                    let decoded = self.decoder.decode_blocks(&mut self.source, one_block);
-                    decoded.map_err(to_io_error)?;
+                    self.decoder.decode_blocks(&mut self.source, one_block).map_err(to_io_error)?;
                 }
                 let n = self.decoder.read(out)?;
                 if n > 0 || out.is_empty() {

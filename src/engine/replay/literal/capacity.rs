@@ -44,8 +44,8 @@ pub fn inferred_limit<'s>(
 
 /// Every entry that changes reserved memory and every failure: its index, the entry, and the bytes reserved after it.
 fn memory_entries(device: Device<'_>, reserved_before: u64) -> impl Iterator<Item = (usize, TraceEntry, u64)> {
-    let is_visited = |action: Action| action.changes_reserved() || action == Action::Oom;
-    device.entries_where(is_visited).scan(reserved_before, |reserved, (index, entry)| {
+    let entries = device.entries_where(|action| action.changes_reserved() || action == Action::Oom);
+    entries.scan(reserved_before, |reserved, (index, entry)| {
         *reserved = entry.reserved_after(*reserved);
         Some((index, entry, *reserved))
     })

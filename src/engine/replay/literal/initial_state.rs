@@ -45,8 +45,7 @@ fn active_blocks<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<BlockView> 
 fn reserved_before(device: Device<'_>, entries: &[TraceEntry]) -> u64 {
     let at_end: u64 = device.segments().fold(0, |sum, s| sum.saturating_add(s.total_size));
     let moved = |is_counted: fn(Action) -> bool| {
-        let counted = entries.iter().filter(|entry| is_counted(entry.action));
-        counted.fold(0u64, |sum, entry| sum.saturating_add(entry.size))
+        entries.iter().filter(|entry| is_counted(entry.action)).fold(0u64, |sum, entry| sum.saturating_add(entry.size))
     };
     at_end.saturating_add(moved(Action::is_shrink)).saturating_sub(moved(Action::is_growth))
 }
@@ -103,13 +102,13 @@ impl InitialState {
         };
         // A reservation ends where the next one begins, at the latest.
         let bases: BTreeSet<u64> = self.ranges.iter().filter_map(base).collect();
-        let reservation = |range: &DeviceRange| {
-            let base = base(range)?;
-            let next = bases.range(base.saturating_add(1)..).next();
-            Some((base, next.map_or(UNBOUNDED, |next| next - base)))
-        };
-        let segment = |range: &DeviceRange| InitialSegment { range: *range, reservation: reservation(range) };
-        let segments = self.ranges.iter().map(segment);
+        let segments = self.ranges.iter().map(|range| {
+            let reservation = base(range).map(|base| {
+                let next = bases.range(base.saturating_add(1)..).next();
+                (base, next.map_or(UNBOUNDED, |next| next - base))
+            });
+            InitialSegment { range: *range, reservation }
+        });
         (segments.collect(), self.blocks.clone())
     }
 

@@ -24,8 +24,8 @@ impl PoolIndex {
         let mut survivors = FxHashSet::default();
         if segments.iter().any(|(.., pool)| *pool != PoolId::default()) {
             let mut seen = FxHashSet::default();
-            let is_whole_segment = |action| matches!(action, Action::SegmentAlloc | Action::SegmentFree);
-            for (index, entry) in device.entries_where(is_whole_segment).rev() {
+            let whole = device.entries_where(|action| matches!(action, Action::SegmentAlloc | Action::SegmentFree));
+            for (index, entry) in whole.rev() {
                 // The last entry at an address decides.
                 if seen.insert(entry.addr) && entry.action == Action::SegmentAlloc {
                     survivors.insert(index);
@@ -60,12 +60,11 @@ impl PoolIndex {
     }
 
     fn range(&self, entry: &TraceEntry, exists_at_end: bool) -> DeviceRange {
-        let at_end = || self.pool_at(entry.addr).filter(|_| exists_at_end);
         DeviceRange {
             addr: entry.addr,
             size: entry.size,
             // Neither the entry nor a final segment names the pool: most programs have no other than the default.
-            pool: entry.pool.or_else(at_end).unwrap_or_default(),
+            pool: entry.pool.or_else(|| self.pool_at(entry.addr).filter(|_| exists_at_end)).unwrap_or_default(),
             stream: entry.stream,
             is_small: is_small_pool_memory(entry),
             is_expandable: matches!(entry.action, Action::SegmentMap | Action::SegmentUnmap),

@@ -28,8 +28,8 @@ impl Reservations {
     pub(crate) fn new(device: Device<'_>) -> Self {
         let mut reservations = Self::default();
         let index = PoolIndex::from_device(device);
-        let is_mapping = |action| matches!(action, Action::SegmentMap | Action::SegmentUnmap);
-        for (entry_index, entry) in device.entries_where(is_mapping) {
+        let moves = device.entries_where(|action| matches!(action, Action::SegmentMap | Action::SegmentUnmap));
+        for (entry_index, entry) in moves {
             let (stream, is_small, addr) = (entry.stream, is_small_pool_memory(&entry), entry.addr);
             let lowest = reservations.lowest.entry((stream, is_small)).or_insert(addr);
             *lowest = addr.min(*lowest);
@@ -57,12 +57,12 @@ impl Reservations {
     ) -> Option<u64> {
         let start = self.mappings.partition_point(|map| map.entry_index < first_entry);
         let mut later = self.mappings.get(start..)?.iter();
-        let is_match = |map: &&Mapping| {
+        let found = later.find(|map| {
             map.stream == stream
                 && map.is_small == is_small
                 && map.pool.is_none_or(|mapped| mapped == pool)
                 && is_usable(map.addr)
-        };
-        later.find(is_match).map(|map| map.addr)
+        });
+        found.map(|map| map.addr)
     }
 }

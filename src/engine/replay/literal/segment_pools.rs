@@ -108,21 +108,22 @@ impl SegmentPools {
 pub(crate) fn no_split_pools(device: Device<'_>, settings: &Settings) -> Vec<PoolId> {
     // Pools with an allocator of their own split as if segments were not expandable.
     let settings = Settings { expandable_segments: false, ..settings.clone() };
-    let would_be_split = |block: &Block, is_small| {
-        let rounded = round_size(block.requested_size, &settings);
-        block.state == BlockState::ActiveAllocated
-            && block.requested_size > 0
-            && block_size(rounded, block.size, is_small, &settings) < block.size
-    };
     let mut pools = Vec::new();
     for segment in device.segments() {
         let blocks = device.snapshot().blocks_of(segment);
         if segment.pool != PoolId::default()
             && !pools.contains(&segment.pool)
-            && blocks.iter().any(|block| would_be_split(block, segment.is_small))
+            && blocks.iter().any(|block| would_be_split(block, segment.is_small, &settings))
         {
             pools.push(segment.pool);
         }
     }
     pools
+}
+
+fn would_be_split(block: &Block, is_small: bool, settings: &Settings) -> bool {
+    let rounded = round_size(block.requested_size, settings);
+    block.state == BlockState::ActiveAllocated
+        && block.requested_size > 0
+        && block_size(rounded, block.size, is_small, settings) < block.size
 }

@@ -47,8 +47,7 @@ impl<'a> RecordedDevice<'a> {
     }
 
     fn is_reserved(&self, addr: u64) -> bool {
-        let below = self.reserved.range(..=addr).next_back();
-        below.is_some_and(|(base, size)| addr - base < *size)
+        self.reserved.range(..=addr).next_back().is_some_and(|(base, size)| addr - base < *size)
     }
 
     /// The base of the next reservation: the next address that is mapped for the pool, stream and size class of this
@@ -57,8 +56,8 @@ impl<'a> RecordedDevice<'a> {
     fn next_base(&self) -> Option<u64> {
         let (last, pool, stream, is_small) = self.op;
         let first_entry = self.moves.front().map_or(last, |(entry_index, _)| *entry_index);
-        let is_usable = |addr| self.capacity.is_none() || !self.is_reserved(addr);
-        self.reservations.next_mapped(first_entry, (pool, stream, is_small), is_usable)
+        let class = (pool, stream, is_small);
+        self.reservations.next_mapped(first_entry, class, |addr| self.capacity.is_none() || !self.is_reserved(addr))
     }
 
     /// Performs the next move if it `is_expected`, and returns its address.
@@ -92,8 +91,8 @@ impl DeviceMemory for RecordedDevice<'_> {
     }
 
     fn map(&mut self, addr: u64, size: u64) -> Result<(), OutOfMemory> {
-        let is_same = |entry: &TraceEntry| (entry.action, entry.addr, entry.size) == (Action::SegmentMap, addr, size);
-        self.take_move(is_same).map(drop).ok_or(OutOfMemory)
+        let mapped = self.take_move(|entry| (entry.action, entry.addr, entry.size) == (Action::SegmentMap, addr, size));
+        mapped.map(drop).ok_or(OutOfMemory)
     }
 
     fn unmap(&mut self, _addr: u64, _size: u64) {

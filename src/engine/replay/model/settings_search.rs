@@ -175,8 +175,8 @@ impl<'a> SettingsSearch<'a> {
     /// The entries at which settings may have changed: starts of operations that allocate or release memory, and the
     /// start of the current epoch.
     fn candidate_entries(&self, op_starts: &[usize]) -> Vec<usize> {
-        let decides = |index: &usize| self.device.action(*index) != Some(Action::FreeRequested);
-        let deciding: Vec<usize> = op_starts.iter().copied().filter(decides).collect();
+        let found = op_starts.iter().copied().filter(|index| self.device.action(*index) != Some(Action::FreeRequested));
+        let deciding: Vec<usize> = found.collect();
         let mut starts = Vec::new();
         let (mut back, mut stride) = (1, 1);
         while let Some(index) = deciding.len().checked_sub(back) {

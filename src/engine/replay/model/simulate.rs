@@ -66,17 +66,14 @@ pub fn simulate_with_headroom(program: &Program<'_>, hypothesis: &Hypothesis, en
 
 /// The largest request like `request` that would be served now, to within 1/256 or 2 MiB.
 fn largest_request(simulator: &Simulator<'_, SimulatedDevice>, request: &Request<'_>) -> u64 {
-    let is_served = |size: u64| {
-        let (mut allocator, mut device) = (simulator.simulation.allocator.clone(), simulator.device.clone());
-        allocator.malloc(&Request { size, ..*request }, &mut device).is_some()
-    };
     let statistics = &simulator.simulation.allocator.statistics;
     let cached = statistics.reserved_bytes.all.current.saturating_sub(statistics.allocated_bytes.all.current);
     let free = simulator.device.free_bytes().saturating_add(cached);
     let (mut served, mut failing) = (0, free.saturating_add(1));
     while failing - served > (served / HEADROOM_PARTS).max(SMALL_SEGMENT) {
         let middle = served + (failing - served) / 2;
-        if is_served(middle) {
+        let (mut allocator, mut device) = (simulator.simulation.allocator.clone(), simulator.device.clone());
+        if allocator.malloc(&Request { size: middle, ..*request }, &mut device).is_some() {
             served = middle;
         } else {
             failing = middle;

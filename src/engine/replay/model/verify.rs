@@ -432,11 +432,11 @@ fn checkpoint_stacks(snapshot: &Snapshot) -> FxHashSet<StackId> {
         return FxHashSet::default();
     }
     let stacks = (0..to_u32(snapshot.stacks.len())).map(StackId);
-    let has_function = |stack: &StackId| {
+    let stacks = stacks.filter(|stack| {
         let mut frames = snapshot.stacks.frames(*stack).iter();
         frames.any(|frame| is_restore(snapshot.stacks.frame(frame)))
-    };
-    stacks.filter(has_function).collect()
+    });
+    stacks.collect()
 }
 
 /// With `throw_on_cudamalloc_oom`, a request fails without an entry. Every recorded request has one.

@@ -1,7 +1,5 @@
 //! Memory that went back to the device during the trace, and why.
 
-use std::ops::Range;
-
 use super::trace_ops::{TraceOp, TraceOpKind, TraceOps};
 use crate::snapshot::Device;
 
@@ -21,10 +19,6 @@ pub struct DeviceFree {
 /// A trace has no entry for `empty_cache()`. The stacks tell it apart from a request's own work; without stacks, it is
 /// assumed if the device had room for the request.
 pub fn device_frees(device: Device<'_>, reserved: u64) -> impl Iterator<Item = DeviceFree> {
-    let returned_bytes = move |entries: &Range<usize>| {
-        let shrinking = entries.clone().map(|index| device.entry(index));
-        shrinking.filter(|e| e.action.is_shrink()).fold(0, |sum, e| e.size.saturating_add(sum))
-    };
     let mut ops = TraceOps::new(device, reserved);
     let changing_ops = std::iter::from_fn(move || {
         ops.skip_simple_ops();
@@ -38,7 +32,8 @@ pub fn device_frees(device: Device<'_>, reserved: u64) -> impl Iterator<Item = D
             TraceOpKind::Release { .. } => false,
             TraceOpKind::Alloc { .. } | TraceOpKind::Free { .. } | TraceOpKind::Marker => return None,
         };
-        let bytes = returned_bytes(&entries);
+        let shrinking = entries.clone().map(|index| device.entry(index)).filter(|entry| entry.action.is_shrink());
+        let bytes = shrinking.fold(0, |sum: u64, entry| sum.saturating_add(entry.size));
         let entry_index = if is_for_request { entries.end - 1 } else { entries.start };
         (bytes > 0).then_some(DeviceFree { entry_index, bytes, is_for_request })
     })

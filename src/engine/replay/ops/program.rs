@@ -173,8 +173,7 @@ impl Program<'_> {
     }
 
     pub(crate) fn slot_of_initial_block(&self, addr: u64) -> Option<u32> {
-        let found = self.initial_blocks.binary_search_by_key(&addr, |block| block.addr);
-        found.ok().map(to_u32)
+        self.initial_blocks.binary_search_by_key(&addr, |block| block.addr).ok().map(to_u32)
     }
 
     /// Peak of the live blocks, rounded under `settings`, where a failed request counts as well: a lower bound of the

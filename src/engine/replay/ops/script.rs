@@ -136,8 +136,7 @@ impl Script {
 
     /// The peak of the live blocks, where `bytes_of` has the bytes of each. A failed request counts at its own peak.
     pub fn peak(&self, bytes_of: impl Fn(u32) -> u64) -> ScriptPeak {
-        let initial_blocks = 0..to_u32(self.initial_count);
-        let mut live_bytes = initial_blocks.map(&bytes_of).fold(0, u64::saturating_add);
+        let mut live_bytes = (0..to_u32(self.initial_count)).map(&bytes_of).fold(0, u64::saturating_add);
         let (mut bytes, mut ops) = (live_bytes, 0);
         for (index, op) in self.ops.iter().enumerate() {
             match op.kind {

@@ -102,15 +102,15 @@ impl<'a> TraceOps<'a> {
         let last = entries.end - 1;
         let stack_of = |index: usize| self.device.stack(index).unwrap_or_default(); // `entries` are in the trace
         let request_stack = stack_of(last);
-        let is_foreign = |index: &usize| {
+        let foreign = (entries.start..last).rev().find(|index| {
             let stack = stack_of(*index);
             if request_stack == StackId::default() {
                 // A request without a stack releases memory under the stack that took it.
                 return stack != request_stack && self.is_requested_release(*index, stack);
             }
             stack != StackId::default() && stack != request_stack
-        };
-        let Some(foreign) = (entries.start..last).rev().find(is_foreign) else {
+        });
+        let Some(foreign) = foreign else {
             return entries.start; // all entries belong to the request
         };
         let mut request_entries = foreign + 1..last;

@@ -18,7 +18,8 @@ impl Decoder {
         // Other releases of oomscope may write other keys: a missing number counts as 0, a missing list as empty.
         let number = |dict, key| self.number(dict, key).unwrap_or(0);
         let unsized_by = self.find(value, "unsized")?;
-        let read = |item: Value| ValueRead {
+        let items = |key| self.items_of(value, key);
+        let reads = items("reads").into_iter().take(MAX_ITEMS).map(|item| ValueRead {
             operators: text(item, "operators"),
             count: number(item, "count"),
             bytes: number(item, "bytes"),
@@ -27,17 +28,15 @@ impl Decoder {
             value: ReadValue::from_word(&text(item, "value")).unwrap_or_default(),
             usage: ReadUsage::from_word(&text(item, "usage")).unwrap_or_default(),
             decided_at: self.stack(item, "decided_at"),
-        };
-        let items = |key| self.items_of(value, key);
-        let workspace = |row: Value| {
+        });
+        let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES).filter_map(|row| {
             let row = self.numbers(row, 6);
             let [time_us, device, stream, bytes, needed, ref rest @ ..] = *row.as_slice() else {
                 return None; // another release's row
             };
             let minimum_bytes = rest.first().copied().unwrap_or(0);
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0, minimum_bytes })
-        };
-        let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES);
+        });
         let failure = |item: Value| RecordedFailure { bytes: number(item, "bytes"), stack: self.stack(item, "frames") };
         let is_true = |key| self.is_true(value, key);
         Some(DryRun {
@@ -46,7 +45,7 @@ impl Decoder {
             total_bytes: number(value, "total_bytes"),
             context_bytes: number(value, "context_bytes"),
             communicators: number(value, "communicators"),
-            reads: items("reads").into_iter().take(MAX_ITEMS).map(read).collect(),
+            reads: reads.collect(),
             omitted_reads: number(value, "reads_untold"),
             known_reads: number(value, "reads_known"),
             unsized_work: UnsizedWork {
@@ -57,7 +56,7 @@ impl Decoder {
                 attention: number(unsized_by, "attention"),
                 timings: number(unsized_by, "timings"),
             },
-            workspaces: workspaces.filter_map(workspace).collect(),
+            workspaces: workspaces.collect(),
             missing: self.find(value, "missing").map(|it| self.read_texts(it)).unwrap_or_default(),
             unfilled_bytes: number(value, "unfilled_bytes"),
             is_stopped: is_true("stopped"),

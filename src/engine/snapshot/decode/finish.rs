@@ -54,8 +54,8 @@ impl Decoder {
     fn read_top_level(&mut self, root: Value) -> Result<(), SnapshotError> {
         let pairs = self.pairs(root);
         if !pairs.iter().any(|(key, _)| matches!(*key, keys::SEGMENTS | keys::DEVICE_TRACES)) {
-            let name = |key| printable(self.snapshot.symbols.get(key));
-            let names: Vec<_> = pairs.iter().take(5).map(|(key, _)| name(*key)).collect();
+            let keys = pairs.iter().take(5).map(|(key, _)| self.snapshot.symbols.get(*key));
+            let names: Vec<_> = keys.map(printable).collect();
             return not_snapshot(format!(
                 "it is a dict without 'segments' and 'device_traces' (its keys: {})",
                 if names.is_empty() { "none".to_owned() } else { names.join(", ") }

@@ -60,8 +60,8 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
             // An offset in `bytes` always fits.
             let end = usize::try_from(pickle.end).unwrap_or(usize::MAX);
             // `_memory_viz.py` pads pickles to a multiple of three bytes.
-            let is_padding = |rest: &[u8]| rest.len() <= MAX_PADDING && rest.iter().all(|byte| *byte == 0);
-            if end < bytes.len() && !bytes.get(end..).is_some_and(is_padding) {
+            let rest = bytes.get(end..).unwrap_or_default();
+            if rest.len() > MAX_PADDING || rest.iter().any(|byte| *byte != 0) {
                 let message =
                     format!("{} bytes after the end of the pickle at byte {end} were ignored", bytes.len() - end);
                 decoder.snapshot.warnings.add(Code::TrailingBytes, message);
@@ -346,11 +346,11 @@ impl Decoder {
         match value.kind() {
             Kind::Node(STACK, id) => {
                 let stacks = &self.snapshot.stacks;
-                let item = |id: FrameId| match stacks.frame(id) {
+                let items = stacks.frames(StackId(id)).iter().map(|id| match stacks.frame(id) {
                     Frame { file, name, line: 0 } if self.snapshot.text(file).is_empty() => Value::text(name),
                     _ => Value::node(FRAME, id.0),
-                };
-                stacks.frames(StackId(id)).iter().map(item).collect()
+                });
+                items.collect()
             }
             Kind::Node(PAIR, id) => {
                 let pair = self.snapshot.pools.get(PoolId(id)).map(|n| Value::int(n.cast_signed()));

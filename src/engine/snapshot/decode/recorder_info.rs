@@ -56,12 +56,12 @@ impl Decoder {
     }
 
     fn read_recorder_devices(&self, value: Value) -> Vec<RecorderDevice> {
-        let device = |item: Value| RecorderDevice {
+        let devices = self.items(value).into_iter().take(MAX_ITEMS).map(|item| RecorderDevice {
             name: self.short_text(item, "name"),
             // 0 says that the size is unknown.
             total_bytes: self.number(item, "total_bytes").unwrap_or(0),
-        };
-        self.items(value).into_iter().take(MAX_ITEMS).map(device).collect()
+        });
+        devices.collect()
     }
 
     fn read_observed_failure(&self, value: Value) -> Option<ObservedFailure> {
@@ -73,7 +73,12 @@ impl Decoder {
     }
 
     fn read_sleep(&self, value: Value) -> Option<RecordedSleep> {
-        let change = |item: Value| {
+        let segment = |item: Value| {
+            let tag = self.short_text(item, "tag");
+            Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
+        };
+        let items = |key| self.items_of(value, key).into_iter().take(MAX_SLEEPS);
+        let changes = items("changes").filter_map(|item| {
             let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
             let asleep = |(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?));
             let asleep = by_tag.filter_map(asleep).collect();
@@ -81,13 +86,8 @@ impl Decoder {
             let call = SleepCall::from_word(&call).unwrap_or(SleepCall::Snapshot);
             let (time_us, device) = (self.number(item, "time_us")?, self.number(item, "device")?);
             Some(SleepChange { call, time_us, device, asleep })
-        };
-        let segment = |item: Value| {
-            let tag = self.short_text(item, "tag");
-            Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
-        };
-        let items = |key| self.items_of(value, key).into_iter().take(MAX_SLEEPS);
-        let changes: Vec<SleepChange> = items("changes").filter_map(change).collect();
+        });
+        let changes: Vec<SleepChange> = changes.collect();
         let mut segments: Vec<SleepSegment> = items("segments").filter_map(segment).collect();
         segments.sort_unstable_by_key(|segment| segment.address);
         (!changes.is_empty()).then_some(RecordedSleep { changes, segments })

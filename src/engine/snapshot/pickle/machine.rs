@@ -367,8 +367,8 @@ impl<B: Builder> Machine<'_, B> {
     /// Whether the unfilled container `target` was referred to. It must not be filled then.
     #[inline]
     pub(super) fn is_referenced(&self, target: Value) -> bool {
-        let is_in = |home| self.referenced_unfilled.contains(&home);
-        !self.referenced_unfilled.is_empty() && target.memo_slot().is_some_and(is_in)
+        !self.referenced_unfilled.is_empty()
+            && target.memo_slot().is_some_and(|home| self.referenced_unfilled.contains(&home))
     }
 
     /// Replaces the container at `below` by `value`, on the stack and in the memo.

@@ -11,8 +11,8 @@ use super::reference_runs::find_run_end;
 use super::value::Value;
 
 impl<B: Builder> Machine<'_, B> {
-    /// Fills the list on top of the stack with the references at `start`. Returns the
-    /// position after APPENDS; `None`, with the stack as it was, if there is anything else or the list may grow.
+    /// Fills the list on top of the stack with the references at `start`. Returns the position after APPENDS; `None`,
+    /// with the stack as it was, if there is anything else or the list may grow.
     #[inline]
     pub(super) fn fill_with_references(&mut self, start: usize) -> Option<usize> {
         let (end, value) = self.read_references(start)?;

@@ -92,13 +92,12 @@ impl ReferenceRuns {
     pub(super) fn predict(&mut self, file: &[u8], start: usize) -> Option<(usize, Value)> {
         let rest = file.get(start..)?;
         let next = self.runs.get(self.last as usize)?.next;
-        let same_prefix = || prefix_slot(rest).and_then(|slot| self.by_prefix.get(slot)).copied();
         let len_of = |guess: u32| {
             let bytes = self.runs.get(guess as usize)?.bytes(file)?;
             rest.starts_with(bytes).then_some(bytes.len())
         };
         let with_len = |guess: u32| len_of(guess).map(|len| (guess, len));
-        let (guess, len) = with_len(next).or_else(|| with_len(same_prefix()?))?;
+        let (guess, len) = with_len(next).or_else(|| with_len(*self.by_prefix.get(prefix_slot(rest)?)?))?;
         self.hits += 1;
         self.set_last(guess).map(|value| (start + len - 1, value))
     }

@@ -51,14 +51,13 @@ pub(super) fn parse_integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
     if let Ok(narrow) = parse::<i64>(digits) {
         return Ok(narrow.to_le_bytes().to_vec());
     }
-    let bad = || ErrorKind::BadNumber(excerpt(digits));
     let trimmed = digits.trim_ascii();
     let (negative, magnitude) = match trimmed {
         [b'-', magnitude @ ..] => (true, magnitude),
         magnitude => (false, magnitude.strip_prefix(b"+").unwrap_or(magnitude)),
     };
     if magnitude.is_empty() || magnitude.len() > MAX_DIGITS || !magnitude.iter().all(u8::is_ascii_digit) {
-        return Err(bad());
+        return Err(ErrorKind::BadNumber(excerpt(digits)));
     }
     let mut limbs: Vec<u32> = Vec::new();
     for group in magnitude.chunks(9) {

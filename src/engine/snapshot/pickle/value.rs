@@ -164,7 +164,7 @@ pub(super) fn side_table_slot(index: u32) -> u32 {
     index << TAG_BITS | PACKED_TAG
 }
 
-/// The side-table slot of a [`reserved`] word.
+/// The index that [`side_table_slot`] packed; `None` for a value.
 #[inline]
 pub(super) fn as_side_table_slot(packed: u32) -> Option<u32> {
     (packed & PACKED_TAG == PACKED_TAG).then_some(packed >> TAG_BITS)

@@ -170,8 +170,7 @@ impl MoveFinder<'_> {
     /// Joins the functions of renamed files.
     fn join_renamed_files(&mut self) {
         let files: [FxHashSet<SymbolId>; 2] = [0, 1].map(|side| {
-            let functions = self.functions.iter().filter(|function| function.is_in[side]);
-            functions.map(|function| function.file).collect()
+            self.functions.iter().filter(|function| function.is_in[side]).map(|function| function.file).collect()
         });
         let mut shared: FxHashMap<(SymbolId, SymbolId), Vec<(FunctionId, FunctionId)>> = FxHashMap::default();
         for [before, after] in self.group_unmatched(|function| Some(function.name)).into_values() {

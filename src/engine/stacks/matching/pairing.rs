@@ -44,9 +44,8 @@ pub fn pair_stacks(before: &[Candidate<'_>], after: &[Candidate<'_>], table: &Fr
     let sides = [before, after];
     let mut unmatched = sides.map(|stacks| (0..stacks.len()).collect::<Vec<_>>());
     let mut pairs = Vec::new();
-    let same = |frame: &FrameKey| frame.function;
-    let moved = |frame: &FrameKey| table.function_class(frame.function);
-    for key in [&same as &dyn Fn(&FrameKey) -> u32, &moved] {
+    let keys: [&dyn Fn(&FrameKey) -> u32; 2] = [&|frame| frame.function, &|frame| table.function_class(frame.function)];
+    for key in keys {
         let found = pair_by_functions(sides, &unmatched, key);
         let mut is_paired = sides.map(|stacks| vec![false; stacks.len()]);
         for (b, a) in &found {
@@ -77,14 +76,14 @@ fn match_kind(before: &[FrameKey], after: &[FrameKey]) -> MatchedBy {
     }
 }
 
-/// Pairs of `unmatched` rows whose frames have the same keys.
+/// Pairs `unmatched` rows whose frames have the same keys.
 fn pair_by_functions(
     sides: [&[Candidate<'_>]; 2],
-    left: &[Vec<usize>; 2],
+    unmatched: &[Vec<usize>; 2],
     key: &dyn Fn(&FrameKey) -> u32,
 ) -> Vec<(usize, usize)> {
     let mut groups: SeededMap<Vec<u32>, [Vec<StackLines>; 2]> = SeededMap::default();
-    for (side, (stacks, rows)) in sides.into_iter().zip(left).enumerate() {
+    for (side, (stacks, rows)) in sides.into_iter().zip(unmatched).enumerate() {
         for row in rows {
             let stack = &stacks[*row];
             let group = groups.entry(stack.frames.iter().map(key).collect()).or_default();
@@ -104,7 +103,7 @@ const MAX_CELLS: usize = 1 << 20;
 struct StackLines {
     /// Line numbers of its frames.
     lines: Vec<u32>,
-    /// See [`super::Candidate`].
+    /// See [`Candidate::weight`].
     weight: u64,
     /// Its row in the list of its side.
     row: usize,

@@ -69,8 +69,7 @@ fn phase_named_by(name: &str) -> Option<Phase> {
     ]
     .into_iter()
     .filter(|(word, _)| name.contains(word));
-    let phase = named.next().map(|(_, phase)| phase);
-    phase.filter(|_| named.next().is_none())
+    named.next().map(|(_, phase)| phase).filter(|_| named.next().is_none())
 }
 
 impl AnnotatedRanges {

@@ -44,8 +44,9 @@ impl Phases {
         let of_entries = (0..device.len()).filter_map(|index| device.stack(index));
         let stacks_used = of_entries.chain(device.blocks().map(|block| block.stack));
         stacks_used.chain([Stacks::EMPTY]).for_each(|stack| is_used[stack.index()] = true);
-        let read = |(stack, is_used): (usize, bool)| is_used.then(|| reader.read(StackId::from_index(stack)));
-        let traits: Vec<Option<StackTraits>> = is_used.into_iter().enumerate().map(read).collect();
+        let traits = is_used.into_iter().enumerate();
+        let traits = traits.map(|(stack, is_used)| is_used.then(|| reader.read(StackId::from_index(stack))));
+        let traits: Vec<Option<StackTraits>> = traits.collect();
         let hints = phase_hints(device, &annotations, &traits);
         let runs = resolve_hints(&hints);
         let forward_starts =

@@ -93,8 +93,7 @@ impl Steps {
 
 /// For each run of `phase` but a last one that is still open, the first entry after it.
 fn run_ends(runs: &[PhaseRun], phase: Phase) -> Vec<u32> {
-    let of_phase = runs.windows(2).filter(|pair| pair[0].phase == phase);
-    let ends: Vec<u32> = of_phase.map(|pair| pair[1].start).collect();
+    let ends: Vec<u32> = runs.windows(2).filter(|pair| pair[0].phase == phase).map(|pair| pair[1].start).collect();
     merge_step_ends(&ends, runs)
 }
 

@@ -245,8 +245,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let mut matcher = RuleMatcher::new(self.device, rules, self.live_set.entry.map_or(0, |entry| entry + 1));
         // Rules with equal names form one category.
         let mut name = |block: &LiveBlock| matcher.rule_of(block).map(|at| &*rules[at].name);
-        let row = |(name, sum): (Option<&str>, BlockSum)| sum.named(name.map(escape_name), self.all);
-        sorted_by_bytes(self.sums(|block| Some(name(block)))).into_iter().map(row).collect()
+        let sums = sorted_by_bytes(self.sums(|block| Some(name(block)))).into_iter();
+        sums.map(|(name, sum)| sum.named(name.map(escape_name), self.all)).collect()
     }
 
     fn by_phase(&self) -> Vec<NamedShare> {

@@ -175,8 +175,7 @@ impl ProgramTraits<'_> {
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
         let step = self.lifetimes.phases.steps.step_at(point.entry as usize);
-        let entries = step.and_then(|step| self.lifetimes.phases.steps.entries(step));
-        entries.is_some_and(|step| {
+        step.and_then(|step| self.lifetimes.phases.steps.entries(step)).is_some_and(|step| {
             self.lifetimes.backward_passes_before(step.start) < self.lifetimes.backward_passes_at(point)
         })
     }

@@ -32,13 +32,12 @@ const WITHIN_DIRECTORIES: MatchOptions =
 impl CategoryRule {
     fn matches_frame(&self, file: &str, function: &str) -> bool {
         let file = forward_slashes(file);
-        let matches_file = |pattern: &Pattern| {
+        let matches_file = self.file.as_ref().is_none_or(|pattern| {
             let name = file.rsplit('/').next().unwrap_or(&file);
             let text = if pattern.as_str().contains('/') { &*file } else { name };
             pattern.matches_with(text, WITHIN_DIRECTORIES)
-        };
-        self.file.as_ref().is_none_or(matches_file)
-            && self.function.as_ref().is_none_or(|pattern| pattern.matches(function))
+        });
+        matches_file && self.function.as_ref().is_none_or(|pattern| pattern.matches(function))
     }
 
     fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, texts: &[SymbolId]) -> bool {

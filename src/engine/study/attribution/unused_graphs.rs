@@ -43,21 +43,19 @@ pub(super) fn find_unused_graphs(
 ) -> Option<UnusedGraphs> {
     let phases = lifetimes.phases;
     let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
+    let activations = live_set.blocks.iter().zip(classified).filter(|(_, (kind, _))| *kind == Category::Activations);
     // Either no backward pass starts before it is freed, or other forward passes do while it is live.
-    let is_unused = |block: &LiveBlock, allocated_at: TracePoint| {
+    let unused = activations.filter_map(|(block, _)| {
+        let allocated_at = block.allocated_at?;
         let end = block.freed_at.unwrap_or(live_set.observed_until);
-        let is_over = block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at);
-        is_over
+        let is_unused = (block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at))
             && lifetimes.phase(allocated_at) == Phase::Forward
             && phases.stack_traits(block.stack).has_forward_frame
             && lifetimes.keeps_graph(allocated_at)
-            && lifetimes.backward_passes_at(end) == lifetimes.backward_passes_at(allocated_at)
-    };
-    let activations = live_set.blocks.iter().zip(classified).filter(|(_, (kind, _))| *kind == Category::Activations);
-    let unused: Vec<(&LiveBlock, TracePoint)> = activations
-        .filter_map(|(block, _)| Some((block, block.allocated_at?)))
-        .filter(|(block, allocated_at)| is_unused(block, *allocated_at))
-        .collect();
+            && lifetimes.backward_passes_at(end) == lifetimes.backward_passes_at(allocated_at);
+        is_unused.then_some((block, allocated_at))
+    });
+    let unused: Vec<(&LiveBlock, TracePoint)> = unused.collect();
     let passes: FxHashSet<usize> = unused.iter().map(|(_, allocated_at)| forward_pass(*allocated_at)).collect();
     let is_freed = unused.iter().any(|(block, _)| block.freed_at.is_some());
     let by_stack: BlockSums<StackId> = sum_by_key(unused.iter().map(|(block, _)| (block.stack, block.bytes)));

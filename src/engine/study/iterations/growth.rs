@@ -144,8 +144,8 @@ impl ProgramLoops {
     /// The growth from iteration to iteration; `None` without a loop, or if nothing grows. `step_at` is the training
     /// step of a trace entry.
     pub fn growth(&self, step_at: &dyn Fn(usize) -> Option<u32>) -> Option<Growth> {
-        let is_loop = |iterations: &&Iterations| iterations.complete() >= MIN_DIFFERENCES && !iterations.is_inner;
-        let iterations = self.iterations.as_ref().filter(is_loop)?;
+        let iterations = self.iterations.as_ref().filter(|iterations| !iterations.is_inner);
+        let iterations = iterations.filter(|iterations| iterations.complete() >= MIN_DIFFERENCES)?;
         let starts = iterations.starts();
         let live: Vec<i64> = starts.iter().map(|start| self.requests.live_before(*start)).collect();
         let (typical, mean) = (typical_rise(&live).unwrap_or(0), mean_rise(&live).unwrap_or(0));

@@ -138,11 +138,11 @@ impl Requests {
     /// A number for each distinct pair of call site and size, by request.
     pub(super) fn sites_with_sizes(&self) -> Vec<u32> {
         let mut numbers: SeededMap<(u32, u32), u32> = SeededMap::default();
-        let mut number = |(site, row): (&u32, &Row)| {
+        let by_request = self.sites.iter().zip(&self.rows).map(|(site, row)| {
             let next = to_u32(numbers.len());
             *numbers.entry((*site, row.size)).or_insert(next)
-        };
-        self.sites.iter().zip(&self.rows).map(&mut number).collect()
+        });
+        by_request.collect()
     }
 }
 

@@ -215,8 +215,7 @@ pub fn largest_operation(operations: impl Iterator<Item = (Option<String>, u64)>
         let (sum, _) = sums.entry(operation).or_insert((0, Reverse(at)));
         *sum = sum.saturating_add(bytes);
     }
-    let largest = sums.into_iter().max_by_key(|(_, sum_and_first)| *sum_and_first);
-    largest.map(|(operation, (bytes, _))| (operation, bytes))
+    sums.into_iter().max_by_key(|(_, sum_and_first)| *sum_and_first).map(|(operation, (bytes, _))| (operation, bytes))
 }
 
 /// Sums up the live blocks of `segments`, which are ranges of `all_blocks`, by stack.

@@ -7,7 +7,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::{KeptByVariable, LiveVariables, fold_indexes};
 use crate::base::units::{escape_name, ratio};
-use crate::snapshot::{NamedModule, TensorKind};
+use crate::snapshot::TensorKind;
 use crate::stacks::frames::StackReader;
 use crate::study::category::{Category, Classification, ConfidenceBytes};
 use crate::study::memory::BlockSum;
@@ -72,8 +72,8 @@ impl LiveVariables<'_> {
 
     /// The owners of the largest variables, and for each variable the row of its owner.
     fn owners(&self, stacks: &StackReader<'_>) -> (Vec<KeptByVariable>, Vec<Option<usize>>) {
-        let name = |module: &NamedModule| escape_name(&fold_indexes(self.snapshot.text(module.name)));
-        let modules: FxHashSet<String> = self.names.modules.iter().map(name).collect();
+        let names = self.names.modules.iter().map(|module| self.snapshot.text(module.name));
+        let modules: FxHashSet<String> = names.map(|name| escape_name(&fold_indexes(name))).collect();
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
         let mut rows: Vec<KeptByVariable> = Vec::new();
         let owner_of = |index: usize| {
@@ -132,7 +132,6 @@ struct Part {
 
 /// The first module on the way to `name`; `name` if there is none.
 fn outermost<'a>(name: &'a str, modules: &FxHashSet<String>) -> &'a str {
-    let ends = name.match_indices(['.', '[']).map(|(at, _)| at);
-    let mut prefixes = ends.filter_map(|end| name.get(..end));
+    let mut prefixes = name.match_indices(['.', '[']).map(|(at, _)| at).filter_map(|end| name.get(..end));
     prefixes.find(|prefix| modules.contains(*prefix)).unwrap_or(name)
 }

@@ -236,9 +236,9 @@ fn holder_without_tensor(
     stacks: &StackReader<'_>,
 ) -> Holder {
     let frame = stacks.python_frame(block.extended_stack);
-    let is_backward = || frame.is_none() && failed.is_some_and(|stack| stacks.python_frame(stack).is_none());
+    let is_backward = frame.is_none() && failed.is_some_and(|stack| stacks.python_frame(stack).is_none());
     match () {
-        () if failed == Some(block.extended_stack) || is_backward() => Holder::Call,
+        () if failed == Some(block.extended_stack) || is_backward => Holder::Call,
         () if is_complete => Holder::Cpp(frame),
         () => Holder::Unreached(frame),
     }

@@ -220,8 +220,9 @@ impl LiveVariables<'_> {
 
     /// Variables of running functions whose memory no other object has, and that no text reads any more.
     fn unread(&self, text: &ProgramText<'_>) -> Vec<SymbolId> {
-        let of_call = |call: &StackId| self.line_of(*call).and_then(|line| text.unread_from(&line)).unwrap_or_default();
-        let by_call: Vec<BTreeSet<String>> = self.names.calls.iter().map(of_call).collect();
+        let lines = self.names.calls.iter().map(|call| self.line_of(*call));
+        let by_call = lines.map(|line| line.and_then(|line| text.unread_from(&line)).unwrap_or_default());
+        let by_call: Vec<BTreeSet<String>> = by_call.collect();
         let values = self.names.alone.iter().filter(|value| {
             value
                 .iter()

@@ -159,8 +159,7 @@ impl Page {
     }
 
     fn source(&mut self, source: &Source) {
-        let last = source.first.saturating_add(source.lines.len() as u64);
-        let digits = last.to_string().len();
+        let digits = source.first.saturating_add(source.lines.len() as u64).to_string().len();
         let (bar, arrow) = self.style.pick(("│", "←"), ("|", "<-"));
         for (number, line) in (source.first..).zip(&source.lines) {
             let start = format!("  {number:>digits$} {bar} ");

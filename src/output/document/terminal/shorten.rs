@@ -90,23 +90,22 @@ impl Span {
 /// The longest prefix of `text` that fits into `room` columns.
 pub(crate) fn first_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
-    let fits = |(at, character): &(usize, char)| {
+    let kept = text.char_indices().take_while(|(at, character)| {
         taken += display_width(&text[*at..at + character.len_utf8()]);
         taken <= room
-    };
-    let last = text.char_indices().take_while(fits).last();
-    last.map_or("", |(at, character)| &text[..at + character.len_utf8()])
+    });
+    kept.last().map_or("", |(at, character)| &text[..at + character.len_utf8()])
 }
 
 /// The longest suffix of `text` that fits into `room` columns. Reads no more than that: a path may be megabytes long.
 pub(crate) fn last_columns(text: &str, room: usize) -> &str {
     let mut taken = 0;
-    let fits = |(_, character): &(usize, &str)| {
+    let characters = text.char_indices().rev().map(|(at, c)| (at, &text[at..at + c.len_utf8()]));
+    let kept = characters.take_while(|(_, character)| {
         taken += display_width(character);
         taken <= room
-    };
-    let characters = text.char_indices().rev().map(|(at, c)| (at, &text[at..at + c.len_utf8()]));
-    characters.take_while(fits).last().map_or("", |(at, _)| &text[at..])
+    });
+    kept.last().map_or("", |(at, _)| &text[at..])
 }
 
 /// Breaks `text` at spaces into lines of at most `max_width` columns, joined by a newline and `indent`.

@@ -119,13 +119,12 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
         let wanted = change.allocated.iter().filter(|(engine, _)| engine.is_some() == is_engine);
         wanted.map(|(_, bytes)| bytes).sum()
     };
-    let name = |change: &&SleepSwitch| {
-        let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
-        let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
-        format!("{engine} {what}{at}")
-    };
     let table = Table::from_rows(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
-        .text("sleep mode", name)
+        .text("sleep mode", |change| {
+            let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
+            let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
+            format!("{engine} {what}{at}")
+        })
         .number("reserved on the device", |change| amount(change.on_device_bytes))
         .number("asleep", |change| amount(change.asleep_bytes))
         .number(format!("{engine} allocated"), |change| amount(allocated_by(change, true)))

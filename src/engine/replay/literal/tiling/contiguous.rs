@@ -42,18 +42,16 @@ impl Tiling {
 
     fn contiguous_range(&self, first: &Tile) -> ContiguousRange {
         let stream_pool = &self.stream_pools[first.stream_pool as usize];
-        let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
-        let range_block = |tile: &Tile| RangeBlock {
+        let blocks = std::iter::successors(Some(first), |tile| self.tile(tile.next)).map(|tile| RangeBlock {
             offset: tile.addr - first.addr,
             size: tile.size,
             state: tile.state,
             stack: tile.stack,
-        };
-        let blocks: Vec<RangeBlock> = tiles.map(range_block).collect();
+        });
+        let blocks: Vec<RangeBlock> = blocks.collect();
         let size = blocks.last().map_or(0, RangeBlock::end).max(1);
-        let granule_size = || granule_size(stream_pool.is_small, &self.settings);
         ContiguousRange {
-            granule: if first.is_expandable { granule_size() } else { size },
+            granule: if first.is_expandable { granule_size(stream_pool.is_small, &self.settings) } else { size },
             blocks,
             is_private: stream_pool.pool != PoolId::default(),
         }

@@ -134,8 +134,8 @@ impl Tiling {
         let Some(&stream_pool) = self.stream_pool_ids.get(&(pool, stream, is_small)) else {
             return 0; // never had a block
         };
-        let is_match = |tile: &&Tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive;
-        self.tiles().filter(is_match).map(|tile| tile.size).max().unwrap_or(0) // no free block
+        let free = self.tiles().filter(|tile| tile.stream_pool == stream_pool && tile.state == BlockState::Inactive);
+        free.map(|tile| tile.size).max().unwrap_or(0) // no free block
     }
 
     /// Every active block in no order: address, size, requested bytes, state and stack.
@@ -148,8 +148,7 @@ impl Tiling {
 
     /// Every tile, in an order that depends on the trace alone.
     pub(crate) fn tiles(&self) -> impl Iterator<Item = &Tile> {
-        let exists = |id: u32, tile: &Tile| self.find(tile.addr) == Some(id);
-        (0..).zip(&self.tiles).filter(move |(id, tile)| exists(*id, tile)).map(|(_, tile)| tile)
+        (0..).zip(&self.tiles).filter(move |(id, tile)| self.find(tile.addr) == Some(*id)).map(|(_, tile)| tile)
     }
 
     /// Size and state of the block that starts at `addr`.
