@@ -73,7 +73,7 @@ impl SleepReport {
         last.map_or(0, |last| self.changes[last].asleep_bytes)
     }
 
-    /// Tells whether an address was not on `device` after `entry` (`None`: before the first). Without a trace, the
+    /// Whether an address was not on `device` after `entry` (`None`: before the first). Without a trace, the
     /// snapshot decides.
     pub(crate) fn asleep_after<'a>(&self, device: Device<'a>, entry: Option<usize>) -> impl Fn(u64) -> bool + use<'a> {
         let changes = if device.is_empty() { self.changes.len() } else { self.changes_until(entry) };

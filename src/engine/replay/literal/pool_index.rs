@@ -24,8 +24,8 @@ impl PoolIndex {
         let mut survivors = FxHashSet::default();
         if segments.iter().any(|(.., pool)| *pool != PoolId::default()) {
             let mut seen = FxHashSet::default();
-            let whole = device.entries_where(|action| matches!(action, Action::SegmentAlloc | Action::SegmentFree));
-            for (index, entry) in whole.rev() {
+            let found = device.entries_where(|action| matches!(action, Action::SegmentAlloc | Action::SegmentFree));
+            for (index, entry) in found.rev() {
                 // The last entry at an address decides.
                 if seen.insert(entry.addr) && entry.action == Action::SegmentAlloc {
                     survivors.insert(index);

@@ -177,11 +177,11 @@ impl GroupReader<'_, '_, '_> {
             category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
             // With fewer blocks per pass, these are its outputs.
             keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
-                && are_most(blocks, |block| self.is_of_graph(block)),
+                && are_most(blocks, |block| self.belongs_to_graph(block)),
             before_backward: are_most(blocks, |block| self.is_before_backward(block)),
             is_grad_off: blocks.iter().any(|(block, ..)| self.makers.is_grad_off(block.stack)),
             is_collector_off: self.is_collector_off,
-            of_failed_call: self.is_of_failed_call(chain, blocks),
+            of_failed_call: self.belongs_to_failed_call(chain, blocks),
             maker,
             blocks: made_in,
         })
@@ -201,7 +201,7 @@ impl GroupReader<'_, '_, '_> {
 
     /// Whether `block` belongs to a graph. If a backward pass freed the graph, the rest are outputs that, for example, a
     /// hook stored.
-    fn is_of_graph(&self, block: &LiveBlock) -> bool {
+    fn belongs_to_graph(&self, block: &LiveBlock) -> bool {
         block.allocated_at.is_some_and(|at| {
             let pass = self.lifetimes.forward_pass(at);
             self.lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
@@ -216,7 +216,7 @@ impl GroupReader<'_, '_, '_> {
     }
 
     /// Whether a call of `chain` made some of `blocks` before an earlier request of it failed.
-    fn is_of_failed_call(&self, chain: u32, blocks: &[GroupedBlock<'_>]) -> bool {
+    fn belongs_to_failed_call(&self, chain: u32, blocks: &[GroupedBlock<'_>]) -> bool {
         let failed = self.passes.failed.iter();
         failed.filter(|(_, call)| call.chain.id == chain && call.chain.calls_module).any(|(entry, _)| {
             let forward = self.device.phases().forwards_begun(*entry) as u64;
