@@ -113,7 +113,8 @@ fn fits() -> Vec<String> {
     }
     let of = |files: &Vec<String>| {
         let plan = (files.len() > 1).then(|| format!("plan --gpus t4,h100 {}", files.join(" ")));
-        [Some(format!("fit {} --sizes 2,6,10,16,40 --capacity 2GiB", files.join(" "))), plan]
+        let fit = |capacity| Some(format!("fit {} --sizes 2,6,10,16,40 --capacity {capacity}", files.join(" ")));
+        [fit("2GiB"), fit("t4"), plan]
     };
     files.values().flat_map(of).flatten().collect()
 }
