@@ -94,3 +94,17 @@ fn a_recording_without_steps_gets_none() {
         assert_eq!((phases.steps.step_at(0), phases.phase_at(0)), (None, Phase::Other), "{name}");
     }
 }
+
+#[test]
+fn the_phase_of_an_entry_is_that_of_the_last_run_up_to_it() {
+    let snapshot = fixtures::snapshot("2.15.0-oom_varlen-at-oom");
+    let phases = phases(&snapshot, 0);
+    let (mut runs, mut last) = (phases.runs().iter().peekable(), Phase::Other);
+    for entry in (0..snapshot.device(0).len()).chain([usize::MAX]) {
+        while let Some(run) = runs.next_if(|run| run.start as usize <= entry) {
+            last = run.phase;
+        }
+        assert_eq!(phases.phase_at(entry), last, "entry {entry}");
+    }
+    assert!(phases.runs().len() > 24 && runs.next().is_none());
+}

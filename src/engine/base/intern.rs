@@ -91,25 +91,30 @@ impl<T: Copy + Eq + Hash> Slices<T> {
 }
 
 /// Distinct values, in the order of their first use.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Distinct<T> {
     pub all: Vec<T>,
     rows: SeededMap<T, u32>,
+    /// The row of the last value: many come several times in a row.
+    last: u32,
 }
 
 impl<T> Default for Distinct<T> {
     fn default() -> Self {
-        Self { all: Vec::new(), rows: SeededMap::default() }
+        Self { all: Vec::new(), rows: SeededMap::default(), last: 0 }
     }
 }
 
 impl<T: Copy + Eq + Hash> Distinct<T> {
     /// The row of `value`, added if it is new.
     pub fn add(&mut self, value: T) -> u32 {
-        *self.rows.entry(value).or_insert_with(|| {
-            self.all.push(value);
-            to_u32(self.all.len() - 1)
-        })
+        if self.all.get(self.last as usize) != Some(&value) {
+            self.last = *self.rows.entry(value).or_insert_with(|| {
+                self.all.push(value);
+                to_u32(self.all.len() - 1)
+            });
+        }
+        self.last
     }
 
     pub fn find(&self, value: T) -> Option<u32> {

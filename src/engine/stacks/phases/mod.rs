@@ -20,10 +20,15 @@ use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::snapshot::{Action, Device, Stacks};
 use crate::stacks::frames::StackReader;
 
+/// Entries from one count of runs to the next.
+const RUNS_STRIDE: usize = 256;
+
 /// Phases and steps of one device's trace.
 #[derive(Debug)]
 pub struct Phases {
     runs: Vec<PhaseRun>,
+    /// The number of runs before every [`RUNS_STRIDE`]th entry: a long trace has a million, searched for each block.
+    runs_before: Vec<u32>,
     /// Entries at which forward passes start: the stack names one, and the previous stack did not.
     forward_starts: Vec<u32>,
     annotations: AnnotatedRanges,
@@ -51,14 +56,24 @@ impl Phases {
         let runs = resolve_hints(&hints);
         let forward_starts =
             hints.iter().filter(|(_, hint)| hint.phase == Some(Phase::Forward)).map(|(start, _)| *start).collect();
+        let mut runs_before = vec![0];
+        for (before, run) in runs.iter().enumerate() {
+            runs_before.resize(runs_before.len().max(run.start as usize / RUNS_STRIDE + 1), to_u32(before));
+        }
         let steps = Steps::from_runs(&runs, &annotations, device.len());
-        Self { runs, forward_starts, annotations, steps, traits }
+        Self { runs, runs_before, forward_starts, annotations, steps, traits }
     }
 
     /// The phase of the last allocation up to `entry`; [`Phase::Other`] before the first.
     pub fn phase_at(&self, entry: usize) -> Phase {
-        let started = self.runs.partition_point(|run| run.start as usize <= entry);
-        started.checked_sub(1).map_or(Phase::Other, |run| self.runs[run].phase)
+        self.runs_begun(entry).checked_sub(1).map_or(Phase::Other, |run| self.runs[run].phase)
+    }
+
+    /// The number of runs that have started at `entry`.
+    pub(crate) fn runs_begun(&self, entry: usize) -> usize {
+        let before = |stride: usize| self.runs_before.get(stride).map_or(self.runs.len(), |runs| *runs as usize);
+        let (start, end) = (before(entry / RUNS_STRIDE), before(entry / RUNS_STRIDE + 1));
+        start + self.runs[start..end].partition_point(|run| run.start as usize <= entry)
     }
 
     /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.

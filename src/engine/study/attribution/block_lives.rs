@@ -149,7 +149,8 @@ impl<'a> BlockLives<'a> {
 
     /// Adds what takes a replay: the live blocks after each entry in `wanted` (`None`: before the first). Without a trace,
     /// the blocks of the snapshot are the only live set.
-    pub(super) fn with_live_sets(mut self, device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
+    #[must_use]
+    pub fn with_live_sets(mut self, device: DeviceStudy<'a, '_>, mut wanted: Vec<Option<usize>>) -> Self {
         let (trace, stacks) = (device.device(), device.stacks());
         let Some(sizes) = device.block_sizes() else {
             let sizes = BlockSizes::at_snapshot(trace);
@@ -180,6 +181,7 @@ impl<'a> BlockLives<'a> {
         let at_end = self.ends.live_after(trace, sizes, trace.len());
         let at_end = at_end.map(|block| (block.address, block.allocated_at.map(|entry| self.point(entry as usize))));
         self.named = NamedBlocks::new(device.snapshot(), at_end);
+        self.ends = BlockEnds::default(); // no other position is wanted, and a long trace has a large table
         self
     }
 
@@ -393,8 +395,7 @@ impl<'a> BlockLives<'a> {
     }
 
     pub(super) fn point(&self, entry: usize) -> TracePoint {
-        let run = self.phases.runs().partition_point(|run| run.start as usize <= entry);
-        TracePoint { entry: to_u32(entry), run: to_u32(run) }
+        TracePoint { entry: to_u32(entry), run: to_u32(self.phases.runs_begun(entry)) }
     }
 
     pub(super) fn phase(&self, point: TracePoint) -> Phase {
