@@ -20,6 +20,7 @@ use crate::study::annotations::by_annotation;
 use crate::study::attribution::{
     self, Attribution, BlockLives, Category, CategoryRule, Leaks, MemoryBreakdown, StepsReport,
 };
+use crate::study::lifetimes::MemoryLifetimes;
 use crate::study::memory::{Holder, LiveByStack, MemoryReport, NamedShare, SizedCount, TopRows};
 use crate::study::sleep::SleepReport;
 use crate::study::variables::KeptReport;
@@ -100,6 +101,9 @@ pub struct DeviceReport {
     /// Totals over the trace; `None` without a trace.
     #[serde(skip)]
     pub timeline: Option<MemoryHistory>,
+    /// The lifetime of every allocation, if a page needs it.
+    #[serde(skip)]
+    pub lives: Option<MemoryLifetimes>,
     /// The gain of expandable segments where no request failed; `None` if nothing is worth gaining.
     #[serde(skip)]
     pub expandable_gain: Option<ExpandableGain>,
@@ -189,9 +193,16 @@ impl DeviceReport {
 pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (DeviceReport, Warnings) {
     let mut warnings = Warnings::default();
     let mut failures = FailureCollector::new(device);
+    let mut lives = options.keeps_lifetimes.then(MemoryLifetimes::default);
     // The replay and the stacks are independent: two cores share them.
     let replay = || {
-        let history = device.replay(Tracking::Totals, |step| failures.observe(step));
+        let history = match &mut lives {
+            None => device.replay(Tracking::Totals, |step| failures.observe(step)),
+            Some(lives) => device.replay(Tracking::Changes, |step| {
+                failures.observe(step);
+                lives.add_step(step, device);
+            }),
+        };
         (history, history.and_then(|history| cache_flushes(device, history)))
     };
     let ((history, cache_flushes), lifetimes) = threads::join(replay, || {
@@ -205,8 +216,10 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let position = moment.unwrap_or_default();
     let (rules, top) = (options.rules, options.top);
     let attribute = || attribution::attribute_memory(device, lifetimes, position, rules, top);
-    let (attribution, annotated) =
+    let ((attribution, lifetimes), annotated) =
         threads::join(attribute, || if moment.is_none() { by_annotation(device, top) } else { None });
+    let lives = lives.map(|lives| lives.finish(device, &lifetimes));
+    drop(lifetimes);
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
     let entry = at_failure.as_ref().and_then(|held| held.event).or_else(|| at_peak.as_ref()?.event);
     let step_requests = entry.map(|entry| StepRequests::new(device, entry)).unwrap_or_default();
@@ -240,6 +253,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         leaks,
         sleep: device.sleep().cloned(),
         timeline: history.cloned(),
+        lives,
         step_requests,
         cache_flushes,
         ..DeviceReport::default()
@@ -269,6 +283,8 @@ pub struct Options<'a> {
     pub at: Option<PositionSelector>,
     /// Size of a request to try, in bytes.
     pub request: Option<u64>,
+    /// Keeps the lifetime of every allocation, for a page.
+    pub keeps_lifetimes: bool,
     /// Custom categories, in addition to the built-in ones.
     pub rules: &'a [CategoryRule],
 }

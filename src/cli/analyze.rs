@@ -116,7 +116,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         ..Scope::default()
     };
     let (at, request) = (args.at, args.request);
-    let options = Options { scope, top: args.top, at, request, rules: &config.categories };
+    let options = Options { scope, top: args.top, at, request, keeps_lifetimes: false, rules: &config.categories };
     if args.output.format() == Format::Jsonl {
         return stream(&inputs, options, output);
     }

@@ -75,7 +75,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
         strip_paths: args.strip_paths,
         minor: None,
     };
-    let options = Options { scope, top: TOP, at: args.at, request: None, rules: &config.categories };
+    let options =
+        Options { scope, top: TOP, at: args.at, request: None, keeps_lifetimes: true, rules: &config.categories };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;
     inputs::keep_latest(&mut inputs);
     let output = args.output.as_deref();
@@ -98,8 +99,8 @@ pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let (read, mut unreadable) = inputs::read_all(&inputs, |snapshot, path, bytes| {
         source.add_to(snapshot);
         let study = Study::new(snapshot, scope);
-        let report = analyze_study(&study, path, bytes, options);
-        let data = PageData::from_study(&study, &report, inputs.len())?;
+        let mut report = analyze_study(&study, path, bytes, options);
+        let data = PageData::from_study(&study, &mut report, inputs.len())?;
         anyhow::Ok((report, data))
     });
     let read = read.into_iter().collect::<anyhow::Result<Vec<_>>>()?;

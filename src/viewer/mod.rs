@@ -48,7 +48,7 @@ impl DroppedFiles {
         progress: &dyn Fn(u64, u64),
     ) -> io::Result<()> {
         let DroppedFile { name, stored_bytes, reader } = file;
-        let options = Options { top: TABLE_ROWS, ..Options::default() };
+        let options = Options { top: TABLE_ROWS, keeps_lifetimes: true, ..Options::default() };
         // The source ends here: the analysis needs the memory.
         let read = match Source::from_reader(reader, stored_bytes) {
             Err(InputError::OutOfMemory) => return Err(io::ErrorKind::OutOfMemory.into()),
@@ -65,8 +65,8 @@ impl DroppedFiles {
             }
         };
         let study = Study::new(&snapshot, options.scope);
-        let report = analyze_study(&study, name, stored_bytes, options);
-        let data = PageData::from_study(&study, &report, files)?;
+        let mut report = analyze_study(&study, name, stored_bytes, options);
+        let data = PageData::from_study(&study, &mut report, files)?;
         self.snapshots.push((report, data));
         Ok(())
     }

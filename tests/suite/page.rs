@@ -259,10 +259,10 @@ fn allocations_without_room_are_counted() {
     let name = "2.15.0-oom_varlen-at-oom";
     let snapshot = fixtures::snapshot(name);
     let study = Study::new(&snapshot, Scope::default());
-    let report = analyze_study(&study, name, 0, Options { top: 3, ..Options::default() });
+    let mut report = analyze_study(&study, name, 0, Options { top: 3, ..Options::default() });
     let device = study.devices().next().unwrap();
-    let read = |budget: usize| {
-        let data = PageData::from_device(device, &report.devices[0], budget).unwrap();
+    let mut read = |budget: usize| {
+        let data = PageData::from_device(device, &mut report.devices[0], budget).unwrap();
         let mut html = Vec::new();
         let report = AnalyzeReport::new(vec![report.clone()], Vec::new(), 3);
         oomscope::output::page::write(&report, &[vec![data]], PageOrder::WorstFirst, "0", &mut html).unwrap();
@@ -336,16 +336,21 @@ proptest! {
     fn no_entries_whatever_keep_a_page_from_being_written(file in garbage::snapshot(), last in 0..60_u64) {
         let snapshot = Snapshot::read(&serde_json::to_vec(&file).unwrap(), &|_| {}).unwrap();
         for (window, budget) in [(Window::default(), usize::MAX), (window::last(last), 200)] {
-            let options = Options { top: 2, scope: Scope { window, ..Scope::default() }, ..Options::default() };
-            let study = Study::new(&snapshot, options.scope);
-            let report = analyze_study(&study, "a", 0, options);
-            let devices = study.devices().zip(&report.devices);
-            let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
-            let data = devices.collect();
-            let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
-            let mut html = Vec::new();
-            oomscope::output::page::write(&report, &[data], PageOrder::WorstFirst, "0", &mut html).unwrap();
-            let page = Page::read(String::from_utf8(html).unwrap());
+            let pages = [false, true].map(|keeps_lifetimes| {
+                let scope = Scope { window, ..Scope::default() };
+                let options = Options { top: 2, keeps_lifetimes, scope, ..Options::default() };
+                let study = Study::new(&snapshot, options.scope);
+                let mut report = analyze_study(&study, "a", 0, options);
+                let devices = study.devices().zip(&mut report.devices);
+                let devices = devices.map(|(device, report)| PageData::from_device(device, report, budget).unwrap());
+                let data = devices.collect();
+                let report = AnalyzeReport::new(vec![report], Vec::new(), 2);
+                let mut html = Vec::new();
+                oomscope::output::page::write(&report, &[data], PageOrder::WorstFirst, "0", &mut html).unwrap();
+                String::from_utf8(html).unwrap()
+            });
+            prop_assert_eq!(&pages[0], &pages[1]);
+            let page = Page::read(pages[0].clone());
             prop_assert_eq!(page.rows.len(), page.devices.len());
         }
     }

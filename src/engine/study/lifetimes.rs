@@ -5,11 +5,12 @@ use std::ops::Range;
 
 use crate::base::ids::{PoolId, StackId, SymbolId, to_u32};
 use crate::base::intern::{Distinct, SeededMap};
+use crate::base::threads;
 use crate::replay::literal::{Change, Layout, ReplayStep, StreamPool, Tracking};
 use crate::snapshot::{Action, Block, BlockState, Segment, TraceEntry};
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::attribution::{self, Category, Confidence};
+use crate::study::attribution::{self, BlockLives, Category, Confidence};
 
 /// A position in the trace: the number of entries applied. 0 is before the first entry.
 pub type EntryCount = u32;
@@ -59,7 +60,7 @@ pub struct PoolStream {
 }
 
 /// All lifetimes on one device.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct MemoryLifetimes {
     /// By ascending `start`.
     pub allocations: Vec<AllocationLifetime>,
@@ -77,34 +78,41 @@ pub struct MemoryLifetimes {
 impl MemoryLifetimes {
     /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
-        Self::observe_device(device, |_| ())
+        let mut lives = Self::default();
+        let replay = || device.replay(Tracking::Changes, |step| lives.add_step(step, device)).is_some();
+        // The replay and what the stacks show need nothing of each other: two cores share them.
+        let (_, lifetimes) = threads::join(replay, || {
+            device.read_stacks();
+            BlockLives::from_trace(device)
+        });
+        lives.finish(device, &lifetimes.with_live_sets(device, Vec::new()))
     }
 
-    /// Like [`Self::from_device`]; `observe` sees each step of the same replay.
-    pub fn observe_device(device: DeviceStudy<'_, '_>, mut observe: impl FnMut(&ReplayStep<'_>)) -> Self {
-        let mut lives = Self::default();
-        let id = device.id();
-        let traced = device.replay(Tracking::Changes, |step| {
-            match step.at {
-                None => {
-                    lives = Self::default(); // a replay may start over
-                    let layout = Layout::from_tiling(step.tiling, id);
-                    lives.begin(layout.segments.iter(), &layout.blocks);
-                }
-                Some((index, _)) => {
-                    let entry = device.device().entry(index);
-                    lives.apply(to_u32(index).saturating_add(1), &entry, step);
-                    lives.annotate(&entry);
-                }
+    /// Adds what a step of a replay with [`Tracking::Changes`] shows.
+    pub fn add_step(&mut self, step: &ReplayStep<'_>, device: DeviceStudy<'_, '_>) {
+        match step.at {
+            None => {
+                *self = Self::default(); // a replay may start over
+                let layout = Layout::from_tiling(step.tiling, device.id());
+                self.begin(layout.segments.iter(), &layout.blocks);
             }
-            observe(step);
-        });
-        if traced.is_some() {
-            lives.classify(device);
-        } else {
-            lives.begin(device.device().segments(), &device.snapshot().blocks);
+            Some((index, _)) => {
+                let entry = device.device().entry(index);
+                self.apply(to_u32(index).saturating_add(1), &entry, step);
+                self.annotate(&entry);
+            }
         }
-        lives
+    }
+
+    /// Adds what takes all steps, and the `lifetimes` of the device after its replay.
+    #[must_use]
+    pub fn finish(mut self, device: DeviceStudy<'_, '_>, lifetimes: &BlockLives<'_>) -> Self {
+        if device.device().is_empty() {
+            self.begin(device.device().segments(), &device.snapshot().blocks);
+        } else {
+            self.classify(device, lifetimes);
+        }
+        self
     }
 
     /// The last text that the program attached to `one` (`torch.cuda.memory._annotate_tensor`).
@@ -113,8 +121,8 @@ impl MemoryLifetimes {
     }
 
     /// Sets the category and phase of every allocation.
-    fn classify(&mut self, device: DeviceStudy<'_, '_>) {
-        let judged = attribution::classify_allocations(device, self.allocations.len(), &|row: usize| {
+    fn classify(&mut self, device: DeviceStudy<'_, '_>, lifetimes: &BlockLives<'_>) {
+        let judged = attribution::classify_allocations(device, lifetimes, self.allocations.len(), &|row: usize| {
             let one = &self.allocations[row];
             attribution::Allocation {
                 address: one.address,

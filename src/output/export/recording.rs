@@ -1,10 +1,11 @@
 //! One snapshot, replayed once, for any writer.
 
+use std::io;
 use std::ops::Range;
 
 use crate::analysis::rank_in_path;
 use crate::base::ids::to_u32;
-use crate::snapshot::Numbers;
+use crate::replay::literal::Tracking;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange, is_live};
 use crate::study::{DeviceStudy, PositionSelector, Study, TracePosition};
 
@@ -26,8 +27,6 @@ pub(super) struct DeviceRecording<'s, 'a> {
     /// The entries to export.
     pub(super) window: Range<usize>,
     pub(super) lives: MemoryLifetimes,
-    /// Allocated and reserved bytes before the first entry of the trace, and after each.
-    totals: [Numbers<9>; 2],
 }
 
 impl<'s, 'a> Recording<'s, 'a> {
@@ -47,21 +46,21 @@ impl<'s, 'a> Recording<'s, 'a> {
 
 impl<'s, 'a> DeviceRecording<'s, 'a> {
     fn new(device: DeviceStudy<'s, 'a>) -> Self {
-        let mut totals: [Numbers<9>; 2] = Default::default();
-        let lives = MemoryLifetimes::observe_device(device, |step| {
-            if step.at.is_none() {
-                totals = Default::default(); // a replay may start over
+        Self { device, window: device.window(), lives: MemoryLifetimes::from_device(device) }
+    }
+
+    /// Calls `observe` with a number of applied entries, and the allocated and reserved bytes after these: for the start of
+    /// the window and each of its entries. A replay of their own takes less time than they would take memory.
+    pub(super) fn each_totals(&self, mut observe: impl FnMut(usize, [u64; 2]) -> io::Result<()>) -> io::Result<()> {
+        let mut observed = Ok(());
+        let traced = self.device.replay(Tracking::Totals, |step| {
+            let (applied, now) = (step.at.map_or(0, |(index, _)| index + 1), step.tiling.totals());
+            if (self.window.start..=self.window.end).contains(&applied) && observed.is_ok() {
+                observed = observe(applied, [now.allocated, now.reserved]);
             }
-            let now = step.tiling.totals();
-            totals[0].push(now.allocated);
-            totals[1].push(now.reserved);
         });
-        if device.device().is_empty() {
-            let memory = device.memory();
-            totals[0].push(memory.allocated_bytes);
-            totals[1].push(memory.reserved_bytes);
-        }
-        Self { device, window: device.window(), lives, totals }
+        let memory = self.device.memory();
+        if traced.is_some() { observed } else { observe(0, [memory.allocated_bytes, memory.reserved_bytes]) }
     }
 
     /// The number of entries applied at the position of `selector`.
@@ -82,12 +81,6 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
             Some(event) => EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX),
             None => to_u32(self.window.start),
         }
-    }
-
-    /// Allocated and reserved bytes after `applied` entries.
-    #[inline]
-    pub(super) fn totals_at(&self, applied: usize) -> [u64; 2] {
-        self.totals.each_ref().map(|totals| totals.get(applied).unwrap_or_default())
     }
 
     /// The allocations that were live at some time within the window.

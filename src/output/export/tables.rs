@@ -14,8 +14,8 @@ use crate::stacks::frames::{BEFORE_RECORDING, StackReader};
 use crate::stacks::phases::Phase;
 use crate::study::lifetimes::{AllocationLifetime, is_live};
 
-/// Allocations whose cells are in one call: as many as a row group has.
-const ALLOCATIONS_AT_ONCE: usize = 1 << 17;
+/// Rows whose cells are in one call: as many as a row group has.
+const ROWS_AT_ONCE: usize = 1 << 17;
 
 /// Tables with their columns.
 macro_rules! tables {
@@ -76,9 +76,9 @@ impl<S: TableSink + Send> TableSet<S> {
             let rows = DeviceRows { recording, device };
             let allocations = || rows.allocations(to_allocations, &mut used);
             let (allocations, events) = rayon::join(allocations, || rows.events(to_events, &mut used_by_events));
-            allocations.and(events)?;
+            let last_totals = allocations.and(events)?;
             rows.segments(to_segments, &mut used)?;
-            rows.run(to_run)?;
+            rows.run(to_run, last_totals)?;
         }
         for (index, is_used_by_events) in used_by_events.into_iter().enumerate() {
             if !is_used_by_events && used.lines[index].is_none() {
@@ -159,8 +159,8 @@ impl DeviceRows<'_, '_, '_> {
         let attached =
             |one: &AllocationLifetime| lives.annotation(one).or_else(|| trace.entry(start(one)?).user_metadata);
         let mut allocations = self.device.allocations();
-        for first in (0_u64..).step_by(ALLOCATIONS_AT_ONCE) {
-            let all: Vec<&AllocationLifetime> = allocations.by_ref().take(ALLOCATIONS_AT_ONCE).collect();
+        for first in (0_u64..).step_by(ROWS_AT_ONCE) {
+            let all: Vec<&AllocationLifetime> = allocations.by_ref().take(ROWS_AT_ONCE).collect();
             if all.is_empty() {
                 break;
             }
@@ -209,43 +209,59 @@ impl DeviceRows<'_, '_, '_> {
         self.device.lives.places.all.iter().map(|place| self.snapshot().pools.label(place.pool)).collect()
     }
 
-    fn events(&self, sink: &mut impl TableSink, used: &mut [bool]) -> io::Result<()> {
+    /// Returns the totals after the last entry.
+    fn events(&self, sink: &mut impl TableSink, used: &mut [bool]) -> io::Result<[u64; 2]> {
         let (phases, trace, window) = (self.device.device.phases(), self.device.device.device(), &self.device.window);
-        let (mut texts, mut pools) = (FxHashMap::default(), FxHashMap::default());
+        let (mut texts, mut pools, mut last_pool) = (FxHashMap::default(), FxHashMap::default(), None);
         for index in window.clone() {
             let TraceEntry { extended_stack, pool, user_metadata, .. } = trace.entry(index);
             used[extended_stack.index()] = true;
             self.add_text(&mut texts, user_metadata);
-            if let Some(pool) = pool {
+            if let Some(pool) = pool.filter(|pool| last_pool.replace(*pool) != Some(*pool)) {
                 pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
             }
         }
         let key = self.key();
-        let at = |row: usize| window.start + row;
-        let entry = |row: usize| trace.entry(at(row));
-        let is_failure = |row: usize| trace.action(at(row)) == Some(Action::Oom);
-        sink.rows(
-            window.len(),
-            &[
-                &|_| key[0],
-                &|_| key[1],
-                &|_| key[2],
-                &|row| Cell::from_u64(at(row) as u64),
-                &|row| self.time_us(Some(at(row))),
-                &|row| Cell::Text(entry(row).action.word()),
-                &|row| Cell::from_option((!is_failure(row)).then(|| entry(row).addr)),
-                &|row| Cell::from_u64(entry(row).size),
-                &|row| Cell::from_option(is_failure(row).then(|| entry(row).addr)),
-                &|row| Cell::from_u64(entry(row).stream),
-                &|row| text_cell(entry(row).pool.map(|pool| &*pools[&pool])),
-                &|row| Cell::from_u64(entry(row).extended_stack.0.into()),
-                &|row| text_cell(entry(row).user_metadata.and_then(|text| texts[&text].as_deref())),
-                &|row| Cell::from_u64(self.device.totals_at(at(row) + 1)[0]),
-                &|row| Cell::from_u64(self.device.totals_at(at(row) + 1)[1]),
-                &|row| Cell::Text(phases.phase_at(at(row)).word()),
-                &|row| Cell::from_option(phases.steps.step_at(at(row)).map(u64::from)),
-            ],
-        )
+        let mut write = |first: usize, totals: &[[u64; 2]]| {
+            let at = |row: usize| first + row;
+            let entry = |row: usize| trace.entry(at(row));
+            let is_failure = |row: usize| trace.action(at(row)) == Some(Action::Oom);
+            sink.rows(
+                totals.len(),
+                &[
+                    &|_| key[0],
+                    &|_| key[1],
+                    &|_| key[2],
+                    &|row| Cell::from_u64(at(row) as u64),
+                    &|row| self.time_us(Some(at(row))),
+                    &|row| Cell::Text(entry(row).action.word()),
+                    &|row| Cell::from_option((!is_failure(row)).then(|| entry(row).addr)),
+                    &|row| Cell::from_u64(entry(row).size),
+                    &|row| Cell::from_option(is_failure(row).then(|| entry(row).addr)),
+                    &|row| Cell::from_u64(entry(row).stream),
+                    &|row| text_cell(entry(row).pool.map(|pool| &*pools[&pool])),
+                    &|row| Cell::from_u64(entry(row).extended_stack.0.into()),
+                    &|row| text_cell(entry(row).user_metadata.and_then(|text| texts[&text].as_deref())),
+                    &|row| Cell::from_u64(totals[row][0]),
+                    &|row| Cell::from_u64(totals[row][1]),
+                    &|row| Cell::Text(phases.phase_at(at(row)).word()),
+                    &|row| Cell::from_option(phases.steps.step_at(at(row)).map(u64::from)),
+                ],
+            )
+        };
+        let (mut totals, mut last) = (Vec::new(), [0; 2]);
+        self.device.each_totals(|applied, now| {
+            last = now;
+            if applied > window.start {
+                totals.push(now);
+            }
+            if totals.len() == ROWS_AT_ONCE || applied == window.end {
+                write(applied - totals.len(), &totals)?;
+                totals.clear();
+            }
+            Ok(())
+        })?;
+        Ok(last)
     }
 
     fn segments(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
@@ -272,7 +288,7 @@ impl DeviceRows<'_, '_, '_> {
         Ok(())
     }
 
-    fn run(&self, sink: &mut impl TableSink) -> io::Result<()> {
+    fn run(&self, sink: &mut impl TableSink, [allocated, reserved]: [u64; 2]) -> io::Result<()> {
         let (device, window) = (self.device.device, &self.device.window);
         let recorder = self.snapshot().recorder_info.as_ref();
         let host = recorder.and_then(|info| info.host.as_deref()).map(escape_name);
@@ -281,7 +297,6 @@ impl DeviceRows<'_, '_, '_> {
         // -1 compares with `start_event` and `end_event` like a position before the first entry.
         let has_trace = !device.device().is_empty();
         let peak_event = if has_trace { Cell::Integer(i64::from(self.device.peak()) - 1) } else { Cell::Null };
-        let [allocated, reserved] = self.device.totals_at(window.end);
         sink.row(self.key().into_iter().chain([
             text_cell(host.as_deref()),
             Cell::from_option(recorder.and_then(|info| info.pid)),

@@ -86,8 +86,7 @@ impl DeviceRecording<'_, '_> {
         let mut changes = self.category_changes().into_iter().peekable();
         let mut by_category: BTreeMap<Category, u64> = BTreeMap::new();
         let mut last = [None; 2];
-        for applied in self.window.start..=self.window.end {
-            let now = self.totals_at(applied);
+        self.each_totals(|applied, now| {
             let time_us = self.time_us(applied.saturating_sub(1).max(self.window.start));
             for ((track, now), last) in [Track::Allocated, Track::Reserved].into_iter().zip(now).zip(&mut last) {
                 if last.replace(now) != Some(now) {
@@ -99,8 +98,8 @@ impl DeviceRecording<'_, '_> {
                 *total = total.wrapping_add(bytes);
                 change(Track::Category(category), time_us, *total)?;
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 
     /// The bytes that are added to categories after numbers of entries in the window, ascending. The first has all

@@ -4,6 +4,7 @@ use std::io::{self, Write as _};
 
 use flate2::Compression;
 use flate2::write::DeflateEncoder;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::budget::{Budgeted, MAX_FRAMES};
@@ -15,11 +16,12 @@ use crate::allocator::verdict::Verdict;
 use crate::analysis::DeviceReport;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::Distinct;
+use crate::base::threads;
 use crate::output::wording::{keeper_details, keeper_name};
 use crate::snapshot::Stacks;
 use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
-use crate::study::attribution::Category;
+use crate::study::attribution::{Category, Confidence};
 use crate::study::iterations::GrowthKind;
 use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange, joined_ranges};
 use crate::study::memory::Holder;
@@ -31,22 +33,26 @@ struct Kind {
     node: u32,
     line: u32,
     place: u32,
-    category: usize,
-    confidence: usize,
-    /// 0 if older than the recording, else the phase's index plus 1.
-    phase: usize,
+    category: Category,
+    confidence: Confidence,
+    /// `None` if older than the recording.
+    phase: Option<Phase>,
     /// Row of the header's variables.
     variable: usize,
 }
 
 /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most.
-pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Vec<u8>> {
+pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &mut DeviceReport, budget: usize) -> io::Result<Vec<u8>> {
+    let mut lives = report.lives.take().unwrap_or_else(|| MemoryLifetimes::from_device(device));
     let window = device.window();
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
-    let mut lives = MemoryLifetimes::from_device(device);
-    retain_shown(&mut lives, shown);
-    let space = AddressMap::new(&lives.allocations, &lives.segments);
-    let packing = Packing { device, report, shown, space };
+    let map_addresses = || {
+        retain_shown(&mut lives, shown);
+        AddressMap::new(&lives.allocations, &lives.segments)
+    };
+    let (space, (times, marks, ranges)) =
+        threads::join(map_addresses, || (times(device), events::marks(device, shown), events::ranges(device, shown)));
+    let packing = Packing { device, report, shown, space, times, marks, ranges };
     let stacks = &device.snapshot().stacks;
     let mut budgeted = Budgeted::new(&lives, shown.entries);
     let within = budgeted.count_within_frames(MAX_FRAMES, |stack| stacks.frames(stack).len());
@@ -88,12 +94,25 @@ struct Packing<'p, 's, 'a> {
     report: &'p DeviceReport,
     shown: ShownEntries,
     space: AddressMap,
+    times: Option<Column>,
+    marks: Vec<Value>,
+    ranges: Vec<Value>,
+}
+
+/// The header, its keys in alphabetical order. The runs, a million in a long trace, would take 170 MB as JSON values.
+#[derive(Serialize)]
+struct Header {
+    #[serde(flatten)]
+    before: Value,
+    phase_runs: Vec<(EntryCount, usize)>,
+    #[serde(flatten)]
+    after: Value,
 }
 
 impl Packing<'_, '_, '_> {
     /// The data, and the bytes of it that belong to allocations and their stacks.
     fn pack(&self, lives: &MemoryLifetimes, budgeted: &Budgeted<'_>) -> io::Result<(Vec<u8>, usize)> {
-        let Self { device, report, shown, ref space } = *self;
+        let Self { device, report, shown, ref space, .. } = *self;
         let mut stacks = StackTable::new(device.stacks());
         let mut names = NameTable::default();
         let pools = &device.snapshot().pools;
@@ -101,53 +120,54 @@ impl Packing<'_, '_, '_> {
         let places: Vec<(u32, u32)> =
             places.map(|place| (names.streams.add(place.stream), names.pools.add(pools.get(place.pool)))).collect();
         let (mut scaling, kinds) = self.allocations(budgeted, &mut stacks, &places);
-        let mut fixed = self.segments(lives, &mut stacks, &places);
+        let segments = self.segments(lives, &mut stacks, &places);
         let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
         let (undrawn, series) = budgeted.summarize_omitted().unzip();
-        fixed.extend(times(device).into_iter().chain(series));
+        let fixed = || segments.iter().chain(&self.times).chain(&series);
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
         let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
         // docs/report-data.md documents these keys.
-        let header = json!({
-            "version": 2,
+        let before = json!({
             "device": device.id(),
             "entries": shown.entries,
             "first_event": u64::from(shown.first),
             "allocations": budgeted.kept().count(),
             "pending_at_start": budgeted.kept().filter(|one| one.freed_at() == Some(0)).count(),
             "kinds": kinds,
-            "segments": lives.segments.len(),
             "nodes": stacks.nodes.all.len(),
             "frames": stacks.frames.all.len(),
             "lines": stacks.lines.all.len(),
-            "unit": space.unit,
             "granules": granules,
-            "columns": fixed.iter().chain(&scaling).map(|column| (column.name, column.bytes.len())).collect::<Vec<_>>(),
-            "regions": space.regions(),
-            "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
-            "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
+            "columns": fixed().chain(&scaling).map(|column| (column.name, column.bytes.len())).collect::<Vec<_>>(),
             "categories": Category::ALL,
-            "variables": variable_rows(device),
-            "phases": Phase::ALL,
-            "proof": find_proof(report),
             "held_lines": holders(report).iter().map(|row| stacks.lines_at(&row.location)).collect::<Vec<_>>(),
             "failure_count": report.oom_count,
             "failures": failures,
-            "marks": events::marks(device, shown),
-            "ranges": events::ranges(device, shown),
-            "steps": steps,
+            "marks": self.marks,
             "first_step": first_step,
-            "phase_runs": events::phase_runs(phases, shown),
+        });
+        let after = json!({
+            "version": 2,
+            "segments": lives.segments.len(),
+            "unit": space.unit,
+            "regions": space.regions(),
+            "streams": names.streams.all.iter().map(u64::to_string).collect::<Vec<_>>(),
+            "pools": names.pools.all.iter().map(|[first, second]| format!("{first}:{second}")).collect::<Vec<_>>(),
+            "variables": variable_rows(device),
+            "phases": Phase::ALL,
+            "proof": find_proof(report),
+            "ranges": self.ranges,
+            "steps": steps,
             "start_us": device.device().time_us(shown.first as usize),
             "undrawn": undrawn,
         });
-        let header = serde_json::to_vec(&header)?;
+        let header = serde_json::to_vec(&Header { before, phase_runs: events::phase_runs(phases, shown), after })?;
         let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
         out.write_all(&to_u32(header.len()).to_le_bytes())?;
         out.write_all(&header)?;
-        fixed.iter().try_for_each(|column| out.write_all(&column.bytes))?;
+        fixed().try_for_each(|column| out.write_all(&column.bytes))?;
         out.flush()?;
         let fixed_bytes = out.get_ref().len();
         scaling.iter().try_for_each(|column| out.write_all(&column.bytes))?;
@@ -200,9 +220,9 @@ impl Packing<'_, '_, '_> {
                 node,
                 line,
                 place: one.place,
-                category: one.category as usize,
-                confidence: one.confidence as usize,
-                phase: one.phase.map_or(0, |phase| phase as usize + 1),
+                category: one.category,
+                confidence: one.confidence,
+                phase: one.phase,
                 variable: row_of(one.variable(self.device)),
             };
             of_kind.push(kinds.add(kind).into());
@@ -218,7 +238,7 @@ impl Packing<'_, '_, '_> {
             of("kpool", &|kind| place(kind).1.into()),
             of("kcategory", &|kind| kind.category as u64),
             of("kconfidence", &|kind| kind.confidence as u64),
-            of("kphase", &|kind| kind.phase as u64),
+            of("kphase", &|kind| kind.phase.map_or(0, |phase| phase as u64 + 1)),
             of("kvariable", &|kind| kind.variable as u64),
         ]);
         (columns, kinds.all.len())

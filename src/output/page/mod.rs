@@ -39,21 +39,21 @@ const SPARKLINE_BUCKETS: usize = 128;
 pub struct PageData(Vec<u8>);
 
 impl PageData {
-    /// Packs the devices of `study`, whose analysis is `report`, as one of `files` snapshots of a page.
+    /// Packs the devices of `study`, whose analysis is `report`, as one of `files` snapshots of a page. Takes their lifetimes.
     ///
     /// # Errors
     /// Never: the data is written to memory.
-    pub fn from_study(study: &Study<'_>, report: &SnapshotReport, files: usize) -> io::Result<Vec<Self>> {
+    pub fn from_study(study: &Study<'_>, report: &mut SnapshotReport, files: usize) -> io::Result<Vec<Self>> {
         let budget = budget(files * report.devices.len());
-        let devices = study.devices().zip(&report.devices);
+        let devices = study.devices().zip(&mut report.devices);
         devices.map(|(device, report)| Self::from_device(device, report, budget)).collect()
     }
 
-    /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most: see [`budget()`].
+    /// Packs `device`, whose analysis is `report`, into about `budget` bytes at most: see [`budget()`]. Takes its lifetimes.
     ///
     /// # Errors
     /// Never: the data is written to memory.
-    pub fn from_device(device: DeviceStudy<'_, '_>, report: &DeviceReport, budget: usize) -> io::Result<Self> {
+    pub fn from_device(device: DeviceStudy<'_, '_>, report: &mut DeviceReport, budget: usize) -> io::Result<Self> {
         data::pack(device, report, budget).map(Self)
     }
 }

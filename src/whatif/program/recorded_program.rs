@@ -14,7 +14,7 @@ use crate::snapshot::{BlockState, TensorKind};
 use crate::stacks::frames::{CodeLocation, LineId};
 use crate::stacks::phases::{KnownPurpose, Phase};
 use crate::study::DeviceStudy;
-use crate::study::attribution::{Allocation, Category, Confidence, classify_allocations};
+use crate::study::attribution::{Allocation, BlockLives, Category, Confidence, classify_allocations};
 use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::whatif::Sureness;
 use crate::whatif::forecast::{Forecast, ForecastLength};
@@ -190,7 +190,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 freed_after: freed_at,
             });
         }
-        let categorized = classify_allocations(self.device, allocations.len(), &|row| allocations[row]);
+        let lifetimes = BlockLives::from_trace(self.device).with_live_sets(self.device, Vec::new());
+        let categorized = classify_allocations(self.device, &lifetimes, allocations.len(), &|row| allocations[row]);
         let categories = self.script.blocks.iter().enumerate().map(|(index, block)| match block.allocated_at {
             None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
             Some(op) => {

@@ -7,6 +7,7 @@
 use super::block_lives::BlockLives;
 use super::classify::classify;
 use super::live_set::{Allocation, LiveSet, TracePoint};
+use crate::base::threads;
 use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification, Confidence};
 
@@ -16,20 +17,23 @@ const MAX_RANGES: usize = 32;
 const MAX_FAILURE_CUTS: usize = 64;
 
 /// The category of each of `count` allocations of `device`, in the order in which they were made. `allocation` reads
-/// one by its row.
+/// one by its row. `lifetimes` must be the device's own, after a replay.
 pub fn classify_allocations(
     device: DeviceStudy<'_, '_>,
+    lifetimes: &BlockLives<'_>,
     count: usize,
-    allocation: &dyn Fn(usize) -> Allocation,
+    allocation: &(dyn Fn(usize) -> Allocation + Sync),
 ) -> Vec<(Category, Confidence)> {
-    let lifetimes = BlockLives::from_trace(device).with_live_sets(device, Vec::new());
     let trace = device.device();
-    let mut classifier =
-        AllocationClassifier { device, lifetimes: &lifetimes, allocation, classified: vec![None; count] };
+    let classifier = AllocationClassifier { device, lifetimes, allocation };
+    let mut classified = vec![None; count];
+    let mut keep_first = |(row, found): (usize, Classification)| {
+        classified[row].get_or_insert(found);
+    };
     let peak = device.history().map(|history| history.peak_entry().and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
-        let rows = classifier.live_after(entry);
-        classifier.classify_rows(entry, lifetimes.observed_until(entry), rows);
+        let rows = classifier.live_after(entry, count);
+        classifier.classify_rows(entry, lifetimes.observed_until(entry), rows).for_each(&mut keep_first);
     }
     let stride = lifetimes.failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
     let mut cuts: Vec<usize> = (1..=MAX_RANGES).map(|n| trace.len() * n / MAX_RANGES).collect();
@@ -38,33 +42,42 @@ pub fn classify_allocations(
     cuts.dedup();
     let (mut next, mut live) = (0, Vec::new());
     let mut start = 0;
-    for end in cuts {
-        // The blocks that are live at the start of the range, and those allocated within it.
-        live.retain(|row: &usize| allocation(*row).freed_after.is_none_or(|freed| freed as usize > start));
-        while next < count && allocation(next).allocated_at.is_none_or(|entry| (entry as usize) < end) {
-            live.push(next);
-            next += 1;
-        }
+    // As many ranges as there are cores, so that only their blocks are in memory.
+    for ends in cuts.chunks(rayon::current_num_threads()) {
+        let ranges: Vec<(usize, Vec<usize>)> = ends
+            .iter()
+            .map(|end| {
+                // The blocks that are live at the start of the range, and those allocated within it.
+                live.retain(|row: &usize| allocation(*row).freed_after.is_none_or(|freed| freed as usize > start));
+                while next < count && allocation(next).allocated_at.is_none_or(|entry| (entry as usize) < *end) {
+                    live.push(next);
+                    next += 1;
+                }
+                start = *end;
+                (*end, live.clone())
+            })
+            .collect();
         // No position: the category must not depend on where within the range a block is freed.
-        classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), live.clone());
-        start = end;
+        let classify = |(end, rows): &(usize, Vec<usize>)| {
+            classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), rows.clone())
+        };
+        threads::map(&ranges, classify).into_iter().flatten().for_each(&mut keep_first);
     }
     let unknown = (Category::Other, Confidence::Low);
-    classifier.classified.into_iter().map(|found| found.unwrap_or(unknown)).collect()
+    classified.into_iter().map(|found| found.unwrap_or(unknown)).collect()
 }
 
 struct AllocationClassifier<'a, 'f> {
     device: DeviceStudy<'a, 'f>,
     lifetimes: &'a BlockLives<'a>,
-    allocation: &'a dyn Fn(usize) -> Allocation,
-    classified: Vec<Option<Classification>>,
+    allocation: &'a (dyn Fn(usize) -> Allocation + Sync),
 }
 
 impl AllocationClassifier<'_, '_> {
-    /// Rows of the allocations that are live after `entry`.
-    fn live_after(&self, entry: Option<usize>) -> Vec<usize> {
+    /// Rows of those of the first `count` allocations that are live after `entry`.
+    fn live_after(&self, entry: Option<usize>, count: usize) -> Vec<usize> {
         let applied = entry.map_or(0, |entry| entry + 1);
-        (0..self.classified.len())
+        (0..count)
             .filter(|row| {
                 let allocation = (self.allocation)(*row);
                 allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
@@ -73,9 +86,13 @@ impl AllocationClassifier<'_, '_> {
             .collect()
     }
 
-    /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`. Keeps earlier
-    /// classifications.
-    fn classify_rows(&mut self, entry: Option<usize>, end: usize, mut rows: Vec<usize>) {
+    /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`.
+    fn classify_rows(
+        &self,
+        entry: Option<usize>,
+        end: usize,
+        mut rows: Vec<usize>,
+    ) -> impl Iterator<Item = (usize, Classification)> + use<> {
         rows.sort_by_cached_key(|row| (self.allocation)(*row).address);
         let blocks = rows.iter().map(|row| self.lifetimes.live_block(self.device, &(self.allocation)(*row), end));
         let live_set = LiveSet {
@@ -84,8 +101,6 @@ impl AllocationClassifier<'_, '_> {
             observed_until: self.lifetimes.point(end),
             blocks: blocks.collect(),
         };
-        for (row, classification) in rows.iter().zip(classify(&live_set, self.lifetimes)) {
-            self.classified[*row].get_or_insert(classification);
-        }
+        rows.into_iter().zip(classify(&live_set, self.lifetimes))
     }
 }

@@ -68,14 +68,15 @@ pub struct Attribution {
 }
 
 /// Attributes the memory of `device` at the peak, the last failure and `position`; without a trace that at the snapshot, as
-/// far as stacks alone show it. `lifetimes` must be the device's own. Tables have `top` rows; `rules` add custom categories.
+/// far as stacks alone show it. `lifetimes` must be the device's own, and are returned as [`classify_allocations`] takes them.
+/// Tables have `top` rows; `rules` add custom categories.
 pub fn attribute_memory<'s>(
     device: DeviceStudy<'s, '_>,
     lifetimes: BlockLives<'s>,
     position: TracePosition,
     rules: &[CategoryRule],
     top: usize,
-) -> Attribution {
+) -> (Attribution, BlockLives<'s>) {
     let history = device.history();
     // PyTorch's own peak counts memory that sleeps.
     let peak = device.sleep().map_or_else(|| history?.peak_entry(), |sleep| sleep.peak_event);
@@ -99,13 +100,14 @@ pub fn attribute_memory<'s>(
     let capacity = device.scope().capacity;
     let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
     let capacity = capacity.or_else(|| device.recorded_capacity());
-    Attribution {
+    let attribution = Attribution {
         at_peak: history.and_then(|_| breakdown(peak)),
         at_failure: failure.and_then(|failure| breakdown(Some(failure))),
         at_position: breakdown(position),
         steps: StepsReport { completed: phases.steps.ends().len() as u64, marker: phases.steps.marker() },
         leaks: Leaks::from_device(device, top, capacity),
-    }
+    };
+    (attribution, lifetimes)
 }
 
 /// The live blocks after entry `entry` of `device`'s trace, by address, each with its category and how sure that is.
