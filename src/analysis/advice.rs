@@ -4,7 +4,7 @@
 use super::cures::{Cure, find_cure};
 use super::in_parts::ShapeCure;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{Growth, OomReport, Remedy};
+use crate::analysis::failure::{DeadEnd, Growth, OomReport, Remedy};
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::stacks::phases::Phase;
@@ -227,6 +227,8 @@ fn advise_to_go_on(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
 
 /// Advice that serves the request, although the job may fail later.
 fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
+    // The program soon needs more than any layout has.
+    let is_futile = oom.verdict_reason.dead_end.is_some_and(|end| !matches!(end, DeadEnd::Full { .. }));
     let (change, remedy) = (best_change(evidence.changes), unknown_remedy(oom));
     // A setting addresses fragmentation. A change of the optimizer's step comes first where it helps: it saves memory in
     // every step, and a limit on splits may slow the program.
@@ -241,8 +243,8 @@ fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
         (Some(change), _) => Some(as_advice(change)),
         _ if !matches!(oom.verdict, Verdict::Fragmentation | Verdict::Capacity) => Some(Advice::Standard(oom.verdict)),
         // After replays, the verdict's standard advice to try a setting would be stale.
-        (None, Some((settings, why))) => Some(Advice::Try(settings, why)),
-        (None, None) => best_guess(oom, evidence.changes).or_else(|| too_large_model(oom)).or_else(|| {
+        (None, Some((settings, why))) if !is_futile => Some(Advice::Try(settings, why)),
+        (None, _) => best_guess(oom, evidence.changes).or_else(|| too_large_model(oom)).or_else(|| {
             let may_help = evidence.changes.iter().any(may_help);
             why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
         }),
@@ -352,7 +354,8 @@ fn is_device_too_full(oom: &OomReport) -> bool {
 impl OomReport {
     /// Whether an optimizer of PyTorch made the request.
     pub fn is_in_optimizer(&self) -> bool {
-        self.frames.iter().any(|frame| forward_slashes(&frame.file).contains("/torch/optim/"))
+        let in_optimizer = |frame: &FrameReport| forward_slashes(&frame.file).contains("/torch/optim/");
+        self.frames.iter().any(|frame| frame.origin == Origin::Torch && in_optimizer(frame))
     }
 
     /// Whether code of a serving engine made the request.

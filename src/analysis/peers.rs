@@ -159,9 +159,9 @@ fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
         let usual = median(peers.iter().map(|index| bytes_of(*index, category)));
         let is_cause = !peers.is_empty() && ratio(bytes - usual, devices[most].allocated()) >= 2.0 * MIN_SHARE;
         let equal = comparable.iter().copied().filter(|index| !peers.contains(index));
-        // A rank that did not fail is not the one to look at.
+        // Where ranks failed, the first of them is the one to look at.
         let has_failed = devices.iter().any(|peer| peer.row.has_failed());
-        let is_wanted = !has_failed || equal.clone().any(|index| devices[index].row.has_failed());
+        let is_wanted = !has_failed || equal.clone().any(|index| index == 0);
         (is_cause && is_wanted).then(|| (equal.clone().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
     };
     let state = excess(Category::OptimizerState)?;
@@ -314,6 +314,12 @@ mod tests {
         assert_eq!(found(200, 220, 1).map(|(_, _, peers, _)| peers), Some(3), "it has lost its state");
         assert_eq!(found(201, 220, 0), None, "no tenth of the memory");
         assert_eq!(found(100, 219, 0), None, "no tenth more");
+        let failed = |first| {
+            let row = |rank| RankRow { oom_count: u64::from(rank >= first), ..RankRow::of_rank(rank) };
+            let rows: Vec<RankRow> = (0..2).map(row).collect();
+            uneven_state(&peers(&rows, &[holding(1, 200, 200), holding(1, 200, 220)])).map(|found| found.rows)
+        };
+        assert_eq!([2, 1, 0].map(failed), [Some(vec![1]), None, None], "the first failure is that of another rank");
     }
 
     #[test]

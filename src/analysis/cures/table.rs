@@ -254,8 +254,8 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
         "call gc.collect() in each step, or leave the garbage collector on: {calls} of {line} hold {size}, as in reference \
          cycles, and the program calls gc.disable()";
     PutOnHost: Gathered =>
-        "put what {line} makes in host memory ({detach}.cpu(), and move it back where it is read), or keep only what \
-         you need of it: {calls} hold {size} on the GPU";
+        "move what the program keeps of {made} to host memory ({detach}.cpu(), and back where it is read), or keep only \
+         what you need of it: {calls} hold {size} on the GPU";
     DataOnHost: MadeBefore, OneBlock, Large =>
         "keep what {line} makes in host memory, and move one batch at a time to the GPU: {size} stays from the \
          start";

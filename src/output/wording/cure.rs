@@ -94,6 +94,10 @@ impl Cure {
             CureHolder::Calls(group) => {
                 return Some(match slot {
                     "line" => group.line.brief_label(),
+                    "made" => match &group.made_at {
+                        Some(frame) => format!("{} (from {})", frame.brief_label(), group.line.brief_label()),
+                        None => group.line.brief_label(),
+                    },
                     "calls" => counted(group.passes, "call"),
                     "size" => size(group.bytes),
                     // Whether there is a graph is not known; a copy with one keeps it on the GPU.

@@ -96,6 +96,8 @@ impl Origin {
 /// Directories of installed code that the frames of a recording show by themselves, whatever their names.
 #[derive(Debug, Default)]
 pub(super) struct InstalledCode {
+    /// With PyTorch among them.
+    torch: BTreeSet<String>,
     packages: BTreeSet<String>,
     library: BTreeSet<String>,
 }
@@ -124,6 +126,7 @@ impl InstalledCode {
         }
         // PyTorch's own source tree may have the program in it, too.
         entries.retain(|file| Origin::classify(file, 1, "<module>") == Origin::User);
+        found.torch.clone_from(&found.packages);
         found.packages.retain(|directory| !entries.iter().any(|file| file.starts_with(directory.as_str())));
         found
     }
@@ -131,18 +134,22 @@ impl InstalledCode {
     /// [`Origin::classify`], with these directories.
     pub(super) fn classify(&self, file: &str, line: u32, name: &str) -> Origin {
         let origin = Origin::classify(file, line, name);
-        if origin != Origin::User {
-            return origin;
-        }
         let file = forward_slashes(file);
         let is_in =
             |directories: &BTreeSet<String>| directories.iter().any(|directory| file.starts_with(directory.as_str()));
-        match () {
-            () if is_in(&self.packages) => Origin::Package,
-            () if is_in(&self.library) => Origin::Plumbing,
-            () => Origin::User,
+        match origin {
+            // A directory of the program may be called `torch`, too.
+            Origin::Torch if self.torch.is_empty() || is_in(&self.torch) || is_packaged(&file) => origin,
+            Origin::Package | Origin::Plumbing | Origin::Native => origin,
+            _ if is_in(&self.packages) => Origin::Package,
+            _ if is_in(&self.library) => Origin::Plumbing,
+            _ => Origin::User,
         }
     }
+}
+
+fn is_packaged(file: &str) -> bool {
+    PACKAGE_DIRS.iter().any(|dir| file.contains(dir))
 }
 
 /// The name of the package that `file` belongs to: `einops` for `/venv/lib/python3.12/site-packages/einops/einops.py`.
@@ -336,6 +343,9 @@ mod tests {
             ("/opt/py/concurrent/futures/thread.py", Origin::Plumbing),
             ("/opt/job/model.py", Origin::User),
             ("/app/train.py", Origin::User),
+            ("/app/torch/optim/train.py", Origin::User),
+            ("/opt/job/deps/torch/optim/adam.py", Origin::Torch),
+            ("/opt/py/site-packages/torch/optim/adam.py", Origin::Torch),
         ] {
             assert_eq!(installed.classify(file, 7, "run"), origin, "{file}");
         }

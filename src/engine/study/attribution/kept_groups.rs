@@ -20,6 +20,8 @@ use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
 const MIN_SHARE: f64 = 0.1;
 /// Most of the bytes.
 const HALF: f64 = 0.5;
+/// One line made almost all of a group from this share on.
+const ALMOST_ALL: f64 = 0.9;
 /// A graph has at least this number of blocks of a pass.
 const MIN_GRAPH_BLOCKS: usize = 3;
 
@@ -58,6 +60,8 @@ const GRAD_OFF: [(&str, &str); 2] =
 pub struct KeptGroup {
     /// The innermost line of the user's code around the call of a module, an optimizer or a constructor.
     pub line: FrameReport,
+    /// The line below `line` that made almost all of it; absent if several did.
+    pub made_at: Option<FrameReport>,
     /// Bytes in these blocks.
     pub bytes: u64,
     /// Share of all allocated bytes, 0 to 1.
@@ -160,7 +164,13 @@ impl GroupReader<'_, '_, '_> {
             .filter_map(|(block, _, made_by)| Some((block.allocated_at?.entry, self.pass_of(block, made_by))));
         let mut made_in: Vec<(u32, (u64, u64))> = made_in.collect();
         made_in.sort_unstable();
+        let user_frame = |block: &LiveBlock| self.device.stacks().user_frame(block.stack);
+        let by_frame = sum_by_key(blocks.iter().map(|(block, ..)| (user_frame(block), block.bytes)));
+        let made_at = sorted_by_bytes(by_frame)
+            .first()
+            .and_then(|(frame, sum)| frame.filter(|frame| *frame != line && ratio(sum.bytes, bytes) >= ALMOST_ALL));
         Some(KeptGroup {
+            made_at: made_at.map(|frame| self.device.stacks().frame_report(frame)),
             line: self.device.stacks().frame_report(line),
             bytes,
             share_ratio,

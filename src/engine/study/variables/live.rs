@@ -11,6 +11,7 @@ use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, ProgramText};
 use crate::snapshot::{
     Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
+    WriteKind,
 };
 use crate::stacks::frames::StackReader;
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
@@ -97,10 +98,7 @@ impl<'a> LiveVariables<'a> {
         let container = self.containers.of_item(name).map(|(container, _)| container);
         let is_plain = |kind| matches!(kind, TensorKind::Saved | TensorKind::Variable | TensorKind::Buffer);
         let is_variable = group.kind().is_some_and(is_plain) && matches!(root.kind, RootKind::Frame | RootKind::Module);
-        let mut variable = container.unwrap_or(name);
-        while let Some((before, _)) = variable.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
-            variable = before;
-        }
+        let variable = outermost(container.unwrap_or(name));
         if !is_variable && container != Some(variable) {
             return None;
         }
@@ -132,9 +130,14 @@ impl<'a> LiveVariables<'a> {
         if let (Holder::Python(name, _), _) = &self.variables[index] { Some(name) } else { None }
     }
 
-    /// The container that has variable `index` among its items, and its name.
+    /// The container that has variable `index` among its items, and its name. Of nested containers, the one that a statement
+    /// fills: the others are made with their items.
     pub(super) fn container(&self, index: usize) -> Option<(&str, &'a NamedContainer)> {
-        self.containers.of_item(self.name(index)?)
+        let found = self.containers.of_item(self.name(index)?)?;
+        let keep = self.written.get(index).and_then(Option::as_ref);
+        let is_filled = |keep: &&Keep| matches!(keep.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
+        let outer = keep.filter(is_filled).and_then(|_| self.containers.named(outermost(found.0)));
+        Some(outer.filter(|(_, outer)| outer.items > 1).unwrap_or(found))
     }
 
     /// Whether a statement fills or assigns variable `index`.
@@ -165,7 +168,7 @@ impl<'a> LiveVariables<'a> {
         let called = if let Holder::Cpp(frame) = holder { *frame } else { None };
         let function =
             called.or_else(|| root.and_then(|root| root.frame).and_then(|frame| snapshot.stacks.frames(frame).first()));
-        let container = self.containers.of_item(name);
+        let container = self.container(index);
         let written = self.written.get(index).and_then(Option::as_ref).map(|keep| Written::new(keep, stacks));
         let largest = group.largest;
         let stack = sorted_by_bytes(group.stacks.clone()).first().map(|(stack, _)| *stack);
@@ -309,6 +312,11 @@ impl<'n> Containers<'n> {
         Self(by_name)
     }
 
+    /// The container called `name`, and its name.
+    fn named<'a>(&self, name: &'a str) -> Option<(&'a str, &'n NamedContainer)> {
+        Some((name, self.0.get(name)?))
+    }
+
     /// The container with most items on the way to `name`, and its name.
     fn of_item<'a>(&self, name: &'a str) -> Option<(&'a str, &'n NamedContainer)> {
         let holders = name.match_indices(ITEM).filter_map(|(at, _)| Some((name.get(..at)?, 1)));
@@ -320,6 +328,14 @@ impl<'n> Containers<'n> {
         // The outermost one on a tie.
         found.reduce(|most, other| if other.1.items > most.1.items { other } else { most })
     }
+}
+
+/// `history` of `history[*][*]`.
+fn outermost(mut name: &str) -> &str {
+    while let Some((before, _)) = name.strip_suffix(']').and_then(|name| name.rsplit_once('[')) {
+        name = before;
+    }
+    name
 }
 
 /// `name` with `*` for every index: `blocks[*].weight` for `blocks[3].weight`, `state[blocks.*.weight]` for
