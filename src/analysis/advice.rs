@@ -5,6 +5,7 @@ use super::cures::{Cure, find_cure};
 use super::in_parts::ShapeCure;
 use crate::allocator::verdict::Verdict;
 use crate::analysis::failure::{DeadEnd, Growth, OomReport, Remedy};
+use crate::snapshot::TensorKind;
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
 use crate::stacks::phases::Phase;
@@ -43,8 +44,9 @@ pub enum Advice {
     NoGrad(UnusedGraphs),
     /// Load the checkpoint into host memory, at this line.
     LoadOnHost(CodeLocation),
-    /// Make the model smaller, or divide it: it does not fit. With the bytes of its parameters until then.
-    SmallerModel(CodeLocation, u64),
+    /// Make the model smaller, or divide it: it does not fit. With the bytes of its parameters until then, or with the bytes
+    /// that its training needs before any activation and the bytes within reach.
+    SmallerModel(CodeLocation, u64, Option<u64>),
     /// Put a serving engine to sleep while other code runs: `vLLM` or `SGLang`.
     SleepEngine(&'static Engine),
     /// The standard advice of the verdict.
@@ -105,6 +107,8 @@ pub(super) struct Evidence<'a> {
     /// Number of complete steps.
     pub(super) completed_steps: u64,
     pub(super) is_capacity_known: bool,
+    /// See [`ProgramText::training_tensors`](crate::python::ProgramText::training_tensors).
+    pub(super) training_tensors: Option<&'a (String, u64)>,
     /// No running function turns gradients off in its source text.
     pub(super) has_grad: bool,
 }
@@ -169,8 +173,18 @@ fn advise_on_request(oom: &OomReport, evidence: Evidence<'_>, is_grown: bool) ->
     if oom.verdict == Verdict::PrivatePool && !is_grown {
         return Some(Advice::Standard(Verdict::PrivatePool));
     }
-    if let Some(cure) = evidence.kept.and_then(|kept| find_cure(oom, kept)) {
+    let cure = evidence.kept.and_then(|kept| find_cure(oom, kept));
+    if let Some(input) = oom.unusual_input.as_ref().filter(|input| input.change == InputChange::Single)
+        && let Some(collected_bytes) = cure.as_ref().or(evidence.by_calls).and_then(Cure::collected_bytes)
+        && input.excess_bytes() > collected_bytes.max(oom.shortfall_bytes)
+    {
+        return Some(Advice::LimitInput(input.clone()));
+    }
+    if let Some(cure) = cure {
         return Some(Advice::Cure(cure));
+    }
+    if let Some(advice) = untrainable_model(oom, evidence) {
+        return Some(advice);
     }
     if let Some(engine) = engine_beside(oom).filter(|_| !is_grown && oom.verdict == Verdict::Capacity) {
         return Some(Advice::SleepEngine(engine));
@@ -261,13 +275,25 @@ fn best_guess(oom: &OomReport, changes: &[ProgramRow]) -> Option<Advice> {
     Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
 }
 
+/// Advice for a model that does not fit with its gradients and the state of its optimizer.
+fn untrainable_model(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
+    let (module, tensors) = evidence.training_tensors?;
+    let model = evidence.kept?.keepers.iter().find(|keeper| {
+        let name = keeper.name.as_deref().and_then(|name| name.rsplit('.').next());
+        keeper.kind == Some(TensorKind::Parameter) && name == Some(module)
+    })?;
+    let needed = model.bytes.saturating_mul(tensors + 1);
+    let reach = oom.reserved_bytes.saturating_add(oom.device_free_bytes);
+    (needed > reach).then(|| Advice::SmallerModel(user_line(&model.allocated_by), needed, Some(reach)))
+}
+
 /// Advice for a model that does not fit, even without anything else.
 fn too_large_model(oom: &OomReport) -> Option<Advice> {
     let held = oom.held.as_ref().filter(|held| held.phase == Phase::Init && oom.verdict == Verdict::Capacity)?;
     // Any constructor may fill a buffer: a guess does not make it a model.
     let mut parameters = held.by_category.iter().filter(|row| row.category == Category::Parameters);
     let bytes = parameters.find(|row| row.confidence != Confidence::Low)?.share.bytes;
-    (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes))
+    (bytes >= oom.allocated_bytes / 5 * 4).then(|| Advice::SmallerModel(user_line(&oom.location), bytes, None))
 }
 
 /// The engine that holds enough to serve the request of other code, such as a trainer beside it.

@@ -36,6 +36,7 @@ pub(super) fn explain_last_failure(report: &mut DeviceReport, device: DeviceStud
     let best_changes = if needs_program_change(oom) { find_best_changes(device) } else { None };
     let replayed = [calls_replayed.flatten(), parts_replayed.flatten()].into_iter().flatten();
     let changes: Vec<ProgramRow> = replayed.chain(best_changes.unwrap_or_default()).collect();
+    let training_tensors = device.text().training_tensors();
     let evidence = Evidence {
         kept: kept_by.filter(|_| is_at_failure).or(by_text.as_ref()),
         by_calls: by_calls.as_ref(),
@@ -45,6 +46,7 @@ pub(super) fn explain_last_failure(report: &mut DeviceReport, device: DeviceStud
         leaks,
         changes: &changes,
         is_capacity_known: device.capacity().is_some(),
+        training_tensors: training_tensors.as_ref(),
         has_grad: device.text().has_grad(&running.lines),
     };
     let (advice, tried_on) = (advise(oom, evidence), TriedOn::from_device(device));
@@ -79,6 +81,7 @@ impl DeviceReport {
             leaks: &self.leaks,
             changes: &[],
             is_capacity_known: self.capacity_bytes.is_some(),
+            training_tensors: None,
             has_grad: true,
         };
         let advice = advise(oom, evidence);
@@ -135,7 +138,9 @@ fn conclude(oom: &OomReport, advice: &Advice, leaks: &Leaks) -> Verdict {
         Advice::Cure(cure) if cure.is_growth() => Verdict::Growth,
         Advice::Cure(_) => Verdict::Capacity,
         Advice::Shapes(..) if is_apart => Verdict::Capacity,
-        Advice::NothingHelps(..) | Advice::Guess(..) if is_apart && !is_served => Verdict::Capacity,
+        Advice::NothingHelps(..) | Advice::Guess(..) | Advice::LimitInput(_) if is_apart && !is_served => {
+            Verdict::Capacity
+        }
         Advice::GoOn(_) if oom.verdict == Verdict::Capacity => Verdict::Fragmentation,
         _ => oom.verdict,
     }

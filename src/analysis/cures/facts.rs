@@ -161,6 +161,8 @@ facts! {
     BackwardOfIt = "backward-of-it": variable |case| case.has_backward(&[BackwardCall::Itself]);
     /// `backward()` in the innermost loop
     BackwardInLoop = "backward-in-loop": variable |case| case.has_backward(&[BackwardCall::Loop]);
+    /// `backward()` with a detached state, less often than the statement runs
+    BackwardInWindow = "backward-in-window": variable |case| case.has_backward(&[BackwardCall::Window]);
     /// Another function calls `backward()` of it
     BackwardElsewhere = "backward-elsewhere": variable |case| case.has_backward(&[BackwardCall::Elsewhere]);
     /// Values with gradients, and a backward pass still needs them
@@ -265,7 +267,7 @@ fn is_awaited(keeper: &KeptByVariable, write: &Written) -> bool {
         None | Some(BackwardCall::Loop) => false,
         // Data that another function trains with has no graph.
         Some(BackwardCall::Elsewhere) => keeper.graph_bytes > 0,
-        Some(BackwardCall::Function | BackwardCall::Itself) => true,
+        Some(BackwardCall::Function | BackwardCall::Itself | BackwardCall::Window) => true,
     }
 }
 

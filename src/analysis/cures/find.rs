@@ -98,6 +98,16 @@ impl Cure {
         self.row.when.iter().any(|fact| matches!(fact, Fact::Gathered | Fact::MadeAgain))
     }
 
+    /// The bytes of the holder, if earlier steps have collected them.
+    pub(in crate::analysis) fn collected_bytes(&self) -> Option<u64> {
+        let is_collected = self.is_growth() || self.row.when.iter().any(|it| matches!(it, Fact::Filled | Fact::Items));
+        let bytes = match &self.holder {
+            CureHolder::Variable(keeper) => keeper.bytes,
+            CureHolder::Calls(group) => group.bytes,
+        };
+        is_collected.then_some(bytes)
+    }
+
     /// The cure for memory that a failed call left: with `keeper`, the variable that keeps its exception.
     pub(in crate::analysis) fn of_exception(self, keeper: Option<KeptByVariable>) -> Self {
         match (keeper, OF_A_VARIABLE.iter().find(|row| row.kind == CureKind::KeepNoException)) {

@@ -30,6 +30,8 @@ pub enum CureKind {
     AddValue,
     /// Call `backward` for each part of a sum.
     BackwardEach,
+    /// Call `backward`, and detach the state, after fewer steps.
+    BackwardSooner,
     /// Detach what goes from one step to the next.
     DetachState,
     /// Put copies in host memory into a container.
@@ -158,6 +160,8 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
         "load one model of `{name}` at a time{at}: {items}";
     Needed: OfModel;
     Needed: Graphs, BackwardElsewhere;
+    BackwardSooner: Graphs, BackwardInWindow =>
+        "call backward(), and detach the state there, after fewer steps: `{name}`{at} keeps the graphs of all steps since";
     BackwardEach: Graphs, Filled, BackwardLater => BACKWARD_EACH;
     PutValue: Graphs, Filled =>
         "put `{value}.item()`, or `{value}.detach()` if it is no scalar, into `{name}`{at}: {items} with their \
@@ -244,7 +248,7 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
         "keep .item() or .detach() of the result of {line} instead of the result: the graphs of {calls} stay, \
          {size}";
     BackwardEach: WithGraphs, Gathered =>
-        "keep no graphs of {line}: .item() or .detach() of its result, a backward() for each call, or \
+        "keep no graphs of {line}: .item() or .detach() of its result, a backward() after fewer calls, or \
          torch.no_grad() where nothing is trained; those of {calls} stay, {size}";
     Needed: WithGraphs;
     JoinOnHost: Joined, Gathered =>

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::program::{Place, ProgramText, calls_backward, last_part};
+use super::program::{Place, ProgramText, calls_backward, is_backward, last_part};
 use super::tracked::{ON_HOST, Tracked, carries};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::writes::{FILL, PUT, Write, writes};
@@ -242,6 +242,8 @@ impl<'a> ProgramText<'a> {
         let backward = || match place.backward(&variable) {
             // An attribute outlives the step: the backward pass of each step finds it.
             None if steps => Some(BackwardCall::Loop),
+            Some(BackwardCall::Itself) if self.is_in_window(place) => Some(BackwardCall::Window),
+            Some(_) if kind == WriteKind::Recur && self.is_in_window(place) => Some(BackwardCall::Window),
             found => found.or_else(|| self.backward_elsewhere(place, &variable)),
         };
         let in_loop = place.innermost_loop().is_some();
@@ -260,6 +262,21 @@ impl<'a> ProgramText<'a> {
             backward: backward(),
             variable,
         })
+    }
+
+    /// Whether the function detaches a state beside `backward()`, less often than the statement of `place` runs: until then,
+    /// each run adds to one graph.
+    fn is_in_window(&self, place: &Place<'_, 'a>) -> bool {
+        let cuts = |call: &Expr<'_>| matches!(call.called(), Some("detach" | "detach_"));
+        let is_cut = |it: &Stmt<'a>| {
+            let functions = it.calls().filter_map(Expr::called).flat_map(|name| self.functions(name));
+            let mut calls = functions.flat_map(|function| function.statement().walk().flat_map(Stmt::calls));
+            let is_state = writes(it).iter().any(|write| write.kind == WriteKind::Recur);
+            is_state && (it.calls().any(cuts) || calls.any(cuts)) || it.calls().any(|it| it.called() == Some("detach_"))
+        };
+        let is_beside = |(_, body): (u32, &[Stmt<'a>])| body.iter().any(|it| it.calls().any(is_backward));
+        let others = place.own_statements().into_iter().filter(|other| body_of(other).0 != body_of(place).0);
+        others.filter(|other| is_beside(body_of(other))).any(|other| is_cut(other.statement()))
     }
 
     /// The call of `backward` in another function that reads a variable of this name.
@@ -367,6 +384,12 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
                 .any(|call| call.called().is_some_and(|name| PUT.contains(&name) || FILL.contains(&name)));
         !writes && !puts && read.iter().flat_map(Expr::walk).any(is_it)
     })
+}
+
+/// The statements of the body that has the one of `place`, and the line where that begins; 0 for a file.
+fn body_of<'p, 'a>(place: &Place<'p, 'a>) -> (u32, &'p [Stmt<'a>]) {
+    let around = place.path.iter().rev().nth(1);
+    around.map_or((0, &place.file.statements[..]), |around| (around.first_line, &around.body[..]))
 }
 
 /// Whether the statement of `place` is inside a loop of its function, other than as its header.

@@ -8,7 +8,7 @@ use super::program::{Line, ProgramText, last_part};
 use super::tracked::{Made, Tracked};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::writes::{Write, writes};
-use crate::snapshot::WriteKind;
+use crate::snapshot::{BackwardCall, WriteKind};
 
 impl ProgramText<'_> {
     /// The statements that may keep what the innermost of `frames` makes, the nearest first.
@@ -134,7 +134,9 @@ impl ProgramText<'_> {
             let of_variable = writes(place.statement()).into_iter().filter(|write| is_here && write.is_to(kind, word));
             found.extend(of_variable.filter_map(|write| self.keep_at(&place, &write, write.values.last()?)));
         }
-        let classes: [&dyn Fn(&Keep) -> bool; 2] = [&|keep| keep.kind != WriteKind::Assign, &|keep| keep.in_loop];
+        let is_window = |keep: &Keep| keep.backward == Some(BackwardCall::Window);
+        let classes: [&dyn Fn(&Keep) -> bool; 3] =
+            [&is_window, &|keep| keep.kind != WriteKind::Assign, &|keep| keep.in_loop];
         if let Some(class) = classes.into_iter().find(|class| found.iter().any(*class)) {
             found.retain(class);
         }

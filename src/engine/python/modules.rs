@@ -75,6 +75,22 @@ impl ProgramText<'_> {
         (!names.is_empty()).then_some(names)
     }
 
+    /// The module whose parameters the only optimizer of the program gets, and the tensors of the size of each parameter that
+    /// training adds to it: its gradient and the optimizer's state. `None` if some parameters may be frozen.
+    pub fn training_tensors(&self) -> Option<(String, u64)> {
+        let mut optimizers = self.statements().flat_map(Stmt::calls).filter(|call| is_optimizer(call));
+        let (Some(optimizer), None) = (optimizers.next(), optimizers.next()) else { return None };
+        let module = optimizer.parts.get(1).filter(|it| it.called() == Some("parameters"))?.receiver()?.variable()?;
+        let freezes = |part: &Expr<'_>| part.word.starts_with("requires_grad");
+        // A function may freeze parameters of its argument, as those for adapters do.
+        let mut given = self.assigned(&module).into_iter().flat_map(|value| value.parts.iter().skip(1));
+        let is_changed = given.any(|given| given.variable().as_ref() == Some(&module));
+        // As `torch.optim` defines them; of others no state is assumed.
+        let states = if matches!(optimizer.called()?, "Adam" | "AdamW" | "NAdam" | "RAdam") { 2 } else { 0 };
+        let may_freeze = is_changed || self.statements().flat_map(Stmt::expressions).any(freezes);
+        (!may_freeze).then(|| (last_part(&module).to_owned(), 1 + states))
+    }
+
     /// The module in evaluation mode that a running function calls, unless one of them calls `backward`.
     pub fn evaluated(&self, frames: &[Line<'_>]) -> Option<String> {
         let places: Vec<Place<'_, '_>> = frames.iter().filter_map(|frame| self.place(frame)).collect();

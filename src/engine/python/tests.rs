@@ -272,6 +272,31 @@ fn a_state_is_not_what_is_joined() {
 }
 
 #[test]
+fn a_state_that_is_detached_beside_backward_is_one_graph_until_then() {
+    use BackwardCall::{Itself, Loop, Window};
+    let body = "for x in data:\n    out, h = model(x, h)\n    losses.append(f(out))\n    total += f(out)\n";
+    let cut = "def cut(h):\n    return h.detach()\n";
+    let backward = |end: &str, name| {
+        let text = format!("{body}    if full():\n        {end}\n{cut}");
+        program(&text).written(name, None, None).and_then(|keep| keep.backward)
+    };
+    for (end, name, expected) in [
+        ("sum(losses).backward()\n        h = h.detach()", "h", Some(Window)),
+        ("sum(losses).backward()\n        h = cut(h)", "losses", Some(Window)),
+        ("total.backward(); h.detach_()", "total", Some(Window)),
+        // No value of the state is detached there, or the variable is only a log.
+        ("sum(losses).backward()", "losses", Some(Itself)),
+        ("sum(losses).backward(); last = h.detach()", "h", Some(Loop)),
+        ("total.backward(); h = h.detach()", "losses", Some(Loop)),
+    ] {
+        assert_eq!(backward(end, name), expected, "{end}: {name}");
+    }
+    let text = "for x in data:\n    h = model(x, h)\n    h.sum().backward()\n    h.detach_()\n";
+    let found = program(text).written("h", None, None).and_then(|keep| keep.backward);
+    assert_eq!(found, Some(Itself), "in each step");
+}
+
+#[test]
 fn a_function_is_read_below_its_line() {
     let line = |line, function| Line { file: "t.py", line, function, calls_package: false };
     let text = "def train():\n    x = f()\n    x.backward()\n    f()\ndef test():\n    f()\nfor x in y:\n    f()\nx.backward()\nf()\n";

@@ -168,6 +168,8 @@ words! {
         Itself = "itself",
         /// In the innermost loop of the statement
         Loop = "loop",
+        /// With a detached state, less often than the statement runs
+        Window = "window",
         /// Elsewhere in the function
         Function = "function",
         /// In another function, which reads a variable with that name

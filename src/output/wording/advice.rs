@@ -55,7 +55,14 @@ impl fmt::Display for Advice {
                 let line = location.brief_label();
                 format!("load the checkpoint into host memory: torch.load(.., map_location=\"cpu\") at {line}")
             }
-            Self::SmallerModel(location, bytes) => format!(
+            Self::SmallerModel(location, bytes, Some(reach)) => format!(
+                "make the model of {} smaller, divide it among GPUs, or use an optimizer with less state: parameters, gradients \
+                 and optimizer state need {} before any activation, and {} is within reach",
+                location.brief_label(),
+                size(*bytes),
+                size(*reach)
+            ),
+            Self::SmallerModel(location, bytes, None) => format!(
                 "make the model of {} smaller (bfloat16 or quantized parameters), or divide it among GPUs: {} of parameters \
                  are on this one, and more follow",
                 location.brief_label(),
@@ -146,7 +153,7 @@ impl Advice {
             Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
-            Self::SmallerModel(location, _) => file_line(location),
+            Self::SmallerModel(location, ..) => file_line(location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::SleepEngine(engine) => Some(engine.sleep_calls[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),

@@ -27,6 +27,7 @@ pub(crate) fn describe_cause(oom: &OomReport, device: &DeviceReport) -> String {
         (Some(Advice::GoOn(_)), ..) if is_overruled => {
             "the same memory in another layout serves the request".to_owned()
         }
+        (.., Some(input)) if is_overruled => describe_input(input),
         _ if is_overruled => {
             format!("{} is free in pieces, but no layout that was tried serves the request", size(oom.cached_bytes))
         }

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::report::{ChangedProgram, ProgramChange};
+use crate::allocator::device::GpuModel;
 use crate::allocator::round_size;
 use crate::base::ids::{StackId, SymbolId, to_u32};
 use crate::replay::ops::{Program, Script, ScriptBlock, ScriptOpKind, ScriptPeak};
@@ -18,9 +19,6 @@ use crate::study::attribution::{Allocation, BlockLives, Category, Confidence, cl
 use crate::study::memory::{sorted_by_bytes, sum_by_key};
 use crate::whatif::Sureness;
 use crate::whatif::forecast::{Forecast, ForecastLength};
-
-/// Default workspace sizes of cuBLASLt (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB from Hopper on.
-const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
 
 /// Changes to longer traces are only replayed on request, because each costs a replay.
 const MAX_ENTRIES_BY_DEFAULT: usize = 500_000;
@@ -255,7 +253,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let one = &self.script.blocks[block as usize];
         let is_next =
             one.allocated_at.zip(one.freed_at).is_some_and(|(allocated_at, freed_at)| freed_at == allocated_at + 1);
-        is_next && CUBLASLT_WORKSPACE_SIZES.contains(&one.bytes)
+        is_next && GpuModel::CUBLASLT_WORKSPACE_SIZES.contains(&one.bytes)
     }
 
     /// The bytes of `block`, rounded by the allocator.

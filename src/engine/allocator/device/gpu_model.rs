@@ -89,10 +89,17 @@ pub const GPUS: &[GpuModel] = &[
 ];
 
 impl GpuModel {
+    /// Bytes of the workspace that cuBLAS keeps for a handle and a stream by default before Hopper
+    /// (`at::cuda::getChosenWorkspaceSize`). No tensor is likely to have this size.
+    pub const CUBLAS_WORKSPACE_BYTES: u64 = 2 * (4096 << 10) + 8 * (16 << 10);
+    /// Default sizes of the workspace that cuBLASLt gets for one call (`at::cuda::getCUDABlasLtWorkspace`): 1 MiB, and 32 MiB
+    /// from Hopper on.
+    pub const CUBLASLT_WORKSPACE_SIZES: [u64; 2] = [1 << 20, 32 << 20];
+
     /// Bytes of the workspace that cuBLAS gets for a handle and a stream if `CUBLAS_WORKSPACE_CONFIG` is not set
     /// (`at::cuda::getChosenWorkspaceSize`), as PyTorch 2.15 requests them.
     pub fn cublas_workspace_bytes(&self) -> u64 {
-        if self.capability >= 90 { 32 << 20 } else { 2 * (4096 << 10) + 8 * (16 << 10) }
+        if self.capability >= 90 { 32 << 20 } else { Self::CUBLAS_WORKSPACE_BYTES }
     }
 
     /// The model that `text` names: `H100`, `rtx-4090`, `4090`, `A100 80GB`.

@@ -10,6 +10,7 @@ use super::gradient_buckets::GradientBuckets;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::older_blocks::classify_older_blocks;
 use super::parameter_copies;
+use crate::allocator::device::GpuModel;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
 use crate::stacks::phases::{KnownPurpose, Phase, Routine, StackTraits};
@@ -136,6 +137,9 @@ impl Classifier<'_> {
             Some(KnownPurpose::Communication) => return (Communication, High),
             Some(KnownPurpose::GradientBuckets) => return self.buckets.classification(),
             _ => {}
+        }
+        if block.bytes == GpuModel::CUBLAS_WORKSPACE_BYTES && block.freed_at.is_none() {
+            return (Other, Medium);
         }
         if block.freed_by.is_zero_grad && traits.purpose != Some(KnownPurpose::ReducedGradients) {
             // `zero_grad` drops gradients, whatever allocated them.

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use rustc_hash::FxHashMap;
 
 use super::{Container, ITEM, KeptByVariable, Written};
+use crate::allocator::device::GpuModel;
 use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
@@ -241,6 +242,7 @@ fn holder_without_tensor(
     let frame = stacks.python_frame(block.extended_stack);
     let is_backward = frame.is_none() && failed.is_some_and(|stack| stacks.python_frame(stack).is_none());
     match () {
+        () if is_complete && block.size == GpuModel::CUBLAS_WORKSPACE_BYTES => Holder::Cpp(frame),
         () if failed == Some(block.extended_stack) || is_backward => Holder::Call,
         () if is_complete => Holder::Cpp(frame),
         () => Holder::Unreached(frame),

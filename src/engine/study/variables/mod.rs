@@ -147,8 +147,9 @@ pub struct Written {
     pub has_grad: bool,
     /// Whether another statement in a loop of the function reads the variable.
     pub is_read: bool,
-    /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), or elsewhere
-    /// (`function`); `elsewhere` if another function that calls it reads a variable with that name; null for none.
+    /// Where the function calls `backward()`: of the variable (`itself`), in the innermost loop (`loop`), less often with a
+    /// detached state (`window`), or elsewhere (`function`); `elsewhere` if another function that calls it reads a variable
+    /// with that name; null for none.
     pub backward: Option<BackwardCall>,
 }
 
