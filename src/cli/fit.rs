@@ -62,32 +62,23 @@ pub(super) struct Fit {
     command: Vec<OsString>,
 }
 
-/// The device to predict for.
+/// A given size, or the GPU that was named.
 #[derive(Debug, Clone, Copy)]
-enum Capacity {
-    Gpu(&'static GpuModel),
+struct Capacity {
     /// Bytes that PyTorch may use.
-    Size(u64),
+    bytes: u64,
+    gpu: Option<&'static GpuModel>,
 }
 
 fn parse_fit_capacity(text: &str) -> Result<Capacity, String> {
-    GpuModel::find(text).map_or_else(|| parse_replay_capacity(text).map(Capacity::Size), |gpu| Ok(Capacity::Gpu(gpu)))
+    Ok(Capacity { bytes: parse_replay_capacity(text)?, gpu: GpuModel::find(text) })
 }
 
 impl Fit {
-    fn gpu(&self) -> Option<&'static GpuModel> {
-        self.capacity.iter().rev().find_map(|capacity| match capacity {
-            Capacity::Gpu(gpu) => Some(*gpu),
-            Capacity::Size(_) => None,
-        })
-    }
-
-    /// Bytes that PyTorch may use, if a size is given.
-    fn size(&self) -> Option<u64> {
-        self.capacity.iter().rev().find_map(|capacity| match capacity {
-            Capacity::Size(size) => Some(*size),
-            Capacity::Gpu(_) => None,
-        })
+    /// The bytes given as a size, else those of the GPU; and the GPU.
+    fn device(&self) -> (Option<u64>, Option<&'static GpuModel>) {
+        let smallest = self.capacity.iter().min_by_key(|capacity| capacity.gpu.is_some());
+        (smallest.map(|capacity| capacity.bytes), self.capacity.iter().find_map(|capacity| capacity.gpu))
     }
 }
 
@@ -115,8 +106,10 @@ fn search(args: &Fit) -> anyhow::Result<Exit> {
         bail!("--sizes: give two or more, such as 4,8");
     }
     let output = args.output.open()?.with_exact_sizes(args.bytes);
-    let gpu = args.gpu().unwrap_or_else(GpuModel::current);
-    let memory = args.size().map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
+    let (bytes, named) = args.device();
+    let bytes = bytes.filter(|bytes| named.is_none_or(|gpu| gpu.usable_bytes() != *bytes));
+    let gpu = named.unwrap_or_else(GpuModel::current);
+    let memory = bytes.map(|bytes| bytes.saturating_add(gpu.context_mib * MIB));
     let options = DryRunOptions::on_gpu(gpu.name, memory)?;
     let report = SizeSearch::new(&options, &args.command, &name, args.multiple_of)?.run(&sizes)?;
     output.write_answer(args.output.format(), &report, report::size_search)
@@ -145,10 +138,11 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
     if args.sizes.len() > MAX_SIZES {
         bail!("--sizes takes at most {MAX_SIZES} sizes");
     }
+    let (capacity, gpu) = args.device();
     let options = FitOptions {
         sizes: &args.sizes,
-        capacity: args.size().or_else(|| args.gpu().map(GpuModel::usable_bytes)),
-        gpu: args.gpu(),
+        capacity,
+        gpu,
         settings: args.set.as_deref(),
         multiple: args.multiple_of,
     };
