@@ -139,13 +139,8 @@ pub(super) fn run(args: &Fit) -> anyhow::Result<Exit> {
         bail!("--sizes takes at most {MAX_SIZES} sizes");
     }
     let (capacity, gpu) = args.device();
-    let options = FitOptions {
-        sizes: &args.sizes,
-        capacity,
-        gpu,
-        settings: args.set.as_deref(),
-        multiple: args.multiple_of,
-    };
+    let options =
+        FitOptions { sizes: &args.sizes, capacity, gpu, settings: args.set.as_deref(), multiple: args.multiple_of };
     let report = match sized.study(|inputs| fit(inputs, &options))? {
         Ok(report) => report,
         Err(refusal) => {

@@ -128,23 +128,6 @@ fn results_that_the_passes_of_a_loop_keep_grow() {
 }
 
 #[test]
-fn the_line_that_made_what_is_kept_is_named() {
-    let mut program = Program::default();
-    program.alloc(&main_at(5, &[]), 30);
-    for pass in 0..12 {
-        let hidden = program.alloc(&in_model(12, 20), 4 + pass % 5);
-        program.alloc(&in_model(12, 21), 20);
-        program.free(hidden);
-    }
-    program.fail(&in_model(12, 20), 64);
-    let (_, action) = program.advice();
-    assert!(
-        action.starts_with("move what the program keeps of model.py:21 (from train.py:12) to host memory"),
-        "{action}"
-    );
-}
-
-#[test]
 fn a_bounded_cache_does_not_grow() {
     let mut program = Program::default();
     program.alloc(&main_at(5, &[]), 30);

@@ -388,8 +388,8 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
 
 /// The statements of the body that has the one of `place`, and the line where that begins; 0 for a file.
 fn body_of<'p, 'a>(place: &Place<'p, 'a>) -> (u32, &'p [Stmt<'a>]) {
-    let around = place.path.iter().rev().nth(1);
-    around.map_or((0, &place.file.statements[..]), |around| (around.first_line, &around.body[..]))
+    let outer = place.path.iter().rev().nth(1);
+    outer.map_or((0, &place.file.statements[..]), |outer| (outer.first_line, &outer.body[..]))
 }
 
 /// Whether the statement of `place` is inside a loop of its function, other than as its header.

@@ -8,7 +8,7 @@ use crate::whatif::{JobOutcome, WhyUnknown};
 
 /// Appended to an answer that rests on a model that does not reproduce the recording.
 pub(crate) const ESTIMATE: &str = " (an estimate: the model diverges from the recording)";
-/// Of a job whose memory grows with every step.
+/// The outcome of a job whose memory grows with every step.
 pub(crate) const STILL_GROWS: &str = "still grows";
 /// Advice on settings with which the job fails again.
 pub(crate) const POSTPONES: &str = "this only postpones the failure: see which code holds the memory";

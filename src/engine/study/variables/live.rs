@@ -131,8 +131,8 @@ impl<'a> LiveVariables<'a> {
         if let (Holder::Python(name, _), _) = &self.variables[index] { Some(name) } else { None }
     }
 
-    /// The container that has variable `index` among its items, and its name. Of nested containers, the one that a statement
-    /// fills: the others are made with their items.
+    /// The container that has variable `index` among its items, and its name. If it is in another container that a statement
+    /// fills, that one: the inner ones are made with their items.
     pub(super) fn container(&self, index: usize) -> Option<(&str, &'a NamedContainer)> {
         let found = self.containers.of_item(self.name(index)?)?;
         let keep = self.written.get(index).and_then(Option::as_ref);
