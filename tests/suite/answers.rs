@@ -14,7 +14,7 @@ use crate::support::{fixtures, late, program};
 
 /// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all. Those after `last` and
 /// `failed` are run on what [`late`] makes of a recording.
-const COMMANDS: [(&str, &[&str]); 13] = [
+const COMMANDS: [(&str, &[&str]); 14] = [
     ("analyze --full", &[]),
     ("last analyze --full", &["changes", "gate", "programs", "where"]),
     ("failed analyze --full", &["diff", "gate", "where"]),
@@ -22,6 +22,7 @@ const COMMANDS: [(&str, &[&str]); 13] = [
     ("last whatif --capacity 30MiB", &["programs", "diff"]),
     ("analyze --full --at peak", &["mistakes", "programs", "recorded", "where"]),
     ("whatif", &["failures", "goes_on", "advised", "recorded"]),
+    ("replay", &["changes"]),
     ("timeline", &["diff", "goes_on", "recorded", "gate"]),
     (
         "check --max-gap-ratio 30% --max-inactive-split-ratio 9% --max-fragmentation 9% --max-peak-reserved 1GiB --max-ooms 0 \
