@@ -259,8 +259,7 @@ fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
         // After replays, the verdict's standard advice to try a setting would be stale.
         (None, Some((settings, why))) if !is_futile => Some(Advice::Try(settings, why)),
         (None, _) => best_guess(oom, evidence.changes).or_else(|| too_large_model(oom)).or_else(|| {
-            let may_help = evidence.changes.iter().any(may_help);
-            why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, may_help))
+            why_no_setting_helps(oom).map(|why| Advice::NothingHelps(why, evidence.changes.iter().any(may_help)))
         }),
     }
 }

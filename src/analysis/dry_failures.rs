@@ -17,8 +17,7 @@ pub(super) fn failures(study: &Study<'_>, dry_run: &DryRun, usable_bytes: u64) -
     // The recorder counts also those after the program switched the history off.
     let is_complete = count as u64 >= dry_run.failure_count;
     let has_recovered = is_complete && devices.iter().all(|device| device.are_served_later);
-    let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?)));
-    let traced = traced.last();
+    let traced = study.devices().zip(&devices).filter_map(|(device, failures)| Some((device, failures.last?))).last();
     let minimum_bytes = traced.map_or(0, |(device, entry)| minimum_bytes(device.device(), entry, dry_run));
     let traced = traced.map(|(device, entry)| {
         let (stack, bytes) = (device.device().stack(entry), device.device().entry(entry).size);
@@ -43,8 +42,7 @@ fn minimum_bytes(device: Device<'_>, failed_entry: usize, dry_run: &DryRun) -> u
     let first_us = at_most.map(|read| read.first_us).min().unwrap_or(u64::MAX);
     let live = live_blocks(device, 0..failed_entry, |request| request.time_us < first_us);
     let failed = device.entry(failed_entry);
-    let requested = if failed.time_us < first_us { failed.size } else { 0 };
-    live.into_iter().sum::<u64>().saturating_add(requested)
+    live.into_iter().sum::<u64>().saturating_add(if failed.time_us < first_us { failed.size } else { 0 })
 }
 
 /// The failed requests of a device.

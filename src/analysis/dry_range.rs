@@ -66,8 +66,7 @@ pub struct WorkspacesReport {
 /// Simulates the alternatives for `device`; `None` without a trace, or if the model does not reproduce it.
 pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<RangeReport> {
     let inferred = device.inferred();
-    let is_recorded = inferred.verification.recorded > 0;
-    if !is_recorded || !inferred.verification.is_exact() {
+    if inferred.verification.recorded == 0 || !inferred.verification.is_exact() {
         return None;
     }
     let mut hypothesis = inferred.hypothesis.clone();

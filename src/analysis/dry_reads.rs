@@ -85,18 +85,15 @@ impl ReadReport {
 
     /// Whether the program may request other memory with another value.
     pub(crate) fn is_deciding(&self) -> bool {
-        if self.value == ReadValue::Finite {
-            return false; // a run whose numbers are not finite does less
-        }
-        if self.value == ReadValue::Maximum {
-            return self.usage == ReadUsage::Branch; // smaller results need less
-        }
-        match self.usage {
-            ReadUsage::Set => false,
-            ReadUsage::Branch | ReadUsage::Size => true,
+        match (self.value, self.usage) {
+            // A run whose numbers are not finite does less.
+            (ReadValue::Finite, _) | (_, ReadUsage::Set) => false,
+            // Smaller results need less.
+            (ReadValue::Maximum, usage) => usage == ReadUsage::Branch,
+            (_, ReadUsage::Branch | ReadUsage::Size) => true,
             // A thread without Python runs the backward pass: it passes the value on to kernels.
-            ReadUsage::Unknown => self.decides_a_size || self.location.frame.is_some(),
-            ReadUsage::Report => self.decides_a_size,
+            (_, ReadUsage::Unknown) => self.decides_a_size || self.location.frame.is_some(),
+            (_, ReadUsage::Report) => self.decides_a_size,
         }
     }
 }

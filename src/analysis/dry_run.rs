@@ -123,8 +123,7 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
     // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
-        let location = study.stacks().location_of(stack);
-        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&location).to_string());
+        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&study.stacks().location_of(stack)).to_string());
     }
     report.add_warnings(warnings);
     if let Some(length) = dry_run.generated {
@@ -160,8 +159,7 @@ fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak
             absent_device: dry_run.absent_device,
         }))),
     };
-    let refusal = report.serving.as_ref().and_then(|serving| serving.error.clone());
-    let end = refusal.map(DryRunReason::NotStarted).or(end);
+    let end = report.serving.as_ref().and_then(|serving| serving.error.clone()).map(DryRunReason::NotStarted).or(end);
     ProcessFacts {
         end,
         is_memory_unknown: !report.is_known() || report.serving.as_ref().is_some_and(|serving| !serving.has_headroom()),

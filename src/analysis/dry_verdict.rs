@@ -216,8 +216,7 @@ pub(super) fn decide_job(
         }
     };
     // A process that failed or did not finish says more than the exit code.
-    let has_failed = matches!(worst.1, DryRunReason::FailedAtMost(..));
-    Some(if worst.0 >= ended.0 || has_failed { worst } else { ended })
+    Some(if worst.0 >= ended.0 || matches!(worst.1, DryRunReason::FailedAtMost(..)) { worst } else { ended })
 }
 
 impl DryRunVerdict {

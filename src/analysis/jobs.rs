@@ -48,12 +48,11 @@ pub(super) fn first_attempt(
         failed: job.iter().filter(|snapshot| has_failed(snapshot)).count() as u64,
     });
     let other_jobs = others.collect();
-    let mut attempts = attempts_of(shown);
+    let attempts = attempts_of(shown);
     let count = attempts.len() as u64;
-    let last = (0..attempts.len()).max_by_key(|index| importance(&attempts[*index]));
-    let number = last.map_or(0, |index| index as u64 + 1);
-    let snapshots = last.map(|index| attempts.swap_remove(index)).unwrap_or_default();
-    let attempts = (count > 1).then_some(Attempts { shown: number, count });
+    let most = attempts.into_iter().enumerate().max_by_key(|(_, attempt)| importance(attempt));
+    let (index, snapshots) = most.unwrap_or_default();
+    let attempts = (count > 1).then_some(Attempts { shown: index as u64 + 1, count });
     (snapshots, attempts, other_jobs)
 }
 

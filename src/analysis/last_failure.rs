@@ -152,8 +152,7 @@ fn tried(on: TriedOn, oom: &OomReport, changes: &[ProgramRow]) -> Vec<TriedRow> 
         let outcome = (&remedy.then, remedy.peak_of_trace_bytes);
         on.settings(remedy.settings_change(), outcome, None)
     });
-    let changes = changes.iter().map(|row| on.change(row, true));
-    sort_tried(settings.chain(changes).collect())
+    sort_tried(settings.chain(changes.iter().map(|row| on.change(row, true))).collect())
 }
 
 /// Whether only a change to the program helps: it holds too much, or no replayed setting serves `oom`.

@@ -14,17 +14,13 @@ pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport>
     let mut processes = Processes::default();
     for snapshot in snapshots {
         let names = Names::from_snapshot(snapshot);
-        let Some(known) = processes.find(&names) else {
-            processes.add(names, latest.len());
-            latest.push(snapshot);
-            continue;
-        };
-        if let Some(kept) = latest.get_mut(known)
-            && order(kept) < order(snapshot)
-        {
-            *kept = snapshot;
+        let index = processes.find(&names).unwrap_or(latest.len());
+        match latest.get_mut(index) {
+            Some(kept) if order(kept) < order(snapshot) => *kept = snapshot,
+            Some(_) => {}
+            None => latest.push(snapshot),
         }
-        processes.add(names, known);
+        processes.add(names, index);
     }
     latest
 }
@@ -32,8 +28,7 @@ pub(super) fn latest_dumps(snapshots: &[SnapshotReport]) -> Vec<&SnapshotReport>
 /// Sorts the snapshot to keep of one process last: a later one may have lost the failure.
 fn order(snapshot: &SnapshotReport) -> (bool, u64, u64) {
     let failed = snapshot.devices.iter().any(|device| device.oom_count > 0);
-    let step = without_step(&snapshot.path).map_or(0, |(_, step)| step);
-    (failed, step, snapshot.events)
+    (failed, without_step(&snapshot.path).map_or(0, |(_, step)| step), snapshot.events)
 }
 
 /// The names of the process that wrote a snapshot.

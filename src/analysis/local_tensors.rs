@@ -74,8 +74,7 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
     let lasts = tensors.iter().flat_map(|other| other.shape.iter().map(move |last| (other, *last)));
     let pairs = tensors.iter().filter(|tensor| tensor.shape.len() > 1).cartesian_product(lasts);
     let mut found = pairs.filter_map(|(tensor, (other, last))| {
-        let front = tensor.shape.len() - 1;
-        let shape: Vec<u64> = tensor.shape.iter().take(front).copied().chain([last]).collect();
+        let shape: Vec<u64> = tensor.shape.iter().take(tensor.shape.len() - 1).copied().chain([last]).collect();
         (request_bytes(&shape, &tensor.dtype) == Some(bytes)).then_some((tensor, other, shape))
     });
     let (tensor, other, shape) = found.next()?;

@@ -5,8 +5,7 @@ pub(crate) fn rank_in_path(path: &str) -> Option<u32> {
     let lower = path.to_ascii_lowercase();
     let (_, behind) = lower.rsplit_once("rank")?;
     let number = behind.trim_start_matches(['_', '-', '=', '.']);
-    let digits = number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len());
-    number.get(..digits)?.parse().ok()
+    number.get(..number.find(|c: char| !c.is_ascii_digit()).unwrap_or(number.len()))?.parse().ok()
 }
 
 /// The reasons in the names of the recorder's files.
@@ -28,8 +27,7 @@ pub(crate) fn without_reason(path: &str) -> Option<(String, &'static str)> {
     let (stem, reason) = path.get(..stem_end)?.rsplit_once('-')?;
     let word = reason.trim_end_matches(|c: char| c.is_ascii_digit());
     let _: u64 = reason.get(word.len()..)?.parse().ok()?;
-    let reason = REASONS.iter().find(|reason| **reason == word)?;
-    Some((format!("{stem}{}", path.get(stem_end..)?), reason))
+    Some((format!("{stem}{}", path.get(stem_end..)?), REASONS.iter().find(|reason| **reason == word)?))
 }
 
 /// The innermost directory in `path` with the name of a host.
@@ -50,8 +48,7 @@ pub(super) fn without_step(path: &str) -> Option<(String, u64)> {
     let number = behind + lower.get(behind..)?.find(|c: char| !matches!(c, '_' | '-' | '='))?;
     let digits = lower.get(number..)?;
     let digits = digits.get(..digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len()))?;
-    let without = format!("{}#{}", path.get(..number)?, path.get(number + digits.len()..)?);
-    Some((without, digits.parse().ok()?))
+    Some((format!("{}#{}", path.get(..number)?, path.get(number + digits.len()..)?), digits.parse().ok()?))
 }
 
 #[cfg(test)]

@@ -110,16 +110,12 @@ pub(super) fn find_difference(
             .or_else(|| larger_request(subject, &peers))
             .or_else(|| larger_line(subject, &peers))
             .filter(|_| !peers.is_empty())?;
-        Some(RankDifference { rows: first_in_front(rows, first), peers: peers.len() as u64, ..found })
+        let rows = std::iter::once(first).chain(rows.iter().copied().filter(|row| *row != first)).collect();
+        Some(RankDifference { rows, peers: peers.len() as u64, ..found })
     })
 }
 
-fn first_in_front(rows: &[usize], first: usize) -> Vec<usize> {
-    std::iter::once(first).chain(rows.iter().copied().filter(|row| *row != first)).collect()
-}
-
-fn difference(kind: DifferenceKind, location: Option<CodeLocation>, bytes: [u64; 2]) -> RankDifference {
-    let [bytes, peers_bytes] = bytes;
+fn difference(kind: DifferenceKind, location: Option<CodeLocation>, [bytes, peers_bytes]: [u64; 2]) -> RankDifference {
     let (rows, foreign) = (Vec::new(), Vec::new());
     RankDifference { kind, rows, peers: 0, location, category: None, bytes, peers_bytes, foreign }
 }
@@ -140,8 +136,7 @@ fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
         let lines =
             foreign.iter().filter_map(|index| devices[*index].device.held()).flat_map(|held| &held.compared_lines);
         let location = lines.filter(|line| line.location.frame.is_some()).max_by_key(|line| line.bytes);
-        let location = location.map(|line| line.location.clone());
-        let found = difference(kind, location, [bytes, 0]);
+        let found = difference(kind, location.map(|line| line.location.clone()), [bytes, 0]);
         is_cause.then(|| RankDifference { rows: vec![first], peers: foreign.len() as u64, foreign, ..found })
     })
 }
@@ -223,8 +218,7 @@ fn is_constructor(location: &CodeLocation) -> bool {
 fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
     let rows = subject.device.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
     let compare = |location: &CodeLocation| {
-        let usual = median(peers.iter().map(|peer| bytes_at(peer, location)));
-        [bytes_at(subject, location), usual]
+        [bytes_at(subject, location), median(peers.iter().map(|peer| bytes_at(peer, location)))]
     };
     let compared = rows.map(|row| (row, compare(&row.location))).filter(|(_, [bytes, usual])| bytes > usual);
     // The first row of a line has most.

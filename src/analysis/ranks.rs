@@ -97,8 +97,7 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let (peaks, summary) = if with_history == 0 && median == 0 {
         ("not known: no history was kept".to_owned(), format!("{failed}; the peaks are not known"))
     } else {
-        let outlier = outlier.and_then(|index| rows.get(index));
-        let peaks = describe_peaks(outlier, median, with_history > 0, names);
+        let peaks = describe_peaks(outlier.and_then(|index| rows.get(index)), median, with_history > 0, names);
         let summary = format!("{failed}; {peaks}");
         (peaks, summary)
     };

@@ -95,8 +95,7 @@ impl StepRequests {
             // A wrapper such as DistributedDataParallel moves data to the device within its own call.
             let is_inner = model_call != line.frame || stacks.module_calls(stack) > 1;
             let in_module = line.is_backward || (model_call.is_some() && is_inner);
-            let location = stacks.code_location(line);
-            self.lines.push(LineRequests { location, in_module, bytes: BTreeMap::new() });
+            self.lines.push(LineRequests { location: stacks.code_location(line), in_module, bytes: BTreeMap::new() });
             row_of_line.insert(line, row);
         }
         Some(row)

@@ -78,8 +78,7 @@ struct FirstStacks {
 
 impl FirstStacks {
     fn first_stack(&mut self, stack: StackId, stacks: &StackReader<'_>) -> StackId {
-        let of_line = &mut self.of_line;
-        *self.of_stack.entry(stack).or_insert_with(|| *of_line.entry(stacks.line_id(stack)).or_insert(stack))
+        *self.of_stack.entry(stack).or_insert_with(|| *self.of_line.entry(stacks.line_id(stack)).or_insert(stack))
     }
 }
 

@@ -58,8 +58,7 @@ impl FailureFacts {
         let unreleased = unreleased.filter(|bytes| *bytes > 0);
         let has_private = |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == request.stream;
         // Unreleased memory suggests a private pool; which one is unknown.
-        let pool = request.pool.unwrap_or(Pools::DEFAULT);
-        let pool = unreleased.is_none().then_some(pool);
+        let pool = unreleased.is_none().then_some(request.pool.unwrap_or(Pools::DEFAULT));
         let pool_guess = PoolGuess {
             pool,
             is_open: unreleased.is_some() || (!is_recorded && step.tiling.stream_pools().iter().any(has_private)),
@@ -112,8 +111,7 @@ impl FailureFacts {
             return 0;
         }
         let segment = c.needed_from_device().bytes;
-        let largest = c.largest.unwrap_or_default().bytes;
-        segment.saturating_sub(request.addr).min(request.size.saturating_sub(largest))
+        segment.saturating_sub(request.addr).min(request.size.saturating_sub(c.largest.unwrap_or_default().bytes))
     }
 
     /// Bytes that the process had reserved or could still reserve.

@@ -202,8 +202,7 @@ impl Growth {
         let (bytes_per_step, bytes) = (growth.bytes_per_step(), growth.bytes());
         let steps_left = remaining.and_then(|remaining| remaining.checked_div(bytes_per_step));
         let is_short = steps_left.is_none_or(|left| left < steps);
-        let kind = growth.kind;
-        Self { kind, steps, bytes_per_step, bytes, steps_left, explains: bytes >= missing && is_short }
+        Self { kind: growth.kind, steps, bytes_per_step, bytes, steps_left, explains: bytes >= missing && is_short }
     }
 }
 
@@ -262,8 +261,7 @@ impl Outlook {
         let reach = failed.totals.reserved.saturating_add(free);
         let known = forecast.filter(|forecast| forecast.sure_requests() > 0 && !forecast.is_single_request());
         let Some(forecast) = known else {
-            let held = failed.totals.allocated.saturating_add(failed.request.size);
-            let remaining = reach.checked_sub(held);
+            let remaining = reach.checked_sub(failed.totals.allocated.saturating_add(failed.request.size));
             let filling = remaining.and_then(|remaining| Filling::before_failure(device, failed, remaining));
             return Self { filling, ..Self::default() };
         };

@@ -171,8 +171,7 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
         let tried = candidates(device)
             .into_par_iter()
             .map(|candidate| {
-                let settings = Some(candidate.settings.clone());
-                let overrides = Overrides { settings, ..Overrides::default() };
+                let overrides = Overrides { settings: Some(candidate.settings.clone()), ..Overrides::default() };
                 (candidate, simulate_each(&hypothesis_with(device, &overrides)))
             })
             .collect();

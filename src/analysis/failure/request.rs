@@ -75,8 +75,7 @@ pub(crate) fn request(
             (None, None, Some(recorded)) => (recorded, Assumption::RecordedCapacity(recorded)),
             (None, None, None) => (reserved, Assumption::FullDevice),
         };
-    let minor = device.scope().minor;
-    let minor = minor.unwrap_or_else(|| *candidate_releases(&device.snapshot().torch).end());
+    let minor = device.scope().minor.unwrap_or_else(|| *candidate_releases(&device.snapshot().torch).end());
     let mut hypothesis = Hypothesis {
         minor,
         settings: device.settings().clone(),
@@ -111,8 +110,7 @@ pub(crate) fn request(
 /// The stream of the last request before entry `next`; without one, the stream with the most memory at the snapshot.
 fn stream_of(device: Device<'_>, next: usize) -> u64 {
     let requests = device.entries_where(|action| matches!(action, Action::Alloc | Action::Oom));
-    let mut before = requests.rev().skip_while(|(row, _)| *row >= next);
-    if let Some((_, event)) = before.next() {
+    if let Some((_, event)) = requests.rev().find(|(row, _)| *row < next) {
         return event.stream;
     }
     let mut streams: BTreeMap<u64, u64> = BTreeMap::new();

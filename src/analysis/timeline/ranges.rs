@@ -61,8 +61,7 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
     };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
-    let annotations = &device.snapshot().annotations;
-    for annotation in annotations.iter().filter(|a| a.device == device.id()) {
+    for annotation in device.snapshot().annotations.iter().filter(|a| a.device == device.id()) {
         let open_starts = open.entry(annotation.name).or_default();
         if annotation.is_start {
             open_starts.push(annotation.time_us);

@@ -34,16 +34,14 @@ impl Activity {
     /// Steps and phases from the stacks and annotations of the trace.
     pub fn from_trace(device: DeviceStudy<'_, '_>) -> Self {
         let (phases, window) = (device.phases(), device.window());
-        let steps = phases.steps.ranges().filter_map(|step| EntryRange::in_window(step, &window));
-        let mut steps: Vec<EntryRange<u32>> = steps.collect();
+        let steps: Vec<_> = phases.steps.ranges().filter_map(|step| EntryRange::in_window(step, &window)).collect();
         let stride = steps.len().div_ceil(MAX_STEPS).max(1);
-        steps = steps.into_iter().step_by(stride).collect();
+        let mut steps: Vec<EntryRange<u32>> = steps.into_iter().step_by(stride).collect();
         for at in 1..steps.len() {
             steps[at - 1].end = steps[at].start;
         }
         let runs = phases.ranges(window.end).filter(|_| phases.runs().len() <= MAX_PHASE_RUNS);
-        let phases = runs.filter_map(|run| EntryRange::in_window(run, &window));
-        Self { steps, phases: phases.collect() }
+        Self { steps, phases: runs.filter_map(|run| EntryRange::in_window(run, &window)).collect() }
     }
 }
 

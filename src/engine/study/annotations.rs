@@ -47,8 +47,7 @@ pub(crate) fn annotated_allocations(device: DeviceStudy<'_, '_>, entries: usize)
 pub fn by_annotation(device: DeviceStudy<'_, '_>, top: usize) -> Option<TopRows<NamedShare>> {
     let live = annotated_allocations(device, device.device().len());
     let all = device.live_by_stack().values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
-    let each = live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size)));
-    let sums = sum_by_key(each);
+    let sums = sum_by_key(live.values().flat_map(|(size, texts)| texts.iter().map(|text| (*text, *size))));
     let annotated = sums.values().fold(BlockSum::default(), |all, sum| all.plus(*sum));
     let table = top_rows(sums, annotated, top, |text, sum| {
         let text: String = device.snapshot().text(text).chars().take(MAX_TEXT).collect();

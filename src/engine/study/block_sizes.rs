@@ -44,8 +44,7 @@ impl BlockSizes {
     #[inline(always)]
     pub(super) fn add_step(&mut self, step: &ReplayStep<'_>, device: Device<'_>) {
         let Some((index, action)) = step.at else {
-            let active = step.tiling.active_blocks();
-            self.initial.extend(active.filter(|block| block.state == BlockState::ActiveAllocated));
+            self.initial.extend(step.tiling.active_blocks().filter(|block| block.state == BlockState::ActiveAllocated));
             return;
         };
         if action == Action::Alloc {

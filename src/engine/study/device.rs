@@ -216,8 +216,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// Evidence that entries before the first are lost.
     pub fn lost_history(self) -> Option<LostHistory> {
-        let history = self.history()?;
-        LostHistory::from_replay(self.device(), history.outcome)
+        LostHistory::from_replay(self.device(), self.history()?.outcome)
     }
 
     /// Whether the file shows that its first entry is the first recorded one. False without a trace.
@@ -292,10 +291,8 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The growth from iteration to iteration of the last loop: up to the failed request if one ended the trace, else
     /// up to the last request or the last training step.
     pub fn growth(self) -> Option<&'s Growth> {
-        let with_allocated = |growth: &Growth| {
-            let allocated = self.allocated_before(&growth.start_entries);
-            growth.clone().with_allocated(&allocated)
-        };
+        let with_allocated =
+            |growth: &Growth| growth.clone().with_allocated(&self.allocated_before(&growth.start_entries));
         self.facts.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
     }
 
@@ -312,8 +309,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
             if is_failed || growth.is_some() {
                 return growth;
             }
-            let last_step = *self.phases().steps.ends().last()? as usize;
-            growth_of(&loops.up_to(last_step, &sites)?)
+            growth_of(&loops.up_to(*self.phases().steps.ends().last()? as usize, &sites)?)
         });
         growth.as_ref()
     }

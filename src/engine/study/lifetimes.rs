@@ -135,8 +135,7 @@ impl MemoryLifetimes {
         });
         for (one, judged) in self.allocations.iter_mut().zip(judged) {
             (one.category, one.confidence) = judged;
-            let born = one.start.checked_sub(1);
-            one.phase = born.map(|entry| device.phases().phase_at(entry as usize));
+            one.phase = one.start.checked_sub(1).map(|entry| device.phases().phase_at(entry as usize));
         }
     }
 
@@ -199,8 +198,7 @@ impl MemoryLifetimes {
     /// Updates the block at `address`; `is_new` if this entry allocated it.
     fn block(&mut self, address: u64, now: EntryCount, is_new: bool, step: &ReplayStep<'_>) {
         let tile = step.tiling.tile_at(address).filter(|t| t.state != BlockState::Inactive);
-        let known = self.live.get(&address).map(|at| *at as usize);
-        let known = known.and_then(|at| self.allocations.get_mut(at));
+        let known = self.live.get(&address).and_then(|at| self.allocations.get_mut(*at as usize));
         let Some(tile) = tile else {
             if let Some(known) = known {
                 known.end(now);

@@ -106,8 +106,7 @@ impl<'a> Study<'a> {
 
     /// Device `id`, if it is in scope and has a segment or a trace entry.
     pub fn device(&self, id: u64) -> Option<DeviceStudy<'_, 'a>> {
-        let index = self.devices.binary_search_by_key(&id, |(device, _)| device.id()).ok()?;
-        Some(DeviceStudy::new(self, index))
+        Some(DeviceStudy::new(self, self.devices.binary_search_by_key(&id, |(device, _)| device.id()).ok()?))
     }
 
     /// Reads stacks: user code, operators, phases. Shared by all devices.

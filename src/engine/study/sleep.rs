@@ -110,17 +110,13 @@ impl<'s, 'a> SleepReader<'s, 'a> {
             (self.report, self.memory.blocks) = (SleepReport::default(), SeededMap::default());
             self.memory.by_engine.clear();
             for block in step.tiling.active_blocks().filter(|block| block.state == BlockState::ActiveAllocated) {
-                let engine = self.engine_of(self.stacks.recorded_stack(block.context));
-                self.memory.alloc(block.addr, block.size, engine);
+                self.memory.alloc(block.addr, block.size, self.engine_of(self.stacks.recorded_stack(block.context)));
             }
             return;
         };
         let entry = self.device.entry(index);
         match entry.action {
-            Action::Alloc => {
-                let engine = self.engine_of(entry.stack);
-                self.memory.alloc(entry.addr, step.tiling.allocated_bytes(), engine);
-            }
+            Action::Alloc => self.memory.alloc(entry.addr, step.tiling.allocated_bytes(), self.engine_of(entry.stack)),
             Action::FreeRequested | Action::FreeCompleted => self.memory.free(entry.addr),
             _ => {}
         }

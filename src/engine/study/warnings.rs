@@ -18,14 +18,13 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
     if let Some(history) = device.history() {
         warn_about_scope(device, history, warnings);
         if history.has_changed_settings {
-            let changes = device.inferred().hypothesis.settings_changes.len() as u64;
             warnings.add(
                 Code::SettingsChanged,
                 format!(
                     "GPU {}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
                      effect",
                     device.id(),
-                    counted(changes, "time")
+                    counted(device.inferred().hypothesis.settings_changes.len() as u64, "time")
                 ),
             );
         }
@@ -89,8 +88,7 @@ pub fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: 
         );
     }
     if outcome.is_inconsistent() {
-        let message = describe_inconsistency(device, outcome);
-        warnings.add(Code::TraceInconsistent, message);
+        warnings.add(Code::TraceInconsistent, describe_inconsistency(device, outcome));
     }
 }
 

@@ -63,8 +63,7 @@ pub fn classify_allocations(
         };
         threads::map(&ranges, classify).into_iter().flatten().for_each(&mut keep_first);
     }
-    let unknown = (Category::Other, Confidence::Low);
-    classified.into_iter().map(|found| found.unwrap_or(unknown)).collect()
+    classified.into_iter().map(|found| found.unwrap_or((Category::Other, Confidence::Low))).collect()
 }
 
 struct AllocationClassifier<'a, 'f> {

@@ -266,8 +266,7 @@ impl<'a> BlockLives<'a> {
             }
             _ => {}
         }
-        let forwards_begun = to_u32(self.forwards_begun);
-        let new = OpenBlock { requested_bytes, stack, allocated_at: at, forwards_begun };
+        let new = OpenBlock { requested_bytes, stack, allocated_at: at, forwards_begun: to_u32(self.forwards_begun) };
         if let Some(lost) = live.by_address.insert(addr, new) {
             self.ends.set(lost.allocated_at.entry, at.entry);
         }

@@ -115,8 +115,7 @@ pub(super) struct BreakdownBuilder<'a, 'f> {
 
 impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     pub(super) fn new(device: DeviceStudy<'a, 'f>, lifetimes: &'a BlockLives<'a>, live_set: &'a LiveSet) -> Self {
-        let all = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes));
-        Self { device, lifetimes, live_set, all }
+        Self { device, lifetimes, live_set, all: BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes)) }
     }
 
     pub(super) fn build(&self, rules: &[CategoryRule], top: usize) -> MemoryBreakdown {
@@ -156,13 +155,11 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if self.device.device().segments().any(|segment| segment.pool != Pools::DEFAULT) {
             return None;
         }
-        let stacks = self.device.stacks();
-        find_unused_graphs(stacks, self.live_set, classified, self.lifetimes, self.all.bytes)
+        find_unused_graphs(self.device.stacks(), self.live_set, classified, self.lifetimes, self.all.bytes)
     }
 
     fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {
-        let trace = self.device.device();
-        if self.live_set.entry.is_none_or(|entry| trace.action(entry) != Some(Action::Oom)) {
+        if self.live_set.entry.is_none_or(|entry| self.device.device().action(entry) != Some(Action::Oom)) {
             return Vec::new();
         }
         kept_groups(self.device, self.lifetimes, self.live_set, classified)
@@ -225,8 +222,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     fn holders(&self, classified: &[Classification], top: usize) -> TopRows<Holder> {
         let held = self.live_set.blocks.iter().zip(classified).map(|(block, classification)| {
             let is_older = block.allocated_at.is_none() && self.lifetimes.has_trace;
-            let classification = Some(*classification);
-            (HeldBlock { stack: block.extended_stack, classification, is_older }, block.bytes)
+            (HeldBlock { stack: block.extended_stack, classification: Some(*classification), is_older }, block.bytes)
         });
         memory::top_holders(self.device.stacks(), held, self.all, top)
     }

@@ -267,8 +267,7 @@ impl Classifier<'_> {
         let blocks = self.never_freed(block).map_or(0, |kept| kept.blocks);
         // One line that makes many tensors loads a model, which is frozen. Few tensors are data: a data set, a replay
         // buffer.
-        let is_model = blocks >= MIN_MODEL_TENSORS;
-        (if is_model { Parameters } else { Inputs }, Low)
+        (if blocks >= MIN_MODEL_TENSORS { Parameters } else { Inputs }, Low)
     }
 
     /// Classifies a block of user code in an unknown phase.

@@ -74,8 +74,7 @@ pub struct Allocation {
 /// The traits of the stack that freed a block of `made_by`. With `context="alloc"`, PyTorch records a free under the
 /// stack of the allocation, which shows nothing about the free unless both are in one run.
 pub(super) fn traits_of_free(phases: &Phases, freed_by: StackId, made_by: StackId, is_in_run: bool) -> StackTraits {
-    let is_own = freed_by != made_by || is_in_run;
-    if is_own { phases.stack_traits(freed_by) } else { StackTraits::default() }
+    if freed_by != made_by || is_in_run { phases.stack_traits(freed_by) } else { StackTraits::default() }
 }
 
 /// Whether user code ran, outside of a backward pass.

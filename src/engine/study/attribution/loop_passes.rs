@@ -141,8 +141,7 @@ impl LoopPasses {
 
     /// Number of passes of the loops around the block that have begun since.
     pub(super) fn passes_since(&self, block: &MadeBy) -> u64 {
-        let now: u64 = block.chain.path.iter().map(|(node, _)| self.nodes[*node].passes).sum();
-        now.saturating_sub(block.pass)
+        block.chain.path.iter().map(|(node, _)| self.nodes[*node].passes).sum::<u64>().saturating_sub(block.pass)
     }
 
     /// Whether the program drops old blocks of `chain`, which has `bytes` now, about as fast as it makes new ones:

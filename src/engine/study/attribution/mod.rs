@@ -97,8 +97,7 @@ pub fn attribute_memory<'s>(
         Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
     };
     let reserved_before = history.map_or(0, |history| history.outcome.initial_totals.reserved);
-    let capacity = device.scope().capacity;
-    let capacity = capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
+    let capacity = device.scope().capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
     let capacity = capacity.or_else(|| device.recorded_capacity());
     let attribution = Attribution {
         at_peak: history.and_then(|_| breakdown(peak)),
@@ -115,6 +114,5 @@ pub fn attribute_memory<'s>(
 pub fn categorized_blocks(device: DeviceStudy<'_, '_>, entry: usize) -> Vec<(LiveBlock, (Category, Confidence))> {
     let lifetimes = BlockLives::from_trace(device).with_live_sets(device, vec![Some(entry)]);
     let Some(live_set) = lifetimes.live_sets.first() else { return Vec::new() };
-    let categories = classify::classify(live_set, &lifetimes);
-    live_set.blocks.iter().copied().zip(categories).collect()
+    live_set.blocks.iter().copied().zip(classify::classify(live_set, &lifetimes)).collect()
 }

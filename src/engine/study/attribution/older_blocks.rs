@@ -114,8 +114,7 @@ impl OlderBlocks<'_> {
 
     /// Classifies `blocks` of one size, of which `parameters` are parameters.
     fn classify_copies(&self, size: u64, parameters: usize, blocks: &[usize], classified: &mut [Classification]) {
-        let known = self.counts.known.get(&size).map_or(0, |known| *known as usize);
-        let missing = parameters.saturating_sub(known);
+        let missing = parameters.saturating_sub(self.counts.known.get(&size).map_or(0, |known| *known as usize));
         let copies = blocks.len().saturating_sub(missing).div_ceil(parameters);
         let has_state = self.counts.states.contains(&size);
         let states = if has_state || !self.is_trained() { 0 } else { copies.min(ADAM_STATES) };

@@ -97,8 +97,7 @@ pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classificati
             // Loaded weights are copied into an existing model; without one, they become the model.
             let weights = if copies_model { Category::Other } else { Parameters };
             for (at, is_weight) in places.iter().zip(program.find_weights(live_set, &places, &copied)) {
-                let category = if is_weight { weights } else { OptimizerState };
-                classified[*at] = (category, Low);
+                classified[*at] = (if is_weight { weights } else { OptimizerState }, Low);
             }
             continue;
         }

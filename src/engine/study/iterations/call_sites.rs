@@ -120,8 +120,7 @@ impl CallSites {
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.
         let has_entry = |site: u32| self.has_frame(site, |frame| frame.is_thread_entry);
-        let used = sites.iter().max().map_or(0, |last| last + 1);
-        let has_entries = (0..used).any(has_entry);
+        let has_entries = (0..sites.iter().max().map_or(0, |last| last + 1)).any(has_entry);
         let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
         let mut shared: Option<Vec<FrameId>> = None;
         let mut is_known = vec![false; self.origins.len()];
@@ -132,10 +131,7 @@ impl CallSites {
             let outermost_first = self.frames(*site).iter().rev();
             match &mut shared {
                 None => shared = Some(outermost_first.copied().collect()),
-                Some(shared) => {
-                    let equal = shared.iter().zip(outermost_first).take_while(|(a, b)| a == b).count();
-                    shared.truncate(equal);
-                }
+                Some(shared) => shared.truncate(shared.iter().zip(outermost_first).take_while(|(a, b)| a == b).count()),
             }
             if shared.iter().flatten().all(|id| !self.by_frame[id.index()].is_inner) {
                 return back + 1;

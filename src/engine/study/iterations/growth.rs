@@ -343,8 +343,7 @@ fn typical_rise(values: &[i64]) -> Option<u64> {
     rises.sort_unstable();
     let trimmed = (rises.len() / 10).max(1);
     let middle = if rises.len() > 2 * trimmed { &rises[trimmed..rises.len() - trimmed] } else { &rises[..] };
-    let mean = middle.iter().sum::<i128>() / i128::try_from(middle.len().max(1)).unwrap_or(1);
-    u64::try_from(mean).ok()
+    u64::try_from(middle.iter().sum::<i128>() / i128::try_from(middle.len().max(1)).unwrap_or(1)).ok()
 }
 
 pub(super) fn median(mut values: Vec<u64>) -> u64 {

@@ -78,10 +78,8 @@ impl ProgramLoops {
         let len = requests.count() - start;
         // Up to the same request.
         let before = || {
-            (0..iterations.complete()).map(|index| iterations.range(index)).map(|range| {
-                let end = range.end.min(range.start + len);
-                range.start..end
-            })
+            let ranges = (0..iterations.complete()).map(|index| iterations.range(index));
+            ranges.map(|range| range.start..range.end.min(range.start + len))
         };
         let needed_bytes = requests.needed_in(start..requests.count());
         let needs: Vec<u64> = before().map(|range| requests.needed_in(range)).collect();

@@ -93,8 +93,7 @@ impl Iterations {
             // Live bytes are lowest between two iterations.
             (lowest..=last).rev().min_by_key(|request| requests.live_before(*request))?
         };
-        let first = (last + 1).saturating_sub(matched + period);
-        let complete = start.checked_sub(first)? / period;
+        let complete = start.checked_sub((last + 1).saturating_sub(matched + period))? / period;
         let starts = (0..=complete).rev().map(|back| start - back * period).collect();
         (complete > 0).then_some(Self { starts, repetition, is_uniform: true, is_inner: false })
     }
@@ -121,8 +120,7 @@ impl Iterations {
                 && len <= own * MAX_LENGTH_RATIO
                 && requests.live_before(pair[0]) <= minimum + (maximum - minimum) / LOW_PARTS
         });
-        let complete = newest.count();
-        let starts = starts[starts.len() - 1 - complete..].to_vec();
+        let starts = starts[starts.len() - 1 - newest.count()..].to_vec();
         let is_loop = starts.len() > MIN_VARIED_ITERATIONS && sites.has_python(site);
         is_loop.then_some(Self { starts, repetition, is_uniform: false, is_inner: false })
     }
@@ -130,8 +128,7 @@ impl Iterations {
 
 impl ProgramLoops {
     fn from_requests(requests: Requests, sites: &CallSites) -> Self {
-        let inner_below = sites.shortest_outer_period(requests.sites());
-        let outer = longest_repetition(requests.sites(), inner_below);
+        let outer = longest_repetition(requests.sites(), sites.shortest_outer_period(requests.sites()));
         // Sizes that repeat in order show a loop that stacks do not show.
         let is_short = outer.is_none_or(|outer| outer.period < MIN_REPEATED);
         let by_size = if is_short { longest_repetition(&requests.sites_with_sizes(), 1) } else { None };
@@ -139,15 +136,13 @@ impl ProgramLoops {
             by_size.matched >= by_size.period.clamp(MIN_REPEATED, LONG_REPEATED)
                 && outer.is_none_or(|outer| outer.period < by_size.period)
         });
-        let mut iterations = by_size.or(outer).and_then(|repetition| {
+        let iterations = by_size.or(outer).and_then(|repetition| {
             let is_partial = repetition.matched < repetition.period;
             Iterations::from_lowest_site(&requests, sites, repetition)
                 .filter(|_| is_partial)
                 .or_else(|| Iterations::from_repetition(&requests, repetition))
+                .map(|iterations| Iterations { is_inner: outer.is_none(), ..iterations })
         });
-        if let Some(iterations) = &mut iterations {
-            iterations.is_inner = outer.is_none();
-        }
         let inner = if outer.is_none() { longest_repetition(requests.sites(), 1) } else { None };
         Self { requests, iterations, inner }
     }
@@ -155,8 +150,7 @@ impl ProgramLoops {
     /// The loops of `device` at the last request up to entry `end`.
     pub fn from_trace(device: Device<'_>, stacks: &StackReader<'_>, end: Option<usize>) -> (Self, CallSites) {
         let mut sites = CallSites::new(stacks, device.snapshot());
-        let requests = Requests::from_trace(device, end, &mut sites);
-        (Self::from_requests(requests, &sites), sites)
+        (Self::from_requests(Requests::from_trace(device, end, &mut sites), &sites), sites)
     }
 
     /// The loops at the last request up to entry `end`; `None` if that is the last request of all.

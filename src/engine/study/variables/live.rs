@@ -266,8 +266,7 @@ const MAX_STORAGES_IN_BLOCK: usize = 64;
 fn largest_in<'n>(block: &Block, tensors: &[&'n NamedTensor]) -> Option<&'n NamedTensor> {
     let end = block.address.saturating_add(block.size);
     let first = tensors.partition_point(|tensor| tensor.address < block.address);
-    let inside = tensors[first..].iter().take_while(|tensor| tensor.address < end);
-    let inside = inside.take(MAX_STORAGES_IN_BLOCK);
+    let inside = tensors[first..].iter().take_while(|tensor| tensor.address < end).take(MAX_STORAGES_IN_BLOCK);
     // `max_by_key` would return the last one on a tie.
     inside.copied().reduce(|largest, tensor| if tensor.bytes > largest.bytes { tensor } else { largest })
 }
