@@ -228,10 +228,8 @@ pub(super) fn allocator_figures(numbers: &MessageNumbers, form: &'static Form) -
     if is_native {
         figures.extend(derived_figures(numbers));
     }
-    figures
-        .into_iter()
-        .map(|figure| PrintedFigure { meaning: numbers.vendor.translate(figure.meaning), ..figure })
-        .collect()
+    let translate = |of: PrintedFigure| PrintedFigure { meaning: numbers.vendor.translate(of.meaning), ..of };
+    figures.into_iter().map(translate).collect()
 }
 
 fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {

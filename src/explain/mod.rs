@@ -48,12 +48,9 @@ fn is_recordable(log: &Log) -> bool {
 }
 
 fn is_recordable_failure(message: &Message) -> bool {
-    match &message.allocation {
-        Some(allocation) => {
-            matches!(allocation.backend.as_str(), "CUDA" | "HIP") && allocation.wording != Wording::Async
-        }
-        None => message.form.is_recordable,
-    }
+    message.allocation.as_ref().map_or(message.form.is_recordable, |allocation| {
+        matches!(allocation.backend.as_str(), "CUDA" | "HIP") && allocation.wording != Wording::Async
+    })
 }
 
 /// Advice for a request that was refused while enough was free: an error before line `line` may be the cause.

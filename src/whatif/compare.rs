@@ -72,14 +72,12 @@ pub fn compare_settings(
     let (mut rows, mut devices, mut programs) = (Vec::new(), Vec::new(), Vec::new());
     for (device, tried) in settings_by_device {
         let forecast = Forecast::from_device(device, ForecastLength::UntilFull(options.capacity));
-        let mut device_rows: Vec<WhatIfRow> = tried
-            .par_iter()
-            .map(|tried| {
-                let row = replay_row(device, tried, forecast.as_ref());
-                progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
-                row
-            })
-            .collect();
+        let replayed = tried.par_iter().map(|tried| {
+            let row = replay_row(device, tried, forecast.as_ref());
+            progress(rows_done.fetch_add(1, Ordering::Relaxed) + 1, row_count);
+            row
+        });
+        let mut device_rows: Vec<WhatIfRow> = replayed.collect();
         if let [_, others @ ..] = device_rows.as_mut_slice() {
             others.sort_by_key(|r| {
                 (r.ooms, Reverse(r.then.reach()), r.figures.peak_reserved_bytes, r.figures.device_allocs)

@@ -136,10 +136,7 @@ fn moment(at: ComparedMoment, steps: Option<CommonSteps>) -> String {
 fn growth(before: u64, after: u64) -> String {
     let (verb, sign) = if after > before { ("grew", "+") } else { ("shrank", "-") };
     let by = after.abs_diff(before);
-    let share = match before {
-        0 => String::new(),
-        _ => format!(" ({sign}{})", percent(ratio(by, before))),
-    };
+    let share = if before == 0 { String::new() } else { format!(" ({sign}{})", percent(ratio(by, before))) };
     format!("{verb} {}{share} to {}", size(by), size(after))
 }
 
@@ -162,24 +159,21 @@ fn summary(moment: &str, [before, after]: [u64; 2], lines: &[LineChange]) -> Str
         return format!("allocated {moment} is the same, {}{though}", size(after));
     }
     let first = lines.iter().find(|line| line.held.delta_bytes.signum() == by.signum());
-    let most = match first {
-        None => String::new(),
-        Some(line) => {
-            let place = line.location.label();
-            let bytes = line.held.delta_bytes;
-            if bytes == by {
-                format!(", all of it from {place}")
-            } else if bytes.unsigned_abs() < by.unsigned_abs() {
-                format!(", {} of it from {place}", size(bytes.unsigned_abs()))
-            } else {
-                let opposite = lines.iter().find(|line| line.held.delta_bytes.signum() == -by.signum());
-                let opposite = opposite.map_or_else(String::new, |line| {
-                    format!(", {} at {}", signed_size(line.held.delta_bytes), line.location.label())
-                });
-                format!(", with {} at {place}{opposite}", signed_size(bytes))
-            }
+    let most = first.map_or_else(String::new, |line| {
+        let place = line.location.label();
+        let bytes = line.held.delta_bytes;
+        if bytes == by {
+            format!(", all of it from {place}")
+        } else if bytes.unsigned_abs() < by.unsigned_abs() {
+            format!(", {} of it from {place}", size(bytes.unsigned_abs()))
+        } else {
+            let opposite = lines.iter().find(|line| line.held.delta_bytes.signum() == -by.signum());
+            let opposite = opposite.map_or_else(String::new, |line| {
+                format!(", {} at {}", signed_size(line.held.delta_bytes), line.location.label())
+            });
+            format!(", with {} at {place}{opposite}", signed_size(bytes))
         }
-    };
+    });
     format!("allocated {moment} {}{most}", growth(before, after))
 }
 

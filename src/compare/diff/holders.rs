@@ -221,11 +221,9 @@ impl ComparedMemory {
             let known = by_places.entry(places).or_insert((id, BlockSum::default()));
             known.1 = known.1.plus(held);
         }
-        let stacks = by_places.into_iter().map(|(frame_keys, (id, held))| LiveStack {
-            id,
-            bytes: held.bytes,
-            blocks: held.blocks,
-            frame_keys,
+        let stacks = by_places.into_iter().map(|(frame_keys, (id, held))| {
+            let BlockSum { bytes, blocks } = held;
+            LiveStack { id, bytes, blocks, frame_keys }
         });
         let stacks = stacks.sorted_by_key(|stack| (std::cmp::Reverse(stack.bytes), stack.id)).collect();
         Self { memory: memory.figures, moment, stacks }
@@ -294,13 +292,9 @@ impl VariablesDiff {
             }
         }
         let (rows, other) = split_listed(rows, top);
-        let changes = rows.into_iter().map(|(status, held, ((name, kind, root), container))| VariableChange {
-            status,
-            held,
-            name,
-            kind,
-            root,
-            container,
+        let changes = rows.into_iter().map(|(status, held, (key, container))| {
+            let (name, kind, root) = key;
+            VariableChange { status, held, name, kind, root, container }
         });
         Some(Self { rows: changes.collect(), other })
     }

@@ -200,7 +200,8 @@ pub fn objections(
     use ObjectionCode::{OtherGpu, OtherProgram, OtherRelease, RepeatedRank};
     let gpu = before.gpu.as_deref().zip(after.gpu.as_deref()).filter(|(before, after)| before != after);
     let torch = before.torch.as_deref().zip(after.torch.as_deref()).filter(|(before, after)| differ(before, after));
-    let program = first_file(before).zip(first_file(after)).filter(|_| !share_code(before, after));
+    let share_code = || functions(before).any(|function| functions(after).any(|other| other == function));
+    let program = first_file(before).zip(first_file(after)).filter(|_| !share_code());
     let found =
         [(OtherProgram, program), (OtherGpu, gpu), (OtherRelease, torch), (RepeatedRank, repeated_rank(judged))];
     let objections = found.into_iter().filter_map(|(code, pair)| {
@@ -229,10 +230,6 @@ fn functions(entry: &BaselineEntry) -> impl Iterator<Item = (&str, &str)> {
 
 fn first_file(entry: &BaselineEntry) -> Option<&str> {
     functions(entry).next().map(|(file, _)| file)
-}
-
-fn share_code(before: &BaselineEntry, after: &BaselineEntry) -> bool {
-    functions(before).any(|function| functions(after).any(|other| other == function))
 }
 
 /// Whether two descriptions of a release exclude each other: `2.15.0+cu128` as recorded, whose build does not matter, or

@@ -179,13 +179,11 @@ fn parse_device(text: &str) -> Option<u64> {
 
 /// Parses `Process 123 has 1.00 GiB memory in use.`
 fn parse_processes(text: &str) -> Vec<Process> {
-    text.split("Process ")
-        .skip(1)
-        .filter_map(|part| {
-            let (pid, in_use) = part.split_once(" has ")?;
-            Some(Process { pid: pid.parse().ok()?, in_use: PrintedAmount::at_start(in_use)? })
-        })
-        .collect()
+    let processes = text.split("Process ").skip(1).filter_map(|part| {
+        let (pid, in_use) = part.split_once(" has ")?;
+        Some(Process { pid: pid.parse().ok()?, in_use: PrintedAmount::at_start(in_use)? })
+    });
+    processes.collect()
 }
 
 /// The releases that print `text`, from the changes between releases.

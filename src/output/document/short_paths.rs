@@ -27,10 +27,8 @@ impl Document {
         for (span, is_headline) in self.spans_mut().filter(is_location) {
             let path = &span.text[..span.path_len];
             let minimum = if is_headline { HEADLINE_COMPONENTS } else { 1 };
-            let kept = match below_packages(path) {
-                Some(package) => package,
-                None => last_components(path, components.get(path).copied().unwrap_or(1).max(minimum)),
-            };
+            let shown = components.get(path).copied().unwrap_or(1).max(minimum);
+            let kept = below_packages(path).unwrap_or_else(|| last_components(path, shown));
             let cut = span.path_len - kept.len();
             span.path_len -= cut;
             span.text.drain(..cut);

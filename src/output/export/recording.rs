@@ -77,10 +77,8 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
 
     /// The number of entries applied when most was allocated within the window.
     pub(super) fn peak(&self) -> EntryCount {
-        match self.device.peak().allocated_event {
-            Some(event) => EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX),
-            None => to_u32(self.window.start),
-        }
+        let after = |event| EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX);
+        self.device.peak().allocated_event.map_or_else(|| to_u32(self.window.start), after)
     }
 
     /// The allocations that were live at some time within the window.

@@ -36,12 +36,9 @@ pub(super) fn breakdown(document: &mut Document, device: &DeviceReport) {
 pub(super) fn live_by_line(document: &mut Document, device: &DeviceReport) {
     let all = allocated(device);
     if all.bytes > 0 {
-        document.heading(match device.moment {
-            None => "Who holds the allocated memory, by line".to_owned(),
-            Some(at) => {
-                format!("Who held the allocated memory {}, by line", describe_position_on(device, at))
-            }
-        });
+        let held = device.moment.map(|at| format!("held the allocated memory {}", describe_position_on(device, at)));
+        let held = held.unwrap_or_else(|| "holds the allocated memory".to_owned());
+        document.heading(format!("Who {held}, by line"));
         let rows = device.top_lines.iter().map(|line| {
             HeldRow::new(holder(line), line.category.zip(line.category_confidence), line.bytes, line.blocks)
         });

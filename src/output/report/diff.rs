@@ -322,10 +322,8 @@ impl DiffReport {
         let Some(most) = self.most_changed() else {
             return Summary::from_answer("neither snapshot holds memory or a trace");
         };
-        let answer = match &*self.devices {
-            [only] => only.summary.clone(),
-            _ => format!("GPU {}: {}", most.device, most.summary),
-        };
+        let gpu = if self.devices.len() > 1 { format!("GPU {}: ", most.device) } else { String::new() };
+        let answer = gpu + &most.summary;
         let most_held = most.lines.iter().max_by_key(|line| line.held.after_bytes);
         let who = most_held.filter(|line| line.held.after_bytes > 0).map(|line| {
             let place = line.location.label();

@@ -39,10 +39,7 @@ fn headline(report: &LiveReport, device: &LiveDevice) -> Text {
 /// How the recording was replayed.
 fn setup(document: &mut Document, report: &LiveReport) {
     let gpu = &report.gpu;
-    let left = match gpu.kept_free_bytes {
-        0 => "none".to_owned(),
-        kept => size(kept),
-    };
+    let left = if gpu.kept_free_bytes == 0 { "none".to_owned() } else { size(gpu.kept_free_bytes) };
     let [total, free, reach] = [gpu.total_bytes, gpu.free_bytes, gpu.within_reach_bytes].map(size);
     document.field("memory", format!("{total}, {free} free; {left} left unused, so {reach} is within reach"));
     document.field("what-ifs", format!("on this GPU: --capacity {}", gpu.within_reach_bytes));

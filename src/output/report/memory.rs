@@ -73,10 +73,8 @@ fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
     rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
     let releasable = "empty_cache() would release it to the device".to_owned();
     rows.push(row(1, "releasable", free.releasable_bytes, releasable));
-    let private = match memory.private_pools.unwrap_or_default().inactive_bytes {
-        0 => String::new(),
-        bytes => format!(" or in private pools ({})", size(bytes)),
-    };
+    let private = memory.private_pools.unwrap_or_default().inactive_bytes;
+    let private = if private == 0 { String::new() } else { format!(" or in private pools ({})", size(private)) };
     let stranded = match free.stranded_bytes {
         0 => "none of it is stuck beside live blocks".to_owned(),
         _ => format!("stuck beside live blocks{private}, serves smaller requests only"),

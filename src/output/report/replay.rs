@@ -197,10 +197,8 @@ impl ReplayReport {
             (None, _) => return Summary::from_ring_of_one(id),
             (Some(true), _) => {
                 let entries = self.traced().map(|device| device.events.recorded as u64).sum();
-                let on = match self.traced().count() as u64 {
-                    1 => format!("GPU {id}"),
-                    several => counted(several, "GPU"),
-                };
+                let gpus = self.traced().count() as u64;
+                let on = if gpus == 1 { format!("GPU {id}") } else { counted(gpus, "GPU") };
                 let answer = format!("reproduced: all {} of {on}", counted(entries, "recorded entry"));
                 (answer, "try other settings: what-ifs of this recording are reliable")
             }

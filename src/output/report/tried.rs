@@ -93,10 +93,8 @@ impl From<&TriedRow> for ShownRow {
         };
         let frame = row.location.as_ref().and_then(|location| location.frame.as_ref());
         let place = frame.map(|frame| faint("  ").and(source_location(&frame.file, &format!(":{}", frame.line))));
-        let what = match row.kind {
-            TriedKind::Settings => code(row.what.replace(',', ", ")),
-            TriedKind::Program => row.what.as_str().into(),
-        };
+        let is_code = row.kind == TriedKind::Settings;
+        let what = if is_code { code(row.what.replace(',', ", ")) } else { row.what.as_str().into() };
         Self {
             name: Cell::marked(mark, place.into_iter().fold(what, Text::and)),
             outcome: row.describe_then(),

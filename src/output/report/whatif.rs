@@ -196,10 +196,8 @@ fn describe_tried(tried: &[TriedRow], is_exact: bool) -> Option<String> {
 impl TriedRow {
     /// The settings, or the change and its place: `checkpoint each of 8 calls (model.py:44)`.
     pub fn label(&self) -> String {
-        match self.location.as_ref().and_then(|location| location.frame.as_ref()) {
-            Some(frame) => format!("{} ({})", self.what, frame.brief_label()),
-            None => self.what.clone(),
-        }
+        let frame = self.location.as_ref().and_then(|location| location.frame.as_ref());
+        frame.map_or_else(|| self.what.clone(), |frame| format!("{} ({})", self.what, frame.brief_label()))
     }
 
     /// The outcome of the job; what it gains where it goes on as it is.

@@ -159,12 +159,11 @@ impl Brief {
 
     fn from_device(snapshot: &SnapshotReport, device: Option<&DeviceReport>, top: usize) -> Self {
         let recorder = snapshot.recorder.as_ref();
+        let rank = recorder.and_then(|recorder| recorder.rank.as_ref()?.parse().ok());
         let brief = Self {
             schema: "oomscope/analyze-brief/1",
             path: snapshot.path.clone(),
-            rank: recorder
-                .and_then(|recorder| recorder.rank.as_ref()?.parse().ok())
-                .or_else(|| rank_in_path(&snapshot.path)),
+            rank: rank.or_else(|| rank_in_path(&snapshot.path)),
             host: recorder.and_then(|recorder| recorder.host.clone()).or_else(|| host_in_path(&snapshot.path)),
             time_us: snapshot.time_us,
             summary: summarize_snapshot(snapshot, device),
@@ -194,6 +193,11 @@ impl Brief {
         };
         let [reserved_bytes, allocated_bytes] = totals;
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
+        let top_lines = lines.iter().take(top).map(|line| BriefLine {
+            line: line.location.label(),
+            category: line.category.filter(|category| *category != Category::Other),
+            bytes: line.bytes,
+        });
         let has_steps = device.steps.completed > 0 || device.leaks.kind.is_some();
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
         let remedies =
@@ -216,15 +220,7 @@ impl Brief {
             growth_per_step_bytes: has_steps.then_some(device.leaks.bytes_per_step),
             peak_reserved_bytes: device.peak.reserved_bytes,
             peak_allocated_bytes: device.peak.allocated_bytes,
-            top_lines: lines
-                .iter()
-                .take(top)
-                .map(|line| BriefLine {
-                    line: line.location.label(),
-                    category: line.category.filter(|category| *category != Category::Other),
-                    bytes: line.bytes,
-                })
-                .collect(),
+            top_lines: top_lines.collect(),
             remedies: remedies.take(MAX_LISTED).map(|remedy| remedy.settings.clone()).collect(),
             ..brief
         }

@@ -54,10 +54,7 @@ pub(crate) fn describe_position_on(device: &DeviceReport, moment: TracePosition)
 
 /// The words of a category on a page.
 pub(crate) fn category_label(category: Category) -> String {
-    match category {
-        Category::KvCache => "KV cache".to_owned(),
-        category => category.word().replace('-', " "),
-    }
+    if category == Category::KvCache { "KV cache".to_owned() } else { category.word().replace('-', " ") }
 }
 
 /// `activations`, `activations?` if that is a guess.

@@ -149,12 +149,8 @@ pub(super) fn describe_variable(device: &DeviceReport) -> Option<String> {
     // Memory without a variable may have one that the recorder did not get to.
     let row = growing
         .or_else(|| rows.find(|row| row.name.is_some() || kept.complete && row.root != Some(RootKind::Unreached)))?;
-    let place = match &row.function {
-        Some(function) if row.name.is_some() && row.author != Some(Author::User) => {
-            format!(", in {}", function.short_label())
-        }
-        _ => String::new(),
-    };
+    let function = row.function.as_ref().filter(|_| row.name.is_some() && row.author != Some(Author::User));
+    let place = function.map_or_else(String::new, |function| format!(", in {}", function.short_label()));
     let graph = graph_label(row).map(|graph| format!(", {graph}")).unwrap_or_default();
     let [bytes, all] = [row.bytes, device.memory.allocated_bytes].map(size);
     Some(format!("{}{place}: {bytes} of {all} allocated{graph}", describe_keeper(row)))

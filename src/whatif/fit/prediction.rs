@@ -342,37 +342,23 @@ impl SizeSearch<'_> {
 /// in strides that double, then bisects.
 fn find_last(first_guess: u64, max: u64, holds: impl Fn(u64) -> bool) -> Option<u64> {
     let (mut low, mut high) = (0, max.saturating_add(1));
-    let mut stride = 1u64;
-    if holds(first_guess) {
-        low = first_guess;
-        while low < max {
-            let next = low.saturating_add(stride).min(max);
-            if !holds(next) {
-                high = next;
-                break;
-            }
-            (low, stride) = (next, stride.saturating_mul(2));
-        }
-    } else {
-        high = first_guess;
-        while high > 1 {
-            let next = high.saturating_sub(stride).max(1);
-            if holds(next) {
-                low = next;
-                break;
-            }
-            (high, stride) = (next, stride.saturating_mul(2));
-        }
-    }
-    while high - low > 1 {
-        let middle = low + (high - low) / 2;
-        if holds(middle) {
-            low = middle;
+    let (mut next, mut stride) = (first_guess.min(max.max(1)), 1u64);
+    loop {
+        if holds(next) {
+            low = next;
         } else {
-            high = middle;
+            high = next;
         }
+        if high <= low + 1 {
+            return (low > 0).then_some(low);
+        }
+        next = match low {
+            0 => high.saturating_sub(stride).max(1),
+            _ if high > max => low.saturating_add(stride).min(max),
+            _ => low + (high - low) / 2,
+        };
+        stride = stride.saturating_mul(2);
     }
-    (low > 0).then_some(low)
 }
 
 #[cfg(test)]

@@ -82,14 +82,12 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
         let sentence = "no device has a trace in all of these recordings: record each with the same devices";
         return Err(FitRefusal::new(RefusalCode::NoCommonDevice, sentence));
     }
+    let settings = recordings.last().and_then(|input| input.study.snapshot().settings_string());
     Ok(FitReport {
         recordings: recordings.iter().map(RecordingReport::from_input).collect(),
         torch_version: torch_version(&recordings),
         devices,
-        settings_string: recordings
-            .last()
-            .and_then(|input| input.study.snapshot().settings_string())
-            .map(str::to_owned),
+        settings_string: settings.map(str::to_owned),
         multiple: options.multiple,
         warnings: warnings.to_vec(),
     })
@@ -260,10 +258,8 @@ fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
     let off = || device.checked.iter().filter(|check| check.is_off());
     if let Some(worst) = off().max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
         let error = worst.allocated_error_ratio;
-        let others = match off().count() {
-            1 => String::new(),
-            count => format!(", {count} of {} off", device.checked.len()),
-        };
+        let all_off = off().count();
+        let others = if all_off == 1 { String::new() } else { format!(", {all_off} of {} off", device.checked.len()) };
         let (size, share) = (count(worst.size), percent(error.abs()));
         let side = if error > 0.0 { "high" } else { "low" };
         let text = format!("predicted from the other recordings, the peak at {size} is {share} too {side}{others}");

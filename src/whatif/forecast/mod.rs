@@ -246,11 +246,8 @@ impl Forecast<'_> {
             }
             (limit, None) => {
                 let survived_failures = failed.iter().filter(|(entry, _)| *entry < self.failed).count() as u64;
-                JobOutcome::GoesOn {
-                    headroom_bytes: Some(headroom_bytes),
-                    sizes_vary: limit.is_some(),
-                    survived_failures,
-                }
+                let (headroom_bytes, sizes_vary) = (Some(headroom_bytes), limit.is_some());
+                JobOutcome::GoesOn { headroom_bytes, sizes_vary, survived_failures }
             }
         }
     }

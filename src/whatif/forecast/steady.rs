@@ -71,17 +71,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     ) -> Option<Self> {
         let history = IterationHistory::new(requests, iterations, sites, &index.older_blocks)?;
         let failed = requests.count() - 1;
-        let current_blocks = (iterations.start()..=failed).map(Some).collect();
-        Some(Self {
-            requests,
-            index,
-            iterations,
-            history,
-            writer,
-            blocks: vec![current_blocks],
-            series: Vec::new(),
-            failed,
-        })
+        let blocks = vec![(iterations.start()..=failed).map(Some).collect()];
+        Some(Self { requests, index, iterations, history, writer, blocks, series: Vec::new(), failed })
     }
 
     /// Predicts the rest of the iteration that failed and the one after it; with `reach`, further ones until more bytes
@@ -110,10 +101,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             }
             self.blocks.push(Vec::with_capacity(len));
             for (offset, bytes) in now.iter().enumerate() {
-                let bytes = match next_sizes {
-                    NextSizes::Irregular | NextSizes::NewSize => *bytes,
-                    NextSizes::Regular => self.next_size(offset, trend),
-                };
+                let bytes = if next_sizes == NextSizes::Regular { self.next_size(offset, trend) } else { *bytes };
                 self.repeat_request(iteration, offset, bytes, &made_once);
             }
             if iteration == 1 {
@@ -195,11 +183,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         for offset in 0..self.history.len {
             let source = self.source(offset);
             let earlier = self.frees_one_earlier(source).unwrap_or_default();
-            let older = self
-                .index
-                .freed_after(source)
-                .zip(earlier)
-                .filter(|(block, before)| self.is_descending(*block, *before));
+            let pairs = self.index.freed_after(source).zip(earlier);
+            let older = pairs.filter(|(block, before)| self.is_descending(*block, *before));
             frees.extend(older.map(|(block, before)| (block, before - block)));
         }
         if frees.is_empty() {

@@ -65,10 +65,8 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
     }
 
     fn bytes(&self, block: RequestId) -> u64 {
-        match block.checked_sub(self.requests.count() - 1) {
-            Some(predicted) => self.bytes[predicted],
-            None => self.requests.bytes(block),
-        }
+        let predicted = block.checked_sub(self.requests.count() - 1);
+        predicted.map_or_else(|| self.requests.bytes(block), |predicted| self.bytes[predicted])
     }
 
     /// Appends a request like the recorded `source`, of `bytes`, and returns its number.
@@ -92,10 +90,8 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
         if let Some(predicted) = block.checked_sub(self.requests.count() - 1) {
             return Some(to_u32(self.recorded.slot_count + predicted));
         }
-        match self.recorded.operations[self.index.op(block)].kind {
-            OperationKind::Alloc { slot, .. } => slot,
-            _ => None,
-        }
+        let kind = self.recorded.operations[self.index.op(block)].kind;
+        if let OperationKind::Alloc { slot, .. } = kind { slot } else { None }
     }
 
     /// Frees `block`, if it is live, like the recorded operation `source`. No other stream uses it any more.

@@ -23,10 +23,7 @@ const MAX_WIDE_COLUMNS: usize = 100;
 /// The lines of `table`, and its note.
 pub(super) fn lines(table: &Table, style: Style) -> Vec<String> {
     let Some(widths) = widths(table, style) else {
-        return match table.narrower() {
-            Some(narrower) => self::lines(&narrower, style),
-            None => stacked(table, style),
-        };
+        return table.narrower().map_or_else(|| stacked(table, style), |narrower| self::lines(&narrower, style));
     };
     let cells =
         |row: &Vec<Cell>| row.iter().zip(&widths).map(|(cell, width)| cell_lines(cell, *width, style)).collect();
