@@ -103,9 +103,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
             None => bail!("--name names standard input: give - as the snapshot"),
         }
     }
-    if let Some(config) = &config_path {
-        inputs::refuse_output_over_input(config, args.output.output.as_deref())?;
-    }
+    config_path.map_or(Ok(()), |config| inputs::refuse_output_over_input(&config, args.output.output.as_deref()))?;
     let mut output = args.output.open()?.with_exact_sizes(args.bytes);
     let source = args.source.open_at(args.output.format() == Format::Human && output.is_terminal())?;
     let scope = Scope {

@@ -72,8 +72,9 @@ impl AtomicFile {
                 complete.push((temporary, target, path));
             }
         }
-        let replaced: Vec<_> = without_interruption(|| complete.into_iter().map(replace).collect());
-        replaced.into_iter().try_for_each(|(result, _)| result)
+        let renamed = complete.into_iter().map(|(temporary, target, path)| (temporary.persist(target), path));
+        let replaced: Vec<_> = without_interruption(|| renamed.collect());
+        replaced.into_iter().try_for_each(|(result, _)| result.map(drop).map_err(|error| error.error))
     }
 
     /// Writes the contents and replaces the target.
@@ -83,10 +84,6 @@ impl AtomicFile {
         drop(out);
         self.finish()
     }
-}
-
-fn replace((temporary, target, path): (NamedTempFile, PathBuf, TemporaryPath)) -> (io::Result<()>, TemporaryPath) {
-    (temporary.persist(target).map(drop).map_err(|error| error.error), path)
 }
 
 /// The file that is written through the link `path`; it may not exist yet.

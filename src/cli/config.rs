@@ -67,11 +67,7 @@ impl Config {
         for (key, value) in others {
             match key {
                 "baseline" => config.baseline = Some(string(value)?.to_owned()),
-                "override" => {
-                    for table in tables(key, value)? {
-                        rules.push(read_override(table)?);
-                    }
-                }
+                "override" => rules.extend(tables(key, value)?.map(read_override).collect::<Read<Vec<_>>>()?),
                 _ => config.categories = tables(key, value)?.map(read_category).collect::<Read<_>>()?,
             }
         }
@@ -182,8 +178,7 @@ fn read_override(value: &Value<'_>) -> Read<LimitRule> {
             rule.path = Some(glob(value)?);
         } else {
             let device = integer(value.get_ref()).and_then(|number| number.try_into().ok());
-            rule.device =
-                device.map_or_else(|| expected(value, "the number of a device"), |device| Ok(Some(device)))?;
+            rule.device = Some(device.map_or_else(|| expected(value, "the number of a device"), Ok)?);
         }
     }
     if rule.path.is_none() && rule.device.is_none() {

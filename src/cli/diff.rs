@@ -64,16 +64,12 @@ pub(super) fn run(args: &Diff) -> anyhow::Result<Exit> {
         bail!("standard input cannot be both snapshots");
     }
     let paths = [single_snapshot(&args.before)?, single_snapshot(&args.after)?];
-    for path in &paths {
-        refuse_output_over_input(path, args.output.output.as_deref())?;
-    }
+    paths.iter().try_for_each(|path| refuse_output_over_input(path, args.output.output.as_deref()))?;
     let output = args.output.open()?.with_exact_sizes(args.bytes);
     let names = paths.each_ref().map(|path| path.display().to_string());
     let (before, after) = (read_one(&paths[0])?, read_one(&paths[1])?);
     let report = diff(File { snapshot: &before, path: &names[0] }, File { snapshot: &after, path: &names[1] }, options);
-    if let Some(device) = options.device
-        && report.devices.is_empty()
-    {
+    if let Some(device) = options.device.filter(|_| report.devices.is_empty()) {
         bail!("{} and {}: no memory and no trace of GPU {device}", names[0], names[1]);
     }
     output.write_answer(args.output.format(), &report, report::diff)

@@ -197,8 +197,7 @@ impl Job<'_> {
             handle.and_then(|handle| sink(table, BufWriter::new(handle))).with_context(failed)
         };
         let [allocations, events, stacks, segments, run] = TABLES;
-        let sinks = [open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?];
-        let mut tables = TableSet(sinks);
+        let mut tables = TableSet([open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?]);
         let Some(exit) = self.each(|recording| tables.add(recording).with_context(failed))? else {
             return Ok(Exit::Unreadable);
         };

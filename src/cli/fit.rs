@@ -62,23 +62,18 @@ pub(super) struct Fit {
     command: Vec<OsString>,
 }
 
-/// A given size, or the GPU that was named.
-#[derive(Debug, Clone, Copy)]
-struct Capacity {
-    /// Bytes that PyTorch may use.
-    bytes: u64,
-    gpu: Option<&'static GpuModel>,
-}
+/// Bytes that PyTorch may use, and the GPU that was named.
+type Capacity = (u64, Option<&'static GpuModel>);
 
 fn parse_fit_capacity(text: &str) -> Result<Capacity, String> {
-    Ok(Capacity { bytes: parse_replay_capacity(text)?, gpu: GpuModel::find(text) })
+    Ok((parse_replay_capacity(text)?, GpuModel::find(text)))
 }
 
 impl Fit {
     /// The bytes given as a size, else those of the GPU; and the GPU.
     fn device(&self) -> (Option<u64>, Option<&'static GpuModel>) {
-        let smallest = self.capacity.iter().min_by_key(|capacity| capacity.gpu.is_some());
-        (smallest.map(|capacity| capacity.bytes), self.capacity.iter().find_map(|capacity| capacity.gpu))
+        let smallest = self.capacity.iter().min_by_key(|(_, gpu)| gpu.is_some());
+        (smallest.map(|(bytes, _)| *bytes), self.capacity.iter().find_map(|(_, gpu)| *gpu))
     }
 }
 

@@ -209,12 +209,11 @@ impl Refused<'_> {
         let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
         let gpus: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
         let program = self.args[after..].iter().filter(|arg| *arg != "--");
-        let filled = hint
+        Err(hint
             .replace("{args}", &or(shell_line(others), "SNAPSHOT"))
             .replace("{command}", &or(shell_line(program), "python train.py"))
             .replace("{value}", &value.unwrap_or_else(|| "SIZE".to_owned()))
-            .replace("{gpus}", &gpus.join(" "));
-        Err(filled)
+            .replace("{gpus}", &gpus.join(" ")))
     }
 }
 

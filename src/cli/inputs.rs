@@ -186,15 +186,12 @@ pub(super) fn read_all<T: Send>(
     inputs: &[Input],
     process: impl Fn(&mut Snapshot, &str, u64) -> T + Sync,
 ) -> (Vec<T>, Vec<Unreadable>) {
-    let (mut results, mut unreadable) = (Vec::new(), Vec::new());
+    let mut outcomes = Vec::new();
     read_each(inputs, process, |outcome| {
-        match outcome {
-            Ok(result) => results.push(result),
-            Err(error) => unreadable.push(error),
-        }
+        outcomes.push(outcome);
         ControlFlow::Continue(())
     });
-    (results, unreadable)
+    outcomes.into_iter().partition_result()
 }
 
 /// [`read_all`], but passes each result, or error, to `receive` as soon as it and all before it are known. JSON files
@@ -395,13 +392,10 @@ fn load(path: &Path, progress: &Progress) -> anyhow::Result<(Snapshot, u64)> {
     let source = Source::open(path)?;
     let seen = AtomicU64::new(0);
     // Progress of a compressed file counts stored bytes.
-    let stored_offset = |offset: u64| {
-        let len = u128::from(source.len().max(1) as u64);
-        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / len;
-        u64::try_from(stored).unwrap_or(u64::MAX)
-    };
+    let len = u128::from(source.len().max(1) as u64);
     let report = |offset: u64| {
-        let now = stored_offset(offset);
+        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / len;
+        let now = u64::try_from(stored).unwrap_or(u64::MAX);
         progress.add(now.saturating_sub(seen.swap(now, Ordering::Relaxed)));
     };
     let read = Snapshot::read(&source, &report);

@@ -75,11 +75,10 @@ fn without_answer(path: &str, error: &anyhow::Error) -> Unreadable {
 
 /// The line of a file without an answer.
 fn error_line(error: &Unreadable) -> String {
-    let Unreadable { path, message } = error;
     // Strings are always valid JSON.
-    let mut line = json!({ "path": path, "error": message });
+    let mut line = json!({ "path": error.path, "error": error.message });
     // So that a missing rank can be counted.
-    if let Some(rank) = rank_in_path(path) {
+    if let Some(rank) = rank_in_path(&error.path) {
         line["rank"] = json!(rank);
     }
     formats::json_line(&line).unwrap_or_default()

@@ -57,8 +57,7 @@ pub(super) fn run(args: &Live) -> anyhow::Result<Exit> {
     inputs::refuse_output_over_input(file, args.output.output.as_deref())?;
     let output = args.output.open()?;
     let snapshot = inputs::read_one(file)?;
-    let scope = Scope { device: args.device, ..Scope::default() };
-    let study = Study::new(&snapshot, scope);
+    let study = Study::new(&snapshot, Scope { device: args.device, ..Scope::default() });
     let traced = inputs::first_device_with_trace(&study, &path)?;
     let settings = (!args.set.is_empty())
         .then(|| apply_option(&snapshot, &traced.inferred().hypothesis, &args.set.join(",")))

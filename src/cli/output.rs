@@ -54,11 +54,9 @@ impl Output {
     }
 
     fn style(&self) -> Style {
-        let (stream, is_destination) = (io::stdout(), self.file.is_none());
-        let terminal = self.is_terminal();
-        let colour = anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
-        let size = terminal_size::terminal_size_of(&stream);
-        let style = stream_style(terminal, size, is_destination && colour);
+        let stream = io::stdout();
+        let colour = self.file.is_none() && anstream::AutoStream::choice(&stream) != anstream::ColorChoice::Never;
+        let style = stream_style(self.is_terminal(), terminal_size::terminal_size_of(&stream), colour);
         if self.view.wide { Style { width: UNLIMITED_WIDTH, ..style } } else { style }
     }
 

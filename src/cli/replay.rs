@@ -88,8 +88,7 @@ fn replay(args: &Replay, snapshot: &Snapshot, path: &str, emit_to: Option<Output
         Some(minor) if possible.contains(&minor) => (Some(minor), None),
         other => (None, other),
     };
-    let scope = Scope { device: args.model.device, minor: recorded, ..Scope::default() };
-    let study = Study::new(snapshot, scope);
+    let study = Study::new(snapshot, Scope { device: args.model.device, minor: recorded, ..Scope::default() });
     let first = inputs::first_device_with_trace(&study, path)?;
     let overrides = Overrides::for_device(first, &args.set.join(","), args.model.capacity, other)
         .map_err(|error| anyhow!("--set {error}"))?;

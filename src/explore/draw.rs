@@ -61,10 +61,8 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
         Some(_) => STRONG,
         None => FAINT,
     };
-    let width = buffer.area.width;
-    let lines = (1..layout.body.y).zip(state.answer_lines(buffer.area));
-    for (y, line) in lines {
-        put(buffer, 0, y, width, &line, style);
+    for (y, line) in (1..layout.body.y).zip(state.answer_lines(buffer.area)) {
+        put(buffer, 0, y, buffer.area.width, &line, style);
     }
 }
 

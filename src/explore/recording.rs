@@ -85,8 +85,7 @@ pub struct Recording {
 impl Recording {
     /// Reads the lifetimes of all allocations of `device`.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
-        let lives = MemoryLifetimes::from_device(device);
-        let MemoryLifetimes { allocations, segments, .. } = lives;
+        let MemoryLifetimes { allocations, segments, .. } = MemoryLifetimes::from_device(device);
         let moments = device.device().len() + 1;
         let starts: Vec<Moment> = allocations.iter().map(|one| one.start).collect();
         let ends: Vec<Moment> = allocations.iter().map(|one| one.freed_at().unwrap_or(NEVER)).collect();

@@ -68,16 +68,12 @@ impl Side<'_> {
         let [allocated, reserved] = [recording.allocated[moment], recording.reserved[moment]];
         let all = state.result().and_then(|result| result.capacity).unwrap_or(0).max(reserved).max(1);
         let Some(y) = self.next() else { return };
-        let cells = u64::from(self.area.width);
-        let cell = |bytes: u64| u128::from(bytes) * u128::from(cells) / u128::from(all);
+        let cell = |bytes: u64| u128::from(bytes) * u128::from(self.area.width) / u128::from(all);
         for index in 0..self.area.width {
-            let at = u128::from(index);
-            let symbol = if at < cell(allocated) {
-                EIGHTHS[7]
-            } else if at < cell(reserved) {
-                "▒"
-            } else {
-                "░"
+            let symbol = match u128::from(index) {
+                at if at < cell(allocated) => EIGHTHS[7],
+                at if at < cell(reserved) => "▒",
+                _ => "░",
             };
             self.buffer[(self.area.x + index, y)].set_symbol(symbol).set_style(PLAIN);
         }
@@ -95,8 +91,7 @@ impl Side<'_> {
             let Some(y) = self.next() else { return };
             let figures = format!("{:>9} {:>5}", size(row.bytes), percent(ratio(row.bytes, total)));
             let room = self.area.width.saturating_sub(columns(&figures) + 3);
-            let style = Style::new().fg(colour(row.slot, row.is_guess));
-            put(self.buffer, self.area.x, y, 1, EIGHTHS[7], style);
+            put(self.buffer, self.area.x, y, 1, EIGHTHS[7], Style::new().fg(colour(row.slot, row.is_guess)));
             // The number of the line has to be seen, whatever comes before it.
             let name = match row.name.strip_prefix(BACKWARD) {
                 Some(line) => format!("bwd {}", without_directories(line)),

@@ -203,8 +203,7 @@ impl<'s, 'a> State<'s, 'a> {
 
     /// The parts of the screen `area`.
     pub(super) fn layout(&self, area: Rect) -> Layout {
-        let answer = u16::try_from(self.answer_lines(area).len()).unwrap_or(1);
-        Layout::new(area, answer)
+        Layout::new(area, u16::try_from(self.answer_lines(area).len()).unwrap_or(1))
     }
 
     /// The partition that the views show.

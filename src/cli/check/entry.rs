@@ -139,8 +139,7 @@ fn only_name(paths: &[PathBuf]) -> Option<String> {
 pub(super) fn name_in_entry(path: &str, named: &[PathBuf]) -> String {
     let path = Path::new(path);
     let inside = named.iter().filter(|dir| dir.as_path() != path).find_map(|dir| path.strip_prefix(dir).ok());
-    let name = inside.unwrap_or_else(|| path.file_name().map_or(path, Path::new));
-    with_slashes(name)
+    with_slashes(inside.unwrap_or_else(|| path.file_name().map_or(path, Path::new)))
 }
 
 /// The entries of the file at `path`; none if it is yet to be written.

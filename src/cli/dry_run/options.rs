@@ -202,8 +202,8 @@ impl DryRunOptions {
             "steps_by_parameter": intervention.steps_by_parameter,
             "engine_options": intervention.engine_options,
             "environment": self.machine.environment(),
-        });
-        let config = config.to_string();
+        })
+        .to_string();
         let mut files = [PYTHON, STUB].concat();
         files.push(("dry-run.json", &config));
         let mut directory = RunDirectory::prepare(output, &options, "oomscope-dry-run", &files, !self.is_alone)?;

@@ -185,10 +185,7 @@ impl Trials<'_> {
                 }
             },
             None if code == 0 => ends(TrialOutcome::Ends, None),
-            None => {
-                let why = format!("exit code {code}, without an out-of-memory error");
-                unknown(TrialOutcome::Unknown, Some(why))
-            }
+            None => unknown(TrialOutcome::Unknown, Some(format!("exit code {code}, without an out-of-memory error"))),
         }
     }
 }

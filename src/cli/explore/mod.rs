@@ -110,8 +110,7 @@ impl Session {
         // The first frame needs nothing; all is worked out behind it.
         work(self.study, device, self.name.clone(), self.sender.clone());
         loop {
-            let look = self.look;
-            self.screen.draw(|buffer| draw(&state, buffer, look))?;
+            self.screen.draw(|buffer| draw(&state, buffer, self.look))?;
             match self.turn(&mut state, device.id()) {
                 Effect::Draw => {}
                 effect => return Ok(effect),

@@ -68,8 +68,7 @@ fn make_runs(
     };
     let mut runs = Runs::open(&args.runs, &args.command, name)?;
     for size in &args.sizes {
-        let run = runs.make(reference.name, *size, false)?;
-        if let Some(run) = run.filter(|run| run.fits) {
+        if let Some(run) = runs.make(reference.name, *size, false)?.filter(|run| run.fits) {
             recordings.add(run.size, Path::new(&run.snapshot))?;
         }
     }

@@ -55,8 +55,7 @@ impl RecordedProcess {
 
     /// Requests a snapshot from all processes of `directory`, the same way as the processes do among themselves.
     pub(in crate::cli) fn request_snapshots(directory: &Path) -> io::Result<()> {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        let now = now.map_or(0, |since| since.as_nanos());
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos());
         let request = format!("by hand {} {now}", std::process::id());
         let control = directory.join(CONTROL_DIR);
         if control.is_symlink() {

@@ -318,13 +318,11 @@ impl<'a> ProgramText<'a> {
 
     fn is_container(&self, variable: &str) -> bool {
         self.assigned(variable)
-            .into_iter()
             .any(|it| matches!(it.kind, ExprKind::Group | ExprKind::Comprehension) || it.called() == Some("deque"))
     }
 
     fn is_dict(&self, variable: &str) -> bool {
         self.assigned(variable)
-            .into_iter()
             .any(|it| it.word == "{" || matches!(it.called(), Some("dict" | "defaultdict" | "OrderedDict")))
     }
 }

@@ -15,7 +15,7 @@ impl ProgramText<'_> {
         // A module of PyTorch itself has no line in the program.
         let at = frames.iter().rposition(|frame| frame.function == "forward").map_or(0, |forward| forward + 1);
         let place = self.place(frames.get(at)?)?;
-        let calls = place.statement().calls().filter(|call| {
+        let mut calls = place.statement().calls().filter(|call| {
             let name = call.called().unwrap_or_default();
             let is_own = call.receiver().is_none_or(|receiver| receiver.word == "self");
             is_own
@@ -23,8 +23,7 @@ impl ProgramText<'_> {
                 && self.functions(name).is_empty()
                 && !ON_HOST.contains(&name)
         });
-        let calls: Vec<&Expr<'_>> = calls.collect();
-        let [call] = calls.as_slice() else { return None };
+        let (Some(call), None) = (calls.next(), calls.next()) else { return None };
         let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
         let name = last_part(&module);
         let trained = self.trained()?;
@@ -39,9 +38,7 @@ impl ProgramText<'_> {
 
     /// Whether the program assigns to `name` something that contains `other`, other than a copy.
     fn mentions(&self, name: &str, other: &str) -> bool {
-        self.assigned(name)
-            .into_iter()
-            .any(|it| it.called() != Some("deepcopy") && it.walk().any(|part| part.word == other))
+        self.assigned(name).any(|it| it.called() != Some("deepcopy") && it.walk().any(|part| part.word == other))
     }
 
     /// The variable of the caller that a parameter stands for; else the variable itself.
@@ -83,7 +80,7 @@ impl ProgramText<'_> {
         let module = optimizer.parts.get(1).filter(|it| it.called() == Some("parameters"))?.receiver()?.variable()?;
         let freezes = |part: &Expr<'_>| part.word.starts_with("requires_grad");
         // A function may freeze parameters of its argument, as those for adapters do.
-        let mut given = self.assigned(&module).into_iter().flat_map(|value| value.parts.iter().skip(1));
+        let mut given = self.assigned(&module).flat_map(|value| value.parts.iter().skip(1));
         let is_changed = given.any(|given| given.variable().as_ref() == Some(&module));
         // As `torch.optim` defines them; of others no state is assumed.
         let states = if matches!(optimizer.called()?, "Adam" | "AdamW" | "NAdam" | "RAdam") { 2 } else { 0 };

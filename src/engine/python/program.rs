@@ -162,10 +162,10 @@ impl<'a> ProgramText<'a> {
     }
 
     /// The values that the program assigns to a variable with this last part, anywhere.
-    pub(super) fn assigned(&self, variable: &str) -> Vec<&Expr<'a>> {
+    pub(super) fn assigned(&self, variable: &str) -> impl Iterator<Item = &Expr<'a>> {
         let word = last_part(variable);
         let assignments = self.writing(word).flat_map(|place| place.statement().assignments());
-        assignments.filter(|(target, _)| target.word == word).map(|(_, value)| value).collect()
+        assignments.filter(move |(target, _)| target.word == word).map(|(_, value)| value)
     }
 }
 

@@ -23,15 +23,12 @@ pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
     }
     let contradictory = count_contradictory_segments(snapshot);
     (contradictory > 0).then(|| {
-        Warning::new(
-            Code::NotAllocated,
-            format!(
-                "{} of {} are inconsistent (their blocks leave gaps, overlap or are smaller than requested, or two \
-                 segments overlap): no allocator wrote this file",
-                contradictory,
-                counted(snapshot.segments.len() as u64, "segment")
-            ),
-        )
+        let all = counted(snapshot.segments.len() as u64, "segment");
+        let message = format!(
+            "{contradictory} of {all} are inconsistent (their blocks leave gaps, overlap or are smaller than requested, or \
+             two segments overlap): no allocator wrote this file"
+        );
+        Warning::new(Code::NotAllocated, message)
     })
 }
 

@@ -114,14 +114,9 @@ impl InitialState {
 
     /// Adds the memory to an empty tiling; returns the number of ranges and blocks that do not fit.
     pub(crate) fn place_in(&self, tiling: &mut Tiling) -> u64 {
-        let mut contradictions = 0;
-        for range in &self.ranges {
-            contradictions += u64::from(tiling.add_range(*range).is_err());
-        }
-        for block in &self.blocks {
-            contradictions += u64::from(tiling.place_block(block).is_err());
-        }
-        contradictions
+        let ranges = self.ranges.iter().filter(|range| tiling.add_range(**range).is_err()).count();
+        let blocks = self.blocks.iter().filter(|block| tiling.place_block(block).is_err()).count();
+        (ranges + blocks) as u64
     }
 
     /// Infers the sizes of blocks that were freed during the trace.

@@ -25,11 +25,10 @@ pub fn recorded_settings(snapshot: &Snapshot) -> Settings {
 /// The same, as PyTorch 2.`minor` parses the settings string.
 pub fn settings_for_release(snapshot: &Snapshot, minor: u32) -> Settings {
     let Some(raw) = &snapshot.settings else {
-        let entries = &snapshot.entries;
         // Without a recorder nothing shows the options; most programs set none.
         let mut settings = parse_or_default(snapshot.settings_string().unwrap_or_default(), minor);
         settings.expandable_segments |= snapshot.segments.iter().any(|s| s.is_expandable)
-            || (0..entries.len()).any(|index| entries.action(index) == Some(Action::SegmentMap));
+            || (0..snapshot.entries.len()).any(|index| snapshot.entries.action(index) == Some(Action::SegmentMap));
         return settings;
     };
     // The string has options that are recorded nowhere else. The values recorded beside it were in effect.

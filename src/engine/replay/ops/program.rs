@@ -228,9 +228,7 @@ impl Program<'_> {
                     }
                 }
                 // Saturates, since the sum above may have.
-                OperationKind::Free { slot, .. } => {
-                    live = live.saturating_sub(sizes[slot as usize]);
-                }
+                OperationKind::Free { slot, .. } => live = live.saturating_sub(sizes[slot as usize]),
                 OperationKind::Release { .. }
                 | OperationKind::Freeable(_)
                 | OperationKind::Snapshot(_)

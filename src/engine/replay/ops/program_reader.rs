@@ -148,8 +148,7 @@ impl ProgramReader<'_> {
             slot
         });
         let TraceEntry { size, stream, stack: context, .. } = entry;
-        let kind = OperationKind::Alloc { size, stream, pool, context, slot, completions };
-        self.push(entry_index, kind);
+        self.push(entry_index, OperationKind::Alloc { size, stream, pool, context, slot, completions });
     }
 
     fn add_freeable(&mut self, entry_index: u32, pool: PoolId) {

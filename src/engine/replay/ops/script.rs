@@ -228,8 +228,7 @@ impl BlocksByOp {
             }
             OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => NONE,
         });
-        let by_op = by_op.collect();
-        Self { by_op, completed }
+        Self { by_op: by_op.collect(), completed }
     }
 }
 
@@ -362,9 +361,7 @@ impl<'s, 'p, 'a> ProgramWriter<'s, 'p, 'a> {
                 let completions = self.write_completions();
                 self.push(OperationKind::Release { scope, context, completions });
             }
-            (ScriptOpKind::Other, kind @ (OperationKind::Freeable(_) | OperationKind::Snapshot(_))) => {
-                self.push(kind);
-            }
+            (ScriptOpKind::Other, kind @ (OperationKind::Freeable(_) | OperationKind::Snapshot(_))) => self.push(kind),
             (ScriptOpKind::Other | ScriptOpKind::Alloc(_), _) => {}
         }
     }

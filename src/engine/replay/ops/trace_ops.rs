@@ -154,9 +154,8 @@ impl<'a> TraceOps<'a> {
                 grown = grown.saturating_add(entry.size);
             }
         }
-        let was_served = self.device.action(last) == Some(Action::Alloc);
         let had_room = self.reserved.saturating_add(grown) <= self.peak_reserved;
-        let is_likely = was_served && (grown == 0 || had_room);
+        let is_likely = self.device.action(last) == Some(Action::Alloc) && (grown == 0 || had_room);
         first_entry.map(|first_entry| Boundary { first_entry, is_likely })
     }
 
@@ -217,8 +216,7 @@ impl Iterator for TraceOps<'_> {
     #[inline]
     fn next(&mut self) -> Option<TraceOp> {
         let first = self.next_entry;
-        let action = self.device.action(first)?;
-        match action {
+        match self.device.action(first)? {
             Action::FreeRequested => {
                 let is_completed = is_completed_at_once(self.device, first);
                 let entries = first..first + 1 + usize::from(is_completed);
