@@ -107,7 +107,9 @@ impl ProgramLoops {
         let usual_input_bytes = median(sizes);
         let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
         let iterations_before = iterations.complete() as u64;
-        let [first, step] = [iterations.starts()[0], start].map(|start| step_at(requests.entry(start)).map(u64::from));
+        // An iteration may start in the step before, with the requests of its optimizer.
+        let first_input = iterations.starts()[0] + (input - start);
+        let [first, step] = [first_input, input].map(|request| step_at(requests.entry(request)).map(u64::from));
         is_reason.then(|| UnusualInput {
             change,
             input_bytes,
