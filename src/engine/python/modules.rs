@@ -77,7 +77,9 @@ impl ProgramText<'_> {
     pub fn training_tensors(&self) -> Option<(String, u64)> {
         let mut optimizers = self.statements().flat_map(Stmt::calls).filter(|call| is_optimizer(call));
         let (Some(optimizer), None) = (optimizers.next(), optimizers.next()) else { return None };
-        let module = optimizer.parts.get(1).filter(|it| it.called() == Some("parameters"))?.receiver()?.variable()?;
+        let module = optimizer.parts.get(1).filter(|it| it.called() == Some("parameters"))?.receiver()?;
+        let is_part = module.walk().any(|it| it.kind == ExprKind::Subscript);
+        let module = module.variable().filter(|_| !is_part)?;
         let freezes = |part: &Expr<'_>| part.word.starts_with("requires_grad");
         // A function may freeze parameters of its argument, as those for adapters do.
         let mut given = self.assigned(&module).flat_map(|value| value.parts.iter().skip(1));

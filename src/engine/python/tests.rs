@@ -158,6 +158,10 @@ fn a_module_that_no_optimizer_has_is_not_trained() {
     for trained in ["optim.Adam(teacher.parameters())", "optim.Adam(groups)", "optim.Adam(self.parameters())", "None"] {
         assert_eq!(untrained(trained, &direct), None, "{trained}");
     }
+    for (module, tensors) in [("student", Some(3)), ("student.head", Some(3)), ("student[1]", None)] {
+        let text = format!("optim.Adam({module}.parameters())");
+        assert_eq!(program(&text).training_tensors().map(|(_, tensors)| tensors), tensors, "{module}");
+    }
 }
 
 #[test]
@@ -275,9 +279,8 @@ fn a_state_is_not_what_is_joined() {
 fn a_state_that_is_detached_beside_backward_is_one_graph_until_then() {
     use BackwardCall::{Itself, Loop, Window};
     let body = "for x in data:\n    out, h = model(x, h)\n    losses.append(f(out))\n    total += f(out)\n";
-    let cut = "def cut(h):\n    return h.detach()\n";
     let backward = |end: &str, name| {
-        let text = format!("{body}    if full():\n        {end}\n{cut}");
+        let text = format!("{body}    if full():\n        {end}\ndef cut(h):\n    return h.detach()\n");
         program(&text).written(name, None, None).and_then(|keep| keep.backward)
     };
     for (end, name, expected) in [
@@ -292,8 +295,7 @@ fn a_state_that_is_detached_beside_backward_is_one_graph_until_then() {
         assert_eq!(backward(end, name), expected, "{end}: {name}");
     }
     let text = "for x in data:\n    h = model(x, h)\n    h.sum().backward()\n    h.detach_()\n";
-    let found = program(text).written("h", None, None).and_then(|keep| keep.backward);
-    assert_eq!(found, Some(Itself), "in each step");
+    assert_eq!(program(text).written("h", None, None).and_then(|keep| keep.backward), Some(Itself), "in each step");
 }
 
 #[test]
