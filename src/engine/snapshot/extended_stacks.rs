@@ -1,4 +1,4 @@
-//! The context of stacks: everything that a file shows about an allocation besides its stack.
+//! The context of stacks: what caused an allocation, where its own stack does not show it.
 //!
 //! An autograd thread is C++ and has no Python stack. The thread that waits for it has one: it allocated in `_make_grads`
 //! just before, and its stack is taken as the caller. In anomaly mode an allocation of a backward pass has the stack of the

@@ -202,8 +202,8 @@ impl GroupReader<'_, '_, '_> {
         self.device.phases().forwards_begun(at.entry as usize) as u64
     }
 
-    /// Identifies the pass of a loop that made `block`. Calls of a module at one line are told apart by the forward passes
-    /// that began.
+    /// Identifies the pass of a loop that made `block`. Several calls of a module at one line differ only in the number of
+    /// forward passes that began before.
     fn pass_of(&self, block: &LiveBlock, made_by: &MadeBy) -> (u64, u64) {
         let call = block.allocated_at.filter(|_| made_by.chain.calls_module);
         (made_by.pass, call.map_or(0, |at| self.forwards(at)))
