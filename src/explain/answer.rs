@@ -132,15 +132,19 @@ impl ExplainedFailure {
             (None, None) => "out of memory".to_owned(),
         }
     }
+
+    /// The process that printed the message, as far as the log names it.
+    fn reporter(&self) -> (Option<u32>, Option<&str>, Option<&str>) {
+        (self.rank, self.source.as_deref(), self.file.as_deref())
+    }
 }
 
 /// Sets [`ExplainedFailure::same_as`] where an earlier failure of another rank is the same.
 pub(super) fn link_same_failures(mut failures: Vec<ExplainedFailure>) -> Vec<ExplainedFailure> {
-    let reporter = |failure: &ExplainedFailure| (failure.rank, failure.source.clone(), failure.file.clone());
     let mut known: SeededMap<String, Vec<usize>> = SeededMap::default();
     for index in 0..failures.len() {
         let failure = &failures[index];
-        if reporter(failure) == (None, None, None) {
+        if failure.reporter() == (None, None, None) {
             continue;
         }
         let location = failure.culprit.as_ref().map(|frame| (&frame.file, frame.line));
@@ -148,7 +152,7 @@ pub(super) fn link_same_failures(mut failures: Vec<ExplainedFailure>) -> Vec<Exp
         let request = (failure.verdict, failure.requested_bytes);
         let reporters = known.entry(format!("{system:?} {request:?} {location:?}")).or_default();
         // A rank that fails twice has two failures.
-        if reporters.iter().all(|other| reporter(&failures[*other]) != reporter(failure)) {
+        if reporters.iter().all(|other| failures[*other].reporter() != failure.reporter()) {
             reporters.push(index);
             if let Some(first) = failures.get(reporters[0]).filter(|_| reporters[0] != index) {
                 let (line, file) = (first.line, first.file.clone());
@@ -220,16 +224,13 @@ pub(super) fn allocator_figures(numbers: &MessageNumbers, form: &'static Form) -
             meaning.clone_into(&mut figure.meaning);
         }
     }
-    figures.extend(
-        numbers.printed.processes.iter().map(|process| {
-            PrintedFigure::from_printed("process", &process.in_use, process_meaning(process.pid, numbers))
-        }),
-    );
+    for process in &numbers.printed.processes {
+        figures.push(PrintedFigure::from_printed("process", &process.in_use, process_meaning(process.pid, numbers)));
+    }
     if is_native {
         figures.extend(derived_figures(numbers));
     }
-    let translate = |of: PrintedFigure| PrintedFigure { meaning: numbers.vendor.translate(of.meaning), ..of };
-    figures.into_iter().map(translate).collect()
+    figures.into_iter().map(|one| PrintedFigure { meaning: numbers.vendor.translate(one.meaning), ..one }).collect()
 }
 
 fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {
@@ -246,11 +247,9 @@ fn process_meaning(pid: u64, numbers: &MessageNumbers) -> String {
 /// Numbers computed from those of the caching allocator.
 fn derived_figures(numbers: &MessageNumbers) -> impl Iterator<Item = PrintedFigure> {
     let cached = if numbers.printed.figure("reserved").is_none() {
-        let meaning = "device memory held by PyTorch's allocator: allocated + unallocated";
-        ("reserved", numbers.reserved, meaning)
+        ("reserved", numbers.reserved, "device memory held by PyTorch's allocator: allocated + unallocated")
     } else {
-        let meaning = "reserved - allocated: in PyTorch's cache, in no tensor";
-        ("unallocated", numbers.unallocated, meaning)
+        ("unallocated", numbers.unallocated, "reserved - allocated: in PyTorch's cache, in no tensor")
     };
     let outside = "capacity - free - reserved: in use by other processes, the CUDA context (usually 0.3 to \
                    1 GiB) and libraries such as NCCL";

@@ -10,7 +10,9 @@ use itertools::Itertools as _;
 use super::numbers::MessageNumbers;
 use super::standard_advice::{Snippet, StandardAdvice};
 use crate::allocator::conf::shell_assignment;
-use crate::allocator::verdict::{ApproxBytes, Likelihood, USUAL_OUTSIDE, Verdict, decide, format_approx};
+use crate::allocator::verdict::{
+    ApproxBytes, Likelihood, MemoryAtFailure, USUAL_OUTSIDE, Verdict, decide, format_approx,
+};
 use crate::base::units::{counted, size};
 use crate::explain::message::Wording;
 use crate::explain::table::{Form, PrintedNumbers, conclusion_row};
@@ -34,6 +36,11 @@ pub(super) struct Conclusion {
 impl Conclusion {
     fn new(row: &'static str, verdict: Verdict, is_certain: bool) -> Self {
         Self { verdict, row, is_certain, ..Self::default() }
+    }
+
+    /// For a message that lacks numbers.
+    fn incomplete() -> Self {
+        Self::new("incomplete", Verdict::Unknown, false)
     }
 
     /// From a message of a system other than PyTorch's allocator, with the numbers in `text`. The verdict is unknown:
@@ -95,7 +102,6 @@ fn texts(numbers: &MessageNumbers, verdict: Verdict, settings_can_help: Option<b
     let memory = numbers.memory_at_failure(request, numbers.free.unwrap_or_default());
     let cached = numbers.unallocated.unwrap_or_default();
     let all_free = memory.device_free.saturating_add(cached);
-    let covers = |more: ApproxBytes| all_free.saturating_add(more).covers(memory.segment).is_likely();
     let amounts = [
         ("reserved", numbers.reserved),
         ("tensors", numbers.tensors),
@@ -120,10 +126,9 @@ fn texts(numbers: &MessageNumbers, verdict: Verdict, settings_can_help: Option<b
     let granules = format!("{} (whole granules of an expandable segment, for {requested})", format_approx(needed));
     texts.insert("needed", if needed == request { requested } else { granules });
     texts.extend(known(numbers).map(|known| ("known", known)));
-    let standard = |verdict| StandardAdvice::for_verdict(verdict).text.to_owned();
-    texts.insert("standard", standard(verdict));
-    texts.insert("non_pytorch", standard(Verdict::NonPytorch));
-    texts.insert("fragmentation", standard(Verdict::Fragmentation));
+    let advised =
+        [("standard", verdict), ("non_pytorch", Verdict::NonPytorch), ("fragmentation", Verdict::Fragmentation)];
+    texts.extend(advised.map(|(name, verdict)| (name, StandardAdvice::for_verdict(verdict).text.to_owned())));
     let note = numbers.vendor.expandable.as_ref();
     texts.insert("expandable_note", note.map_or_else(String::new, |note| format!(" {note}")));
     add_processes(&mut texts, numbers);
@@ -136,33 +141,41 @@ fn texts(numbers: &MessageNumbers, verdict: Verdict, settings_can_help: Option<b
         )
     });
     texts.insert("windows", windows.unwrap_or_default());
+    let conditions =
+        conditions(numbers, &memory).into_iter().chain([("settings_help", settings_can_help == Some(true))]);
+    texts.extend(conditions.filter(|(_, holds)| *holds).map(|(name, _)| (name, String::new())));
+    PrintedNumbers::from_texts(texts)
+}
 
+/// The conditions of words, and whether each holds for `numbers` with `memory`.
+fn conditions(numbers: &MessageNumbers, memory: &MemoryAtFailure) -> [(&'static str, bool); 15] {
+    let request = numbers.request.unwrap_or_default();
+    let cached = numbers.unallocated.unwrap_or_default();
+    let all_free = memory.device_free.saturating_add(cached);
     let releases = numbers.printed.releases;
-    let is_cache_full = numbers.is_cache_full(request) && covers(ApproxBytes::default());
+    let is_cache_full = numbers.is_cache_full(request) && all_free.covers(memory.segment).is_likely();
     let may_suffice = numbers.min_request().is_some_and(|request| all_free.covers(request) != Likelihood::No);
     let others = memory.other_pool.saturating_add(memory.outside);
+    let with_outside = numbers.outside.map(|outside| all_free.saturating_add(outside).covers(memory.segment));
     let is_context = numbers.reclaimable_outside.is_some_and(|outside| outside.bytes == 0);
     let parts = numbers.printed.figure("other").zip(numbers.printed.figure("allocated"));
-    let flags = [
+    [
         ("cut_by_2_3", numbers.capacity.is_none() && releases.is_some_and(|releases| releases.to_string() == "2.3")),
         ("too_large", numbers.exceeds_capacity(memory.segment)),
         ("cache_full", is_cache_full),
         ("with_others", memory.suffices_with_device(cached.saturating_add(others)).is_likely()),
-        ("context", is_context && numbers.outside.is_some_and(covers)),
+        ("context", is_context && with_outside.is_some_and(Likelihood::is_likely)),
         ("maybe", !is_cache_full && may_suffice),
         ("short", !is_cache_full && !may_suffice),
         ("own_suffices", memory.suffices_with_device(memory.own.all).is_likely()),
         ("device_covers", memory.device_free.covers(request).is_likely()),
         ("within_limit", numbers.exceeds_limit(request).is_some()),
         ("over_limit", numbers.exceeds_limit(request).is_some_and(Likelihood::is_likely)),
-        ("settings_help", settings_can_help == Some(true)),
         ("others_lead", parts.is_some_and(|(other, allocated)| other.bytes > allocated.bytes)),
         ("expandable_on", numbers.printed.expandable == Some(true)),
         ("expandable_none", numbers.printed.expandable == Some(false)),
         ("expandable_old", releases.and_then(|releases| releases.last).is_some_and(|last| last < (2, 1))),
-    ];
-    texts.extend(flags.into_iter().filter(|(_, holds)| *holds).map(|(name, _)| (name, String::new())));
-    PrintedNumbers::from_texts(texts)
+    ]
 }
 
 /// The numbers of a message that is cut.
@@ -173,10 +186,8 @@ fn known(numbers: &MessageNumbers) -> Option<String> {
         ("allocated", "was allocated by PyTorch"),
         ("reserved", "was reserved by PyTorch"),
     ];
-    let known = known.iter().filter_map(|(name, verb)| {
-        let amount = numbers.printed.figure(name)?;
-        Some(format!("{} {verb}", size(amount.bytes)))
-    });
+    let known =
+        known.iter().filter_map(|(name, verb)| Some(format!("{} {verb}", size(numbers.printed.figure(name)?.bytes))));
     Some(known.format(", ").to_string()).filter(|known| !known.is_empty())
 }
 
@@ -211,12 +222,10 @@ fn add_processes(texts: &mut BTreeMap<&'static str, String>, numbers: &MessageNu
 }
 
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
-    let no_setting = |conclusion| Conclusion { settings_can_help: Some(false), ..conclusion };
-    let incomplete = || Conclusion::new("incomplete", Verdict::Unknown, false);
     let conclusion = if numbers.is_impossible_size {
-        no_setting(Conclusion::new("impossible-size", Verdict::Unknown, true))
+        Conclusion { settings_can_help: Some(false), ..Conclusion::new("impossible-size", Verdict::Unknown, true) }
     } else if numbers.printed.figure("block_limit").is_some() {
-        no_setting(Conclusion::new("block-limit", Verdict::MemoryLimit, true))
+        Conclusion { settings_can_help: Some(false), ..Conclusion::new("block-limit", Verdict::MemoryLimit, true) }
     } else if numbers.is_contradictory() {
         Conclusion::new("contradictory", Verdict::Unknown, false)
     } else {
@@ -225,11 +234,11 @@ pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
                 Conclusion::new("metal", Verdict::MemoryLimit, true)
             }
             (Wording::Async, Some(request), Some(free)) => {
-                asynchronous(numbers, request, free).unwrap_or_else(incomplete)
+                asynchronous(numbers, request, free).unwrap_or_else(Conclusion::incomplete)
             }
-            (Wording::Mps | Wording::Async, ..) | (_, None, _) => incomplete(),
+            (Wording::Mps | Wording::Async, ..) | (_, None, _) => Conclusion::incomplete(),
             (_, Some(request), Some(free)) => native(numbers, request, free),
-            (_, Some(request), None) => without_free(numbers, request).unwrap_or_else(incomplete),
+            (_, Some(request), None) => without_free(numbers, request).unwrap_or_else(Conclusion::incomplete),
         }
     };
     conclusion.in_words(numbers)
@@ -250,11 +259,10 @@ fn native(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> 
             Conclusion { row: "freed-since", verdict: Verdict::NonPytorch, is_certain: false, ..base }
         }
         Verdict::MemoryLimit => memory_limit(numbers, request, base),
-        _ if is_unknown => Conclusion::new("incomplete", Verdict::Unknown, false),
+        _ if is_unknown => Conclusion::incomplete(),
         Verdict::PrivatePool => {
             // The request may come from one of these pools, and then settings can help.
-            let settings_can_help = base.settings_can_help.filter(|can_help| *can_help);
-            Conclusion { row: "private-pool", settings_can_help, ..base }
+            Conclusion { row: "private-pool", settings_can_help: base.settings_can_help.filter(|helps| *helps), ..base }
         }
         Verdict::Fragmentation => Conclusion { row: "fragmentation", ..base },
         Verdict::NonPytorch => {
@@ -324,13 +332,13 @@ fn without_free(numbers: &MessageNumbers, request: ApproxBytes) -> Option<Conclu
 /// For the backend cudaMallocAsync: the driver keeps the cache, and the message does not have its size.
 fn asynchronous(numbers: &MessageNumbers, request: ApproxBytes, free: ApproxBytes) -> Option<Conclusion> {
     let needed = numbers.tensors?.saturating_add(request);
-    let exceeds =
-        |limit: Option<ApproxBytes>| limit.map(|limit| limit.covers(needed)).filter(|covers| !covers.is_likely());
-    let (row, verdict, covers) = if let Some(covers) = exceeds(numbers.allowed) {
+    let [limit, device] = [numbers.allowed, numbers.capacity]
+        .map(|room| room.map(|room| room.covers(needed)).filter(|covers| !covers.is_likely()));
+    let (row, verdict, covers) = if let Some(covers) = limit {
         ("async-limit", Verdict::MemoryLimit, covers)
     } else if free.covers(request) == Likelihood::Yes {
         return Some(Conclusion::new("async-refused", Verdict::MemoryLimit, false));
-    } else if let Some(covers) = exceeds(numbers.capacity) {
+    } else if let Some(covers) = device {
         ("async-capacity", Verdict::Capacity, covers)
     } else {
         return Some(Conclusion::new("async-unknown", Verdict::Unknown, false));

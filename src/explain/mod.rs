@@ -115,10 +115,10 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     let frames: Vec<FrameReport> =
         message.frames.iter().map(|f| FrameReport::new(escape_name(&f.file), f.line, escape_name(&f.name))).collect();
     let (culprit, called_from) = code_and_caller(&frames);
-    let source_line = |line: Option<&FrameReport>| {
-        let at = frames.iter().position(|frame| Some(frame) == line)?;
+    let [culprit_code, called_from_code] = [&culprit, &called_from].map(|line| {
+        let at = frames.iter().position(|frame| Some(frame) == line.as_ref())?;
         message.frames.get(at)?.code.as_deref().map(escape_text)
-    };
+    });
     let form = message.form;
     let place = table::find_place(&frames, log.place).map(|place| place.advice.clone());
     let Reading { numbers, mut conclusion, figures, copy } = match &message.allocation {
@@ -162,9 +162,9 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         outside_bytes: bytes(|numbers| numbers.outside),
         shortfall_bytes: bytes(|numbers| Some(numbers.request?.saturating_sub(numbers.free?))),
         figures,
-        culprit_code: source_line(culprit.as_ref()),
+        culprit_code,
         culprit,
-        called_from_code: source_line(called_from.as_ref()),
+        called_from_code,
         called_from,
         frames,
     }

@@ -62,12 +62,12 @@ impl MessageNumbers {
         let (capacity, free) = (approx("capacity"), approx("free"));
         // PyTorch prints private pools only if they hold memory.
         let private = approx("private_pools").unwrap_or_default();
-        let allocated = approx("allocated");
+        let (allocated, reserved) = (approx("allocated"), approx("reserved"));
         // Messages of Metal and cudaMallocAsync do not have the size of the cache.
         let has_cache = !matches!(printed.wording, Wording::Async | Wording::Mps);
-        let left = || Some(approx("reserved")?.saturating_sub(allocated?));
-        let unallocated = approx("unallocated").or_else(left).filter(|_| has_cache);
-        let reserved = approx("reserved").or_else(|| Some(allocated?.saturating_add(unallocated?)));
+        let unallocated = approx("unallocated").or_else(|| Some(reserved?.saturating_sub(allocated?)));
+        let unallocated = unallocated.filter(|_| has_cache);
+        let reserved = reserved.or_else(|| Some(allocated?.saturating_add(unallocated?)));
         let outside = match (capacity, free, reserved) {
             (Some(capacity), Some(free), Some(reserved)) => {
                 Some(capacity.saturating_sub(free).saturating_sub(reserved))
@@ -79,9 +79,10 @@ impl MessageNumbers {
             (None, Some(reserved)) => find_this_process(&printed.processes, reserved),
             _ => None,
         };
-        let is_this = |process: &&Process| Some(process.pid) == this_pid;
-        let this_process = this_process
-            .or_else(|| printed.processes.iter().find(is_this).map(|process| ApproxBytes::from(&process.in_use)));
+        let this_process = this_process.or_else(|| {
+            let listed = printed.processes.iter().find(|process| Some(process.pid) == this_pid)?;
+            Some(ApproxBytes::from(&listed.in_use))
+        });
         let this_process_outside = this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
         let reclaimable = outside.map(|outside| {
             // Nothing shows that another process uses the device, and a context explains as much.
@@ -115,8 +116,7 @@ impl MessageNumbers {
     pub(super) fn memory_at_failure(&self, request: ApproxBytes, free: ApproxBytes) -> MemoryAtFailure {
         let none = ApproxBytes::default();
         // Memory that the message does not show cannot lead to a verdict.
-        let known = |amount: Option<ApproxBytes>| amount.unwrap_or(none);
-        let (cached, outside) = (known(self.unallocated), known(self.reclaimable_outside));
+        let [cached, outside] = [self.unallocated, self.reclaimable_outside].map(Option::unwrap_or_default);
         let (private, cache) = (self.private_free, cached.saturating_add(self.private_free));
         let is_busy = self.reserved.is_some_and(|all| cache.bytes <= all.bytes / BUSY_CACHE_DIVISOR);
         let (cached, private, left) = match self.is_cache_full(request) {
@@ -165,9 +165,8 @@ impl MessageNumbers {
 
     /// True if others use more of the device than a desktop does.
     pub(super) fn is_outside_significant(&self) -> bool {
-        let parts = self.reclaimable_outside.zip(self.capacity);
-        parts
-            .is_some_and(|(outside, all)| outside.bytes > 0 && outside.bytes >= all.bytes / SIGNIFICANT_OUTSIDE_DIVISOR)
+        let Some((outside, all)) = self.reclaimable_outside.zip(self.capacity) else { return false }; // unknown
+        outside.bytes > 0 && outside.bytes >= all.bytes / SIGNIFICANT_OUTSIDE_DIVISOR
     }
 
     /// True if next to nothing of the device is free.
@@ -181,8 +180,7 @@ impl MessageNumbers {
             return request;
         }
         let granule = if request.bytes == SMALL_SEGMENT { SMALL_SEGMENT } else { LARGE_SEGMENT };
-        let bytes = request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes);
-        ApproxBytes { bytes, ..request }
+        ApproxBytes { bytes: request.bytes.checked_next_multiple_of(granule).unwrap_or(request.bytes), ..request }
     }
 
     /// The smallest possible request: small requests share segments of one size.

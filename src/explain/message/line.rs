@@ -130,38 +130,52 @@ fn parse_prefix(text: &str, at_line_start: bool) -> Option<(Prefix<'_>, &str)> {
         let (inside, behind) = inside.split_once(')')?;
         return inside.contains("pid=").then_some((Prefix::Label(inside), behind));
     }
-    let (word, behind) = text.split_once(char::is_whitespace)?;
+    parse_anywhere(text).or_else(|| if at_line_start { parse_at_line_start(text) } else { parse_later(text) })
+}
+
+/// The first word and the text behind it, and the same of the second word.
+fn first_words(text: &str) -> Option<[&str; 4]> {
+    let (first, behind) = text.split_once(char::is_whitespace)?;
+    let next = behind.trim_start();
+    let (second, behind_second) = next.split_once(char::is_whitespace).unwrap_or((next, ""));
+    Some([first, behind, second, behind_second])
+}
+
+/// Times, levels and ranks, which are prefixes anywhere in a line.
+fn parse_anywhere(text: &str) -> Option<(Prefix<'_>, &str)> {
+    let [word, behind, second, behind_second] = first_words(text)?;
     let is_quoted = word.bytes().all(|byte| byte == b'>');
     if is_quoted || is_time(word) || is_level(word) || matches!(word, "-" | "|" | "│" | "stderr" | "stdout") {
         return Some((Prefix::Ignored, behind));
     }
-    let next = behind.trim_start();
     if let Some(rank) = word.strip_prefix("rank=").and_then(|rank| rank.parse().ok()) {
         return Some((Prefix::Rank(rank), behind));
     }
-    let (second, behind_second) = next.split_once(char::is_whitespace).unwrap_or((next, ""));
-    if word.eq_ignore_ascii_case("rank")
-        && let Ok(rank) = second.trim_end_matches([':', '|', ',']).parse()
-    {
-        return Some((Prefix::Rank(rank), behind_second));
+    let rank = second.trim_end_matches([':', '|', ',']).parse().ok();
+    rank.filter(|_| word.eq_ignore_ascii_case("rank")).map(|rank| (Prefix::Rank(rank), behind_second))
+}
+
+/// Prefixes that follow another: the `F` (full line) of a container's log, `E1127 10:00:00.1 123 file.cc:12] `, and
+/// `host python[123]: `.
+fn parse_later(text: &str) -> Option<(Prefix<'_>, &str)> {
+    let [word, behind, second, behind_second] = first_words(text)?;
+    let is_thread = is_number(word) && second.ends_with(']') && second.contains(':');
+    let is_process = second.ends_with("]:") && second.contains('[');
+    match word {
+        "F" | "P" => Some((Prefix::Ignored, behind)),
+        _ if is_thread => Some((Prefix::Label(word), behind_second)),
+        _ if is_process => Some((label_before(text, behind_second), behind_second)),
+        _ => None,
     }
-    let label_of_two = || Prefix::Label(text[..text.len() - behind_second.len()].trim_end_matches([' ', ':', '|']));
-    if !at_line_start {
-        // The `F` (full line) of a container's log, `E1127 10:00:00.1 123 file.cc:12] `, and `host python[123]: `.
-        let is_thread = word.bytes().all(|byte| byte.is_ascii_digit()) && second.ends_with(']') && second.contains(':');
-        let is_process = second.ends_with("]:") && second.contains('[');
-        return match word {
-            "F" | "P" => Some((Prefix::Ignored, behind)),
-            _ if is_thread => Some((Prefix::Label(word), behind_second)),
-            _ if is_process => Some((label_of_two(), behind_second)),
-            _ => None,
-        };
-    }
-    if let Some(behind) = next.strip_prefix("| ").filter(|_| is_host(word)) {
+}
+
+/// Hosts, pods and ranks, and the times that begin with a month or a level.
+fn parse_at_line_start(text: &str) -> Option<(Prefix<'_>, &str)> {
+    let [word, behind, second, behind_second] = first_words(text)?;
+    if let Some(behind) = behind.trim_start().strip_prefix("| ").filter(|_| is_host(word)) {
         return Some((Prefix::Label(word), behind));
     }
     // `Nov 27 10:00:00` of syslog, and `E1127 10:00:00` of glog.
-    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     if word.len() == 3 && is_number(second) && behind_second.trim_start().get(2..3) == Some(":") {
         return Some((Prefix::Ignored, behind_second));
     }
@@ -170,21 +184,28 @@ fn parse_prefix(text: &str, at_line_start: bool) -> Option<(Prefix<'_>, &str)> {
     }
     // A pod and its container: `trainer-0 pytorch `.
     let is_pod = word.contains('-') && is_host(word) && !word.ends_with(':');
-    // `server-1 exited with code 137` is what Docker itself says.
-    let is_name = |word: &str| word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
-    let is_container = |word: &str| !matches!(word, "" | "exited") && is_name(word);
     if is_pod && word.rsplit('-').next().is_some_and(|part| part.contains(|c: char| c.is_ascii_digit())) {
-        return Some(if is_container(second) {
-            (label_of_two(), behind_second)
-        } else {
-            (Prefix::Label(word), behind)
-        });
+        let is_name = second.chars().all(|c| c.is_ascii_lowercase() || c == '-');
+        // `server-1 exited with code 137` is what Docker itself says.
+        if is_name && !matches!(second, "" | "exited") {
+            return Some((label_before(text, behind_second), behind_second));
+        }
+        return Some((Prefix::Label(word), behind));
     }
     let label = word.strip_suffix(':')?;
     if let Some(rank) = label.parse().ok().or_else(|| parse_rank(label)) {
         return Some((Prefix::Rank(rank), behind));
     }
     (is_host(label) && !label.ends_with("Error")).then_some((Prefix::Label(label), behind))
+}
+
+/// The text before `behind` as a label.
+fn label_before<'a>(text: &'a str, behind: &str) -> Prefix<'a> {
+    Prefix::Label(text[..text.len() - behind.len()].trim_end_matches([' ', ':', '|']))
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// True if `word` may be the name of a host, a pod or a container: it has a digit.
@@ -211,9 +232,8 @@ fn parse_bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Prefix<'a>, 
     let stream = behind.split_once(">:").filter(|_| behind.starts_with("<std"));
     let (_, unlabelled) = stream.unwrap_or(("", unlabelled));
     let rank = parse_rank(inside).filter(|_| !inside.contains(".py:"));
-    let number =
-        || inside.rsplit(',').next()?.trim().parse().ok().filter(|_| stream.is_some() || behind.starts_with(':'));
-    if let Some(rank) = rank.or_else(number) {
+    let number = inside.rsplit(',').next().and_then(|number| number.trim().parse().ok());
+    if let Some(rank) = rank.or(number.filter(|_| stream.is_some() || behind.starts_with(':'))) {
         return Some((Prefix::Rank(rank), unlabelled));
     }
     let mut words = inside.split_whitespace();
@@ -235,8 +255,6 @@ fn parse_bracketed<'a>(inside: &'a str, behind: &'a str) -> Option<(Prefix<'a>, 
 pub(super) fn assignments(text: &str) -> Vec<String> {
     let words: Vec<&str> =
         text.split(|c: char| c.is_whitespace() || "\"'[]();`".contains(c)).filter(|word| !word.is_empty()).collect();
-    let is_name =
-        |name: &str| name.len() > 3 && name.chars().all(|c| c.is_ascii_uppercase() || matches!(c, '_' | '0'..='9'));
     let mut found = Vec::new();
     for (at, word) in words.iter().enumerate() {
         let before = at.checked_sub(1).and_then(|at| words.get(at));
@@ -245,7 +263,8 @@ pub(super) fn assignments(text: &str) -> Vec<String> {
             !is_command && before.chars().all(|c| c.is_ascii_alphabetic())
         });
         let (name, value) = word.split_once(['=', ':']).unwrap_or((word, ""));
-        if is_prose || !is_name(name) {
+        let is_name = name.len() > 3 && name.chars().all(|c| c.is_ascii_uppercase() || matches!(c, '_' | '0'..='9'));
+        if is_prose || !is_name {
             continue;
         }
         let next = words.iter().skip(at + 1).find(|word| !matches!(**word, "=" | ":"));

@@ -266,8 +266,7 @@ impl Scanner {
         // A note is repeated with other numbers: an allocator tries smaller and smaller sizes.
         let wording = form.wording(&text).filter(|_| matches!(form.role, Role::Note | Role::Echo));
         let key = wording.map_or_else(|| text.trim_end_matches(['\'', '"', ')']), |wording| &wording.0);
-        let key = format!("{} {key}", form.name);
-        self.builder.add(key, message(form, line, source, frames, text));
+        self.builder.add(format!("{} {key}", form.name), message(form, line, source, frames, text));
     }
 
     /// Parses a complete message.

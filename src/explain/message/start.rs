@@ -35,8 +35,9 @@ fn is_code(text: &str, at: usize) -> bool {
 /// The row for the message `text` of `form` after a traceback that ends in `innermost`.
 pub(super) fn choose_by_frame(form: &'static Form, text: &str, innermost: Option<&TracebackFrame>) -> &'static Form {
     let Some(frame) = innermost else { return form }; // no traceback to choose by
-    let has = |word: &str| [&frame.file, &frame.name].into_iter().chain(&frame.code).any(|part| part.contains(word));
-    FORMS.iter().find(|row| !row.in_frame.is_empty() && row.find(text).is_some() && has(&row.in_frame)).unwrap_or(form)
+    let mut rows = FORMS.iter().filter(|row| !row.in_frame.is_empty() && row.find(text).is_some());
+    let parts = [&frame.file, &frame.name].into_iter().chain(&frame.code);
+    rows.find(|row| parts.clone().any(|part| part.contains(&row.in_frame))).unwrap_or(form)
 }
 
 /// The byte at which a message of PyTorch's allocator starts.

@@ -164,15 +164,10 @@ pub enum Side<'t> {
 /// The position and length of `part` in `text`.
 fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
     let (first, rest) = part.split_once(NUMBER).map_or((part, None), |(first, rest)| (first, Some(rest)));
-    let is_cut_number = |at: usize| {
-        let (before, behind) = (text.get(..at).unwrap_or_default(), text.get(at + first.len()..).unwrap_or_default());
-        is_digit(first.chars().next()) && is_digit(before.chars().next_back())
-            || is_digit(first.chars().next_back()) && is_digit(behind.chars().next())
-    };
     let Some(rest) = rest else {
         // No number of any value.
         let mut found = text.match_indices(first).map(|(at, _)| at);
-        return found.find(|at| !is_cut_number(*at)).map(|at| (at, first.len()));
+        return found.find(|at| !is_cut_number(text, *at, first)).map(|at| (at, first.len()));
     };
     text.match_indices(first).find_map(|(at, _)| {
         let number = text.get(at + first.len()..)?;
@@ -181,6 +176,13 @@ fn find_part(text: &str, part: &str) -> Option<(usize, usize)> {
         let (skipped, len) = find_part(behind, rest).filter(|_| behind.starts_with(next))?;
         (skipped == 0).then_some((at, first.len() + digits.len() + len))
     })
+}
+
+/// True if `part`, which is at `at` in `text`, ends inside a number.
+fn is_cut_number(text: &str, at: usize, part: &str) -> bool {
+    let (before, behind) = (text.get(..at).unwrap_or_default(), text.get(at + part.len()..).unwrap_or_default());
+    is_digit(part.chars().next()) && is_digit(before.chars().next_back())
+        || is_digit(part.chars().next_back()) && is_digit(behind.chars().next())
 }
 
 fn is_digit(c: Option<char>) -> bool {

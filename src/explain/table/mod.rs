@@ -122,8 +122,7 @@ impl Tables {
         let rows = rows.into_iter().map(|mut row: Table| {
             while let Some(base) = row.remove("like") {
                 let base = base.as_str().and_then(|name| like.get(name));
-                let base = base.ok_or_else(|| serde::de::Error::custom("unknown `like`"))?;
-                for (key, value) in base {
+                for (key, value) in base.ok_or_else(|| serde::de::Error::custom("unknown `like`"))? {
                     row.entry(key).or_insert_with(|| value.clone());
                 }
             }

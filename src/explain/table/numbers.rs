@@ -15,13 +15,21 @@ const MIN_SHARE: f64 = 0.3;
 impl Form {
     /// The amounts of this form's figures in `text`, with their positions.
     pub fn find_figures(&self, text: &str) -> BTreeMap<&str, (usize, PrintedAmount)> {
-        // PyTorch prints a unit with every amount; where words follow instead, there is no number.
-        let at_start = if self.is_allocator() { PrintedAmount::at_start } else { PrintedAmount::at_start_lenient };
-        let find = |pattern: &String| match Pattern(pattern.clone()).find_number(text)? {
-            Side::Behind(rest) => Some((text.len() - rest.len(), at_start(rest)?)),
+        let figures = self.figures().filter_map(|(name, patterns, _)| {
+            Some((name, patterns.iter().find_map(|pattern| self.find_amount(pattern, text))?))
+        });
+        figures.collect()
+    }
+
+    fn find_amount(&self, pattern: &str, text: &str) -> Option<(usize, PrintedAmount)> {
+        match Pattern(pattern.to_owned()).find_number(text)? {
             Side::Before(rest) => Some((rest.len(), PrintedAmount::at_end(rest)?)),
-        };
-        self.figures().filter_map(|(name, patterns, _)| Some((name, patterns.iter().find_map(find)?))).collect()
+            // PyTorch prints a unit with every amount; where words follow instead, there is no number.
+            Side::Behind(rest) if self.is_allocator() => {
+                Some((text.len() - rest.len(), PrintedAmount::at_start(rest)?))
+            }
+            Side::Behind(rest) => Some((text.len() - rest.len(), PrintedAmount::at_start_lenient(rest)?)),
+        }
     }
 }
 
@@ -37,18 +45,10 @@ pub struct PrintedNumbers<'a> {
 impl<'a> PrintedNumbers<'a> {
     /// Finds the numbers of `form` in its message `text`.
     pub fn find(form: &'a Form, text: &str) -> Self {
-        let find = |pattern: &Pattern| match pattern.find_number(text)? {
-            Side::Behind(rest) => number_at_start(rest),
-            Side::Before(_) => None,
-        };
-        let numbers = form.numbers.iter();
-        Self {
-            amounts: form.find_figures(text),
-            numbers: numbers
-                .filter_map(|(name, patterns)| Some((name.as_str(), patterns.iter().find_map(find)?)))
-                .collect(),
-            texts: BTreeMap::new(),
-        }
+        let numbers = form.numbers.iter().filter_map(|(name, patterns)| {
+            Some((name.as_str(), patterns.iter().find_map(|pattern| find_number(pattern, text))?))
+        });
+        Self { amounts: form.find_figures(text), numbers: numbers.collect(), texts: BTreeMap::new() }
     }
 
     pub fn from_texts(texts: BTreeMap<&'a str, String>) -> Self {
@@ -102,8 +102,8 @@ impl<'a> PrintedNumbers<'a> {
         if let Some((more, less)) = self.amount(more).zip(self.amount(less)) {
             return more.bytes.checked_sub(less.bytes).filter(|bytes| *bytes > 0).map(size);
         }
-        let number = |name: &str| self.numbers.get(name)?.parse::<u64>().ok();
-        number(more)?.checked_sub(number(less)?).filter(|difference| *difference > 0).map(count)
+        let [more, less] = [more, less].map(|name| self.numbers.get(name)?.parse::<u64>().ok());
+        more?.checked_sub(less?).filter(|difference| *difference > 0).map(count)
     }
 
     fn share(&self, part: &str, all: &str) -> Option<String> {
@@ -140,9 +140,10 @@ fn amount_text(amount: &PrintedAmount) -> String {
     }
 }
 
-fn number_at_start(text: &str) -> Option<String> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let number = text.get(..end)?.trim_end_matches('.');
+fn find_number(pattern: &Pattern, text: &str) -> Option<String> {
+    let Side::Behind(rest) = pattern.find_number(text)? else { return None }; // only amounts may be before
+    let end = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+    let number = rest.get(..end)?.trim_end_matches('.');
     number.parse::<f64>().ok().map(|_| number.to_owned())
 }
 
