@@ -54,8 +54,7 @@ fn draw_head(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     }
     let last = View::ALL[View::ALL.len() - 1];
     let taken = Layout::tab_column(last) + columns(last.tab()) + 2;
-    let name = format!("{}  GPU {}", state.path, state.device.id());
-    put_right(buffer, taken, 0, &name, FAINT);
+    put_right(buffer, taken, 0, &format!("{}  GPU {}", state.path, state.device.id()), FAINT);
     let style = match state.result() {
         Some(_) if state.device.failed_requests().next().is_some() => ALARM,
         Some(_) => STRONG,
@@ -109,8 +108,7 @@ fn describe_moment(state: &State<'_, '_>) -> String {
         parts.push(size(now));
         if let Some(marked) = state.marked {
             let change = signed_difference(recording.allocated[marked as usize], now);
-            let from = u64::from(marked.saturating_sub(1));
-            parts.push(format!("{} since {}", signed_size(change), count(from)));
+            parts.push(format!("{} since {}", signed_size(change), count(u64::from(marked.saturating_sub(1)))));
         }
     }
     parts.join(" ")
@@ -125,8 +123,7 @@ fn draw_popup(popup: &Popup, buffer: &mut Buffer, body: Rect) {
             0 => (popup.title.as_str(), SELECTED),
             _ => (lines.get(popup.scroll + usize::from(y) - 1).map_or("", String::as_str), PLAIN),
         };
-        let blank = " ".repeat(body.width.into());
-        put(buffer, body.x, body.y + y, body.width, &blank, style);
+        put(buffer, body.x, body.y + y, body.width, &" ".repeat(body.width.into()), style);
         put(buffer, body.x + 2, body.y + y, body.width.saturating_sub(4), text, style);
     }
 }
@@ -140,10 +137,11 @@ const MAX_TABLE: u16 = 130;
 /// room for them.
 fn put_row(buffer: &mut Buffer, y: u16, first: (u16, &str), others: &[(u16, &str)], style: Style) {
     let all = buffer.area.width.min(MAX_TABLE);
-    let width = |count: usize| others[..count].iter().map(|(width, _)| width + 1).sum::<u16>();
-    let others =
-        &others[..(0..=others.len()).rev().find(|count| width(*count) + first.0 + MIN_NAME <= all).unwrap_or(0)];
-    let right = width(others.len());
+    let mut others = others;
+    let mut right = others.iter().map(|(width, _)| width + 1).sum::<u16>();
+    while let Some(((width, _), narrower)) = others.split_last().filter(|_| right + first.0 + MIN_NAME > all) {
+        (others, right) = (narrower, right - width - 1);
+    }
     let room = all.saturating_sub(right + first.0);
     put(buffer, first.0, y, room, &without_middle(first.1, room.into()), style);
     let mut x = all.saturating_sub(right);

@@ -1,6 +1,7 @@
 //! The map of device memory at the moment.
 
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use itertools::Itertools as _;
 use ratatui_core::buffer::Buffer;
@@ -114,18 +115,15 @@ impl MapCells {
         let request = if count < 3 { 0 } else { request };
         let has_gaps = ranges.len() * 4 <= count;
         let mut cell_bytes = reserved.div_ceil(count as u64).next_multiple_of(UNIT).max(UNIT);
-        let request_start =
-            |end: u64, cell_bytes: u64| if request > 0 { (end.div_ceil(cell_bytes) + 1) * cell_bytes } else { end };
-        let cells_of =
-            |end: u64, cell_bytes: u64| request_start(end, cell_bytes).saturating_add(request).div_ceil(cell_bytes);
-        while cells_of(place(&mut ranges, cell_bytes, has_gaps), cell_bytes) > count as u64 {
+        let mut end = place(&mut ranges, cell_bytes, has_gaps);
+        while request_range(request, end, cell_bytes).end.div_ceil(cell_bytes) > count as u64 {
             cell_bytes = (cell_bytes + cell_bytes / 16).next_multiple_of(UNIT) + UNIT;
+            end = place(&mut ranges, cell_bytes, has_gaps);
         }
         let cells = vec![MapCell::default(); count];
         let mut map = Self { cells, cell_bytes, reserved, ranges: ranges.len(), largest_free: 0 };
         let end = ranges.last().map_or(0, |range| range.offset + (range.end - range.address));
-        let start = request_start(end, cell_bytes);
-        map.spread(start..start.saturating_add(request), |cell, _| cell.is_request = true);
+        map.spread(request_range(request, end, cell_bytes), |cell, _| cell.is_request = true);
         let blocks = blocks_at(recording, moment);
         for range in ranges {
             let first = blocks.partition_point(|row| recording.allocations[*row].address < range.address);
@@ -153,7 +151,7 @@ impl MapCells {
     }
 
     /// Calls `add` with each cell of a part of the map and the bytes of the part in it.
-    fn spread(&mut self, part: std::ops::Range<u64>, mut add: impl FnMut(&mut MapCell, u64)) {
+    fn spread(&mut self, part: Range<u64>, mut add: impl FnMut(&mut MapCell, u64)) {
         let mut at = part.start;
         while at < part.end {
             let index = at / self.cell_bytes;
@@ -175,6 +173,12 @@ fn ranges_at(recording: &Recording, moment: Moment) -> Vec<PlacedRange> {
     let window = moment as usize..moment as usize;
     let reserved = recording.segments.iter().filter(|one| is_live(one.start, one.end, &window));
     joined_ranges(reserved).into_iter().map(|(address, end)| PlacedRange { address, end, offset: 0 }).collect()
+}
+
+/// The place of a failed request of `request` bytes: a cell stays free behind the memory, which ends at `end`.
+fn request_range(request: u64, end: u64, cell_bytes: u64) -> Range<u64> {
+    let start = if request > 0 { (end.div_ceil(cell_bytes) + 1) * cell_bytes } else { end };
+    start..start.saturating_add(request)
 }
 
 /// Places the ranges one after the other; with gaps, each starts a cell, and a cell stays free between two. Returns the

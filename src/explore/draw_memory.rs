@@ -9,7 +9,7 @@ use ratatui_core::style::{Color, Modifier, Style};
 
 use super::layout::Layout;
 use super::palette::{EIGHTHS, colour};
-use super::recording::{Column, Group, Recording};
+use super::recording::{Column, Group, Moment, Recording};
 use super::side::draw_side;
 use super::state::State;
 use super::text::{ALARM, FAINT, PLAIN, STRONG, columns, put, without_directories};
@@ -110,8 +110,7 @@ fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let failures = state.device.failed_requests().filter_map(|entry| u32::try_from(entry + 1).ok());
     let signs = peak.map(|moment| (moment, "▲", STRONG)).into_iter();
     let signs = signs.chain(failures.map(|moment| (moment, "✗", ALARM)));
-    let signs = signs.chain(state.marked.map(|moment| (moment, "A", STRONG)));
-    for (moment, symbol, style) in signs {
+    for (moment, symbol, style) in signs.chain(state.marked.map(|moment| (moment, "A", STRONG))) {
         if let Some(x) = layout.column_of(moment, &state.zoom) {
             buffer[(x, y)].set_symbol(symbol).set_style(style);
         }
@@ -133,26 +132,29 @@ fn draw_cursor(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
 /// The steps and the phases of the moments in the picture.
 fn draw_ranges(state: &State<'_, '_>, buffer: &mut Buffer, layout: &Layout) {
     let phases = state.device.phases();
-    // Entry `e` leads to moment `e + 1`.
-    let (first, last) = (u64::from(state.zoom.start), u64::from(state.zoom.end));
-    let band = |name: &dyn Display, entries: Range<usize>| {
-        let range = [entries.start, entries.end].map(|entry| (entry as u64 + 1).clamp(first, last) - first);
-        (range[0] < range[1]).then(|| Band { range, name: name.to_string() })
-    };
-    let runs = phases.ranges(state.zoom.end as usize);
-    let phase_bands: Vec<Band> = runs.filter_map(|(phase, entries)| band(&phase, entries)).collect();
-    let step_bands: Vec<Band> = phases.steps.ranges().filter_map(|(step, entries)| band(&step, entries)).collect();
+    let zoom = &state.zoom;
+    let runs = phases.ranges(zoom.end as usize).filter_map(|(phase, entries)| band_in(zoom, phase, entries));
+    let steps = phases.steps.ranges().filter_map(|(step, entries)| band_in(zoom, step, entries));
+    let (phase_bands, step_bands): (Vec<Band>, Vec<Band>) = (runs.collect(), steps.collect());
     let bottom = layout.chart.y + layout.chart.height;
     for (y, name, bands, is_numbered) in [(bottom, "phase", phase_bands, false), (bottom + 1, "step", step_bands, true)]
     {
         let columns = usize::from(layout.chart.width);
         if !bands.is_empty()
-            && let Some(line) = draw_bands(&bands, is_numbered, last - first, columns, '│')
+            && let Some(line) = draw_bands(&bands, is_numbered, zoom.len() as u64, columns, '│')
         {
             put(buffer, 0, y, layout.chart.x, name, FAINT);
             put(buffer, layout.chart.x, y, layout.chart.width, &line, FAINT);
         }
     }
+}
+
+/// The part of `entries` within `zoom`.
+fn band_in(zoom: &Range<Moment>, name: impl Display, entries: Range<usize>) -> Option<Band> {
+    let (first, last) = (u64::from(zoom.start), u64::from(zoom.end));
+    // Entry `e` leads to moment `e + 1`.
+    let range = [entries.start, entries.end].map(|entry| (entry as u64 + 1).clamp(first, last) - first);
+    (range[0] < range[1]).then(|| Band { range, name: name.to_string() })
 }
 
 /// The groups with their bytes at the moment, the one on top first.
@@ -161,18 +163,6 @@ fn draw_legend(groups: &[Group], sums: &[u64], buffer: &mut Buffer, layout: &Lay
     let is_beside = area.x > 0;
     let (mut x, mut y) = (area.x, area.y);
     let width = if is_beside { area.width } else { area.width / 3 };
-    let mut cell = |symbol: &str, text: &str, style: Style| {
-        if y >= area.y + area.height {
-            return;
-        }
-        put(buffer, x, y, 1, symbol, style);
-        put(buffer, x + 2, y, width.saturating_sub(3), text, PLAIN);
-        if is_beside || x + 2 * width > area.x + area.width {
-            (x, y) = (area.x, y + 1);
-        } else {
-            x += width;
-        }
-    };
     let mut listed: Vec<usize> = (0..groups.len()).filter(|index| sums[*index] > 0).collect();
     // The largest that have room; beside the picture in its order.
     listed.sort_by_key(|index| Reverse(sums[*index]));
@@ -180,10 +170,21 @@ fn draw_legend(groups: &[Group], sums: &[u64], buffer: &mut Buffer, layout: &Lay
         listed.truncate(usize::from(area.height.saturating_sub(2)));
         listed.sort_unstable_by_key(|index| Reverse(*index));
     }
-    for index in listed {
+    let listed = listed.into_iter().map(|index| {
         let group = &groups[index];
         let text = format!("{} {}", size(sums[index]), without_directories(&group.name));
-        cell(EIGHTHS[7], &text, Style::new().fg(colour(group.slot, group.is_guess)));
+        (EIGHTHS[7], text, Style::new().fg(colour(group.slot, group.is_guess)))
+    });
+    for (symbol, text, style) in listed.chain([("─", "reserved".to_owned(), FAINT)]) {
+        if y >= area.y + area.height {
+            return;
+        }
+        put(buffer, x, y, 1, symbol, style);
+        put(buffer, x + 2, y, width.saturating_sub(3), &text, PLAIN);
+        if is_beside || x + 2 * width > area.x + area.width {
+            (x, y) = (area.x, y + 1);
+        } else {
+            x += width;
+        }
     }
-    cell("─", "reserved", FAINT);
 }

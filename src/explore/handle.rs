@@ -158,20 +158,13 @@ impl State<'_, '_> {
     fn stack_popup(&self, title: String, stack: StackId) -> Popup {
         let stacks = self.device.stacks();
         let frames = stacks.frame_list(stack);
-        let source = &self.device.snapshot().source;
-        let describe = |frame: &FrameReport| {
-            let place = Some(frame.file_line()).filter(|place| *place != frame.name);
-            let text = source.line(&frame.file, frame.line).map(|text| format!("    {}", text.trim_start()));
-            let name = place.map_or_else(String::new, |place| format!("{place} ")) + &frame.name;
-            [Some(name), text].into_iter().flatten()
-        };
         // The line of the program comes before the code that it called.
         let line = stacks.code_location(stacks.line_id(stack)).frame;
         let own = frames.iter().position(|frame| Some(frame) == line.as_ref()).unwrap_or(0);
-        let mut lines: Vec<String> = frames.iter().skip(own).flat_map(describe).collect();
+        let mut lines: Vec<String> = frames.iter().skip(own).flat_map(|frame| self.frame_lines(frame)).collect();
         if own > 0 {
             lines.push("and in the code that it called, innermost first:".to_owned());
-            lines.extend(frames.iter().take(own).flat_map(describe));
+            lines.extend(frames.iter().take(own).flat_map(|frame| self.frame_lines(frame)));
         }
         match frames.left_out {
             0 if lines.is_empty() => lines.push("no stack was recorded".to_owned()),
@@ -179,6 +172,15 @@ impl State<'_, '_> {
             others => lines.push(format!("and {others} other frames")),
         }
         Popup { title, lines, scroll: 0 }
+    }
+
+    /// A frame, and the text of its line if it is known.
+    fn frame_lines(&self, frame: &FrameReport) -> impl Iterator<Item = String> + use<> {
+        let place = Some(frame.file_line()).filter(|place| *place != frame.name);
+        let text = self.device.snapshot().source.line(&frame.file, frame.line);
+        let text = text.map(|text| format!("    {}", text.trim_start()));
+        let name = place.map_or_else(String::new, |place| format!("{place} ")) + &frame.name;
+        [Some(name), text].into_iter().flatten()
     }
 
     fn scroll_popup(&mut self, input: Input) {

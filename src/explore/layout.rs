@@ -99,8 +99,8 @@ impl Layout {
         }
         // The last column that starts at the moment or before.
         let index = ((moment - zoom.start) as usize * width + width - 1) / zoom.len();
-        let starts_after = |index: &usize| column_moments(zoom, width, *index).start > moment as usize;
-        let index = if starts_after(&index.min(width - 1)) { index.saturating_sub(1) } else { index };
+        let is_after = column_moments(zoom, width, index.min(width - 1)).start > moment as usize;
+        let index = if is_after { index.saturating_sub(1) } else { index };
         u16::try_from(index.min(width - 1)).ok().map(|column| self.chart.x + column)
     }
 

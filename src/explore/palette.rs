@@ -67,8 +67,7 @@ fn block(name: &str) -> &'static str {
 
 fn colours(text: &str) -> impl Iterator<Item = [u8; 3]> {
     text.split('#').skip(1).filter_map(|rest| {
-        let number = u32::from_str_radix(rest.get(..6)?, 16).ok()?;
-        let [_, red, green, blue] = number.to_be_bytes();
+        let [_, red, green, blue] = u32::from_str_radix(rest.get(..6)?, 16).ok()?.to_be_bytes();
         Some([red, green, blue])
     })
 }
@@ -136,8 +135,8 @@ fn shown(colour: Color, colours: Colours) -> Color {
         Colours::Ansi => slot_of(colour).map_or(Color::Reset, |(slot, _)| Color::Indexed(ANSI[slot])),
         Colours::Indexed => {
             // The cube of 6 x 6 x 6 colours.
-            let level = |part: u8| (u16::from(part) * 5 + 127) / 255;
-            let index = 16 + 36 * level(red) + 6 * level(green) + level(blue);
+            let [red, green, blue] = [red, green, blue].map(|part| (u16::from(part) * 5 + 127) / 255);
+            let index = 16 + 36 * red + 6 * green + blue;
             Color::Indexed(u8::try_from(index).unwrap_or(u8::MAX))
         }
     }

@@ -138,12 +138,12 @@ impl Recording {
 
     /// The columns of a picture of the moments `zoom`.
     pub(super) fn columns(&self, grouping: &Grouping, zoom: &Range<Moment>, width: usize) -> Vec<Column> {
-        let column = |moments: Range<usize>| {
-            let moment = self.peak_in(moments.clone());
-            let reserved = self.reserved[moments].iter().copied().fold(0, u64::max);
-            Column { groups: self.sums_at(grouping, moment), reserved }
-        };
-        (0..width).map(|index| column(column_moments(zoom, width, index))).collect()
+        let columns = (0..width).map(|index| {
+            let moments = column_moments(zoom, width, index);
+            let groups = self.sums_at(grouping, self.peak_in(moments.clone()));
+            Column { groups, reserved: self.reserved[moments].iter().copied().fold(0, u64::max) }
+        });
+        columns.collect()
     }
 
     /// Bytes of each group at `moment`.
@@ -180,15 +180,16 @@ impl Recording {
     }
 
     fn by_category(&self) -> Grouping {
-        let is_guess = |one: &AllocationLifetime| one.confidence == Confidence::Low && one.category != Category::Other;
-        let of = self.allocations.iter().map(|one| 2 * one.category as usize + usize::from(is_guess(one)));
-        let of = of.map(|group| u8::try_from(group).unwrap_or(u8::MAX)).collect();
+        let of = self.allocations.iter().map(|one| {
+            let is_guess = one.confidence == Confidence::Low && one.category != Category::Other;
+            u8::try_from(2 * one.category as usize + usize::from(is_guess)).unwrap_or(u8::MAX)
+        });
         let names = Category::ALL.iter().map(|one| one.word().replace('-', " ")).enumerate();
         let groups = names.flat_map(|(slot, name)| {
             let guess = Group { name: format!("{name}?"), slot, is_guess: true };
             [Group { name, slot, is_guess: false }, guess]
         });
-        self.group("category", groups.collect(), of)
+        self.group("category", groups.collect(), of.collect())
     }
 
     /// The lines with most memory at the peak, then those with most over the whole trace.
@@ -239,8 +240,8 @@ fn listed(names: impl Iterator<Item = String>, count: usize, noun: &str) -> Vec<
 
 /// The moments of column `index` of `width`.
 pub(super) fn column_moments(zoom: &Range<Moment>, width: usize, index: usize) -> Range<usize> {
-    let edge = |index: usize| zoom.start as usize + zoom.len() * index / width;
-    edge(index)..edge(index + 1).max(edge(index) + 1)
+    let [start, end] = [index, index + 1].map(|index| zoom.start as usize + zoom.len() * index / width);
+    start..end.max(start + 1)
 }
 
 /// The sum of what exists at each moment, from the start, the end and the bytes of each part.

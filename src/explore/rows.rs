@@ -38,14 +38,14 @@ pub(super) fn holders(
     // A line has a row for each category.
     let parts = if is_by_line { Category::ALL.len() } else { 1 };
     let count = if is_by_line { recording.lines.len() * parts } else { grouping.groups.len() };
-    let row_of = |index: usize| {
-        let of_line = || recording.line_of[index] as usize * parts + recording.allocations[index].category as usize;
-        if is_by_line { of_line() } else { usize::from(grouping.of[index]) }
-    };
     let none = HolderRow { slot: OTHER, ..HolderRow::default() };
     let (mut rows, mut before, mut largest) = (vec![none; count], vec![0; count], vec![0; count]);
-    let mut add = |index: usize, is_now: bool| {
-        let (one, at) = (&recording.allocations[index], row_of(index));
+    let now = recording.live(moment).map(|index| (index, true));
+    let then = marked.into_iter().flat_map(|marked| recording.live(marked)).map(|index| (index, false));
+    for (index, is_now) in now.chain(then) {
+        let one = &recording.allocations[index];
+        let line = recording.line_of[index] as usize;
+        let at = if is_by_line { line * parts + one.category as usize } else { grouping.of[index].into() };
         let row = &mut rows[at];
         if is_now {
             row.bytes = row.bytes.saturating_add(one.bytes);
@@ -58,9 +58,7 @@ pub(super) fn holders(
             (row.slot, row.is_guess) = (group.slot, group.is_guess);
             (largest[at], row.stack) = (one.bytes, one.made_by);
         }
-    };
-    recording.live(moment).for_each(|index| add(index, true));
-    marked.into_iter().flat_map(|marked| recording.live(marked)).for_each(|index| add(index, false));
+    }
     if marked.is_some() {
         rows.iter_mut().zip(&before).for_each(|(row, before)| row.change = signed_difference(*before, row.bytes));
     }

@@ -68,11 +68,11 @@ impl Side<'_> {
         let [allocated, reserved] = [recording.allocated[moment], recording.reserved[moment]];
         let all = state.result().and_then(|result| result.capacity).unwrap_or(0).max(reserved).max(1);
         let Some(y) = self.next() else { return };
-        let cell = |bytes: u64| u128::from(bytes) * u128::from(self.area.width) / u128::from(all);
+        let ends = [allocated, reserved].map(|bytes| u128::from(bytes) * u128::from(self.area.width) / u128::from(all));
         for index in 0..self.area.width {
             let symbol = match u128::from(index) {
-                at if at < cell(allocated) => EIGHTHS[7],
-                at if at < cell(reserved) => "▒",
+                at if at < ends[0] => EIGHTHS[7],
+                at if at < ends[1] => "▒",
                 _ => "░",
             };
             self.buffer[(self.area.x + index, y)].set_symbol(symbol).set_style(PLAIN);
@@ -97,8 +97,7 @@ impl Side<'_> {
                 Some(line) => format!("bwd {}", without_directories(line)),
                 None => without_directories(&row.name).to_owned(),
             };
-            let name = name.replacen(" in ", " ", 1);
-            put(self.buffer, self.area.x + 2, y, room, &name, PLAIN);
+            put(self.buffer, self.area.x + 2, y, room, &name.replacen(" in ", " ", 1), PLAIN);
             put(self.buffer, self.area.x + 3 + room, y, self.area.width, &figures, PLAIN);
         }
         let _ = self.next(); // an empty line

@@ -60,6 +60,27 @@ pub(super) struct FailureResult {
     is_in_map: bool,
 }
 
+impl FailureResult {
+    /// The result about the last failed request of `device`.
+    fn from_device(report: &SnapshotReport, device: &DeviceReport) -> Self {
+        let (summary, failed) = (summarize_device(report, device), device.ooms.last());
+        let why = failed.map_or_else(String::new, |oom| describe_cause(oom, device));
+        let headline = summary.answer.strip_suffix(&why).unwrap_or(&summary.answer).trim_end_matches("; ");
+        let brief = failed.map(|oom| format!("{} failed at {}", size(oom.requested_bytes), oom.location.brief_label()));
+        let reach = failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes));
+        Self {
+            entry: failed.map(|oom| oom.event),
+            headline: headline.to_owned(),
+            brief: brief.unwrap_or_else(|| headline.to_owned()),
+            action: summary.action.unwrap_or_default(),
+            capacity: device.capacity_bytes.or(reach),
+            is_in_map: failed.is_some_and(|oom| is_in_map(oom.verdict)),
+            answer: summary.answer,
+            why,
+        }
+    }
+}
+
 /// The analysis of a device, as it is done in the background.
 #[derive(Debug)]
 pub struct Analyzed(Vec<FailureResult>);
@@ -70,29 +91,13 @@ const MAX_RESULTS: usize = 16;
 impl Analyzed {
     /// The results that `report` has for each failed request of `device`.
     pub fn from_report(device: DeviceStudy<'_, '_>, report: &SnapshotReport) -> Self {
-        let result = |one: &DeviceReport| {
-            let (summary, failed) = (summarize_device(report, one), one.ooms.last());
-            let why = failed.map_or_else(String::new, |oom| describe_cause(oom, one));
-            let headline = summary.answer.strip_suffix(&why).unwrap_or(&summary.answer).trim_end_matches("; ");
-            let brief =
-                failed.map(|oom| format!("{} failed at {}", size(oom.requested_bytes), oom.location.brief_label()));
-            let reach = failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes));
-            FailureResult {
-                entry: failed.map(|oom| oom.event),
-                headline: headline.to_owned(),
-                brief: brief.unwrap_or_else(|| headline.to_owned()),
-                action: summary.action.unwrap_or_default(),
-                capacity: one.capacity_bytes.or(reach),
-                is_in_map: failed.is_some_and(|oom| is_in_map(oom.verdict)),
-                answer: summary.answer,
-                why,
-            }
-        };
         let Some(one) = report.devices.iter().find(|one| one.device == device.id()) else { return Self(Vec::new()) };
         let failures = one.ooms.len();
-        let of_failures = (failures.saturating_sub(MAX_RESULTS)..failures).map(|index| result(&one.at_failure(index)));
-        let results: Vec<FailureResult> = of_failures.collect();
-        Self(if results.is_empty() { vec![result(one)] } else { results })
+        if failures == 0 {
+            return Self(vec![FailureResult::from_device(report, one)]);
+        }
+        let last = failures.saturating_sub(MAX_RESULTS)..failures;
+        Self(last.map(|index| FailureResult::from_device(report, &one.at_failure(index))).collect())
     }
 }
 
@@ -278,10 +283,10 @@ impl State<'_, '_> {
     }
 
     pub(super) fn go_to_next_failure(&mut self) {
-        let failures = || self.device.failed_requests().map(|entry| entry + 1);
-        let next = failures().find(|moment| *moment > self.moment as usize);
-        match next.or_else(|| failures().next()) {
-            Some(moment) => self.go(i64::try_from(moment).unwrap_or(i64::MAX)),
+        let failures = self.device.failed_requests().map(|entry| entry + 1).collect_vec();
+        let next = failures.iter().find(|moment| **moment > self.moment as usize);
+        match next.or(failures.first()) {
+            Some(moment) => self.go(i64::try_from(*moment).unwrap_or(i64::MAX)),
             None => self.message = Some("no request failed".to_owned()),
         }
     }

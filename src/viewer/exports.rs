@@ -70,11 +70,11 @@ pub extern "C" fn reserve_name(length: usize) -> *mut u8 {
 pub extern "C" fn add_file(bytes: f64, files: usize) -> u32 {
     let mut state = state();
     let name = std::mem::take(&mut state.name);
-    let progress = |read: u64, total: u64| show_progress(read as f64, total as f64);
     let name = String::from_utf8_lossy(&name);
     let reader = PageFile { bytes: bytes as u64, offset: 0 };
     let file = DroppedFile { name: &name, stored_bytes: reader.bytes, reader };
-    u32::from(state.files.get_or_insert_default().add(file, files, &progress).is_ok())
+    let all = state.files.get_or_insert_default();
+    u32::from(all.add(file, files, &|read, total| show_progress(read as f64, total as f64)).is_ok())
 }
 
 /// Writes the page of all files; returns 1, or 0 if the result is why there is none.
