@@ -49,20 +49,20 @@ fn thin_out(bands: &[Band], columns: usize) -> Vec<Band> {
 /// The name that covers most of each column.
 fn names_by_column(bands: &[Band], entries: u64, columns: usize) -> Vec<Option<&str>> {
     let entries = entries.max(1);
-    // First entry of a column. An entry may span several columns.
-    let begin = |column: usize| {
-        let at = (column as u128 * u128::from(entries)).div_ceil(columns.max(1) as u128);
-        u64::try_from(at).unwrap_or(u64::MAX)
-    };
+    // First entry of each column. An entry may span several columns.
+    let starts: Vec<u64> = (0..=columns as u128)
+        .map(|column| (column * u128::from(entries)).div_ceil(columns.max(1) as u128))
+        .map(|start| u64::try_from(start).unwrap_or(u64::MAX))
+        .collect();
     let mut shares: Vec<Vec<(&str, u64)>> = vec![Vec::new(); columns];
     let mut column = 0;
     for Band { range: [first, next], name } in bands {
-        while column + 1 < columns && begin(column + 1) <= *first {
+        while column + 1 < columns && starts[column + 1] <= *first {
             column += 1;
         }
         let mut at = column;
-        while at < columns && begin(at) < *next {
-            let share = begin(at + 1).min(*next).saturating_sub(begin(at).max(*first));
+        while at < columns && starts[at] < *next {
+            let share = starts[at + 1].min(*next).saturating_sub(starts[at].max(*first));
             let here = &mut shares[at];
             match here.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => *sum += share,
@@ -73,9 +73,8 @@ fn names_by_column(bands: &[Band], entries: u64, columns: usize) -> Vec<Option<&
     }
     let mut before = None;
     let most = (0..columns).map(|column| {
-        if begin(column) < begin(column + 1) {
-            let most = shares[column].iter().max_by_key(|(_, share)| *share);
-            before = most.map(|(name, _)| *name);
+        if starts[column] < starts[column + 1] {
+            before = shares[column].iter().max_by_key(|(_, share)| *share).map(|(name, _)| *name);
         }
         before
     });

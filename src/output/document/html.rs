@@ -51,8 +51,8 @@ fn bar(parts: &[BarPart]) -> String {
         let _ = write!(cells, "<rect class=\"{}\" x=\"{at:.1}\" width=\"{width:.1}\" height=\"10\"/>", part.kind);
         at += width;
     }
-    let legend = |part: &BarPart| format!("<li class=\"{}\">{}</li>", part.kind, inline(&part.label));
-    let legend: String = parts.iter().map(legend).collect();
+    let legend =
+        parts.iter().map(|part| format!("<li class=\"{}\">{}</li>", part.kind, inline(&part.label))).format("");
     format!(
         "<div class=\"memory\"><svg viewBox=\"0 0 1000 10\" preserveAspectRatio=\"none\" aria-hidden=\"true\">{cells}</svg>\
          <ul>{legend}</ul></div>\n"
@@ -60,40 +60,40 @@ fn bar(parts: &[BarPart]) -> String {
 }
 
 fn field(field: &Field) -> String {
-    let texts = field.texts.iter().map(|text| format!("<dd>{}</dd>", inline(text)));
-    let texts: String = texts.collect();
+    let texts: String = field.texts.iter().map(|text| format!("<dd>{}</dd>", inline(text))).collect();
     format!("<div><dt>{}</dt>{texts}</div>\n", escape_html(&field.name))
 }
 
 fn item(item: &Item) -> String {
-    let below = |text: &Text| format!("<li>{}</li>", inline(text));
-    let below: String = item.details.iter().map(below).collect();
+    let below: String = item.details.iter().map(|text| format!("<li>{}</li>", inline(text))).collect();
     let below = if below.is_empty() { below } else { format!("<ul>{below}</ul>") };
     format!("<li>{}{below}</li>\n", inline(&item.text))
 }
 
 fn table(table: &Table) -> String {
-    let class = |column: usize| {
-        if table.is_text(column) { "" } else { " class=\"number\"" }
-    };
     let header = table.columns.iter().enumerate().map(|(index, column)| {
         // A header without text is read aloud as one.
         if column.heading.is_empty() {
             return "<td></td>".to_owned();
         }
-        format!("<th scope=\"col\"{}>{}</th>", class(index), escape_html(&column.heading))
+        format!("<th scope=\"col\"{}>{}</th>", class(table, index), escape_html(&column.heading))
     });
     let header: String = header.collect();
-    let row = |cells: &Vec<Cell>| {
-        let cell = |(column, cell): (usize, &Cell)| format!("<td{}>{}</td>", class(column), self::cell(cell));
-        format!("<tr>{}</tr>\n", cells.iter().enumerate().map(cell).collect::<String>())
-    };
+    let rows = table.rows.iter().map(|cells| {
+        let cells =
+            (0..).zip(cells).map(|(column, cell)| format!("<td{}>{}</td>", class(table, column), self::cell(cell)));
+        format!("<tr>{}</tr>\n", cells.format(""))
+    });
     let header = if table.columns.is_empty() { String::new() } else { format!("<thead><tr>{header}</tr></thead>\n") };
     format!(
         "<div class=\"table\"><table>\n{header}<tbody>\n{}</tbody>\n</table>\n{}</div>\n",
-        table.rows.iter().map(row).collect::<String>(),
+        rows.format(""),
         table.note.as_ref().map_or_else(String::new, |text| format!("<p class=\"note\">{}</p>\n", inline(text)))
     )
+}
+
+fn class(table: &Table, column: usize) -> &'static str {
+    if table.is_text(column) { "" } else { " class=\"number\"" }
 }
 
 fn cell(cell: &Cell) -> String {
@@ -103,8 +103,7 @@ fn cell(cell: &Cell) -> String {
         Some(depth) => format!("<span class=\"part{}\">{text}</span>", depth.min(4)),
         None => text,
     };
-    let details = cell.details.iter().map(|text| format!("<br>{}", inline(text)));
-    mark.into_iter().chain([text]).chain(details).collect()
+    mark.into_iter().chain([text]).chain(cell.details.iter().map(|text| format!("<br>{}", inline(text)))).collect()
 }
 
 fn stack(stack: &Stack) -> String {

@@ -60,19 +60,15 @@ fn item(item: &Item) -> String {
 
 /// `first`, with a nested list item for each of `texts`.
 fn nested_list(first: &str, texts: &[Text]) -> String {
-    let below = texts.iter().map(|text| format!("\n  - {}", line_start(text)));
-    [first.to_owned()].into_iter().chain(below).collect()
+    [first.to_owned()].into_iter().chain(texts.iter().map(|text| format!("\n  - {}", line_start(text)))).collect()
 }
 
 fn table(table: &Table) -> String {
-    let row = |cells: Vec<String>| format!("| {} |", cells.join(" | "));
-    let mut lines = vec![
-        row(table.columns.iter().map(|column| plain_text(&column.heading, Context::Cell)).collect()),
-        row(table.columns.iter().map(|column| if column.is_text { "---" } else { "---:" }.to_owned()).collect()),
-    ];
-    lines.extend(table.rows.iter().map(|cells| row(cells.iter().map(cell).collect())));
-    let note = table.note.as_ref().map(|text| inline(text, Context::Text));
-    [lines.join("\n")].into_iter().chain(note).join("\n\n")
+    let header = table.columns.iter().map(|column| plain_text(&column.heading, Context::Cell)).join(" | ");
+    let ruler = table.columns.iter().map(|column| if column.is_text { "---" } else { "---:" }).join(" | ");
+    let rows = table.rows.iter().map(|cells| cells.iter().map(cell).join(" | "));
+    let lines = [header, ruler].into_iter().chain(rows).map(|cells| format!("| {cells} |")).join("\n");
+    [lines].into_iter().chain(table.note.as_ref().map(|text| inline(text, Context::Text))).join("\n\n")
 }
 
 fn cell(cell: &Cell) -> String {
@@ -152,8 +148,8 @@ fn span(span: &Span, context: Context) -> String {
 /// Escapes `text` so that it has no effect as markup. All text but code goes through this function. Words that would
 /// become links or mentions are shown as code.
 fn plain_text(text: &str, context: Context) -> String {
-    let text = escape_text(text);
-    text.split(' ')
+    escape_text(text)
+        .split(' ')
         .map(|word| if is_autolinked(word) { inline_code(word, context) } else { escape_markdown(word) })
         .join(" ")
 }
@@ -173,7 +169,6 @@ fn is_autolinked(word: &str) -> bool {
 /// Whether `part` of a word is `GH-1`, or the name of a commit or the start of one, of 7 to 40 digits. Numbers alone are
 /// sizes and counts.
 fn is_issue_or_commit(part: &str) -> bool {
-    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let has_prefix = part.get(..3).is_some_and(|start| start.eq_ignore_ascii_case("gh-"));
     let is_issue = has_prefix && part.get(3..).is_some_and(|rest| is_number(rest.split('-').next().unwrap_or(rest)));
     let is_commit = part.split('-').any(|digits| {
@@ -181,6 +176,10 @@ fn is_issue_or_commit(part: &str) -> bool {
         (7..=40).contains(&digits.len()) && is_hex && (digits.len() == 40 || !is_number(digits))
     });
     is_issue || is_commit
+}
+
+fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn escape_markdown(text: &str) -> String {
@@ -211,20 +210,15 @@ pub fn markdown_comment(document: &Document) -> String {
 }
 
 fn markdown_within(document: &Document, max_len: usize) -> String {
-    let fits = |text: &String| text.encode_utf16().count() <= max_len;
-    let full = markdown(document);
-    if fits(&full) {
-        return full;
-    }
-    let mut shorter = (0..document.blocks.len()).rev().map(|blocks| markdown(&first_blocks(document, blocks)));
-    shorter.find(fits).unwrap_or_else(|| markdown(&first_blocks(document, 0)))
+    let shorter = (0..document.blocks.len()).rev().map(|blocks| markdown(&first_blocks(document, blocks)));
+    let mut texts = std::iter::once_with(|| markdown(document)).chain(shorter);
+    texts.find(|text| text.encode_utf16().count() <= max_len).unwrap_or_else(|| markdown(&first_blocks(document, 0)))
 }
 
 /// The first `blocks` blocks of `document`, and a note on the others.
 fn first_blocks(document: &Document, blocks: usize) -> Document {
     let mut start = Document { blocks: document.blocks.iter().take(blocks).cloned().collect(), sections: Vec::new() };
-    let omitted = document.blocks.len().saturating_sub(blocks);
-    let omitted = counted(omitted as u64, "further part");
+    let omitted = counted(document.blocks.len().saturating_sub(blocks) as u64, "further part");
     start.paragraph(faint(format!("{omitted} left out to fit into a comment")));
     start
 }

@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use itertools::Itertools as _;
 
 use super::block::Document;
-use super::text::Span;
 
 /// Path separators of Linux and Windows.
 const SEPARATORS: [char; 2] = ['/', '\\'];
@@ -20,11 +19,10 @@ impl Document {
     /// Shortens the path of each source location: in a package to the path below `site-packages`, else to as many
     /// components as tell it from the other files of the page. Stacks keep complete paths.
     pub fn shorten_locations(&mut self) {
-        let is_location = |(span, _): &(&mut Span, bool)| span.path_len > 0;
-        let locations = self.spans_mut().filter(is_location);
+        let locations = self.spans_mut().filter(|(span, _)| span.path_len > 0);
         let paths = locations.map(|(span, _)| span.text[..span.path_len].to_owned()).collect();
         let components = shortest_components(&paths);
-        for (span, is_headline) in self.spans_mut().filter(is_location) {
+        for (span, is_headline) in self.spans_mut().filter(|(span, _)| span.path_len > 0) {
             let path = &span.text[..span.path_len];
             let minimum = if is_headline { HEADLINE_COMPONENTS } else { 1 };
             let shown = components.get(path).copied().unwrap_or(1).max(minimum);
@@ -40,10 +38,11 @@ impl Document {
 fn shortest_components(paths: &BTreeSet<String>) -> BTreeMap<&str, usize> {
     let counts = 1..MAX_COMPONENTS;
     let ends = counts.clone().map(|count| paths.iter().map(|path| last_components(path, count)).counts()).collect_vec();
-    let shortest = |path: &String| {
-        counts.clone().find(|count| ends[count - 1][last_components(path, *count)] == 1).unwrap_or(MAX_COMPONENTS)
-    };
-    paths.iter().map(|path| (path.as_str(), shortest(path))).collect()
+    let shortest = paths.iter().map(|path| {
+        let unique = counts.clone().find(|count| ends[count - 1][last_components(path, *count)] == 1);
+        (path.as_str(), unique.unwrap_or(MAX_COMPONENTS))
+    });
+    shortest.collect()
 }
 
 /// The last `count` components of `path`.

@@ -75,7 +75,7 @@ impl TextChart<'_> {
         };
         let [back, front] = [&self.chart.reserved, &self.chart.allocated].map(|values| self.max_per_column(values));
         let top = back.iter().copied().fold(1, u64::max);
-        let line = |row: u64| {
+        let rows = (0..HEIGHT).rev().map(|row| {
             let label = match row {
                 0 => "0".to_owned(),
                 _ if row + 1 == HEIGHT => size(top),
@@ -93,8 +93,8 @@ impl TextChart<'_> {
                 (false, false) => ' ',
             });
             format!("{label:>LABEL_COLUMNS$} {}{}", pens.axis, cells.collect::<String>())
-        };
-        legend.iter().map(|line| named("", line)).chain((0..HEIGHT).rev().map(line)).collect()
+        });
+        legend.iter().map(|line| named("", line)).chain(rows).collect()
     }
 
     /// The axis: a line with ticks, and their labels.

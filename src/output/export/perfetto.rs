@@ -86,8 +86,7 @@ impl<W: Write> PerfettoWriter<W> {
             clocks.message(1, &Message::new().unsigned(1, id).unsigned(2, nanoseconds(first_us)))
         });
         let first = start_packet(INCREMENTAL_STATE_CLEARED).message(packet::DEFAULTS, &defaults);
-        let first = first.unsigned(packet::TIMESTAMP, nanoseconds(first_us));
-        self.write(&first.message(packet::CLOCK_SNAPSHOT, &clocks))
+        self.write(&first.unsigned(packet::TIMESTAMP, nanoseconds(first_us)).message(packet::CLOCK_SNAPSHOT, &clocks))
     }
 
     /// The recorded process id; another number if two snapshots have the same.
@@ -103,8 +102,7 @@ impl<W: Write> PerfettoWriter<W> {
         let id = |track: Track| tracks.get(&track).copied().unwrap_or_default(); // there is one for each in use
         if !device.window.is_empty() {
             device.counters(|track, time_us, bytes| {
-                let counted = start_event(event::COUNTER, id(track)).unsigned(event::COUNTER_VALUE, bytes);
-                self.event(time_us, &counted)
+                self.event(time_us, &start_event(event::COUNTER, id(track)).unsigned(event::COUNTER_VALUE, bytes))
             })?;
         }
         for slice in &slices {

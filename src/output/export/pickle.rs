@@ -32,12 +32,13 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
         let entry = trace.entry(index);
         let texts = EmittedTexts { compile_context: entry.compile_context, user_metadata: entry.user_metadata };
         let TraceEntry { action, addr, size, stream, pool, stack, time_us, .. } = entry;
-        let pool = pool.unwrap_or_default();
-        ((AllocatorEntry { action, addr, size, stream, pool, context: stack }, time_us), texts)
+        (
+            (AllocatorEntry { action, addr, size, stream, pool: pool.unwrap_or_default(), context: stack }, time_us),
+            texts,
+        )
     });
     let (entries, texts): (Vec<_>, Vec<_>) = emitted.unzip();
-    let last = window.end.checked_sub(1).map(|entry| entry as u64);
-    let at_end = device.memory_at(TracePosition::after(last));
+    let at_end = device.memory_at(TracePosition::after(window.end.checked_sub(1).map(|entry| entry as u64)));
     let snapshot = device.snapshot();
     // Without a trace, or at its end, the file has them.
     let (segments, blocks) = match at_end.layout.as_ref().filter(|_| window.end < trace.len()) {
@@ -59,6 +60,5 @@ fn emitted_device(recording: &DeviceRecording<'_, '_>) -> EmittedDevice<'static>
             blocks: first..views.len(),
         }
     });
-    let segments = segments.collect();
-    EmittedDevice { device: device.id(), entries: entries.into(), texts, segments, blocks: views }
+    EmittedDevice { device: device.id(), entries: entries.into(), texts, segments: segments.collect(), blocks: views }
 }

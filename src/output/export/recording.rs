@@ -77,8 +77,8 @@ impl<'s, 'a> DeviceRecording<'s, 'a> {
 
     /// The number of entries applied when most was allocated within the window.
     pub(super) fn peak(&self) -> EntryCount {
-        let after = |event| EntryCount::try_from(event + 1).unwrap_or(EntryCount::MAX);
-        self.device.peak().allocated_event.map_or_else(|| to_u32(self.window.start), after)
+        let event = self.device.peak().allocated_event;
+        event.map_or_else(|| to_u32(self.window.start), |at| EntryCount::try_from(at + 1).unwrap_or(EntryCount::MAX))
     }
 
     /// The allocations that were live at some time within the window.

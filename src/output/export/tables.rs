@@ -12,6 +12,7 @@ use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot, Stacks, TraceEntry};
 use crate::stacks::frames::{BEFORE_RECORDING, StackReader};
 use crate::stacks::phases::Phase;
+use crate::study::DeviceStudy;
 use crate::study::lifetimes::{AllocationLifetime, is_live};
 
 /// Rows whose cells are in one call: as many as a row group has.
@@ -113,6 +114,13 @@ impl UsedStacks<'_> {
         let reader = self.reader;
         self.lines[stack.index()].get_or_insert_with(|| reader.code_location(reader.line_id(stack)).label())
     }
+
+    /// The line of an allocation whose stack is among them.
+    fn line_of(&self, one: &AllocationLifetime, device: DeviceStudy<'_, '_>) -> Option<&str> {
+        let has_stack = self.reader.recorded_stack(one.made_by) != Stacks::EMPTY;
+        let is_older = !has_stack && one.is_before_recording(device);
+        if is_older { Some(BEFORE_RECORDING) } else { self.lines[one.made_by.index()].as_deref() }
+    }
 }
 
 /// The rows of one device.
@@ -139,25 +147,26 @@ impl DeviceRows<'_, '_, '_> {
     /// Adds text of the program to `texts`: escaped, and nothing if it is empty.
     fn add_text(&self, texts: &mut FxHashMap<SymbolId, Option<String>>, symbol: Option<SymbolId>) {
         if let Some(symbol) = symbol {
-            let text = || Some(self.snapshot().text(symbol)).filter(|text| !text.is_empty());
-            texts.entry(symbol).or_insert_with(|| text().map(escape_name));
+            let text = self.snapshot().text(symbol);
+            texts.entry(symbol).or_insert_with(|| (!text.is_empty()).then(|| escape_name(text)));
         }
+    }
+
+    /// Text that the program attached to an allocation.
+    fn attached(&self, one: &AllocationLifetime) -> Option<SymbolId> {
+        let DeviceRecording { device, lives, .. } = self.device;
+        lives.annotation(one).or_else(|| device.device().entry(last_entry(one.start)?).user_metadata)
     }
 
     fn allocations(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {
         let device = self.device.device;
-        let (trace, stacks, lives, steps) =
-            (device.device(), device.stacks(), &self.device.lives, &device.phases().steps);
+        let (stacks, lives, steps) = (device.stacks(), &self.device.lives, &device.phases().steps);
         let pools = self.pools();
         let variables = device.variables().into_iter();
         let names = variables.flat_map(|all| (0..all.count()).map(|index| keeper_name(&all.row(index, stacks))));
         let names: Vec<String> = names.collect();
         let peak = self.device.peak() as usize;
         let key = self.key();
-        let start = |one: &AllocationLifetime| last_entry(one.start);
-        let end = |one: &AllocationLifetime| one.freed_at().and_then(last_entry);
-        let attached =
-            |one: &AllocationLifetime| lives.annotation(one).or_else(|| trace.entry(start(one)?).user_metadata);
         let mut allocations = self.device.allocations();
         for first in (0_u64..).step_by(ROWS_AT_ONCE) {
             let all: Vec<&AllocationLifetime> = allocations.by_ref().take(ROWS_AT_ONCE).collect();
@@ -167,13 +176,9 @@ impl DeviceRows<'_, '_, '_> {
             let mut texts = FxHashMap::default();
             for one in &all {
                 used.line(one.made_by);
-                self.add_text(&mut texts, attached(one));
+                self.add_text(&mut texts, self.attached(one));
             }
-            let line = |one: &AllocationLifetime| {
-                let has_stack = stacks.recorded_stack(one.made_by) != Stacks::EMPTY;
-                let is_older = !has_stack && one.is_before_recording(device);
-                if is_older { Some(BEFORE_RECORDING) } else { used.lines[one.made_by.index()].as_deref() }
-            };
+            let start = |row: usize| last_entry(all[row].start);
             sink.rows(
                 all.len(),
                 &[
@@ -184,20 +189,20 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::from_u64(all[row].address),
                     &|row| Cell::from_u64(all[row].bytes),
                     &|row| Cell::from_u64(all[row].requested_bytes),
-                    &|row| Cell::from_option(start(all[row]).map(|entry| entry as u64)),
-                    &|row| Cell::from_option(end(all[row]).map(|entry| entry as u64)),
-                    &|row| self.time_us(start(all[row])),
-                    &|row| self.time_us(end(all[row])),
+                    &|row| Cell::from_option(start(row).map(|entry| entry as u64)),
+                    &|row| Cell::from_option(all[row].freed_at().and_then(last_entry).map(|entry| entry as u64)),
+                    &|row| self.time_us(start(row)),
+                    &|row| self.time_us(all[row].freed_at().and_then(last_entry)),
                     &|row| Cell::from_u64(lives.places.all[all[row].place as usize].stream),
                     &|row| Cell::Text(&pools[all[row].place as usize]),
                     &|row| Cell::from_u64(all[row].made_by.0.into()),
                     &|row| Cell::Text(all[row].category.word()),
                     &|row| Cell::Text(all[row].confidence.word()),
                     &|row| text_cell(all[row].phase.map(Phase::word)),
-                    &|row| Cell::from_option(start(all[row]).and_then(|entry| steps.step_at(entry)).map(u64::from)),
+                    &|row| Cell::from_option(start(row).and_then(|entry| steps.step_at(entry)).map(u64::from)),
                     &|row| text_cell(all[row].variable(device).map(|index| &*names[index])),
-                    &|row| text_cell(attached(all[row]).and_then(|text| texts[&text].as_deref())),
-                    &|row| text_cell(line(all[row])),
+                    &|row| text_cell(self.attached(all[row]).and_then(|text| texts[&text].as_deref())),
+                    &|row| text_cell(used.line_of(all[row], device)),
                     &|row| Cell::Flag(is_live(all[row].start, all[row].freed_at(), &(peak..peak))),
                 ],
             )?;
@@ -223,29 +228,27 @@ impl DeviceRows<'_, '_, '_> {
         }
         let key = self.key();
         let mut write = |first: usize, totals: &[[u64; 2]]| {
-            let at = |row: usize| first + row;
-            let entry = |row: usize| trace.entry(at(row));
-            let is_failure = |row: usize| trace.action(at(row)) == Some(Action::Oom);
+            let entries: Vec<TraceEntry> = (first..first + totals.len()).map(|index| trace.entry(index)).collect();
             sink.rows(
                 totals.len(),
                 &[
                     &|_| key[0],
                     &|_| key[1],
                     &|_| key[2],
-                    &|row| Cell::from_u64(at(row) as u64),
-                    &|row| self.time_us(Some(at(row))),
-                    &|row| Cell::Text(entry(row).action.word()),
-                    &|row| Cell::from_option((!is_failure(row)).then(|| entry(row).addr)),
-                    &|row| Cell::from_u64(entry(row).size),
-                    &|row| Cell::from_option(is_failure(row).then(|| entry(row).addr)),
-                    &|row| Cell::from_u64(entry(row).stream),
-                    &|row| text_cell(entry(row).pool.map(|pool| &*pools[&pool])),
-                    &|row| Cell::from_u64(entry(row).extended_stack.0.into()),
-                    &|row| text_cell(entry(row).user_metadata.and_then(|text| texts[&text].as_deref())),
+                    &|row| Cell::from_u64((first + row) as u64),
+                    &|row| self.time_us(Some(first + row)),
+                    &|row| Cell::Text(entries[row].action.word()),
+                    &|row| Cell::from_option((entries[row].action != Action::Oom).then_some(entries[row].addr)),
+                    &|row| Cell::from_u64(entries[row].size),
+                    &|row| Cell::from_option((entries[row].action == Action::Oom).then_some(entries[row].addr)),
+                    &|row| Cell::from_u64(entries[row].stream),
+                    &|row| text_cell(entries[row].pool.map(|pool| &*pools[&pool])),
+                    &|row| Cell::from_u64(entries[row].extended_stack.0.into()),
+                    &|row| text_cell(entries[row].user_metadata.and_then(|text| texts[&text].as_deref())),
                     &|row| Cell::from_u64(totals[row][0]),
                     &|row| Cell::from_u64(totals[row][1]),
-                    &|row| Cell::Text(phases.phase_at(at(row)).word()),
-                    &|row| Cell::from_option(phases.steps.step_at(at(row)).map(u64::from)),
+                    &|row| Cell::Text(phases.phase_at(first + row).word()),
+                    &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
                 ],
             )
         };

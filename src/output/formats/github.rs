@@ -19,8 +19,7 @@ pub fn github(report: &CheckReport) -> String {
         let _ = writeln!(out, "::{} {place}title={title}::{message}", level(finding));
     }
     if let Some(job) = report.dry_run.as_ref().filter(|job| !job.passed) {
-        let place = job.source.as_ref().zip(job.line.as_ref());
-        let place = place.map(|(file, line)| file_and_line(file, line.line));
+        let place = job.source.as_ref().zip(job.line.as_ref()).map(|(file, line)| file_and_line(file, line.line));
         let message = escape_data(&escape_text(&job.message()));
         let _ = writeln!(out, "::error {}title=dry run::{message}", place.unwrap_or_default());
     }

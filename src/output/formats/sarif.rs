@@ -17,15 +17,17 @@ const DRY_RUN: &str = "dry-run";
 
 /// A log of one run, with a result for each exceeded limit. `version` is that of this program.
 pub fn sarif(report: &CheckReport, version: &str) -> Value {
-    let rule = |(figure, row): (Figure, FigureLimit)| json!({ "id": figure.word(), "shortDescription": { "text": format!("{}.", row.meaning) } });
-    let mut rules: Vec<Value> = rules().map(rule).collect();
+    let figures = self::rules().map(|(figure, row)| (figure.word(), format!("{}.", row.meaning)));
+    let dry_run = report.dry_run.as_ref().map(|_| (DRY_RUN, "Verdict of a dry run.".to_owned()));
+    let rules = figures.chain(dry_run).map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }));
+    let rules: Vec<Value> = rules.collect();
     let mut results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
     if let Some(job) = &report.dry_run {
-        rules.push(json!({ "id": DRY_RUN, "shortDescription": { "text": "Verdict of a dry run." } }));
         results.extend((!job.passed).then(|| job_result(job, rules.len() - 1)));
     }
-    let unreadable = |(path, message): (String, String)| json!({ "level": "error", "message": { "text": format!("{path}: {message}") } });
-    let unreadable: Vec<Value> = report.not_checked().into_iter().map(unreadable).collect();
+    let unreadable = report.not_checked().into_iter().map(|(path, message)| format!("{path}: {message}"));
+    let unreadable: Vec<Value> =
+        unreadable.map(|text| json!({ "level": "error", "message": { "text": text } })).collect();
     json!({
         "$schema": SCHEMA,
         "version": "2.1.0",
@@ -87,8 +89,7 @@ fn job_result(job: &CheckedJob, rule: usize) -> Value {
 
 /// The location of a code line, if it is in the repository.
 fn location(line: &CodeLine) -> Option<Value> {
-    let file = line.source.as_ref()?;
-    let place = physical_location(file, line.frame.line);
+    let place = physical_location(line.source.as_ref()?, line.frame.line);
     Some(json!({ "physicalLocation": place, "message": { "text": bytes_label(line) } }))
 }
 

@@ -13,8 +13,7 @@ pub(super) fn write(bytes: &[u8], out: &mut dyn Write) -> io::Result<()> {
         text.clear();
         for three in chunk.chunks(3) {
             // The last group is padded with zero bits.
-            let at = |index: usize| u32::from(three.get(index).copied().unwrap_or(0));
-            let bits = at(0) << 16 | at(1) << 8 | at(2);
+            let bits = (0..3).fold(0, |bits, index| bits << 8 | u32::from(three.get(index).copied().unwrap_or(0)));
             for place in 0..4_usize {
                 let letter = ALPHABET[(bits >> (18 - 6 * place) & 63) as usize];
                 text.push(if place > three.len() { b'=' } else { letter });

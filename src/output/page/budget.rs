@@ -96,22 +96,20 @@ impl<'l> Budgeted<'l> {
     /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the
     /// number of frames of a stack.
     pub(super) fn count_within_frames(&self, max: usize, depth: impl Fn(StackId) -> usize) -> usize {
-        let total = |allocations: &mut dyn Iterator<Item = &AllocationLifetime>| {
-            let mut known: FxHashSet<StackId> = FxHashSet::default();
-            let mut frames = 0;
-            let within = allocations.take_while(|one| {
-                if known.insert(one.made_by) {
-                    frames += depth(one.made_by);
-                }
-                frames <= max
-            });
-            within.count()
-        };
         let all = &self.lives.allocations;
-        if total(&mut all.iter()) == all.len() {
+        let stacks: FxHashSet<StackId> = all.iter().map(|one| one.made_by).collect();
+        if stacks.into_iter().map(&depth).sum::<usize>() <= max {
             return all.len();
         }
-        total(&mut all.iter().sorted_by_key(|one| Reverse(self.weight(one))))
+        let mut known: FxHashSet<StackId> = FxHashSet::default();
+        let mut frames = 0;
+        let within = all.iter().sorted_by_key(|one| Reverse(self.weight(one))).take_while(|one| {
+            if known.insert(one.made_by) {
+                frames += depth(one.made_by);
+            }
+            frames <= max
+        });
+        within.count()
     }
 }
 

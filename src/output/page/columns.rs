@@ -17,6 +17,11 @@ impl Column {
         Self { name, bytes: Vec::new(), last: 0 }
     }
 
+    /// The number that `read` finds in each of `rows`.
+    pub(super) fn from_rows<R>(name: &'static str, rows: &[R], read: impl Fn(&R) -> u64) -> Self {
+        Self::from_values(name, rows.iter().map(read))
+    }
+
     pub(super) fn from_values(name: &'static str, values: impl IntoIterator<Item = u64>) -> Self {
         let mut column = Self::new(name);
         values.into_iter().for_each(|value| column.push(value));

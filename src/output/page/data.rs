@@ -124,7 +124,7 @@ impl Packing<'_, '_, '_> {
         let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
         let (undrawn, series) = budgeted.summarize_omitted().unzip();
-        let fixed = || segments.iter().chain(&self.times).chain(&series);
+        let fixed: Vec<&Column> = segments.iter().chain(&self.times).chain(&series).collect();
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
         let granules = [true, false].map(|is_small| granule_size(is_small, device.settings()));
@@ -140,7 +140,7 @@ impl Packing<'_, '_, '_> {
             "frames": stacks.frames.all.len(),
             "lines": stacks.lines.all.len(),
             "granules": granules,
-            "columns": fixed().chain(&scaling).map(|column| (column.name, column.bytes.len())).collect::<Vec<_>>(),
+            "columns": fixed.iter().copied().chain(&scaling).map(|column| (column.name, column.bytes.len())).collect::<Vec<_>>(),
             "categories": Category::ALL,
             "held_lines": holders(report).iter().map(|row| stacks.lines_at(&row.location)).collect::<Vec<_>>(),
             "failure_count": report.oom_count,
@@ -164,16 +164,7 @@ impl Packing<'_, '_, '_> {
             "undrawn": undrawn,
         });
         let header = serde_json::to_vec(&Header { before, phase_runs: events::phase_runs(phases, shown), after })?;
-        let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
-        out.write_all(&to_u32(header.len()).to_le_bytes())?;
-        out.write_all(&header)?;
-        fixed().try_for_each(|column| out.write_all(&column.bytes))?;
-        out.flush()?;
-        let fixed_bytes = out.get_ref().len();
-        scaling.iter().try_for_each(|column| out.write_all(&column.bytes))?;
-        let blob = out.finish()?;
-        let scaling_bytes = blob.len() - fixed_bytes;
-        Ok((blob, scaling_bytes))
+        deflate(&header, &fixed, &scaling)
     }
 
     /// The stack of the last entry before a position on the page.
@@ -227,30 +218,26 @@ impl Packing<'_, '_, '_> {
             };
             of_kind.push(kinds.add(kind).into());
         }
-        let place = |kind: &Kind| places[kind.place as usize];
-        let of = |name, read: &dyn Fn(&Kind) -> u64| Column::from_values(name, kinds.all.iter().map(read));
         let mut columns = vec![start, req, done, addr, of_kind, slack, freed_by];
+        let all = &*kinds.all;
         columns.extend([
-            of("krequested", &|kind| kind.requested_bytes),
-            of("knode", &|kind| u64::from(kind.node)),
-            of("kline", &|kind| u64::from(kind.line)),
-            of("kstream", &|kind| place(kind).0.into()),
-            of("kpool", &|kind| place(kind).1.into()),
-            of("kcategory", &|kind| kind.category as u64),
-            of("kconfidence", &|kind| kind.confidence as u64),
-            of("kphase", &|kind| kind.phase.map_or(0, |phase| phase as u64 + 1)),
-            of("kvariable", &|kind| kind.variable as u64),
+            Column::from_rows("krequested", all, |kind| kind.requested_bytes),
+            Column::from_rows("knode", all, |kind| kind.node.into()),
+            Column::from_rows("kline", all, |kind| kind.line.into()),
+            Column::from_rows("kstream", all, |kind| places[kind.place as usize].0.into()),
+            Column::from_rows("kpool", all, |kind| places[kind.place as usize].1.into()),
+            Column::from_rows("kcategory", all, |kind| kind.category as u64),
+            Column::from_rows("kconfidence", all, |kind| kind.confidence as u64),
+            Column::from_rows("kphase", all, |kind| kind.phase.map_or(0, |phase| phase as u64 + 1)),
+            Column::from_rows("kvariable", all, |kind| kind.variable as u64),
         ]);
-        (columns, kinds.all.len())
+        (columns, all.len())
     }
 
     fn segments(&self, lives: &MemoryLifetimes, stacks: &mut StackTable, places: &[(u32, u32)]) -> Vec<Column> {
         const SMALL: u64 = 1;
         const EXPANDABLE: u64 = 2;
-        let all = &lives.segments;
-        let of = |name, read: &dyn Fn(&SegmentRange) -> u64| Column::from_values(name, all.iter().map(read));
-        let place = |one: &SegmentRange| places[one.place as usize];
-        let is_small = |one: &SegmentRange| lives.places.all[one.place as usize].is_small;
+        let all = &*lives.segments;
         let [mut addr, mut made_by, mut freed_by] = ["saddr", "snode", "sfnode"].map(Column::new);
         for one in all {
             addr.push_change(self.space.offset_of(one.address));
@@ -259,17 +246,34 @@ impl Packing<'_, '_, '_> {
         }
         let unit = self.space.unit;
         vec![
-            of("sstart", &|one| u64::from(one.start)),
-            of("send", &|one| one.end.map_or(0, u64::from)),
+            Column::from_rows("sstart", all, |one| one.start.into()),
+            Column::from_rows("send", all, |one| one.end.map_or(0, u64::from)),
             addr,
-            of("ssize", &|one| one.bytes / unit),
-            of("sstream", &|one| place(one).0.into()),
-            of("spool", &|one| place(one).1.into()),
+            Column::from_rows("ssize", all, |one| one.bytes / unit),
+            Column::from_rows("sstream", all, |one| places[one.place as usize].0.into()),
+            Column::from_rows("spool", all, |one| places[one.place as usize].1.into()),
             made_by,
             freed_by,
-            of("sflags", &|one| u64::from(is_small(one)) * SMALL + u64::from(one.is_expandable) * EXPANDABLE),
+            Column::from_rows("sflags", all, |one| {
+                let is_small = lives.places.all[one.place as usize].is_small;
+                u64::from(is_small) * SMALL + u64::from(one.is_expandable) * EXPANDABLE
+            }),
         ]
     }
+}
+
+/// The data, and the bytes of it that belong to `scaling`.
+fn deflate(header: &[u8], fixed: &[&Column], scaling: &[Column]) -> io::Result<(Vec<u8>, usize)> {
+    let mut out = DeflateEncoder::new(Vec::new(), Compression::default());
+    out.write_all(&to_u32(header.len()).to_le_bytes())?;
+    out.write_all(header)?;
+    fixed.iter().try_for_each(|column| out.write_all(&column.bytes))?;
+    out.flush()?;
+    let fixed_bytes = out.get_ref().len();
+    scaling.iter().try_for_each(|column| out.write_all(&column.bytes))?;
+    let blob = out.finish()?;
+    let scaling_bytes = blob.len() - fixed_bytes;
+    Ok((blob, scaling_bytes))
 }
 
 /// PyTorch rounds all addresses and sizes to this many bytes (`kMinBlockSize`).
@@ -321,12 +325,14 @@ impl AddressMap {
 /// The time of each entry in microseconds since the first, if recorded. Those of a long trace are rounded down: exact, the
 /// times of 15.8 million entries alone exceed the budget of a page.
 fn times(device: DeviceStudy<'_, '_>) -> Option<Column> {
-    let window = device.window();
-    let start = device.device().time_us(window.start)?;
-    let time_us = |entry| device.device().time_us(entry).unwrap_or(start);
-    let step = time_step(time_us(window.end - 1).saturating_sub(start), window.len() as u64);
+    let (trace, window) = (device.device(), device.window());
+    let start = trace.time_us(window.start)?;
+    let last = trace.time_us(window.end - 1).unwrap_or(start);
+    let step = time_step(last.saturating_sub(start), window.len() as u64);
     let mut times = Column::new("time");
-    window.for_each(|entry| times.push_change(time_us(entry).wrapping_sub(start) / step * step));
+    for time_us in window.map(|entry| trace.time_us(entry).unwrap_or(start)) {
+        times.push_change(time_us.wrapping_sub(start) / step * step);
+    }
     Some(times)
 }
 
@@ -362,13 +368,14 @@ const MAX_VARIABLES: usize = 1000;
 /// The rows of the header: allocations without a variable first, then the variables that keep the most memory.
 fn variable_rows(device: DeviceStudy<'_, '_>) -> Vec<Value> {
     let Some(variables) = device.variables() else { return Vec::new() };
-    let row = |name: &str| json!({ "name": name, "about": "" });
     let named = (0..variables.count().min(MAX_VARIABLES)).map(|index| {
         let kept = variables.row(index, device.stacks());
-        json!({ "name": keeper_name(&kept), "about": keeper_details(&kept).join("; ") })
+        (keeper_name(&kept), keeper_details(&kept).join("; "))
     });
-    let rest = (variables.count() > MAX_VARIABLES).then(|| row("all other variables"));
-    [row("freed before the snapshot")].into_iter().chain(named).chain(rest).collect()
+    let freed = ("freed before the snapshot".to_owned(), String::new());
+    let rest = (variables.count() > MAX_VARIABLES).then(|| ("all other variables".to_owned(), String::new()));
+    let rows = [freed].into_iter().chain(named).chain(rest);
+    rows.map(|(name, about)| json!({ "name": name, "about": about })).collect()
 }
 
 /// The row of an allocation.

@@ -19,20 +19,19 @@ const MARKS: usize = 5000;
 
 /// The position after entry `event` on the page.
 pub(super) fn after(shown: ShownEntries, event: u64) -> Option<EntryCount> {
-    let event = usize::try_from(event).ok()?;
-    shown.to_page(to_u32(event).saturating_add(1))
+    shown.to_page(to_u32(usize::try_from(event).ok()?).saturating_add(1))
 }
 
 /// Releases of device memory, and snapshots.
 pub(super) fn marks(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Value> {
     let Some(over_time) = device.history() else { return Vec::new() }; // no trace
-    let is_in = |event: &usize| device.window().contains(event);
+    let window = device.window();
     let given = device_frees(device.device(), over_time.outcome.initial_totals.reserved);
-    let given = given.filter(|given| is_in(&given.entry_index)).filter_map(|given| {
+    let given = given.filter(|given| window.contains(&given.entry_index)).filter_map(|given| {
         let kind = if given.is_for_request { "reclaim" } else { "empty-cache" };
         Some((after(shown, given.entry_index as u64)?, kind, given.bytes))
     });
-    let taken = device.device().indexes_with_action(Action::Snapshot).filter(is_in);
+    let taken = device.device().indexes_with_action(Action::Snapshot).filter(|event| window.contains(event));
     let taken = taken.filter_map(|event| Some((after(shown, event as u64)?, "snapshot", 0)));
     let mut marks: Vec<(EntryCount, &str, u64)> = given.chain(taken).collect();
     if marks.len() > MARKS {
@@ -51,8 +50,8 @@ pub(super) fn ranges(device: DeviceStudy<'_, '_>, shown: ShownEntries) -> Vec<Va
         let end = start.saturating_add(to_u32(span.entries.len())).min(shown.entries);
         Some((start, end, escape_name(device.snapshot().text(span.name)), span.source))
     });
-    let range = |(start, end, name, source)| json!({ "start": start, "end": end, "name": name, "source": source });
-    ranges.sorted_by_key(|(start, end, ..)| (*start, Reverse(*end))).map(range).collect()
+    let ranges = ranges.sorted_by_key(|(start, end, ..)| (*start, Reverse(*end)));
+    ranges.map(|(from, to, name, source)| json!({ "start": from, "end": to, "name": name, "source": source })).collect()
 }
 
 /// The start of each phase, with its index.

@@ -63,11 +63,11 @@ fn sparkline(over_time: &MemoryHistory) -> Value {
     let [reserved, allocated] =
         [SERIES_RESERVED, SERIES_ALLOCATED].map(|series| course(over_time, series, SPARKLINE_BUCKETS));
     let scale = reserved.iter().copied().fold(1, u64::max);
-    let thousandths = |values: Vec<u64>| {
+    let [reserved, allocated] = [reserved, allocated].map(|values| {
         let values = values.into_iter().map(|value| u128::from(value) * 1000 / u128::from(scale));
         values.map(|value| u64::try_from(value).unwrap_or(1000)).collect::<Vec<u64>>()
-    };
-    json!({ "scale_bytes": scale, "reserved": thousandths(reserved), "allocated": thousandths(allocated) })
+    });
+    json!({ "scale_bytes": scale, "reserved": reserved, "allocated": allocated })
 }
 
 /// The maximum of a series in each of about `parts` parts of the trace.

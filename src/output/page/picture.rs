@@ -28,7 +28,7 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
     let capacity = device.capacity_bytes.or(reach).filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);
     let top = used.max(capacity.unwrap_or(0));
     let y = |bytes: u64| HEIGHT - ratio(bytes, top) * (HEIGHT - 24.0);
-    let points = |values: &[u64]| {
+    let [filled, line] = series.each_ref().map(|values| {
         let mut points = String::new();
         let wide = WIDTH / ratio(values.len().max(1) as u64, 1);
         for (index, bytes) in values.iter().enumerate() {
@@ -36,13 +36,11 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
             let _ = write!(points, "{x:.1},{0:.1} {1:.1},{0:.1} ", y(*bytes), x + wide);
         }
         points
-    };
+    });
     let [allocated, reserved] = &series;
     let mut shapes = format!(
-        "<polygon fill=\"#46897f\" points=\"0,{HEIGHT} {}{WIDTH},{HEIGHT}\"/>\
-         <polyline fill=\"none\" stroke=\"#888\" points=\"{}\"/>",
-        points(allocated),
-        points(reserved)
+        "<polygon fill=\"#46897f\" points=\"0,{HEIGHT} {filled}{WIDTH},{HEIGHT}\"/>\
+         <polyline fill=\"none\" stroke=\"#888\" points=\"{line}\"/>"
     );
     if let Some(bytes) = capacity {
         let at = y(bytes);

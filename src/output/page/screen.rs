@@ -35,8 +35,8 @@ pub(super) fn take_screen(document: &mut Document, picture: &str) -> String {
     }
     let after_holders = rest.iter().position(|block| starts_with(block, HOLDERS)).map_or(rest.len(), |at| at + 1);
     rest.splice(after_holders..after_holders, blockers);
-    let fields = |fields| format!("<div class=\"answer\">\n{}</div>\n", render(vec![Block::Fields(fields)]));
-    let answer = if answer.is_empty() { String::new() } else { fields(answer) };
+    let answer = (!answer.is_empty()).then(|| render(vec![Block::Fields(answer)]));
+    let answer = answer.map_or_else(String::new, |html| format!("<div class=\"answer\">\n{html}</div>\n"));
     [&*render(notes), &render(headline), &answer, picture, &render(rest)].concat()
 }
 

@@ -60,28 +60,24 @@ impl<'a, 's> StackTable<'a, 's> {
     /// The columns of the table; the strings are a JSON array.
     pub(super) fn columns(&self) -> Vec<Column> {
         let mut strings = Symbols::default();
-        let mut string = |text: &str| strings.intern(text).index() as u64;
         let parents = (0_u64..).zip(&self.nodes.all).map(|(own, (parent, _))| own - u64::from(*parent));
         let of_node = self.nodes.all.iter().map(|(_, frame)| frame.map_or(0, |frame| u64::from(frame) + 1));
         let mut columns = vec![Column::from_values("nparent", parents), Column::from_values("nframe", of_node)];
         let [mut file, mut line, mut name, mut origin] = ["ffile", "fline", "fname", "forigin"].map(Column::new);
         for id in &self.frames.all {
             let frame = self.reader.frame_report(*id);
-            file.push(string(&frame.file));
+            file.push(strings.intern(&frame.file).index() as u64);
             line.push(u64::from(frame.line));
-            name.push(string(&frame.name));
+            name.push(strings.intern(&frame.name).index() as u64);
             // docs/report-data.md has the order of the kinds.
             origin.push(self.reader.origin(*id) as u64);
         }
-        let place = |frame: Option<FrameId>| {
-            let row = frame.and_then(|frame| self.frames.find(frame));
-            row.map_or(0, |row| u64::from(row) + 1)
-        };
         let [mut code, mut caller, mut text] = ["lline", "laround", "ltext"].map(Column::new);
         for id in &self.lines.all {
-            code.push(place(id.frame));
-            caller.push(place(id.caller));
-            text.push(string(&self.reader.code_location(*id).label()));
+            let [code_row, caller_row] = [id.frame, id.caller].map(|frame| self.frames.find(frame?));
+            code.push(code_row.map_or(0, |row| u64::from(row) + 1));
+            caller.push(caller_row.map_or(0, |row| u64::from(row) + 1));
+            text.push(strings.intern(&self.reader.code_location(*id).label()).index() as u64);
         }
         let strings: Vec<&str> = (0..strings.len()).map(|at| strings.get(SymbolId::from_index(at))).collect();
         let mut texts = Column::new("strings");

@@ -188,8 +188,7 @@ impl Page {
             }
             line = longer;
         }
-        let shown = fit(&line, room, self.style);
-        self.line(&format!("  {}", self.style.dim(&shown)));
+        self.line(&format!("  {}", self.style.dim(&fit(&line, room, self.style))));
     }
 
     fn stack(&mut self, stack: &Stack) {

@@ -25,9 +25,9 @@ pub(super) fn lines(table: &Table, style: Style) -> Vec<String> {
     let Some(widths) = widths(table, style) else {
         return table.narrower().map_or_else(|| stacked(table, style), |narrower| self::lines(&narrower, style));
     };
-    let cells =
-        |row: &Vec<Cell>| row.iter().zip(&widths).map(|(cell, width)| cell_lines(cell, *width, style)).collect();
-    let rows: Vec<Vec<String>> = table.rows.iter().map(cells).collect();
+    let rows = table.rows.iter().map(|row| row.iter().zip(&widths));
+    let rows: Vec<Vec<String>> =
+        rows.map(|row| row.map(|(cell, width)| cell_lines(cell, *width, style)).collect()).collect();
     let mut out = Vec::new();
     let mut lines = aligned(table, &rows, &widths).into_iter();
     if let Some(header) = lines.next().filter(|_| table.columns.iter().any(|column| !column.heading.is_empty())) {
@@ -48,8 +48,7 @@ pub(super) fn lines(table: &Table, style: Style) -> Vec<String> {
 }
 
 fn note(table: &Table, style: Style) -> Option<String> {
-    let note = style.render(table.note.as_ref()?);
-    Some(format!("  {}", wrap(&note, style.width.saturating_sub(INDENT), "  ")))
+    Some(format!("  {}", wrap(&style.render(table.note.as_ref()?), style.width.saturating_sub(INDENT), "  ")))
 }
 
 /// The name of a first column of text: it begins at the margin, to the left of the rows.
@@ -70,8 +69,8 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         widest.max(name).max(1)
     });
     let mut widths: Vec<usize> = widths.collect();
-    let total = |widths: &[usize]| widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
-    while let Some(excess @ 1..) = total(&widths).checked_sub(room) {
+    let gaps = GAP * widths.len().saturating_sub(1);
+    while let Some(excess @ 1..) = (widths.iter().sum::<usize>() + gaps).checked_sub(room) {
         if table.columns.iter().any(|column| column.is_optional) {
             return None;
         }
@@ -81,7 +80,7 @@ fn widths(table: &Table, style: Style) -> Option<Vec<usize>> {
         *widths.get_mut(column)? = narrowed;
     }
     if table.is_wide {
-        let unused = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(total(&widths));
+        let unused = room.min(MAX_WIDE_COLUMNS - INDENT).saturating_sub(widths.iter().sum::<usize>() + gaps);
         *widths.first_mut()? += unused;
     }
     Some(widths)
@@ -113,8 +112,8 @@ fn aligned(table: &Table, rows: &[Vec<String>], widths: &[usize]) -> Vec<String>
 /// Line `index` of `row` with its emphasis.
 fn painted(row: &[Cell], index: usize, line: &str, style: Style) -> String {
     let Some(mark) = row.first().and_then(|cell| cell.mark).filter(|_| index == 0) else {
-        let is_faint = |text: &Text| !text.spans.is_empty() && text.spans.iter().all(|span| span.tone == Tone::Faint);
-        let is_faint = index > 0 || row.first().is_some_and(|cell| is_faint(&cell.text));
+        let first = row.first().map_or(&[][..], |cell| &*cell.text.spans);
+        let is_faint = index > 0 || !first.is_empty() && first.iter().all(|span| span.tone == Tone::Faint);
         return if is_faint { style.dim(line) } else { line.to_owned() };
     };
     let colour = match mark {
@@ -136,8 +135,8 @@ fn stacked(table: &Table, style: Style) -> Vec<String> {
     let mut out = Vec::new();
     let room = style.width.saturating_sub(INDENT);
     for row in &table.rows {
-        let is_shown = |cell: &Cell| !cell_lines(cell, room, style).is_empty();
-        let first = row.iter().enumerate().find(|(column, cell)| table.is_text(*column) && is_shown(cell));
+        let mut texts = row.iter().enumerate().filter(|(column, _)| table.is_text(*column));
+        let first = texts.find(|(_, cell)| !cell_lines(cell, room, style).is_empty());
         let others = row.iter().enumerate().filter(|(column, _)| first.is_none_or(|(first, _)| first != *column));
         let others = others.filter_map(|(column, cell)| {
             let value = cell_lines(cell, usize::MAX, style);
@@ -147,8 +146,7 @@ fn stacked(table: &Table, style: Style) -> Vec<String> {
         let others = others.collect::<Vec<_>>().join(", ");
         let first = first.map(|(_, cell)| cell_lines(cell, room, style));
         let below = format!("    {}", wrap(&others, room.saturating_sub(4), "    "));
-        let below = Some(below).filter(|_| !others.is_empty());
-        for text in first.into_iter().chain(below) {
+        for text in first.into_iter().chain(Some(below).filter(|_| !others.is_empty())) {
             out.extend(text.lines().map(|line| format!("  {line}")));
         }
     }

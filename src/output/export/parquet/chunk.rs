@@ -167,8 +167,7 @@ impl Leaf {
             Values::Integers(values) => {
                 let packed = delta_packed(values);
                 // Indexes take a bit per value at least.
-                let known = (packed.len() > values.len() / 8).then(|| Dictionary::from_integers(values)).flatten();
-                match known {
+                match (packed.len() > values.len() / 8).then(|| Dictionary::from_integers(values)).flatten() {
                     // To compress both and keep the shorter one takes much longer and saves nothing.
                     Some(found) if found.content.len() + found.encoded().len() < packed.len() => {
                         leaf.encode_indexes(&found)

@@ -130,8 +130,7 @@ impl<W: Write> TableSink for ParquetTable<W> {
         if self.rows_in_group > 0 {
             self.end_group()?;
         }
-        let schema = schema(self.columns);
-        let metadata = Struct::new().i32(1, 1).list(2, STRUCT, &schema).i64(3, self.rows);
+        let metadata = Struct::new().i32(1, 1).list(2, STRUCT, &schema(self.columns)).i64(3, self.rows);
         let metadata = metadata.list(4, STRUCT, &self.groups).text(6, "oomscope").end();
         self.write(&metadata)?;
         self.write(&crate::base::ids::to_u32(metadata.len()).to_le_bytes())?;
@@ -142,21 +141,21 @@ impl<W: Write> TableSink for ParquetTable<W> {
 
 /// The paths and types of a column's leaves.
 fn leaves_of(column: &Column) -> Vec<(Vec<&'static str>, i32)> {
-    let leaf = |value_type| vec![(vec![column.name], value_type)];
-    match column.kind {
-        Kind::Integer | Kind::OptionalInteger => leaf(TYPE_INT64),
-        Kind::Text | Kind::OptionalText => leaf(TYPE_BYTE_ARRAY),
-        Kind::Flag => leaf(TYPE_BOOLEAN),
+    let value_type = match column.kind {
+        Kind::Integer | Kind::OptionalInteger => TYPE_INT64,
+        Kind::Text | Kind::OptionalText => TYPE_BYTE_ARRAY,
+        Kind::Flag => TYPE_BOOLEAN,
         Kind::Frames => {
-            FRAME_LEAVES.map(|(name, value_type)| (vec![column.name, "list", "element", name], value_type)).into()
+            let path = [column.name, "list", "element"];
+            return FRAME_LEAVES.map(|(name, value_type)| ([&path[..], &[name]].concat(), value_type)).into();
         }
-    }
+    };
+    vec![(vec![column.name], value_type)]
 }
 
 fn describe_chunk(chunk: &Chunk, (path, value_type): (Vec<&str>, i32), offset: u64) -> Element {
     let path: Vec<Element> = path.into_iter().map(text_element).collect();
-    let of_dictionary = (chunk.data_page > 0).then_some(ENCODING_PLAIN);
-    let encodings = [chunk.encoding, ENCODING_RLE].into_iter().chain(of_dictionary);
+    let encodings = [chunk.encoding, ENCODING_RLE].into_iter().chain((chunk.data_page > 0).then_some(ENCODING_PLAIN));
     let encodings: Vec<Element> = encodings.map(i32_element).collect();
     let metadata = Struct::new().i32(1, value_type).list(2, I32, &encodings).list(3, BINARY, &path);
     let metadata = metadata.i32(4, CODEC_GZIP).i64(5, chunk.slots as u64).i64(6, chunk.uncompressed as u64);
@@ -167,25 +166,24 @@ fn describe_chunk(chunk: &Chunk, (path, value_type): (Vec<&str>, i32), offset: u
 
 /// The schema as a list in which each group is followed by its children.
 fn schema(columns: &[Column]) -> Vec<Element> {
-    let group = |name: &str, repetition: i32, children: usize| {
-        Struct::new().i32(3, repetition).text(4, name).i32(5, i32_of(children))
-    };
-    let leaf = |name: &str, value_type: i32, repetition: i32| {
-        let leaf = Struct::new().i32(1, value_type).i32(3, repetition).text(4, name);
-        if value_type == TYPE_BYTE_ARRAY { leaf.i32(6, CONVERTED_UTF8).end() } else { leaf.end() }
-    };
     let mut schema = vec![Struct::new().text(4, "schema").i32(5, i32_of(columns.len())).end()];
     for column in columns {
         if column.kind == Kind::Frames {
-            schema.push(group(column.name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
-            schema.push(group("list", REPETITION_REPEATED, 1).end());
-            schema.push(group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
+            schema.push(schema_group(column.name, REPETITION_REQUIRED, 1).i32(6, CONVERTED_LIST).end());
+            schema.push(schema_group("list", REPETITION_REPEATED, 1).end());
+            schema.push(schema_group("element", REPETITION_REQUIRED, FRAME_LEAVES.len()).end());
         }
         let repetition = if column.is_optional() { REPETITION_OPTIONAL } else { REPETITION_REQUIRED };
-        let leaves = leaves_of(column).into_iter();
-        schema.extend(leaves.map(|(path, value_type)| leaf(path[path.len() - 1], value_type, repetition)));
+        schema.extend(leaves_of(column).into_iter().map(|(path, value_type)| {
+            let leaf = Struct::new().i32(1, value_type).i32(3, repetition).text(4, path[path.len() - 1]);
+            if value_type == TYPE_BYTE_ARRAY { leaf.i32(6, CONVERTED_UTF8).end() } else { leaf.end() }
+        }));
     }
     schema
+}
+
+fn schema_group(name: &str, repetition: i32, children: usize) -> Struct {
+    Struct::new().i32(3, repetition).text(4, name).i32(5, i32_of(children))
 }
 
 #[cfg(test)]
