@@ -83,6 +83,5 @@ fn add_sections(document: &mut Document, snapshot: &SnapshotReport, report: &Ana
         document.heading("Pinned host memory");
         document.paragraph(format!("{} in {}", size(host.bytes), counted(host.count, "segment")));
     }
-    let notes = snapshot.warnings.iter();
-    document.list_under("Notes", notes.map(|note| format!("{}: {}", note.code, note.message)));
+    document.list_under("Notes", snapshot.warnings.iter().map(|note| format!("{}: {}", note.code, note.message)));
 }

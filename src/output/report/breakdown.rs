@@ -59,26 +59,26 @@ fn shown_breakdown(device: &DeviceReport) -> Option<(&MemoryBreakdown, String)> 
     let position = device.moment.map(|at| describe_position_on(device, at));
     let requested = device.at_moment.as_ref().zip(position.or_else(|| Some("at the snapshot".to_owned())));
     let failure = device.ooms.last().and_then(|oom| oom.held.as_ref());
-    let peak = || device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned()));
-    requested.or_else(|| failure.map(|held| (held, "at the failure".to_owned()))).or_else(peak)
+    let failure = failure.map(|held| (held, "at the failure".to_owned()));
+    requested.or(failure).or_else(|| device.at_peak.as_ref().map(|held| (held, "at its peak".to_owned())))
 }
 
 /// The rows of the breakdown, without uninformative groups: the group in its first row, and name, share and note.
 fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, &'static str))> {
-    let sure = |confidence| match confidence {
-        Confidence::Known => "known",
-        Confidence::High => "",
-        Confidence::Medium => "probably",
-        Confidence::Low => "a guess",
-    };
     let categories = held.by_category.iter().map(|of| {
-        let note = if of.category == Category::Other { "" } else { sure(of.confidence) };
+        let note = match of.confidence {
+            _ if of.category == Category::Other => "",
+            Confidence::Known => "known",
+            Confidence::High => "",
+            Confidence::Medium => "probably",
+            Confidence::Low => "a guess",
+        };
         (category_label(of.category), of.share, note)
     });
-    let named = |row: &NamedShare, nameless: &str| (row.name.as_deref().unwrap_or(nameless).to_owned(), row.share, "");
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
+    let named = |row: &NamedShare, nameless: &str| (row.name.as_deref().unwrap_or(nameless).to_owned(), row.share, "");
     let phases = held.by_phase.iter().map(|row| named(row, "before the recording"));
     let groups: [(&str, bool, Vec<_>); 3] = [
         ("for", has_categories, categories.collect()),
@@ -101,6 +101,7 @@ pub(super) struct HeldRow {
 
 impl HeldRow {
     pub(super) fn new(holder: impl Into<Cell>, category: Classification, bytes: u64, blocks: u64) -> Self {
+        let category = category.filter(|(category, _)| *category != Category::Other);
         Self { holder: holder.into(), category, sum: BlockSum { bytes, blocks } }
     }
 }
@@ -113,11 +114,10 @@ pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow
     if rest.bytes > 0 {
         rows.push(HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks));
     }
-    let category = |row: &HeldRow| row.category.filter(|(category, _)| *category != Category::Other);
-    let has_category = rows.iter().any(|row| category(row).is_some());
+    let has_category = rows.iter().any(|row| row.category.is_some());
     Table::from_rows(rows)
         .text(by, |row| row.holder.clone())
-        .text("", |row| category(row).map_or_else(String::new, |(of, sure)| guessed_label(of, sure)))
+        .text("", |row| row.category.map_or_else(String::new, |(of, sure)| guessed_label(of, sure)))
         .only_if(has_category)
         .number("bytes", |row| amount(row.sum.bytes))
         .number("share", |row| percent(ratio(row.sum.bytes, all.bytes)))

@@ -7,7 +7,7 @@ use super::notes::changes_answer;
 use super::phrases::{and_others, location_details, operation_label};
 use crate::base::units::{count, counted, percent, ratio, signed_count, signed_difference, signed_size, size};
 use crate::compare::diff::{
-    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, PeakChange, SettingChange, Status, VariableChange,
+    ComparedMoment, DeviceDiff, DiffReport, LineChange, LiveChange, SettingChange, Status, VariableChange,
 };
 use crate::output::document::{Cell, Document, Item, Table, TableOf, Text, amount, code, faint, signed_amount, strong};
 use crate::output::wording::{Summary, command_line, describe_position, frame_label, location_label};
@@ -27,8 +27,7 @@ pub fn diff(report: &DiffReport) -> Document {
         return Document::with_headline(strong(report.summary().answer), "");
     };
     let mut document = Document::with_headline(headline(report, most), faint(context(most)));
-    let warnings = report.warnings.iter().filter(|of| changes_answer(of.warning.code)).take(MAX_NOTES);
-    for of in warnings {
+    for of in report.warnings.iter().filter(|of| changes_answer(of.warning.code)).take(MAX_NOTES) {
         document.warning(of.warning.code.word(), format!("{}: {}", of.side, of.warning.message));
     }
     let are_several = report.devices.len() > 1;
@@ -76,11 +75,11 @@ fn context(device: &DeviceDiff) -> String {
 
 fn devices(report: &DiffReport) -> TableOf<ChangedRow> {
     const MAX_DEVICES: usize = 8;
-    let row = |device: &DeviceDiff| {
+    let rows = report.devices.iter().take(MAX_DEVICES).map(|device| {
         let [before, after] = device.numbers(Figure::Allocated);
         ChangedRow::new(format!("GPU {} {}", device.device, device.moment), before, after)
-    };
-    changes("allocated", report.devices.iter().take(MAX_DEVICES).map(row)).wide()
+    });
+    changes("allocated", rows).wide()
 }
 
 /// The lines that hold more or less, the `shown` largest changes first, and the sum of the others.
@@ -207,6 +206,19 @@ impl ChangedRow {
         if is_on_both { row } else { Self { share: status.word().to_owned(), ..row } }
     }
 
+    /// Bytes with the change in bytes, counts with that in counts, ratios with that in percentage points.
+    fn of_figure(device: &DeviceDiff, name: Cell, figure: Figure) -> Self {
+        let [before, after] = device.numbers(figure);
+        let by = device.delta.change(figure);
+        let (change, share) = match figure.unit() {
+            Unit::Bytes => return Self::new(name, before, after),
+            Unit::Count => (signed_count(by), share(before, by)),
+            Unit::Ratio => (points(device.delta.amount(figure)), String::new()),
+        };
+        let [before, after] = [device.before, device.after].map(|side| side.unwrap_or_default().amount(figure));
+        Self { name, amounts: [before.to_string(), after.to_string(), change].map(Text::from), share }
+    }
+
     fn of_rest(held: &LiveChange) -> Self {
         Self::new(faint("everything else"), held.before_bytes, held.after_bytes)
     }
@@ -224,41 +236,34 @@ pub(super) fn changes(heading: &'static str, rows: impl IntoIterator<Item = Chan
 
 /// Totals, segments, blocks and fragmentation.
 pub(super) fn figures(device: &DeviceDiff, at: ComparedMoment) -> TableOf<ChangedRow> {
-    let row = |depth, name: &str, figure: Figure| {
-        let name = Cell::indented(depth, name);
-        let [shown_before, shown_after] =
-            [device.before, device.after].map(|side| side.unwrap_or_default().amount(figure).to_string());
-        let numbers = device.numbers(figure);
-        let change = match figure.unit() {
-            Unit::Bytes => return ChangedRow::new(name, numbers[0], numbers[1]),
-            Unit::Count => signed_count(device.delta.change(figure)),
-            Unit::Ratio => points(device.delta.amount(figure)),
-        };
-        let is_count = figure.unit() == Unit::Count;
-        let share = if is_count { share(numbers[0], device.delta.change(figure)) } else { String::new() };
-        ChangedRow { name, amounts: [shown_before, shown_after, change].map(Text::from), share }
-    };
-    let occurs = |figure| device.numbers(figure) != [0, 0];
-    let peaks = [row(0, "peak allocated", Figure::PeakAllocated), row(0, "peak reserved", Figure::PeakReserved)];
+    let peaks = [("peak allocated", Figure::PeakAllocated), ("peak reserved", Figure::PeakReserved)];
     // Otherwise one of the two recordings has no peak.
     let peaks = peaks.into_iter().filter(|_| device.at == at);
+    let peaks = peaks.map(|(name, figure)| ChangedRow::of_figure(device, Cell::indented(0, name), figure));
     let moment = format!("{}:", device.moment).into();
     let moment = ChangedRow { name: moment, amounts: Default::default(), share: String::new() };
-    let held = [row(1, "allocated", Figure::Allocated), row(1, "reserved", Figure::Reserved)];
-    let pending = occurs(Figure::PendingBlocks).then(|| row(1, "pending free", Figure::Pending));
-    let others = [
-        row(1, "free", Figure::Free),
-        row(2, "releasable", Figure::Releasable),
-        row(2, "stranded", Figure::Stranded),
-        row(2, "largest block", Figure::LargestFreeBlock),
-        row(1, "rounding", Figure::Rounding),
-        row(1, "gap", Figure::GapRatio),
-        row(1, "segments", Figure::Segments),
-        row(1, "blocks in use", Figure::AllocatedBlocks),
-        row(1, "free blocks", Figure::FreeBlocks),
+    let figures = [
+        (1, "allocated", Figure::Allocated),
+        (1, "reserved", Figure::Reserved),
+        (1, "pending free", Figure::Pending),
+        (1, "free", Figure::Free),
+        (2, "releasable", Figure::Releasable),
+        (2, "stranded", Figure::Stranded),
+        (2, "largest block", Figure::LargestFreeBlock),
+        (1, "rounding", Figure::Rounding),
+        (1, "gap", Figure::GapRatio),
+        (1, "segments", Figure::Segments),
+        (1, "blocks in use", Figure::AllocatedBlocks),
+        (1, "free blocks", Figure::FreeBlocks),
+        (0, "failed requests", Figure::Ooms),
     ];
-    let failed = occurs(Figure::Ooms).then(|| row(0, "failed requests", Figure::Ooms));
-    changes("", peaks.chain([moment]).chain(held).chain(pending).chain(others).chain(failed))
+    let figures = figures.into_iter().filter(|(.., figure)| match figure {
+        Figure::Pending => device.numbers(Figure::PendingBlocks) != [0, 0],
+        Figure::Ooms => device.numbers(Figure::Ooms) != [0, 0],
+        _ => true,
+    });
+    let rows = figures.map(|(depth, name, figure)| ChangedRow::of_figure(device, Cell::indented(depth, name), figure));
+    changes("", peaks.chain([moment]).chain(rows))
 }
 
 /// A difference of ratios, in percentage points.
@@ -273,9 +278,11 @@ fn points(by: Amount) -> String {
 
 /// The peak of each phase.
 pub(super) fn phases(device: &DeviceDiff) -> TableOf<ChangedRow> {
-    let peaks = |change: &PeakChange| (change.before_peak_allocated_bytes, change.after_peak_allocated_bytes);
-    let phases = device.by_phase.iter().filter(|change| peaks(change) != (0, 0));
-    changes("phase", phases.map(|change| ChangedRow::new(change.phase.word(), peaks(change).0, peaks(change).1)))
+    let phases = device.by_phase.iter().filter_map(|change| {
+        let (before, after) = (change.before_peak_allocated_bytes, change.after_peak_allocated_bytes);
+        ((before, after) != (0, 0)).then(|| ChangedRow::new(change.phase.word(), before, after))
+    });
+    changes("phase", phases)
 }
 
 /// The positions of the peaks in both recordings.
@@ -296,17 +303,22 @@ fn value(value: &Value) -> String {
 
 /// The settings that differ: `expandable_segments false → true`.
 pub(super) fn settings(changes: &[SettingChange]) -> Vec<String> {
-    let name = |key: &str| match key {
-        "torch_version" => "PyTorch".to_owned(),
-        "settings_string" => "PYTORCH_CUDA_ALLOC_CONF".to_owned(),
-        "found_settings" => "inferred by replay".to_owned(),
-        key => key.to_owned(),
-    };
-    let line =
-        |change: &SettingChange| format!("{} {} → {}", name(&change.key), value(&change.before), value(&change.after));
     // The settings string repeats the settings that it changes.
-    let is_repeated = changes.len() > changes.iter().filter(|change| name(&change.key) != change.key).count();
-    changes.iter().filter(|change| !is_repeated || change.key != "settings_string").map(line).collect()
+    let is_repeated = changes.iter().any(|change| setting_name(&change.key) == change.key);
+    let shown = changes.iter().filter(|change| !is_repeated || change.key != "settings_string");
+    let lines = shown.map(|SettingChange { key, before, after }| {
+        format!("{} {} → {}", setting_name(key), value(before), value(after))
+    });
+    lines.collect()
+}
+
+fn setting_name(key: &str) -> &str {
+    match key {
+        "torch_version" => "PyTorch",
+        "settings_string" => "PYTORCH_CUDA_ALLOC_CONF",
+        "found_settings" => "inferred by replay",
+        key => key,
+    }
 }
 
 impl DeviceDiff {

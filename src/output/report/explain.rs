@@ -19,10 +19,9 @@ const MAX_ROWS: usize = 64;
 
 /// Lays out `report`: the first message, and below it more on the first `top` messages.
 pub fn explain(report: &ExplainReport, top: usize) -> Document {
-    let is_same = |first: &&ExplainedFailure, other: &&ExplainedFailure| {
-        Some(first.line) == other.same_as && first.file == other.same_file
-    };
-    let groups: Vec<FailureGroup<'_>> = group(&report.failures, is_same).into_iter().map(FailureGroup).collect();
+    let groups =
+        group(&report.failures, |first, other| Some(first.line) == other.same_as && first.file == other.same_file);
+    let groups: Vec<FailureGroup<'_>> = groups.into_iter().map(FailureGroup).collect();
     let Some((first, others)) = groups.split_first() else { return Document::default() }; // a report has a message
     let mut document = first_message(report, first);
     other_messages(&mut document, others, MAX_OTHERS);
@@ -104,24 +103,23 @@ fn memory(document: &mut Document, failure: &ExplainedFailure) {
 /// The other messages, the most frequent first, in `rows` rows.
 fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize) {
     let sorted = others.iter().sorted_by_key(|group| std::cmp::Reverse(group.times()));
-    let bytes = |bytes: Option<u64>| bytes.map_or_else(String::new, size);
-    let message = |group: &&FailureGroup| {
-        let failure = group.first();
-        let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
-        let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
-        let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
-        let line = faint(format!("  {file}line {}", count(failure.line)));
-        Text::from(what).and(at).and(line)
-    };
     let more = if rows < MAX_ROWS { ": --full" } else { ": --format json" };
     let note = and_others(sorted.len(), rows, "other message", more).map(faint);
     let table = Table::from_rows(sorted.take(rows))
-        .text("other messages", message)
+        .text("other messages", |group| brief_message(group.first()))
         .text("by", |group| group.source_label())
-        .number("requested", |group| bytes(group.first().requested_bytes))
-        .number("free", |group| bytes(group.first().device_free_bytes))
+        .number("requested", |group| group.first().requested_bytes.map_or_else(String::new, size))
+        .number("free", |group| group.first().device_free_bytes.map_or_else(String::new, size))
         .number("times", |group| count(group.times()));
     document.table(table.wide().note(note));
+}
+
+/// What ran out of memory and where, and its line in the log.
+fn brief_message(failure: &ExplainedFailure) -> Text {
+    let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
+    let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
+    let file = failure.file.as_ref().map_or_else(String::new, |file| format!("{file} "));
+    Text::from(what).and(at).and(faint(format!("  {file}line {}", count(failure.line))))
 }
 
 /// A message that is not on the first screen.
@@ -194,19 +192,18 @@ impl FailureGroup<'_> {
     /// The headline, with the devices as ranges.
     fn headline(&self) -> Text {
         let devices: Vec<u64> = self.0.iter().filter_map(|failure| failure.device).collect();
-        let devices = (!devices.is_empty()).then(|| ranges(devices));
-        self.first().headline(devices.as_deref())
+        self.first().headline((!devices.is_empty()).then(|| ranges(devices)).as_deref())
     }
 }
 
 /// `0-6, 9`
 fn ranges(numbers: Vec<u64>) -> String {
     let numbers: Vec<u64> = numbers.into_iter().sorted_unstable().dedup().collect();
-    let range = |run: &[u64]| match run {
+    let mut ranges = numbers.chunk_by(|a, b| a + 1 == *b).map(|run| match run {
         [first, .., last] => format!("{first}-{last}"),
         few => few.iter().join(""),
-    };
-    numbers.chunk_by(|a, b| a + 1 == *b).map(range).join(", ")
+    });
+    ranges.join(", ")
 }
 
 impl ExplainReport {

@@ -5,7 +5,7 @@ use itertools::Itertools as _;
 use super::phrases::{operation_label, stack_block};
 use super::screen::add_blockers;
 use crate::analysis::failure::JudgedRequest;
-use crate::analysis::{DeviceReport, LocalTensorReport, LocalTensors};
+use crate::analysis::{DeviceReport, LocalTensors};
 use crate::base::units::{count, counted, size, stream};
 use crate::output::document::{Document, Text, code};
 use crate::output::wording::{location_label, shape_label};
@@ -45,8 +45,8 @@ const MAX_TENSORS: usize = 8;
 
 /// The tensors of the failing function.
 fn list_tensors(locals: &LocalTensors) -> Text {
-    let tensor = |tensor: &LocalTensorReport| format!("{}: {}", tensor.name, shape_label(&tensor.dtype, &tensor.shape));
-    let listed = locals.tensors.iter().take(MAX_TENSORS).map(tensor).format("; ");
+    let listed = locals.tensors.iter().take(MAX_TENSORS);
+    let listed = listed.map(|one| format!("{}: {}", one.name, shape_label(&one.dtype, &one.shape))).format("; ");
     let more = if locals.tensors.len() > MAX_TENSORS { "; ..." } else { "" };
     code(format!("{listed}{more}"))
 }

@@ -75,19 +75,18 @@ fn sizes_around_answer(device: &FitDevice) -> Range<usize> {
 
 /// The peaks at `sizes`.
 fn peaks<'s>(device: &FitDevice, sizes: &'s [SizeReport]) -> TableOf<&'s SizeReport> {
-    let name = |of: &&SizeReport| {
-        let name = Text::from(count(of.size));
-        let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == Sureness::Estimate;
-        match of.fits {
-            Some(true) if is_guess => Cell::marked(Judgement::Perhaps, name),
-            Some(true) => Cell::marked(Judgement::Good, name),
-            Some(false) => Cell::marked(Judgement::Bad, name),
-            None => name.into(),
-        }
-    };
     let capacity = device.capacity_bytes;
     Table::from_rows(sizes)
-        .text("size", name)
+        .text("size", |of| {
+            let is_guess = !of.is_recorded && device.certainty_at(Some(of.size)) == Sureness::Estimate;
+            let mark = match of.fits {
+                Some(true) if is_guess => Judgement::Perhaps,
+                Some(true) => Judgement::Good,
+                Some(false) => Judgement::Bad,
+                None => return Cell::from(count(of.size)),
+            };
+            Cell::marked(mark, count(of.size))
+        })
         .text("", |of| match &of.failed {
             Some(failed) => Text::from(format!("{}: {} at ", failed.verdict, size(failed.requested_bytes)))
                 .and(location_label(&failed.location)),
@@ -142,8 +141,9 @@ fn details(document: &mut Document, device: &FitDevice) {
     let [at_peak, all] = [device.paired_ratio, device.asked_paired_ratio].map(percent);
     document.field("paired", format!("{at_peak} of the memory at the peak and {all} of all requested bytes, by stack"));
     let recorded_on = device.launched_on.filter(|_| device.is_launched_elsewhere);
-    let reductions = |gpu| format!("take buffers as on the recorded {gpu}: name another GPU with --capacity");
-    document.fields("reductions", recorded_on.map(reductions));
+    let buffers =
+        recorded_on.map(|gpu| format!("take buffers as on the recorded {gpu}: name another GPU with --capacity"));
+    document.fields("reductions", buffers);
     if device.checked.is_empty() {
         document.field("checked", "no third recording; add one at another size to test the prediction");
     } else {
@@ -181,8 +181,7 @@ impl FitReport {
     pub(crate) fn limiting_device(&self) -> Option<&FitDevice> {
         self.devices.iter().min_by_key(|device| {
             let size = device.largest_safe.as_ref().and_then(|largest| largest.size).unwrap_or(u64::MAX);
-            let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
-            (size, Reverse(peak))
+            (size, Reverse(device.sizes.iter().map(|at| at.peak_reserved_bytes).max()))
         })
     }
 
@@ -191,8 +190,7 @@ impl FitReport {
         let Some(device) = self.limiting_device() else { return Summary::default() }; // a report has a device
         let (action, copy) = match (&device.best, device.capacity_bytes, nearer_size(device)) {
             (_, None, _) => {
-                let action = "give --capacity, such as 80GiB, to see the largest size that fits";
-                (Some(action.to_owned()), None)
+                (Some("give --capacity, such as 80GiB, to see the largest size that fits".to_owned()), None)
             }
             _ if device.varies() => {
                 (Some("pad the data of every step to one length to know the largest size".to_owned()), None)

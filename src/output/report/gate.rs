@@ -50,8 +50,7 @@ pub fn check(report: &CheckReport) -> Document {
 fn context(report: &CheckReport) -> Text {
     let one = report.findings.iter().map(|finding| (&finding.path, finding.device)).all_equal_value();
     let device = one.ok().map(|(_, device)| format!("GPU {device}"));
-    let config = report.config.as_ref().map(|config| format!("limits from {config}"));
-    faint(device.into_iter().chain(config).join(", "))
+    faint(device.into_iter().chain(report.config.as_ref().map(|config| format!("limits from {config}"))).join(", "))
 }
 
 /// Why the job of a dry run does not pass, or why the worst figure is not known.
@@ -162,8 +161,7 @@ pub(crate) fn level(finding: &Finding) -> &'static str {
 
 /// The lines of code of `finding`, one below the other.
 pub(crate) fn finding_lines(finding: &Finding) -> String {
-    let line = |line: &CodeLine| format!("\n{}: {}", location_label(line), bytes_label(line));
-    finding.lines.iter().map(line).collect()
+    finding.lines.iter().map(|line| format!("\n{}: {}", location_label(line), bytes_label(line))).collect()
 }
 
 /// A limit over all devices.
@@ -238,6 +236,10 @@ impl CodeLine {
     pub(crate) fn file(&self) -> &str {
         self.source.as_deref().unwrap_or(&self.frame.file)
     }
+
+    fn place(&self) -> String {
+        format!("{}:{}", self.file(), self.frame.line)
+    }
 }
 
 impl CheckReport {
@@ -255,17 +257,13 @@ impl CheckReport {
             Some(changes) => format!("{answer}: {changes}"),
             None => format!("{answer}: {code} of GPU {device} of {path}: {}", worst.message),
         };
-        let place = |line: &CodeLine| format!("{}:{}", line.file(), line.frame.line);
         let first = worst.lines.first();
-        let who = first.map(|line| format!("{} in {}: {}", place(line), line.frame.name, bytes_label(line)));
+        let who = first.map(|line| format!("{} in {}: {}", line.place(), line.frame.name, bytes_label(line)));
         let (action, copy) = match (first, worst.missing) {
             (Some(_), _) if worst.code == Figure::Ooms => {
                 ("see why the request failed, and what helps".to_owned(), command_line("analyze", path))
             }
-            (Some(line), _) => {
-                let place = place(line);
-                (format!("request or keep less at {place}"), Some(place))
-            }
+            (Some(line), _) => (format!("request or keep less at {}", line.place()), Some(line.place())),
             (None, Some(Code::HistoryLost)) => {
                 ("record the job again with more trace entries".to_owned(), Some(RECORD_MORE_COMMAND.to_owned()))
             }
@@ -284,9 +282,8 @@ impl CheckReport {
         let all = self.findings.len() as u64;
         let failed = self.count(Severity::Fail) as u64;
         let warned = self.count(Severity::Warn) as u64;
-        let is_unknown =
-            |finding: &&Finding| !finding.passed && finding.severity == Severity::Fail && finding.actual.is_none();
-        let unknown = self.findings.iter().filter(is_unknown).count() as u64;
+        let failing = self.findings.iter().filter(|finding| !finding.passed && finding.severity == Severity::Fail);
+        let unknown = failing.filter(|finding| finding.actual.is_none()).count() as u64;
         let broken = failed - unknown;
         let verb = if broken == 1 { "does" } else { "do" };
         let mut result = match (failed, all) {

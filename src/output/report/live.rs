@@ -5,7 +5,7 @@ use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::command_line;
-use crate::whatif::{EntryReport, LiveDevice, LiveDifference, LiveReport};
+use crate::whatif::{LiveDevice, LiveDifference, LiveReport};
 
 /// Lays out `report`: how each device fared, its peaks and its calls of the driver.
 pub fn live(report: &LiveReport) -> Document {
@@ -64,15 +64,14 @@ fn live_device(document: &mut Document, device: &LiveDevice) {
 }
 
 fn differs(document: &mut Document, difference: &LiveDifference) {
-    let did = |entry: &Option<EntryReport>| match entry {
-        Some(entry) => format!("{} of {}", entry.action, size(entry.size)),
-        None => "nothing".to_owned(),
-    };
     let at = count(difference.event as u64);
-    let text = match (&difference.predicted, &difference.live) {
+    let [predicted, live] = [&difference.predicted, &difference.live]
+        .map(|entry| entry.as_ref().map(|entry| format!("{} of {}", entry.action, size(entry.size))));
+    let text = match (predicted.as_deref(), live.as_deref()) {
         (None, None) => format!("every decision but one, at entry {at}"),
         (predicted, live) => {
-            format!("matches up to entry {at}: predicted {}, on the GPU {}", did(predicted), did(live))
+            let [predicted, live] = [predicted, live].map(|entry| entry.unwrap_or("nothing"));
+            format!("matches up to entry {at}: predicted {predicted}, on the GPU {live}")
         }
     };
     document.field("why", text);
@@ -88,8 +87,7 @@ fn calls(document: &mut Document, device: &LiveDevice) {
     let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
-    let made = kinds.into_iter().filter(|(_, times)| times.count > 0);
-    let table = Table::from_rows(made)
+    let table = Table::from_rows(kinds.into_iter().filter(|(_, times)| times.count > 0))
         .text("device calls", |(name, _)| *name)
         .number("count", |(_, times)| count(times.count))
         .number("total", |(_, times)| time(times.total_us))

@@ -16,15 +16,14 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     let at = describe_position_on(device, device.moment.unwrap_or_default());
     document.heading(format!("Memory of GPU {} {at}", device.device));
     let table = Table::from_rows(totals(memory))
-        .text("", |(name, ..)| name.clone())
-        .number("bytes", |(_, bytes, _)| amount(*bytes))
-        .number("share", |(_, bytes, _)| percent(ratio(*bytes, memory.reserved_bytes)))
+        .text("", |(depth, name, ..)| Cell::indented(*depth, *name))
+        .number("bytes", |(_, _, bytes, _)| amount(*bytes))
+        .number("share", |(_, _, bytes, _)| percent(ratio(*bytes, memory.reserved_bytes)))
         .text("", |(.., note)| note.clone());
     document.table(table);
     let free = &memory.fragmentation;
     if free.rounding_bytes > 0 {
-        let has_pending = memory.blocks.active_pending_free.count > 0;
-        let pending = if has_pending { " or pending" } else { "" };
+        let pending = if memory.blocks.active_pending_free.count > 0 { " or pending" } else { "" };
         let [rounding, requested] = [free.rounding_bytes, memory.requested_bytes].map(size);
         let share = percent(free.rounding_ratio);
         let text = format!(
@@ -34,14 +33,13 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     }
     let Some(timeline) = &device.timeline else { return }; // no trace, no peak
     let peak = &device.peak;
-    let at = |event: Option<u64>| match event {
+    let bound = if peak.is_lower_bound { "at least " } else { "" };
+    let [allocated, reserved] = [peak.allocated_bytes, peak.reserved_bytes].map(size);
+    let [allocated_at, reserved_at] = [peak.allocated_event, peak.reserved_event].map(|event| match event {
         Some(event) => format!("at entry {}", count(event)),
         None if timeline.entries < timeline.trace_entries => "before this part of the trace".to_owned(),
         None => "before the first entry".to_owned(),
-    };
-    let bound = if peak.is_lower_bound { "at least " } else { "" };
-    let [allocated, reserved] = [peak.allocated_bytes, peak.reserved_bytes].map(size);
-    let [allocated_at, reserved_at] = [peak.allocated_event, peak.reserved_event].map(at);
+    });
     let text = format!("{bound}{allocated} allocated {allocated_at}, {bound}{reserved} reserved {reserved_at}");
     document.field("peak", text);
     let flushes = device.cache_flushes.map(|flushes| {
@@ -51,35 +49,34 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     document.fields("released", flushes);
 }
 
-/// Name, bytes and note of each kind of memory.
-fn totals(memory: &MemoryReport) -> Vec<(Cell, u64, String)> {
+/// Depth, name, bytes and note of each kind of memory.
+fn totals(memory: &MemoryReport) -> Vec<(u8, &'static str, u64, String)> {
     let (blocks, free) = (&memory.blocks, &memory.fragmentation);
-    let row = |depth, name: &str, bytes, note| (Cell::indented(depth, name), bytes, note);
     let held = format!("held by the program in {}", counted(blocks.active_allocated.count, "block"));
     let mut rows = vec![
-        row(0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
-        row(0, "allocated", memory.allocated_bytes, held),
+        (0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
+        (0, "allocated", memory.allocated_bytes, held),
     ];
     if blocks.active_pending_free.count > 0 {
         let waiting = "freed by the program, waiting for work on another stream".to_owned();
-        rows.push(row(0, "pending free", blocks.active_pending_free.bytes, waiting));
+        rows.push((0, "pending free", blocks.active_pending_free.bytes, waiting));
     }
     let inactive = &blocks.inactive;
     if inactive.count == 0 {
-        rows.push(row(0, "free", inactive.bytes, "nothing cached".to_owned()));
+        rows.push((0, "free", inactive.bytes, "nothing cached".to_owned()));
         return rows;
     }
     let (cached, largest) = (counted(inactive.count, "block"), size(memory.fragmentation.largest_free_block_bytes));
-    rows.push(row(0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
+    rows.push((0, "free", inactive.bytes, format!("cached in {cached}, the largest {largest}")));
     let releasable = "empty_cache() would release it to the device".to_owned();
-    rows.push(row(1, "releasable", free.releasable_bytes, releasable));
+    rows.push((1, "releasable", free.releasable_bytes, releasable));
     let private = memory.private_pools.unwrap_or_default().inactive_bytes;
     let private = if private == 0 { String::new() } else { format!(" or in private pools ({})", size(private)) };
     let stranded = match free.stranded_bytes {
         0 => "none of it is stuck beside live blocks".to_owned(),
         _ => format!("stuck beside live blocks{private}, serves smaller requests only"),
     };
-    rows.push(row(1, "stranded", free.stranded_bytes, stranded));
+    rows.push((1, "stranded", free.stranded_bytes, stranded));
     rows
 }
 

@@ -10,7 +10,7 @@ use crate::output::document::{Document, Stack, Text, code};
 use crate::output::wording::{category_label, frame_label, guessed_label};
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin};
 use crate::stacks::phases::Phase;
-use crate::study::attribution::{ByCategory, ByEngine, Category, MemoryBreakdown};
+use crate::study::attribution::{Category, MemoryBreakdown};
 use crate::study::memory::MemoryReport;
 use crate::whatif::FailedRequest;
 
@@ -33,8 +33,7 @@ pub(super) fn operation_label(operation: Option<&str>, share: Option<f64>) -> Op
 /// The Python frames of a stack, outside the interpreter's internals; `left_out` frames of it are not in the report.
 pub(super) fn stack_block(name: &'static str, frames: &[FrameReport], left_out: u64) -> Stack {
     let shown = frames.iter().filter(|frame| matches!(frame.origin, Origin::User | Origin::Package | Origin::Torch));
-    let shown = shown.map(|frame| format!("{} {}", frame.file_line(), frame.name));
-    let shown = shown.collect_vec();
+    let shown = shown.map(|frame| format!("{} {}", frame.file_line(), frame.name)).collect_vec();
     let folded = (frames.len() - shown.len()) as u64;
     Stack { name, frames: shown, folded_frames: folded.saturating_add(left_out) }
 }
@@ -60,10 +59,10 @@ pub(super) fn describe_file(snapshot: &SnapshotReport) -> String {
 /// Appends the requests that failed in a replay.
 pub(super) fn add_failed_requests(document: &mut Document, ooms: &[FailedRequest]) {
     const SHOWN: usize = 5;
-    let request = |oom: &FailedRequest| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event as u64));
+    let shown = ooms.iter().take(SHOWN);
+    let shown = shown.map(|oom| format!("{} at entry {}", size(oom.requested_bytes), count(oom.event as u64)));
     let more = ooms.len().checked_sub(SHOWN).filter(|more| *more > 0);
-    let more = more.map(|more| format!("and {} more", count(more as u64)));
-    document.fields("failed", ooms.iter().take(SHOWN).map(request).chain(more));
+    document.fields("failed", shown.chain(more.map(|more| format!("and {} more", count(more as u64)))));
 }
 
 /// Private pools are mentioned if they keep this share of reserved memory.
@@ -89,15 +88,15 @@ const MIN_ENGINE_RATIO: f64 = 0.01;
 
 /// The memory of serving engines and of all other code, by category; empty without an engine.
 pub(super) fn describe_engines(held: Option<&MemoryBreakdown>) -> Vec<String> {
-    let describe = |row: &ByEngine| {
+    let engines = held.iter().flat_map(|held| &held.by_engine).map(|row| {
         let bytes = row.share.bytes;
         let large = row.by_category.iter().filter(|of| ratio(of.share.bytes, bytes) >= MIN_ENGINE_RATIO);
         let large = large.filter(|of| of.category != Category::Other);
-        let part = |of: &ByCategory| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes));
+        let parts = large.map(|of| format!("{} {}", guessed_label(of.category, of.confidence), size(of.share.bytes)));
         let all = format!("{} {}", row.engine.map_or("other code", |engine| engine.name), size(bytes));
-        [all].into_iter().chain(Some(large.map(part).join(", ")).filter(|parts| !parts.is_empty())).join(": ")
-    };
-    held.iter().flat_map(|held| &held.by_engine).map(describe).collect()
+        [all, parts.format(", ").to_string()].into_iter().filter(|text| !text.is_empty()).join(": ")
+    });
+    engines.collect()
 }
 
 /// `step 24, forward`
@@ -145,12 +144,12 @@ impl Names {
 pub(super) fn row_names(rows: &[RankRow]) -> Vec<String> {
     let names = Names::from_paths(rows.iter().map(|row| &*row.path));
     let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
-    let name = |row: &RankRow| match names.shorten(&row.path) {
+    let names = rows.iter().map(|row| match names.shorten(&row.path) {
         _ if paths.len() == 1 => format!("GPU {}", row.device),
         name if paths.len() < rows.len() => format!("{name} GPU {}", row.device),
         name => name.to_owned(),
-    };
-    rows.iter().map(name).collect()
+    });
+    names.collect()
 }
 
 fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
@@ -160,11 +159,9 @@ fn common_prefix<'p>(a: &'p str, b: &'p str) -> &'p str {
 
 /// The common ending of all paths, such as `.pickle.gz`; empty if they have different ones, or none of these.
 fn common_ending<'p>(mut paths: impl Iterator<Item = &'p str> + Clone) -> String {
-    let ending = |path: &'p str| {
-        let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
-        let start = [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.rfind(ending))?;
-        Some(&name[start..])
-    };
-    let first = paths.clone().next().and_then(ending);
-    first.filter(|ending| paths.all(|path| path.ends_with(ending))).unwrap_or_default().to_owned()
+    let first = paths.clone().next().unwrap_or_default();
+    let name = first.rsplit_once('/').map_or(first, |(_, name)| name);
+    let start = [".pickle", ".pkl", ".json"].iter().find_map(|ending| name.rfind(ending));
+    let ending = start.map(|start| &name[start..]);
+    ending.filter(|ending| paths.all(|path| path.ends_with(ending))).unwrap_or_default().to_owned()
 }

@@ -4,14 +4,14 @@ use itertools::Itertools as _;
 
 use super::notes::{add_notes, with_other_notes};
 use crate::allocator::verdict::Verdict;
-use crate::analysis::{ServingPlanReport, ServingPlanRow};
+use crate::analysis::ServingPlanReport;
 use crate::base::units::{count, counted, size};
 use crate::output::document::{Cell, Document, Judgement, Table, TableOf, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::{Summary, command_line, format_requests, location_label};
 use crate::snapshot::Serving;
 use crate::stacks::frames::CodeLocation;
 use crate::whatif::Sureness;
-use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport, PlanRun};
+use crate::whatif::plan::{PlanCell, PlanChange, PlanGpu, PlanReport};
 
 /// Lays out `report`.
 pub fn plan(report: &PlanReport) -> Document {
@@ -41,35 +41,36 @@ fn sizes(report: &PlanReport) -> TableOf<&PlanGpu> {
         (PlanChange::ExpandableSegments, "expandable"),
         (PlanChange::Checkpoint, "checkpoint"),
     ];
-    let is_used = |change: PlanChange| report.gpus.iter().any(|gpu| gpu.cell(change).is_some());
-    let serves = |cell: &PlanCell| report.wanted_size.is_none_or(|wanted| cell.size.is_none_or(|size| size >= wanted));
-    let name = |gpu: &&PlanGpu| match report.wanted_size {
-        None => Cell::from(gpu.gpu),
-        Some(_) if gpu.cell(PlanChange::AsIs).is_some_and(serves) => Cell::marked(Judgement::Good, gpu.gpu),
-        Some(_) if gpu.cells.iter().any(serves) => Cell::marked(Judgement::Perhaps, gpu.gpu),
-        Some(_) => Cell::marked(Judgement::Bad, gpu.gpu),
-    };
-    let label = |gpu: &PlanGpu, change: PlanChange| -> Cell {
-        match gpu.cell(change) {
-            Some(cell) if !serves(cell) => alarm(cell.short_label()).into(),
-            Some(cell) => cell.short_label().into(),
-            None => "".into(),
-        }
-    };
+    let wanted = report.wanted_size;
     let table = Table::from_rows(&report.gpus)
-        .text(format!("largest {} on", report.name), name)
+        .text(format!("largest {} on", report.name), move |gpu| match wanted {
+            None => Cell::from(gpu.gpu),
+            Some(wanted) if gpu.cell(PlanChange::AsIs).is_some_and(|cell| cell.serves(wanted)) => {
+                Cell::marked(Judgement::Good, gpu.gpu)
+            }
+            Some(wanted) if gpu.cells.iter().any(|cell| cell.serves(wanted)) => {
+                Cell::marked(Judgement::Perhaps, gpu.gpu)
+            }
+            Some(_) => Cell::marked(Judgement::Bad, gpu.gpu),
+        })
         .number("memory", |gpu| amount(gpu.usable_bytes))
         .optional();
-    let columns = columns.into_iter().filter(|(change, _)| is_used(*change));
-    columns.fold(table, |table, (change, title)| table.number(title, move |gpu| label(gpu, change))).wide()
+    let columns = columns.into_iter().filter(|(change, _)| report.gpus.iter().any(|gpu| gpu.cell(*change).is_some()));
+    let table = columns.fold(table, |table, (change, title)| {
+        table.number(title, move |gpu| match gpu.cell(change) {
+            Some(cell) if wanted.is_some_and(|wanted| !cell.serves(wanted)) => alarm(cell.short_label()),
+            cell => cell.map_or_else(Text::default, |cell| cell.short_label().into()),
+        })
+    });
+    table.wide()
 }
 
 /// The signs of the table: `* was run on this GPU · ~ about`.
 fn legend(report: &PlanReport) -> Option<String> {
-    let has = |is_so: fn(&PlanCell) -> bool| report.gpus.iter().flat_map(|gpu| &gpu.cells).any(is_so);
+    let mut cells = report.gpus.iter().flat_map(|gpu| &gpu.cells);
     let signs = [
-        (has(|cell| cell.certainty == Sureness::Confirmed), "* a dry run on this GPU ended"),
-        (has(|cell| cell.short_label().starts_with('~')), "~ about"),
+        (cells.clone().any(|cell| cell.certainty == Sureness::Confirmed), "* a dry run on this GPU ended"),
+        (cells.any(|cell| cell.short_label().starts_with('~')), "~ about"),
     ];
     let signs = signs.into_iter().filter(|(is_used, _)| *is_used).map(|(_, text)| text).join(" · ");
     Some(signs).filter(|signs| !signs.is_empty())
@@ -92,13 +93,15 @@ fn failures(document: &mut Document, report: &PlanReport) {
 
 /// The dry runs.
 fn runs(document: &mut Document, report: &PlanReport) {
-    let mark = |run: &PlanRun| match (run.fits, run.is_certain) {
-        (true, true) => Judgement::Good,
-        (true, false) => Judgement::Perhaps,
-        (false, _) => Judgement::Bad,
-    };
     let table = Table::from_rows(&report.runs)
-        .text("dry run on", |run| Cell::marked(mark(run), run.gpu.as_str()))
+        .text("dry run on", |run| {
+            let mark = match (run.fits, run.is_certain) {
+                (true, true) => Judgement::Good,
+                (true, false) => Judgement::Perhaps,
+                (false, _) => Judgement::Bad,
+            };
+            Cell::marked(mark, run.gpu.as_str())
+        })
         .text("", |run| if run.expandable_segments { "expandable_segments:True" } else { "" })
         .number(report.name.clone(), |run| count(run.size))
         .number("reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
@@ -128,13 +131,10 @@ fn add_evidence(document: &mut Document, report: &PlanReport) {
 
 /// Adds the columns of what an engine made of the memory.
 pub(super) fn with_room<R>(table: TableOf<R>, serving: fn(&R) -> Option<&Serving>) -> TableOf<R> {
-    let show = |row: &R, figure: fn(&Serving) -> Option<u64>, format: fn(u64) -> String| {
-        serving(row).and_then(figure).map_or_else(String::new, format)
-    };
     table
-        .number("weights", |row| show(row, |serving| serving.weight_bytes, size))
-        .number("KV cache", |row| show(row, |serving| serving.kv_cache_bytes, size))
-        .number("tokens", |row| show(row, |serving| serving.kv_cache_tokens, count))
+        .number("weights", |row| serving(row).and_then(|one| one.weight_bytes).map_or_else(String::new, size))
+        .number("KV cache", |row| serving(row).and_then(|one| one.kv_cache_bytes).map_or_else(String::new, size))
+        .number("tokens", |row| serving(row).and_then(|one| one.kv_cache_tokens).map_or_else(String::new, count))
 }
 
 /// Lengths of requests, in tokens.
@@ -144,14 +144,14 @@ const LENGTHS: [u64; 3] = [8192, 32_768, 131_072];
 pub fn serving_plan(report: &ServingPlanReport) -> Document {
     let runs = counted(report.rows.len() as u64, "dry run");
     let mut document = Document::with_headline(strong(report.summary().answer), faint(runs));
-    let mark = |row: &ServingPlanRow| if row.is_started() { Judgement::Good } else { Judgement::Bad };
-    let table = Table::from_rows(&report.rows)
-        .text("requests of so many tokens at once, on", |row| Cell::marked(mark(row), row.label()));
+    let table = Table::from_rows(&report.rows).text("requests of so many tokens at once, on", |row| {
+        Cell::marked(if row.is_started() { Judgement::Good } else { Judgement::Bad }, row.label())
+    });
     let table = with_room(table, |row| row.serving.as_ref());
-    let requests = |row: &ServingPlanRow, length: u64| row.serving.as_ref()?.requests_at(length);
     let table = LENGTHS.iter().fold(table, |table, length| {
         table.number(format!("x {}", count(*length)), |row| {
-            requests(row, *length).map_or_else(String::new, format_requests)
+            let requests = row.serving.as_ref().and_then(|serving| serving.requests_at(*length));
+            requests.map_or_else(String::new, format_requests)
         })
     });
     document.table(table.wide());
@@ -179,17 +179,16 @@ impl PlanReport {
     /// `the largest BATCH: 24 on t4, 66 on a10`
     fn describe_sizes(&self) -> String {
         let name = &self.name;
-        let of = |gpu: &PlanGpu| match gpu.cells.first().map(|cell| (cell.size, cell)) {
-            Some((Some(0), _)) => format!("none on {}", gpu.gpu),
-            Some((Some(_), cell)) => format!("{} on {}", cell.label(), gpu.gpu),
-            _ => format!("any on {}", gpu.gpu),
+        let mut sizes = self.gpus.iter().map(|gpu| {
+            let label = gpu.cells.first().map_or_else(|| "any".to_owned(), PlanCell::label);
+            format!("{label} on {}", gpu.gpu)
+        });
+        let sizes = if sizes.len() > MAX_LISTED {
+            format!("from {}", [sizes.next(), sizes.next_back()].into_iter().flatten().format(" to "))
+        } else {
+            sizes.join(", ")
         };
-        match self.gpus.as_slice() {
-            [first, .., last] if self.gpus.len() > MAX_LISTED => {
-                format!("the largest {name} as it is: from {} to {}", of(first), of(last))
-            }
-            gpus => format!("the largest {name} as it is: {}", gpus.iter().map(of).format(", ")),
-        }
+        format!("the largest {name} as it is: {sizes}")
     }
 
     /// The change with which most fits on the smallest GPU.
@@ -202,10 +201,9 @@ impl PlanReport {
 
     fn describe_smallest(&self, wanted: u64) -> (String, Option<String>) {
         let name = format!("{} {}", self.name, count(wanted));
-        let serves = |cell: &PlanCell| cell.size.is_none_or(|size| size >= wanted);
-        let as_is = self.gpus.iter().find(|gpu| gpu.cells.first().is_some_and(serves));
+        let as_is = self.gpus.iter().find(|gpu| gpu.cells.first().is_some_and(|cell| cell.serves(wanted)));
         let mut smaller = self.gpus.iter().take_while(|gpu| as_is.is_none_or(|found| found.gpu != gpu.gpu));
-        let changed = smaller.find_map(|gpu| Some((gpu, gpu.cells.iter().skip(1).find(|cell| serves(cell))?)));
+        let changed = smaller.find_map(|gpu| Some((gpu, gpu.cells.iter().skip(1).find(|cell| cell.serves(wanted))?)));
         let action = changed.map(|(gpu, cell)| {
             let verb = if cell.certainty == Sureness::Confirmed { "fits" } else { "should fit" };
             format!("{name} {verb} on {} with {}", gpu.gpu, cell.describe_change())
@@ -223,6 +221,9 @@ impl PlanReport {
 }
 
 impl PlanCell {
+    fn serves(&self, wanted: u64) -> bool {
+        self.size.is_none_or(|size| size >= wanted)
+    }
     /// The size: `24`, or `about 24` if the changed calls are inferred, a warning makes it an estimate, or other kernels
     /// may run there than at the recorded sizes.
     pub fn label(&self) -> String {

@@ -63,8 +63,7 @@ fn first_failure(device: &ReplayedDevice, then: &JobOutcome) -> Option<Text> {
     let (location, which) = match then {
         JobOutcome::RequestFails { location, event, .. } => {
             let failed = device.ooms.iter().find(|oom| Some(oom.event) == *event)?;
-            let at = format!(" requests {} at entry {}", size(failed.requested_bytes), count(failed.event as u64));
-            (location, at)
+            (location, format!(" requests {} at entry {}", size(failed.requested_bytes), count(failed.event as u64)))
         }
         JobOutcome::FailsAgain { location, .. } => (location, " makes that request".to_owned()),
         JobOutcome::GoesOn { .. } | JobOutcome::NotKnown { .. } => return None,
@@ -74,16 +73,6 @@ fn first_failure(device: &ReplayedDevice, then: &JobOutcome) -> Option<Text> {
 
 /// How well each device is reproduced.
 fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDevice> {
-    let reproduced = |device: &ReplayedDevice| {
-        let recorded = device.events.recorded as u64;
-        match (device.exact, device.events.matched) {
-            (Some(false), Some(matched)) => {
-                (Judgement::Bad, format!("{} of {}", count(matched as u64), count(recorded)))
-            }
-            (None, _) => (Judgement::Perhaps, "nothing to reproduce".to_owned()),
-            _ => (Judgement::Good, format!("all {}", count(recorded))),
-        }
-    };
     Table::from_rows(devices.iter().copied().take(MAX_ROWS))
         .text("device", |device| Cell::marked(reproduced(device).0, format!("GPU {}", device.device)))
         .number("entries", |device| reproduced(device).1)
@@ -91,6 +80,16 @@ fn verified_table<'r>(devices: &[&'r ReplayedDevice]) -> TableOf<&'r ReplayedDev
         .number("peak reserved", |device| amount(device.figures.peak_reserved_bytes))
         .number("failed requests", |device| count(device.ooms.len() as u64))
         .wide()
+}
+
+/// How many entries are reproduced.
+fn reproduced(device: &ReplayedDevice) -> (Judgement, String) {
+    let recorded = count(device.events.recorded as u64);
+    match (device.exact, device.events.matched) {
+        (Some(false), Some(matched)) => (Judgement::Bad, format!("{} of {recorded}", count(matched as u64))),
+        (None, _) => (Judgement::Perhaps, "nothing to reproduce".to_owned()),
+        _ => (Judgement::Good, format!("all {recorded}")),
+    }
 }
 
 /// The outcome on each device.
@@ -112,12 +111,12 @@ fn add_details(document: &mut Document, device: &ReplayedDevice, are_several: bo
     let start = "not recorded; reconstructed by undoing the trace from the final segments, so totals and peaks count from \
                  there";
     document.fields("start", Some(start).filter(|_| device.start == "reconstructed"));
-    let end = |differences: usize| match differences {
+    let end = device.end_differences.map(|differences| match differences {
         0 => "all segments and blocks as in the snapshot".to_owned(),
         n if device.exact == Some(true) => format!("{} differ from the snapshot's", counted(n as u64, "segment")),
         _ => "not compared: the replay stopped before the end".to_owned(),
-    };
-    document.fields("end", device.end_differences.map(end));
+    });
+    document.fields("end", end);
     assumed(document, device);
     match &device.recorded {
         Some(recorded) if are_several => document.table(figures(device, recorded)),
@@ -182,12 +181,14 @@ impl ReplayReport {
 
     /// The device that is reproduced worst, or on which the job does not get as far as on others.
     pub(crate) fn worst(&self) -> Option<&ReplayedDevice> {
-        let verified = |device: &ReplayedDevice| match device.exact {
-            Some(false) => 0,
-            None => 1,
-            Some(true) => 2,
-        };
-        self.traced().min_by_key(|device| (device.then.as_ref().map(JobOutcome::reach), verified(device)))
+        self.traced().min_by_key(|device| {
+            let verified = match device.exact {
+                Some(false) => 0,
+                None => 1,
+                Some(true) => 2,
+            };
+            (device.then.as_ref().map(JobOutcome::reach), verified)
+        })
     }
 
     /// How well the model reproduces the recording.

@@ -2,13 +2,12 @@
 
 use super::notes::{add_copy, add_notes, with_other_notes};
 use super::phrases::and_others;
-use crate::analysis::timeline::{DeviceTimeline, Series, TimelineReport};
+use crate::analysis::timeline::{DeviceTimeline, TimelineReport};
 use crate::base::units::{count, counted, duration, size};
 use crate::base::warning::Code;
 use crate::output::document::{Band, Chart, Document, Failures, Table, alarm, amount, faint, strong};
 use crate::output::wording::{Summary, command_line};
 use crate::stacks::phases::Phase;
-use crate::study::EntryRange;
 use crate::study::figures::Figure;
 
 /// Figures whose peak is listed; of several devices, the first two.
@@ -52,34 +51,32 @@ const MAX_DEVICES: usize = 4;
 /// The peaks of each device, and when they were reached.
 fn peaks_table(devices: &[DeviceTimeline]) -> impl Into<Table> {
     let are_several = devices.len() > 1;
-    let on = |device: &DeviceTimeline| {
-        if are_several { format!("GPU {} ", device.device) } else { String::new() }
-    };
-    let after = |device: &DeviceTimeline, series: &Series<u64>| {
-        let after = series.highest_time_us.zip(device.start_us).map(|(time, start)| time.saturating_sub(start));
-        after.map_or_else(String::new, duration)
-    };
     let rows = devices.iter().take(MAX_DEVICES).flat_map(|device| {
         let figures = PEAKS.iter().take(if are_several { 2 } else { PEAKS.len() });
         let series = figures.filter_map(|(name, figure)| Some((*name, device.series.size(*figure)?)));
-        series.filter(|(_, series)| series.highest > 0).map(move |(name, series)| (device, name, series))
+        let gpu = if are_several { format!("GPU {} ", device.device) } else { String::new() };
+        let series = series.filter(|(_, series)| series.highest > 0);
+        series.map(move |(name, series)| (device, format!("{gpu}{name}"), series))
     });
     let note = and_others(devices.len(), MAX_DEVICES, "other GPU", ": --full").map(faint);
     Table::from_rows(rows)
-        .text("peak", |(device, name, _)| format!("{}{name}", on(device)))
+        .text("peak", |(_, name, _)| name.clone())
         .number("bytes", |(.., series)| amount(series.highest))
         .number("at entry", |(.., series)| series.highest_event.map_or_else(|| "before".to_owned(), count))
-        .number("after", |(device, _, series)| after(device, series))
+        .number("after", |(device, _, series)| {
+            let times = series.highest_time_us.zip(device.start_us);
+            times.map_or_else(String::new, |(time, start)| duration(time.saturating_sub(start)))
+        })
         .wide()
         .note(note)
 }
 
 /// Allocated, reserved and stranded memory, steps and phases, and failed requests.
 fn chart(device: &DeviceTimeline) -> Chart {
-    let band = |run: &EntryRange<Phase>| {
+    let phases = device.activity.phases.iter().map(|run| {
         let name = if run.value == Phase::Other { "" } else { run.value.word() };
         Band { range: [run.start, run.end], name: name.to_owned() }
-    };
+    });
     let starts: Vec<u64> = device.buckets.first_event.iter().map(|event| event - device.first_event).collect();
     let ends = starts.iter().skip(1).copied().chain([device.events]);
     let failed = &device.marks.oom;
@@ -90,17 +87,18 @@ fn chart(device: &DeviceTimeline) -> Chart {
     // Before PyTorch 2.2 entries have no times, and the chart no time axis.
     let begin = device.start_us.unwrap_or(0);
     let times: Option<Vec<u64>> = device.buckets.time_us.iter().copied().collect();
-    let series = |figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone());
+    let [allocated, reserved, stranded] = [Figure::Allocated, Figure::Reserved, Figure::Stranded]
+        .map(|figure| device.series.size(figure).map_or_else(Vec::new, |series| series.max.clone()));
     let steps = device.activity.steps.iter();
     Chart {
         entries: device.events,
         first: device.first_event,
         starts,
         times_us: times.into_iter().flatten().map(|time| time.saturating_sub(begin)).collect(),
-        allocated: series(Figure::Allocated),
-        reserved: series(Figure::Reserved),
-        levels: vec![("stranded", series(Figure::Stranded))],
-        bands: vec![("phase", device.activity.phases.iter().map(band).collect())],
+        allocated,
+        reserved,
+        levels: vec![("stranded", stranded)],
+        bands: vec![("phase", phases.collect())],
         steps: steps.map(|step| Band { range: [step.start, step.end], name: step.value.to_string() }).collect(),
         failed,
     }
@@ -130,15 +128,14 @@ impl TimelineReport {
             }
         };
         let copy = command_line(&format!("analyze --at {position}"), &self.path);
-        let action = copy.is_some().then(|| action.to_owned());
-        Summary { action, copy, ..Summary::from_answer(answer) }
+        Summary { action: copy.is_some().then(|| action.to_owned()), copy, ..Summary::from_answer(answer) }
     }
 
     /// The device with most failed requests; on a tie, the one with most reserved bytes.
     pub(crate) fn worst(&self) -> Option<&DeviceTimeline> {
-        let reserved =
-            |device: &DeviceTimeline| device.series.size(Figure::Reserved).map_or(0, |series| series.highest);
         // `max_by_key` takes the last of equals; the first one is wanted.
-        self.devices.iter().rev().max_by_key(|device| (device.marks.oom.count, reserved(device)))
+        self.devices.iter().rev().max_by_key(|device| {
+            (device.marks.oom.count, device.series.size(Figure::Reserved).map_or(0, |series| series.highest))
+        })
     }
 }

@@ -30,14 +30,13 @@ fn job_table(report: &TrialsReport) -> TableOf<&TrialReport> {
 
 /// The starts of a serving engine, in their order: each changes one option.
 fn engine_table(report: &TrialsReport) -> TableOf<&TrialReport> {
-    let requests = |run: &&TrialReport| {
+    let table = Table::from_rows(&report.runs)
+        .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)));
+    with_room(table, |run| run.serving.as_ref()).number("requests at once", |run| {
         let serving = run.serving.as_ref();
         let requests = serving.and_then(|serving| serving.requests_at(serving.max_model_len));
         requests.map_or_else(|| describe_no_start(run.outcome, serving), format_requests)
-    };
-    let table = Table::from_rows(&report.runs)
-        .text(format!("started on {}", report.gpu), |run| mark(run, describe_start(report, run)));
-    with_room(table, |run| run.serving.as_ref()).number("requests at once", requests)
+    })
 }
 
 /// `does not start`, and with which requests it should; an engine that ended for another reason than memory may start.
@@ -51,10 +50,9 @@ fn describe_no_start(outcome: TrialOutcome, serving: Option<&Serving>) -> String
 
 /// The option, and the number of GPUs if it is another.
 fn describe_start(report: &TrialsReport, run: &TrialReport) -> Text {
-    let gpus = |run: &TrialReport| run.serving.as_ref().map(Serving::gpus);
-    let others = gpus(run).filter(|_| gpus(run) != report.runs.first().and_then(gpus));
-    let others = others.map_or_else(String::new, |gpus| format!(" on {}", counted(gpus, "GPU")));
-    describe_remedy(run).and(others)
+    let first = report.runs.first().and_then(|first| first.serving.as_ref());
+    let gpus = run.serving.as_ref().map(Serving::gpus).filter(|gpus| Some(*gpus) != first.map(Serving::gpus));
+    describe_remedy(run).and(gpus.map_or_else(String::new, |gpus| format!(" on {}", counted(gpus, "GPU"))))
 }
 
 fn describe_remedy(run: &TrialReport) -> Text {
@@ -101,21 +99,20 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         document.warning("unknown-memory", "some memory is unknown without a GPU, so the largest size may be less");
     }
     for refused in &report.refused {
-        let text = format!("{} = {}: {}", report.name, count(refused.size), refused.reason);
-        document.warning("refused", text);
+        document.warning("refused", format!("{} = {}: {}", report.name, count(refused.size), refused.reason));
     }
     let (fitting, failing): (Vec<&SizeRunReport>, Vec<_>) = report.runs.iter().partition(|run| run.fits);
     let runs = fitting.iter().map(|run| quote_shell_word(&format!("{}={}", run.size, run.snapshot)));
     let runs: Vec<String> = runs.collect();
-    let result = |run: &SizeRunReport| match (run.fits, run.fits_in_worst_case) {
-        (true, true) => (Judgement::Good, "fits".into()),
-        (true, false) => (Judgement::Perhaps, "fits, but not in the worst case".into()),
-        (false, _) => (Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
-    };
-    let table = Table::from_rows(fitting.into_iter().rev().chain(failing))
-        .text(report.name.clone(), |run| Cell::marked(result(run).0, count(run.size)))
-        .text("", |run| result(run).1)
-        .number("peak reserved", |run| if run.fits { size(run.reserved_bytes) } else { String::new() });
+    let rows = fitting.into_iter().rev().chain(failing).map(|run| match (run.fits, run.fits_in_worst_case) {
+        (true, true) => (run, Judgement::Good, "fits".into()),
+        (true, false) => (run, Judgement::Perhaps, "fits, but not in the worst case".into()),
+        (false, _) => (run, Judgement::Bad, describe_failure("fails", run.requested_bytes, run.location.as_ref())),
+    });
+    let table = Table::from_rows(rows)
+        .text(report.name.clone(), |(run, mark, _)| Cell::marked(*mark, count(run.size)))
+        .text("", |(.., result)| result.clone())
+        .number("peak reserved", |(run, ..)| if run.fits { size(run.reserved_bytes) } else { String::new() });
     document.table(table.wide());
     if runs.len() > 1 {
         document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
@@ -152,12 +149,10 @@ impl TrialsReport {
 
     /// The start with most tokens of KV cache.
     fn summary_of_engine(&self) -> Summary {
-        let tokens = |run: &TrialReport| run.serving.as_ref().and_then(|serving| serving.kv_cache_tokens);
-        let compiles = |run: &TrialReport| run.serving.as_ref().is_some_and(|serving| serving.compiled);
-        if let [first, later] = &self.runs[..]
-            && compiles(first)
-            && !compiles(later)
-            && let Some((first, later)) = tokens(first).zip(tokens(later))
+        if let [Some(first), Some(later)] = *self.runs.iter().map(|run| run.serving.as_ref()).collect_vec()
+            && first.compiled
+            && !later.compiled
+            && let Some((first, later)) = first.kv_cache_tokens.zip(later.kv_cache_tokens)
         {
             let (gpu, first, later) = (&self.gpu, count(first), count(later));
             let answer = format!("{first} tokens at the first start on {gpu} (dry run), which compiles; {later} later");
@@ -166,13 +161,13 @@ impl TrialsReport {
         let engine = self.runs[0].serving.as_ref().map_or("it", |serving| &*serving.engine);
         let tried = self.runs.iter().filter_map(|run| run.remedy.as_deref()).join(" or ");
         let starts = self.runs.iter().filter(|run| run.outcome.is_end());
-        let Some(best) = starts.max_by_key(|run| tokens(run)) else {
+        let Some(best) = starts.max_by_key(|run| run.serving.as_ref().and_then(|one| one.kv_cache_tokens)) else {
             let also = if tried.is_empty() { String::new() } else { format!(", nor with {tried}") };
             return Summary::from_answer(format!("{engine} does not start on {} (dry run){also}", self.gpu));
         };
-        let gpus = best.serving.as_ref().map_or(1, Serving::gpus);
+        let (gpus, tokens) = best.serving.as_ref().map_or((1, None), |one| (one.gpus(), one.kv_cache_tokens));
         let on = if gpus > 1 { format!("{gpus} x {}", self.gpu) } else { self.gpu.clone() };
-        let most = count(tokens(best).unwrap_or(0));
+        let most = count(tokens.unwrap_or(0));
         let answer = match &best.remedy {
             Some(option) if self.runs[0].outcome.is_end() => {
                 format!("{engine} has most room on {on} (dry run) with {option}: {most} tokens")

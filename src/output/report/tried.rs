@@ -67,14 +67,14 @@ pub(super) struct ShownRow {
 
 /// A row without a mark, below those with one.
 fn plain(name: &str, outcome: String, bytes: u64) -> ShownRow {
-    let name = faint(format!("  {name}")).into();
-    ShownRow { name, outcome, reserved: amount(bytes), sure: Sureness::Checked }
+    ShownRow { name: faint(format!("  {name}")).into(), outcome, reserved: amount(bytes), sure: Sureness::Checked }
 }
 
 /// Whether both are settings that do not help, with the same outcome.
 fn have_equal_outcomes(a: &TriedRow, b: &TriedRow) -> bool {
-    let is_idle = |row: &TriedRow| row.kind == TriedKind::Settings && row.mark == TriedMark::NoHelp;
-    is_idle(a) && is_idle(b) && a.sure == b.sure && a.describe_then() == b.describe_then()
+    [a, b].iter().all(|row| row.kind == TriedKind::Settings && row.mark == TriedMark::NoHelp)
+        && a.sure == b.sure
+        && a.describe_then() == b.describe_then()
 }
 
 /// One row for `others`, settings like `first` above them.

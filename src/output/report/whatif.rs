@@ -73,12 +73,11 @@ fn add_settings(document: &mut Document, device: &WhatIfDevice, rows: &[&WhatIfR
             size(device.reserved_before_bytes)
         ));
     }
-    let settings = |row: &&&WhatIfRow| match row.settings.as_str() {
-        "" => "as recorded".into(),
-        settings => code(settings.replace(',', ", ")),
-    };
     let table = Table::from_rows(rows)
-        .text("settings", settings)
+        .text("settings", |row| match row.settings.as_str() {
+            "" => "as recorded".into(),
+            settings => code(settings.replace(',', ", ")),
+        })
         .text("the job then", |row| describe_outcome(&row.then))
         .number("reserved", |row| amount(row.figures.peak_reserved_bytes))
         .number("fits from", |row| row.smallest_capacity_bytes.map_or_else(|| "never".to_owned(), size))
@@ -119,7 +118,6 @@ impl WhatIfReport {
             .unwrap_or_else(|| format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then)));
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
         let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
-        let analyze = || command_line("analyze", &self.path);
         // No setting frees what grows.
         let best = verdict.best.as_ref().filter(|_| device.growth_bytes_per_step.is_none());
         let (action, copy) = match (recorded.then.goes_on(), change, best) {
@@ -138,7 +136,9 @@ impl WhatIfReport {
                 JobOutcome::NotKnown { .. } => {
                     (format!("try {}", settings_label(&best.settings)), Some(assignment(best)))
                 }
-                JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => (POSTPONES.to_owned(), analyze()),
+                JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
+                    (POSTPONES.to_owned(), command_line("analyze", &self.path))
+                }
             },
             (false, None, None) => (format!("it takes {}", describe_requirement(verdict.requirement)), None),
         };
@@ -160,14 +160,14 @@ fn saving(best: &WhatIfRow, recorded: &WhatIfRow) -> Option<u64> {
 /// `3 of 17 tried help: expandable_segments:True`; `None` if nothing was tried.
 fn tried_headline(tried: &[TriedRow]) -> Option<Text> {
     let best = tried.first()?;
-    let marked = |mark| tried.iter().filter(|row| row.mark == mark).count() as u64;
     let all = count(tried.len() as u64);
-    Some(match (marked(TriedMark::Helps), marked(TriedMark::MayHelp)) {
-        (0, 0) if best.then.goes_on() => strong("nothing needs noticeably less").and(format!(" of {all} tried")),
-        (0, 0) => alarm("nothing helps").and(format!(" of {all} tried")),
-        (0, perhaps) => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
-        (1, _) => strong(format!("1 of {all} tried helps")).and(": ").and(code(best.label())),
-        (helps, _) => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
+    let marked = [TriedMark::Helps, TriedMark::MayHelp].map(|mark| tried.iter().filter(|row| row.mark == mark).count());
+    Some(match marked {
+        [0, 0] if best.then.goes_on() => strong("nothing needs noticeably less").and(format!(" of {all} tried")),
+        [0, 0] => alarm("nothing helps").and(format!(" of {all} tried")),
+        [0, perhaps] => strong(format!("{perhaps} of {all} tried may help")).and(": ").and(code(best.label())),
+        [1, _] => strong(format!("1 of {all} tried helps")).and(": ").and(code(best.label())),
+        [helps, _] => strong(format!("{helps} of {all} tried help")).and(": ").and(code(best.label())),
     })
 }
 

@@ -6,12 +6,13 @@ use serde::Serialize;
 use super::Summary;
 use super::analyze::summarize_snapshot;
 use crate::allocator::verdict::{Certainty, Verdict};
+use crate::analysis::failure::OomReport;
 use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, Ranks, SnapshotReport, host_in_path, rank_in_path};
 use crate::base::warning::{Code, words};
 use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::Phase;
 use crate::study::TracePosition;
-use crate::study::attribution::Category;
+use crate::study::attribution::{Category, MemoryBreakdown};
 
 /// Maximum number of lines and remedies in a brief report.
 const MAX_LISTED: usize = 3;
@@ -129,10 +130,11 @@ impl Brief {
         let brief = Self { summary: report.summary(), snapshots: several, dry_run: verdict, odd_rank, ..brief };
         // Halve the texts until the report fits.
         let lengths = std::iter::successors(Some(1024), |length| Some(length / 2));
-        let truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
-        let fits = |brief: &Self| serde_json::to_string_pretty(brief).is_ok_and(|json| json.len() < max_bytes);
+        let mut truncated = lengths.take_while(|length| *length > 8).map(|n| brief.truncate_texts(n));
         // Only an absurd limit leaves nothing: then an empty report is the answer.
-        truncated.into_iter().find(fits).unwrap_or_default()
+        truncated
+            .find(|brief| serde_json::to_string_pretty(brief).is_ok_and(|json| json.len() < max_bytes))
+            .unwrap_or_default()
     }
 
     /// Shortens texts to at most `length` characters.
@@ -174,24 +176,7 @@ impl Brief {
         let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
         let failed = last.filter(|_| device.moment.is_none() || device.is_at_last_failure());
-        let (then, peak) = (device.at_moment.as_ref(), &device.peak);
-        // Those of `--at`, or of the snapshot.
-        let totals = [device.memory.reserved_bytes, device.memory.allocated_bytes];
-        let (at, event, held, totals) = match (device.moment, failed, &device.at_peak) {
-            (_, Some(oom), _) => {
-                let totals = [oom.reserved_bytes, oom.allocated_bytes];
-                (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), totals)
-            }
-            (Some(TracePosition::Entry { event }), None, _) => (BriefMoment::Entry, Some(event), then, totals),
-            (Some(TracePosition::Start), None, _) => (BriefMoment::Start, None, then, totals),
-            (None, None, held @ Some(_)) => {
-                let totals = [peak.reserved_then, peak.allocated_bytes];
-                (BriefMoment::Peak, peak.allocated_event, held.as_ref(), totals)
-            }
-            (Some(TracePosition::Snapshot), None, _) => (BriefMoment::Snapshot, None, then, totals),
-            (None, None, None) => (BriefMoment::Snapshot, None, None, totals),
-        };
-        let [reserved_bytes, allocated_bytes] = totals;
+        let (at, event, held, [reserved_bytes, allocated_bytes]) = find_moment(device, failed);
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let top_lines = lines.iter().take(top).map(|line| BriefLine {
             line: line.location.label(),
@@ -224,6 +209,29 @@ impl Brief {
             remedies: remedies.take(MAX_LISTED).map(|remedy| remedy.settings.clone()).collect(),
             ..brief
         }
+    }
+}
+
+/// The moment of `--at`, else of the request that `failed`, else of the peak, else of the snapshot: its entry, what was
+/// held, and reserved and allocated bytes.
+fn find_moment<'d>(
+    device: &'d DeviceReport,
+    failed: Option<&'d OomReport>,
+) -> (BriefMoment, Option<u64>, Option<&'d MemoryBreakdown>, [u64; 2]) {
+    let (then, peak) = (device.at_moment.as_ref(), &device.peak);
+    // Those of `--at`, or of the snapshot.
+    let totals = [device.memory.reserved_bytes, device.memory.allocated_bytes];
+    match (device.moment, failed, &device.at_peak) {
+        (_, Some(oom), _) => {
+            (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), [oom.reserved_bytes, oom.allocated_bytes])
+        }
+        (Some(TracePosition::Entry { event }), None, _) => (BriefMoment::Entry, Some(event), then, totals),
+        (Some(TracePosition::Start), None, _) => (BriefMoment::Start, None, then, totals),
+        (None, None, held @ Some(_)) => {
+            (BriefMoment::Peak, peak.allocated_event, held.as_ref(), [peak.reserved_then, peak.allocated_bytes])
+        }
+        (Some(TracePosition::Snapshot), None, _) => (BriefMoment::Snapshot, None, then, totals),
+        (None, None, None) => (BriefMoment::Snapshot, None, None, totals),
     }
 }
 

@@ -141,12 +141,12 @@ impl Cure {
 
     /// The holder of too much memory, and its share of all that is allocated.
     pub(super) fn describe_holder(&self) -> String {
-        let share = |ratio: f64| format!("{} of the allocated memory", percent(ratio));
         let keeper = match &self.holder {
             CureHolder::Variable(keeper) => keeper,
             CureHolder::Calls(group) => {
                 let calls = if group.passes > 1 { counted(group.passes, "call") } else { "a call".to_owned() };
-                return format!("{calls} of {} left {}", group.line.brief_label(), share(group.share_ratio));
+                let (line, share) = (group.line.brief_label(), percent(group.share_ratio));
+                return format!("{calls} of {line} left {share} of the allocated memory");
             }
         };
         let holder = match (self.row.kind, &self.subject) {
@@ -155,7 +155,7 @@ impl Cure {
             (kind, Some(module)) if kind != CureKind::DeleteUnread => format!("`{module}`"),
             _ => format!("`{}`", variable(keeper).unwrap_or_default()),
         };
-        format!("{holder} keeps {}", share(keeper.share_ratio))
+        format!("{holder} keeps {} of the allocated memory", percent(keeper.share_ratio))
     }
 
     /// The line to change.

@@ -116,8 +116,7 @@ fn describe_change(option: &str, [set, remove, reset_all]: [&str; 3]) -> String 
         return reset_all.to_owned();
     }
     let options = (!change.set.is_empty()).then(|| format!("{set}{}", change.set));
-    let removed = change.reset.iter().map(|key| format!("{remove}{key}"));
-    options.into_iter().chain(removed).join(" and ")
+    options.into_iter().chain(change.reset.iter().map(|key| format!("{remove}{key}"))).join(" and ")
 }
 
 #[cfg(test)]

@@ -133,14 +133,15 @@ pub(crate) fn describe_state(ranks: &Ranks) -> Option<String> {
     if rows.len() < 2 || !ranks.are_numbered() {
         return None;
     }
-    let range = |index: usize, name: &str| {
+    let kinds = ["parameters", "optimizer state"].into_iter().enumerate();
+    let parts = kinds.filter_map(|(index, name)| {
         let sizes = rows.iter().filter_map(|row| row.state_bytes.get(index)).copied();
         match (size(sizes.clone().min()?), size(sizes.max().filter(|most| *most > 0)?)) {
             (minimum, maximum) if minimum == maximum => Some(format!("{name} {maximum}")),
             (minimum, maximum) => Some(format!("{name} {minimum} to {maximum}")),
         }
-    };
-    let parts = [range(0, "parameters"), range(1, "optimizer state")].into_iter().flatten().join(", ");
+    });
+    let parts = parts.format(", ").to_string();
     (!parts.is_empty()).then(|| format!("{parts} a rank"))
 }
 

@@ -10,8 +10,8 @@ use crate::output::document::{Document, Table, Text, amount, code, faint, source
 use crate::output::report::breakdown::{HeldRow, allocated, held_table};
 use crate::output::wording::{container_label, frame_label, guessed_label, keeper_name, location_label, type_label};
 use crate::snapshot::{Author, RootKind, TensorKind};
-use crate::stacks::frames::FrameReport;
-use crate::study::attribution::{ByCategory, Category, Confidence, LeakSuspect, MemoryBreakdown};
+use crate::stacks::frames::{CodeLocation, FrameReport};
+use crate::study::attribution::{ByCategory, Category, Confidence, MemoryBreakdown};
 use crate::study::memory::{BlockSum, Holder};
 use crate::study::variables::KeptByVariable;
 
@@ -43,32 +43,30 @@ pub(super) fn add_holders(document: &mut Document, device: &DeviceReport, held: 
 /// The first `rows` of `held`.
 fn lines(held: &[Holder], rows: usize) -> Vec<HeldRow> {
     let held = &held[..rows.min(held.len())];
-    // Callers tell rows of one line apart.
-    let is_called_twice = |line: &Holder| {
-        let of = |line: &Holder| (line.location.frame.clone(), line.location.backward.clone());
-        held.iter().any(|other| of(other) == of(line) && other.location.called_from != line.location.called_from)
-    };
-    let row = |line: &Holder| {
+    let rows = held.iter().map(|line| {
         let operation = line.operation.as_deref().and_then(|operation| operation.rsplit(' ').next());
         let operation = operation.map_or_else(Text::default, |name| faint(format!("  {name}")));
-        let caller = line.location.called_from.as_ref().filter(|_| is_called_twice(line));
+        // Callers tell rows of one line apart.
+        let CodeLocation { frame, backward, called_from, .. } = &line.location;
+        let mut same = held.iter().map(|other| &other.location);
+        let is_called_twice =
+            same.any(|other| (&other.frame, &other.backward) == (frame, backward) && other.called_from != *called_from);
+        let caller = called_from.as_ref().filter(|_| is_called_twice);
         let caller = caller.map_or_else(Text::default, |caller| faint(" ← ").and(caller_label(caller, line)));
         let holder = location_label(&line.location).and(caller).and(operation);
         HeldRow::new(holder, line.category.zip(line.category_confidence), line.bytes, line.blocks)
-    };
-    held.iter().map(row).collect()
+    });
+    rows.collect()
 }
 
 /// `:12` in the file of the line itself, `train.py:12` in another.
 fn caller_label(caller: &FrameReport, line: &Holder) -> Text {
     let is_same = line.location.frame.as_ref().is_some_and(|frame| frame.file == caller.file);
-    let path = if is_same { "" } else { &*caller.file };
-    source_location(path, &format!(":{}", caller.line))
+    source_location(if is_same { "" } else { &*caller.file }, &format!(":{}", caller.line))
 }
 
 fn variable(kept: &KeptByVariable) -> HeldRow {
-    let category = kept.category.zip(kept.category_confidence);
-    HeldRow::new(variable_label(kept), category, kept.bytes, kept.blocks)
+    HeldRow::new(variable_label(kept), kept.category.zip(kept.category_confidence), kept.bytes, kept.blocks)
 }
 
 /// A variable: its name, the container or type, and where it is filled or allocated.
@@ -92,8 +90,7 @@ fn variable_label(kept: &KeptByVariable) -> Text {
     };
     let what = what.map_or_else(Text::default, |what| format!(" ({what})").into());
     let filled = kept.container.as_ref().and_then(|container| container.filled_at.as_ref());
-    let at = filled.map_or_else(|| location_label(&kept.allocated_by), frame_label);
-    name.and(what).and("  ").and(at)
+    name.and(what).and("  ").and(filled.map_or_else(|| location_label(&kept.allocated_by), frame_label))
 }
 
 /// `activations 91% · optimizer state 5%`, for memory whose purpose is known; `None` if that is hardly any.
@@ -102,12 +99,13 @@ fn categories(rows: &[ByCategory]) -> Option<String> {
     if others.any(|row| row.share.share_ratio > MAX_OTHER_RATIO) {
         return None;
     }
-    let large = |row: &&ByCategory| row.category != Category::Other && row.share.share_ratio >= MIN_CATEGORY_RATIO;
-    let label = |row: &ByCategory| {
-        format!("{} {}", guessed_label(row.category, row.confidence), percent(row.share.share_ratio))
-    };
-    let labels = rows.iter().filter(large).map(label).join(" · ");
-    let has_guess = rows.iter().filter(large).any(|row| row.confidence == Confidence::Low);
+    let large = rows.iter().filter(|row| row.category != Category::Other);
+    let mut large = large.filter(|row| row.share.share_ratio >= MIN_CATEGORY_RATIO);
+    let labels = large
+        .clone()
+        .map(|row| format!("{} {}", guessed_label(row.category, row.confidence), percent(row.share.share_ratio)));
+    let labels = labels.format(" · ").to_string();
+    let has_guess = large.any(|row| row.confidence == Confidence::Low);
     let legend = if has_guess { "   (?: a guess)" } else { "" };
     (!labels.is_empty()).then(|| format!("{labels}{legend}"))
 }
@@ -122,11 +120,11 @@ pub(super) fn add_growth(document: &mut Document, device: &DeviceReport, rows: u
     let variable = variable.map(|kept| (variable_label(kept), leaks.bytes_per_step, kept.bytes, kept.blocks));
     // The lines of what a variable keeps are its parts.
     let part = if variable.is_some() { "  allocated at " } else { "" };
-    let line = |suspect: &LeakSuspect| {
+    let lines = leaks.suspects.iter().take(rows).map(|suspect| {
         let label = faint(part).and(location_label(&suspect.location));
         (label, suspect.bytes_per_step, suspect.bytes, suspect.blocks)
-    };
-    let table = Table::from_rows(variable.into_iter().chain(leaks.suspects.iter().take(rows).map(line)))
+    });
+    let table = Table::from_rows(variable.into_iter().chain(lines))
         .text("grows at", |(holder, ..)| holder.clone())
         .number("a step", |(_, a_step, ..)| amount(*a_step))
         .number("now", |(_, _, now, _)| amount(*now))

@@ -4,7 +4,7 @@ use itertools::Itertools as _;
 
 use super::failure;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, RankRow, Ranks, SnapshotReport};
+use crate::analysis::{AnalyzeReport, DeviceReport, DryRunVerdict, Ranks, SnapshotReport};
 use crate::base::units::{count, counted, percent, ratio};
 use crate::output::document::{Cell, Document, Judgement, Table, alarm, amount, code, faint, strong};
 use crate::output::report::phrases::{and_others, row_names, step_label};
@@ -61,29 +61,28 @@ pub(crate) fn rank_table(ranks: &Ranks, limit: usize) -> impl Into<Table> {
     let names = row_names(&ranks.rows);
     let is_one = ranks.rows.iter().map(|row| &row.path).all_equal();
     let has_numbers = ranks.are_numbered();
-    let group = |group: &Vec<usize>| {
+    let rows = ranks.groups.iter().take(limit).filter_map(|group| {
         let index = *group.first()?;
         let row = ranks.rows.get(index)?;
         let name = if has_numbers { ranks.labels(group) } else { names.get(index)?.clone() };
-        Some((name, row, ranks.failures.iter().find(|group| group.rows.contains(&index))))
-    };
-    let mark = |row: &RankRow| if row.has_failed() { Judgement::Bad } else { Judgement::Good };
-    let word = |row: &RankRow| if row.has_failed() { "failed" } else { "no failure" };
-    let share = |row: &RankRow| {
-        let capacity = row.capacity_bytes.or(row.reach_bytes);
-        capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)))
-    };
-    let when = |row: &RankRow| row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default();
+        let (mark, word) = if row.has_failed() { (Judgement::Bad, "failed") } else { (Judgement::Good, "no failure") };
+        let result = row.conclusion.map_or(word, Verdict::word);
+        let failure = ranks.failures.iter().find(|group| group.rows.contains(&index));
+        Some((Cell::marked(mark, code(name)), result, failure, row))
+    });
     let others = ranks.groups.iter().skip(limit).map(Vec::len).sum();
     let note = and_others(others, 0, "other", "; --top shows more").map(faint);
-    Table::from_rows(ranks.groups.iter().take(limit).filter_map(group))
-        .text(if is_one { "device" } else { "rank" }, |(name, row, _)| Cell::marked(mark(row), code(name.as_str())))
-        .text("result", |(_, row, _)| row.conclusion.map_or(word(row), Verdict::word))
-        .text("at", |(.., line)| line.map_or("", |group| &*group.line))
-        .text("when", |(_, row, _)| when(row))
+    Table::from_rows(rows)
+        .text(if is_one { "device" } else { "rank" }, |(name, ..)| name.clone())
+        .text("result", |(_, result, ..)| *result)
+        .text("at", |(.., failure, _)| failure.map_or("", |failure| &*failure.line))
+        .text("when", |(.., row)| row.phase.and_then(|phase| step_label(row.step, phase)).unwrap_or_default())
         .optional()
-        .number("peak reserved", |(_, row, _)| amount(row.peak_reserved_bytes))
-        .number("of device", |(_, row, _)| share(row))
+        .number("peak reserved", |(.., row)| amount(row.peak_reserved_bytes))
+        .number("of device", |(.., row)| {
+            let capacity = row.capacity_bytes.or(row.reach_bytes);
+            capacity.map_or_else(String::new, |bytes| percent(ratio(row.peak_reserved_bytes, bytes)))
+        })
         .wide()
         .note(note)
 }

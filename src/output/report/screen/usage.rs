@@ -28,8 +28,7 @@ pub(super) fn usage(document: &mut Document, snapshot: &SnapshotReport, device: 
     if let Some(sleep) = &device.sleep {
         add_sleep(document, sleep, (sleep.asleep_bytes, "at the end"));
     }
-    let grows = !device.leaks.suspects.is_empty() && device.moment.is_none();
-    if grows {
+    if !device.leaks.suspects.is_empty() && device.moment.is_none() {
         add_growth(document, device, rows.min(3));
     }
     add_holders(document, device, held, rows);
@@ -114,12 +113,8 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
         document
             .field("asleep", format!("{asleep} of {engine} {when}: PyTorch counts it, the device does not hold it"));
     }
-    let calls = || sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot);
-    let allocated_by = |change: &SleepSwitch, is_engine: bool| -> u64 {
-        let wanted = change.allocated.iter().filter(|(engine, _)| engine.is_some() == is_engine);
-        wanted.map(|(_, bytes)| bytes).sum()
-    };
-    let table = Table::from_rows(calls().skip(calls().count().saturating_sub(MAX_CHANGES)))
+    let calls = sleep.changes.iter().filter(|change| change.call != SleepCall::Snapshot).collect_vec();
+    let table = Table::from_rows(calls[calls.len().saturating_sub(MAX_CHANGES)..].iter().copied())
         .text("sleep mode", |change| {
             let what = if change.call == SleepCall::WakeUp { "wakes up" } else { "sleeps" };
             let at = change.event.map_or_else(String::new, |event| format!(", entry {}", count(event)));
@@ -130,4 +125,8 @@ pub(super) fn add_sleep(document: &mut Document, sleep: &SleepReport, (asleep_by
         .number(format!("{engine} allocated"), |change| amount(allocated_by(change, true)))
         .number("the rest", |change| amount(allocated_by(change, false)));
     document.table(table.wide());
+}
+
+fn allocated_by(change: &SleepSwitch, is_engine: bool) -> u64 {
+    change.allocated.iter().filter(|(engine, _)| engine.is_some() == is_engine).map(|(_, bytes)| bytes).sum()
 }
