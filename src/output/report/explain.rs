@@ -114,7 +114,7 @@ fn other_messages(document: &mut Document, others: &[FailureGroup], rows: usize)
     document.table(table.wide().note(note));
 }
 
-/// What ran out of memory and where, and its line in the log.
+/// The verdict or the system, the place of the request, and the line in the log.
 fn brief_message(failure: &ExplainedFailure) -> Text {
     let what = failure.system.map_or_else(|| failure.verdict.to_string(), str::to_owned);
     let at = failure.line().map_or_else(Text::default, |line| Text::from("  ").and(frame_label(line)));
