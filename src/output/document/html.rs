@@ -60,12 +60,12 @@ fn bar(parts: &[BarPart]) -> String {
 }
 
 fn field(field: &Field) -> String {
-    let texts: String = field.texts.iter().map(|text| format!("<dd>{}</dd>", inline(text))).collect();
+    let texts = field.texts.iter().map(|text| format!("<dd>{}</dd>", inline(text))).join("");
     format!("<div><dt>{}</dt>{texts}</div>\n", escape_html(&field.name))
 }
 
 fn item(item: &Item) -> String {
-    let below: String = item.details.iter().map(|text| format!("<li>{}</li>", inline(text))).collect();
+    let below = item.details.iter().map(|text| format!("<li>{}</li>", inline(text))).join("");
     let below = if below.is_empty() { below } else { format!("<ul>{below}</ul>") };
     format!("<li>{}{below}</li>\n", inline(&item.text))
 }

@@ -41,7 +41,8 @@ pub fn junit(report: &CheckReport) -> String {
 }
 
 fn test(class: &str, name: &str, problems: impl IntoIterator<Item = String>) -> String {
-    let problems: String = problems.into_iter().map(|problem| format!("      {problem}\n")).collect();
+    let problems = problems.into_iter().map(|problem| format!("      {problem}\n"));
+    let problems: String = problems.collect();
     let end = if problems.is_empty() { "/>".to_owned() } else { format!(">\n{problems}    </testcase>") };
     format!("    <testcase classname=\"{}\" name=\"{name}\"{end}\n", escape_xml(class))
 }

@@ -161,7 +161,7 @@ pub(crate) fn level(finding: &Finding) -> &'static str {
 
 /// The lines of code of `finding`, one below the other.
 pub(crate) fn finding_lines(finding: &Finding) -> String {
-    finding.lines.iter().map(|line| format!("\n{}: {}", location_label(line), bytes_label(line))).collect()
+    finding.lines.iter().map(|line| format!("\n{}: {}", location_label(line), bytes_label(line))).join("")
 }
 
 /// A limit over all devices.

@@ -62,7 +62,7 @@ fn lines(held: &[Holder], rows: usize) -> Vec<HeldRow> {
 /// `:12` in the file of the line itself, `train.py:12` in another.
 fn caller_label(caller: &FrameReport, line: &Holder) -> Text {
     let is_same = line.location.frame.as_ref().is_some_and(|frame| frame.file == caller.file);
-    source_location(if is_same { "" } else { &*caller.file }, &format!(":{}", caller.line))
+    source_location(if is_same { "" } else { &caller.file }, &format!(":{}", caller.line))
 }
 
 fn variable(kept: &KeptByVariable) -> HeldRow {
