@@ -14,7 +14,8 @@ use crate::cli::directory_lock::{DirectoryLock, FlockOperation};
 use crate::cli::exit::print_stderr;
 use crate::cli::inputs::{self, with_slashes};
 use crate::compare::gate::{
-    AllowMissing, BaselineComparison, BaselineEntries, BaselineEntry, JudgedSnapshot, NamedEntry, repeated_rank,
+    AllowMissing, BaselineComparison, BaselineEntries, BaselineEntry, JudgedSnapshot, NamedEntry, Objection,
+    objections, repeated_rank,
 };
 
 /// The entry that a check compares with, or writes.
@@ -25,6 +26,13 @@ pub(super) struct EntryArgs {
     pub(super) before: Option<BaselineEntry>,
     /// The check writes the entry in place of a comparison.
     pub(super) is_written: bool,
+}
+
+/// The entry of a run.
+pub(super) struct MeasuredEntry {
+    entry: BaselineEntry,
+    /// Why it must not be written.
+    refusal: Option<String>,
 }
 
 impl EntryArgs {
@@ -57,19 +65,26 @@ impl EntryArgs {
         NamedEntry { name: &self.name, entry: self.before.as_ref() }
     }
 
-    /// The entry of a run.
-    pub(super) fn measure(judged: &[JudgedSnapshot]) -> BaselineEntry {
+    /// The entry of a run, and the objections to comparing it with the one before.
+    pub(super) fn measure(
+        &self,
+        judged: &[JudgedSnapshot],
+        allow_missing: &AllowMissing,
+    ) -> (MeasuredEntry, Vec<Objection>) {
         let mut entry = BaselineEntry {
             gpu: judged.iter().find_map(|snapshot| snapshot.gpu.clone()),
             torch: judged.iter().find_map(|snapshot| snapshot.torch.clone()),
             devices: judged.iter().flat_map(|snapshot| snapshot.measured.iter().cloned()).collect(),
         };
         entry.sort();
-        entry
+        let refusal = self.refusal(judged, &entry, allow_missing);
+        let before = self.before.as_ref().filter(|_| !self.is_written);
+        let objections = before.map(|before| objections(before, &entry, judged, allow_missing));
+        (MeasuredEntry { entry, refusal }, objections.unwrap_or_default())
     }
 
     /// Why `entry` of the snapshots `judged` must not be written: it has less than the run, or than the entry before.
-    pub(super) fn refusal(
+    fn refusal(
         &self,
         judged: &[JudgedSnapshot],
         entry: &BaselineEntry,
@@ -92,13 +107,9 @@ impl EntryArgs {
         })
     }
 
-    /// Compares `entry` with the one before. Writes it if that is wanted and the check has `passed`.
-    pub(super) fn finish(
-        &self,
-        entry: BaselineEntry,
-        passed: bool,
-        refusal: Option<String>,
-    ) -> anyhow::Result<BaselineComparison> {
+    /// Compares `measured` with the entry before. Writes it if that is wanted and the check has `passed`.
+    pub(super) fn finish(&self, measured: MeasuredEntry, passed: bool) -> anyhow::Result<BaselineComparison> {
+        let MeasuredEntry { entry, refusal } = measured;
         let path = self.path.display().to_string();
         let mut comparison = BaselineComparison::new(path, self.name.clone(), self.before.as_ref(), &entry);
         match refusal {

@@ -1,15 +1,17 @@
 //! Runs a command in a dry run, for a check of its snapshots and of the verdict.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs;
 use std::path::PathBuf;
 
 use anyhow::Context as _;
+use itertools::Itertools as _;
 
 use super::args::Check;
-use crate::analysis::SnapshotReport;
+
 use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
+use crate::cli::exit::print_stderr;
 use crate::cli::guess::shell_line;
 use crate::cli::run::{CommandOutput, Recorded, create_numbered, describe_no_snapshot, record};
 use crate::compare::gate::{AllowMissing, CheckedJob};
@@ -21,7 +23,7 @@ pub(super) struct FinishedJob {
     run: AnalyzedRun,
     recorded: Recorded,
     /// Where the snapshots are.
-    pub(super) directory: PathBuf,
+    directory: PathBuf,
     /// `directory` is not one that the user named.
     is_temporary: bool,
 }
@@ -53,10 +55,9 @@ impl FinishedJob {
     /// process ids differ from run to run; a single process needs no name.
     pub(super) fn process_names(&self) -> BTreeMap<String, String> {
         let latest = self.run.job.latest_snapshots();
-        let rank = |snapshot: &SnapshotReport| snapshot.recorder.as_ref()?.rank.clone();
-        let ranks: BTreeSet<String> = latest.iter().filter_map(|snapshot| rank(snapshot)).collect();
-        let has_ranks = ranks.len() == latest.len();
-        let names = latest.iter().enumerate().map(|(index, snapshot)| match rank(snapshot) {
+        let ranks = latest.iter().map(|snapshot| snapshot.recorder.as_ref()?.rank.as_ref());
+        let has_ranks = ranks.clone().flatten().unique().count() == latest.len();
+        let names = ranks.enumerate().map(|(index, rank)| match rank {
             _ if latest.len() == 1 => String::new(),
             Some(rank) if has_ranks => format!("rank {rank}"),
             _ => format!("process {index}"),
@@ -66,19 +67,22 @@ impl FinishedJob {
 
     /// Judges the verdict.
     pub(super) fn check(&self, allow_missing: &AllowMissing, source: &dyn Fn(&str) -> Option<String>) -> CheckedJob {
-        let no_verdict = || {
-            let message = describe_no_snapshot(&self.command, &self.recorded);
-            message.strip_prefix("no verdict: ").map_or(message.clone(), str::to_owned)
-        };
         let names = (self.gpu.clone(), shell_line(&self.command));
-        CheckedJob::new(names, self.run.job.dry_run.as_ref(), no_verdict, allow_missing, source)
+        CheckedJob::new(names, self.run.job.dry_run.as_ref(), || self.describe_no_verdict(), allow_missing, source)
     }
 
-    /// Removes the snapshots, unless the user named their directory.
-    pub(super) fn remove_temporary(&self) -> anyhow::Result<()> {
-        if self.is_temporary && self.directory.exists() {
-            fs::remove_dir_all(&self.directory)
-                .with_context(|| format!("{}: cannot be removed", self.directory.display()))?;
+    fn describe_no_verdict(&self) -> String {
+        let message = describe_no_snapshot(&self.command, &self.recorded);
+        message.strip_prefix("no verdict: ").unwrap_or(&message).to_owned()
+    }
+
+    /// Removes the snapshots if the check has `passed`, unless the user named their directory.
+    pub(super) fn finish(&self, passed: bool) -> anyhow::Result<()> {
+        let shown = self.directory.display();
+        if !passed && self.directory.exists() {
+            print_stderr(&format!("for details: oomscope {shown}"));
+        } else if self.is_temporary && self.directory.exists() {
+            fs::remove_dir_all(&self.directory).with_context(|| format!("{shown}: cannot be removed"))?;
         }
         Ok(())
     }

@@ -13,6 +13,7 @@ pub(super) use self::args::Check;
 use self::args::CheckFormat;
 use self::entry::{EntryArgs, name_in_entry};
 use self::job::FinishedJob;
+
 use super::args::Format;
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
@@ -24,7 +25,6 @@ use crate::analysis::{Unreadable, without_reason};
 use crate::base::warning::Code;
 use crate::compare::gate::{
     AllowMissing, BaselineEntry, CheckReport, FileWarning, Gate, JudgedSnapshot, Limit, LimitRules, RankCount, judge,
-    objections,
 };
 use crate::output::{formats, report};
 
@@ -32,43 +32,93 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
     if args.print_config {
         return Output::open(args.output.as_deref())?.write(&EXAMPLE);
     }
-    let (config, config_path) = Config::load(args.config.as_deref())?;
-    let flags = &args.limits.0;
-    let limits: Vec<Limit> = config.limits.set_limits().chain(flags.keys().copied()).collect();
-    let has_command = args.machine.is_gpu_given();
-    let command = has_command.then(|| args.checked_command().map(shell_line)).transpose()?;
-    let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
-    if let (None, Some(limit)) = (&entry, limits.iter().find(|limit| limit.needs_baseline())) {
-        bail!("{} needs a baseline: give --baseline oomscope-baseline.json (--add writes it)", limit.key());
+    let criteria = Criteria::load(args)?;
+    let mut checked = Checked::given(args)?;
+    let outputs = open_outputs(args, &criteria, &mut checked.inputs)?;
+    if args.machine.is_gpu_given() {
+        checked = Checked::recorded(FinishedJob::run(args)?)?;
     }
-    if limits.is_empty() && !has_command && entry.is_none() {
-        bail!(
-            "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \
-             (see oomscope check --print-config)"
-        );
+    let report = judge_all(args, &criteria, &checked)?;
+    for (path, message) in report.not_checked() {
+        print_stderr(&format!("{path}: {message}"));
     }
-    let mut inputs = if has_command { Vec::new() } else { inputs::expand_paths(&args.given_snapshots())? };
-    inputs::keep_latest(&mut inputs);
-    let others = [config_path.as_deref(), entry.as_ref().map(|entry| &*entry.path)];
-    let outputs = open_outputs(args, others, &mut inputs)?;
-    let job = has_command.then(|| FinishedJob::run(args)).transpose()?;
-    let paths = job.as_ref().map_or_else(|| args.given_snapshots(), FinishedJob::snapshots);
-    if !paths.is_empty() && has_command {
-        inputs = inputs::expand_paths(&paths)?;
+    outputs.into_iter().try_for_each(|(format, output)| write(&report, format, output).map(drop))?;
+    if let Some(job) = &checked.job {
+        job.finish(report.passed)?;
     }
+    Ok(match (report.unreadable.is_empty(), report.passed) {
+        (false, _) => Exit::Unreadable,
+        (true, false) => Exit::Failed,
+        (true, true) => Exit::Success,
+    })
+}
+
+/// The limits and the entry that decide whether the check passes.
+struct Criteria {
+    config: Config,
+    config_path: Option<PathBuf>,
+    entry: Option<EntryArgs>,
+    allow_missing: AllowMissing,
+}
+
+impl Criteria {
+    /// Fails if nothing decides.
+    fn load(args: &Check) -> anyhow::Result<Self> {
+        let (config, config_path) = Config::load(args.config.as_deref())?;
+        let limits: Vec<Limit> = config.limits.set_limits().chain(args.limits.0.keys().copied()).collect();
+        let has_command = args.machine.is_gpu_given();
+        let command = has_command.then(|| args.checked_command().map(shell_line)).transpose()?;
+        let entry = EntryArgs::load(args, (&config, config_path.as_deref()), command)?;
+        if let (None, Some(limit)) = (&entry, limits.iter().find(|limit| limit.needs_baseline())) {
+            bail!("{} needs a baseline: give --baseline oomscope-baseline.json (--add writes it)", limit.key());
+        }
+        if limits.is_empty() && !has_command && entry.is_none() {
+            bail!(
+                "no limit to check: give one (such as --max-ooms 0) or write {CONFIG} \
+                 (see oomscope check --print-config)"
+            );
+        }
+        Ok(Self { config, config_path, entry, allow_missing: args.allow_missing.iter().cloned().collect() })
+    }
+}
+
+/// The snapshots to check.
+struct Checked {
+    inputs: Vec<Input>,
+    /// The files and directories that name them.
+    paths: Vec<PathBuf>,
+    /// The dry run that recorded them, if it was for this check.
+    job: Option<FinishedJob>,
+}
+
+impl Checked {
+    /// The snapshots that `args` name; none if they name a command.
+    fn given(args: &Check) -> anyhow::Result<Self> {
+        let paths = if args.machine.is_gpu_given() { Vec::new() } else { args.given_snapshots() };
+        let mut inputs = inputs::expand_paths(&paths)?;
+        inputs::keep_latest(&mut inputs);
+        Ok(Self { inputs, paths, job: None })
+    }
+
+    fn recorded(job: FinishedJob) -> anyhow::Result<Self> {
+        let paths = job.snapshots();
+        Ok(Self { inputs: inputs::expand_paths(&paths)?, paths, job: Some(job) })
+    }
+}
+
+fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Result<CheckReport> {
+    let Criteria { config, config_path, entry, allow_missing } = criteria;
     let root = repository_root();
     let source = |file: &str| find_below(&root, file).map(|path| inputs::with_slashes(&path));
-    let allow_missing: AllowMissing = args.allow_missing.iter().cloned().collect();
-    let names = job.as_ref().map(FinishedJob::process_names);
-    let files_of_ranks = inputs.iter().filter_map(|input| Some(without_reason(&input.name)?.0)).counts();
-    let name_of = |path: &str| match (&names, &entry) {
-        (Some(names), _) => names.get(path).cloned().unwrap_or_default(),
-        (None, Some(entry))
-            if inputs.len() == 1 && entry.before.as_ref().is_none_or(BaselineEntry::has_single_process) =>
-        {
-            String::new()
-        }
-        (None, _) => match (name_in_entry(path, &paths), without_reason(path)) {
+    let of_job = checked.job.as_ref().map(FinishedJob::process_names);
+    // The only process of an entry needs no name.
+    let is_single = checked.inputs.len() == 1
+        && entry.as_ref().is_some_and(|entry| entry.before.as_ref().is_none_or(BaselineEntry::has_single_process));
+    let files_of_ranks = checked.inputs.iter().filter_map(|input| Some(without_reason(&input.name)?.0)).counts();
+    let name_of = |path: &str| match &of_job {
+        Some(names) => names.get(path).cloned().unwrap_or_default(),
+        None if is_single => String::new(),
+        None => match (name_in_entry(path, &checked.paths), without_reason(path)) {
             // A rank that failed has another file name than one that did not.
             (name, Some((rank, _))) if files_of_ranks.get(&rank) == Some(&1) => {
                 without_reason(&name).map_or(name, |(rank, _)| rank)
@@ -76,66 +126,41 @@ pub(super) fn run(args: &Check) -> anyhow::Result<Exit> {
             (name, _) => name,
         },
     };
-    let compared = entry.as_ref().filter(|entry| !entry.is_written);
     let gate = Gate {
         rules: &config.limits,
-        flags,
-        entry: compared.map(EntryArgs::named),
+        flags: &args.limits.0,
+        entry: entry.as_ref().filter(|entry| !entry.is_written).map(EntryArgs::named),
         is_measured: entry.is_some(),
-        is_only: inputs.len() == 1,
-        allow_missing: &allow_missing,
+        is_only: checked.inputs.len() == 1,
+        allow_missing,
         device: args.device,
         source: &source,
     };
     let (judged, mut unreadable) =
-        inputs::read_all(&inputs, |snapshot, path, _| judge(snapshot, path, &name_of(path), &gate));
+        inputs::read_all(&checked.inputs, |snapshot, path, _| judge(snapshot, path, &name_of(path), &gate));
     let judged = require_devices(judged, &mut unreadable, args.device)?;
     let has_findings = judged.iter().any(|file| !file.findings.is_empty());
-    if !has_findings && unreadable.is_empty() && job.is_none() && entry.is_none() {
+    if !has_findings && unreadable.is_empty() && checked.job.is_none() && entry.is_none() {
         bail!("no limit applies to any of the snapshots");
     }
-    let config_path = config_path.map(|path| path.display().to_string());
+    let config_path = config_path.as_ref().map(|path| path.display().to_string());
     let warnings = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
     let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
-    let findings = gate.missing_findings(&judged, &unreadable_names);
-    let dry_run = job.as_ref().map(|job| job.check(&allow_missing, &source));
-    let measured = entry.as_ref().map(|_| EntryArgs::measure(&judged));
-    let refusal = entry.as_ref().zip(measured.as_ref());
-    let refusal = refusal.and_then(|(entry, measured)| entry.refusal(&judged, measured, &allow_missing));
-    let both = compared.and_then(|entry| entry.before.as_ref()).zip(measured.as_ref());
-    let objections = both.map(|(before, after)| objections(before, after, &judged, &allow_missing)).unwrap_or_default();
+    let (measured, objections) = entry.as_ref().map(|entry| entry.measure(&judged, allow_missing)).unzip();
     let ranks = RankCount::new(args.ranks, &judged);
-    let ranks = ranks.filter(|_| args.ranks.is_some() || !allow_missing.contains(Code::NotChecked.word()));
     let others = CheckReport {
         config: config_path,
-        findings,
+        findings: gate.missing_findings(&judged, &unreadable_names),
         warnings,
         unreadable,
-        ranks,
-        objections,
-        dry_run,
+        ranks: ranks.filter(|_| args.ranks.is_some() || !allow_missing.contains(Code::NotChecked.word())),
+        objections: objections.unwrap_or_default(),
+        dry_run: checked.job.as_ref().map(|job| job.check(allow_missing, &source)),
         ..Default::default()
     };
     let report = CheckReport::new(judged, others);
-    let comparison = entry.as_ref().zip(measured);
-    let comparison = comparison.map(|(entry, measured)| entry.finish(measured, report.passed, refusal));
-    let report = report.with_baseline(comparison.transpose()?);
-    for (path, message) in report.not_checked() {
-        print_stderr(&format!("{path}: {message}"));
-    }
-    outputs.into_iter().try_for_each(|(format, output)| write(&report, format, output).map(drop))?;
-    match &job {
-        Some(job) if report.passed => job.remove_temporary()?,
-        Some(job) if job.directory.exists() => {
-            print_stderr(&format!("for details: oomscope {}", job.directory.display()));
-        }
-        _ => {}
-    }
-    Ok(match (report.unreadable.is_empty(), report.passed) {
-        (false, _) => Exit::Unreadable,
-        (true, false) => Exit::Failed,
-        (true, true) => Exit::Success,
-    })
+    let comparison = entry.as_ref().zip(measured).map(|(entry, measured)| entry.finish(measured, report.passed));
+    Ok(report.with_baseline(comparison.transpose()?))
 }
 
 /// The root of the repository that contains the working directory, or else the working directory. Annotations need
@@ -178,18 +203,19 @@ fn require_devices(
 }
 
 /// Opens the destinations of the result, `--format` with `--output` and each `--also`, so that a bad path fails before the
-/// work starts. Fails if one of them is among `inputs` or `others`.
+/// work starts. Fails if one of them is among `inputs` or the files of `criteria`.
 fn open_outputs(
     args: &Check,
-    others: [Option<&Path>; 2],
+    criteria: &Criteria,
     inputs: &mut Vec<Input>,
 ) -> anyhow::Result<Vec<(CheckFormat, Output)>> {
+    let protected = [criteria.config_path.as_ref(), criteria.entry.as_ref().map(|entry| &entry.path)];
     let main = (args.format, args.output.as_deref());
     let also = args.also.iter().map(|(format, path)| (*format, Some(path.as_path())));
     let wanted: Vec<(CheckFormat, Option<&Path>)> = std::iter::once(main).chain(also).collect();
     for (_, path) in &wanted {
         inputs::refuse_output_over_inputs(inputs, *path)?;
-        for protected in others.into_iter().flatten().filter(|path| path.is_file()) {
+        for protected in protected.into_iter().flatten().filter(|path| path.is_file()) {
             inputs::refuse_output_over_input(protected, *path)?;
         }
     }
