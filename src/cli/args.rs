@@ -138,10 +138,10 @@ impl SnapshotArgs {
     /// The command that compares the files, if they are two and neither is named like a rank.
     pub(super) fn comparison(&self) -> Option<String> {
         let [before, after] = self.paths.as_slice() else { return None };
-        let is_other = |path: &PathBuf| path.is_file() && rank_in_path(&path.to_string_lossy()).is_none();
-        let word = |path: &PathBuf| quote_shell_word(&path.to_string_lossy());
-        let is_pair = is_other(before) && is_other(after);
-        is_pair.then(|| format!("oomscope diff {} {}", word(before), word(after)))
+        let mut paths = [before, after].into_iter();
+        let is_pair = paths.all(|path| path.is_file() && rank_in_path(&path.to_string_lossy()).is_none());
+        let [before, after] = [before, after].map(|path| quote_shell_word(&path.to_string_lossy()));
+        is_pair.then(|| format!("oomscope diff {before} {after}"))
     }
 
     /// The files, none of which is `output`.

@@ -64,29 +64,28 @@ struct Refused<'a> {
 
 /// Interprets the arguments that `error` refused.
 pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) -> Option<Correction> {
-    let text = |kind| context_text(error, kind).map(str::to_owned);
     let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let command = args.iter().skip(1).find_map(|arg| root.find_subcommand(arg));
     let refused = |at, word, value| Refused { root, command, args, at, word, value };
     match error.kind() {
         ErrorKind::InvalidSubcommand if command.is_none() => {
-            let word = text(ContextKind::InvalidSubcommand)?;
+            let word = context_text(error, ContextKind::InvalidSubcommand)?.to_owned();
             let index = texts.iter().position(|arg| *arg == word)?;
             refused(index..index + 1, word, None).correct_command()
         }
         ErrorKind::UnknownArgument => {
-            let word = text(ContextKind::InvalidArg).filter(|word| word.starts_with('-'))?;
-            let index = texts.iter().position(|arg| arg.split('=').next() == Some(&word))?;
+            let word = context_text(error, ContextKind::InvalidArg).filter(|word| word.starts_with('-'))?;
+            let index = texts.iter().position(|arg| arg.split('=').next() == Some(word))?;
             let inline = texts[index].split_once('=').map(|(_, value)| value.to_owned());
-            refused(index..index + 1, word, inline).correct_option()
+            refused(index..index + 1, word.to_owned(), inline).correct_option()
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
-            let (option, value) = (text(ContextKind::InvalidArg)?, text(ContextKind::InvalidValue)?);
-            let word = option.split(' ').next().unwrap_or_default().to_owned();
+            let value = context_text(error, ContextKind::InvalidValue)?;
+            let word = context_text(error, ContextKind::InvalidArg)?.split(' ').next().unwrap_or_default();
             let inline = format!("{word}={value}");
             let index = texts.iter().position(|arg| *arg == value || *arg == inline)?;
             let start = if index > 0 && texts[index - 1] == word { index - 1 } else { index };
-            refused(start..index + 1, word, Some(value)).correct_value()
+            refused(start..index + 1, word.to_owned(), Some(value.to_owned())).correct_value()
         }
         _ => None,
     }
@@ -113,14 +112,13 @@ fn hints(word: &str) -> impl Iterator<Item = &'static String> {
 impl Refused<'_> {
     fn correct_command(&self) -> Option<Correction> {
         let (word, rest) = (plain(&self.word), &self.args[self.at.end..]);
-        let run = |program: &[OsString]| Some(Err(describe_run(program)));
         if is_program(&self.args[self.at.start]) {
-            return run(&self.args[self.at.start..]);
+            return Some(Err(describe_run(&self.args[self.at.start..])));
         }
         if let Some(guess) = GUESSES.command.iter().find(|guess| guess.matches(&word)) {
             return match (guess.is.first(), &guess.hint) {
                 // `trace`, say, is about a program or about a file.
-                (Some(_), _) if rest.first().is_some_and(is_program) => run(rest),
+                (Some(_), _) if rest.first().is_some_and(is_program) => Some(Err(describe_run(rest))),
                 (Some(is), _) => Some(Ok(self.replaced(is))),
                 (None, hint) => hint.as_ref().map(|hint| self.hint(hint)),
             };
@@ -130,7 +128,7 @@ impl Refused<'_> {
             return None;
         }
         if rest.iter().any(is_program) || is_on_path(&self.args[self.at.start]) {
-            return run(&self.args[self.at.start..]);
+            return Some(Err(describe_run(&self.args[self.at.start..])));
         }
         let hint = "`oomscope analyze {args}` shows what holds the memory, and why a request failed";
         rest.iter().any(|arg| Path::new(arg).exists()).then(|| self.hint(hint))
@@ -144,11 +142,11 @@ impl Refused<'_> {
             return Some(Ok(self.replaced(&format!("{is}{value}"))));
         }
         // An option that a hint begins with has to be one of the command.
-        let is_here = |hint: &&String| !hint.starts_with("`-") || has_option(command, &first_word(hint));
+        let mut here = hints(&word).filter(|hint| !hint.starts_with("`-") || has_option(command, &first_word(hint)));
         let name = self.word.trim_start_matches('-');
         let owners = self.root.get_subcommands().filter(|other| name.len() > 1 && has_option(other, name));
         let owners: Vec<String> = owners.map(|other| format!("`oomscope {}`", other.get_name())).take(2).collect();
-        self.correct_format(&word).or_else(|| hints(&word).find(is_here).map(|hint| self.hint(hint))).or_else(|| {
+        self.correct_format(&word).or_else(|| here.next().map(|hint| self.hint(hint))).or_else(|| {
             (!owners.is_empty()).then(|| Err(format!("{} is an option of {}", self.word, owners.join(" and "))))
         })
     }
@@ -206,12 +204,12 @@ impl Refused<'_> {
                 _ => *arg != "--",
             }
         });
-        let or = |text: String, default: &str| if text.is_empty() { default.to_owned() } else { text };
+
         let gpus: Vec<&str> = GPUS.iter().map(|gpu| gpu.name).collect();
-        let program = self.args[after..].iter().filter(|arg| *arg != "--");
+        let (args, program) = (shell_line(others), shell_line(self.args[after..].iter().filter(|arg| *arg != "--")));
         Err(hint
-            .replace("{args}", &or(shell_line(others), "SNAPSHOT"))
-            .replace("{command}", &or(shell_line(program), "python train.py"))
+            .replace("{args}", if args.is_empty() { "SNAPSHOT" } else { &args })
+            .replace("{command}", if program.is_empty() { "python train.py" } else { &program })
             .replace("{value}", &value.unwrap_or_else(|| "SIZE".to_owned()))
             .replace("{gpus}", &gpus.join(" ")))
     }

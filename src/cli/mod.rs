@@ -113,15 +113,15 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// The command line, whose help lists the commands in groups.
 fn grouped_command() -> clap::Command {
     let command = Cli::command();
-    let line = |name: &&str| {
-        let command = command.find_subcommand(name)?; // not in every build
-        let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-        Some(format!("  {:<9} {about}\n", command.get_name()))
-    };
-    let groups = GROUPS
-        .iter()
-        .map(|(heading, names)| format!("\n{heading}:\n{}", names.iter().filter_map(line).collect::<String>()));
-    let groups: String = groups.collect();
+    let mut groups = String::new();
+    for (heading, names) in GROUPS {
+        groups.push_str(&format!("\n{heading}:\n"));
+        // Not every build has all of them.
+        for command in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            groups.push_str(&format!("  {:<9} {about}\n", command.get_name()));
+        }
+    }
     let usage = "oomscope FILE..            the same as oomscope analyze FILE..\n       oomscope COMMAND [OPTIONS] ..";
     command.override_usage(usage).help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"
@@ -220,19 +220,16 @@ fn command_for(arg: &OsString) -> Option<&'static str> {
 
 /// `oomscope FILE` runs the command that reads the file. Options may come first.
 fn with_command(mut args: Vec<OsString>, command: &clap::Command) -> Vec<OsString> {
-    let is_option = |arg: &OsString| arg.to_str().is_some_and(|arg| arg.starts_with("--"));
-    let is_command = |arg: &OsString| arg.to_str().is_some_and(|arg| command.find_subcommand(arg).is_some());
-    let reader = |arg: &OsString| if is_command(arg) { None } else { command_for(arg) };
-    let found = args.iter().enumerate().skip(1).find_map(|(index, arg)| match reader(arg) {
-        None => is_command(arg).then_some((index, None)),
-        reader => Some((index, reader)),
+    let found = args.iter().enumerate().skip(1).find_map(|(index, arg)| {
+        let is_command = command.find_subcommand(arg).is_some();
+        Some((index, if is_command { None } else { Some(command_for(arg)?) }))
     });
+    let has_option_first = args.get(1).and_then(|arg| arg.to_str()).is_some_and(|arg| arg.starts_with("--"));
     match found {
-        Some((index, reader)) if index == 1 || args.get(1).is_some_and(is_option) => match reader {
-            Some(reader) => args.insert(1, reader.into()),
-            None => args[1..=index].rotate_right(1),
-        },
-        _ => {}
+        Some((index, _)) if index > 1 && !has_option_first => {}
+        Some((_, Some(reader))) => args.insert(1, reader.into()),
+        Some((index, None)) => args[1..=index].rotate_right(1),
+        None => {}
     }
     args
 }

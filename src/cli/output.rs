@@ -68,17 +68,18 @@ impl Output {
         document: impl Fn(&T) -> Document,
     ) -> anyhow::Result<Exit> {
         self.write_also(answer, &document)?;
-        let page = |is_wide| {
-            let page = shown_page(document(answer), self.view.full, is_wide);
-            if self.has_exact_sizes { page.with_exact_sizes() } else { page }
-        };
         let text = match format {
-            Format::Human => terminal(&page(self.view.wide), self.style()),
+            Format::Human => terminal(&self.page(document(answer), self.view.wide), self.style()),
             Format::Json => formats::json(answer)?,
             Format::Jsonl => formats::json_line(answer)?,
-            Format::Markdown => markdown_comment(&page(false)),
+            Format::Markdown => markdown_comment(&self.page(document(answer), false)),
         };
         self.write(&text)
+    }
+
+    fn page(&self, document: Document, is_wide: bool) -> Document {
+        let page = shown_page(document, self.view.full, is_wide);
+        if self.has_exact_sizes { page.with_exact_sizes() } else { page }
     }
 
     /// Writes `answer` to the further files.
@@ -163,8 +164,8 @@ pub(super) fn print_page(page: Document) {
 fn stream_style(terminal: bool, size: Option<TerminalSize>, colour: bool) -> Style {
     let columns = size.filter(|_| terminal).map(|(width, _)| usize::from(width.0));
     // For output that is not a terminal.
-    let requested = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
-    let width = columns.or_else(requested).unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH);
+    let columns = columns.or_else(|| variable("COLUMNS")?.parse().ok().filter(|columns| *columns > 0));
+    let width = columns.unwrap_or(DEFAULT_WIDTH).max(MIN_WIDTH);
     Style { width, unicode: supports_unicode(terminal), colour }
 }
 

@@ -35,9 +35,8 @@ pub(super) struct Timeline {
 pub(super) fn run(args: &Timeline) -> anyhow::Result<Exit> {
     let inputs = args.snapshots.inputs(args.output.output.as_deref())?;
     let window = args.window.window()?;
-    let output = args.output.open()?;
-    let follow = |snapshot: &Snapshot, path: &str| follow(args, window, snapshot, path);
-    write_answers(("timeline", args.output.format()), output, &inputs, follow, report::timeline)
+    let (output, command) = (args.output.open()?, ("timeline", args.output.format()));
+    write_answers(command, output, &inputs, |snapshot, path| follow(args, window, snapshot, path), report::timeline)
 }
 
 fn follow(args: &Timeline, window: Window, snapshot: &Snapshot, path: &str) -> anyhow::Result<TimelineReport> {

@@ -40,16 +40,15 @@ pub(super) fn run(args: &Whatif) -> anyhow::Result<Exit> {
     inputs::keep_latest(&mut inputs);
     let output = args.model.output.open()?.with_exact_sizes(args.model.bytes);
     let format = args.model.output.format();
-    let compare = |snapshot: &Snapshot, path: &str| compare(args, snapshot, path, format != Format::Jsonl);
-    write_answers(("whatif", format), output, &inputs, compare, report::whatif)
+    write_answers(("whatif", format), output, &inputs, |snapshot, path| compare(args, snapshot, path), report::whatif)
 }
 
 /// Compares the settings of `args`, or those of the built-in grid, and changes of the program.
-fn compare(args: &Whatif, snapshot: &Snapshot, path: &str, shows_progress: bool) -> anyhow::Result<WhatIfReport> {
+fn compare(args: &Whatif, snapshot: &Snapshot, path: &str) -> anyhow::Result<WhatIfReport> {
     let (device, minor) = (args.model.device, args.torch_version);
     let study = Study::new(snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_device_with_trace(&study, path)?;
-    let progress = shows_progress.then(Progress::for_replays);
+    let progress = (args.model.output.format() != Format::Jsonl).then(Progress::for_replays);
     let set_done = |done, all| progress.iter().for_each(|progress| progress.set_done(done, all));
     let tries = match () {
         () if args.program => Tries::Program,

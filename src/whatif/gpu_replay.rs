@@ -14,7 +14,7 @@ use crate::allocator::device::cuda::{CallTiming, CudaDevice, CudaError, DeviceCa
 use crate::allocator::{AllocatorEntry, RunFigures};
 use crate::base::units::{count, size};
 use crate::base::warning::Warning;
-use crate::replay::model::{Hypothesis, Simulation, simulate_on};
+use crate::replay::model::{EntrySink, Hypothesis, Simulation, simulate_on};
 use crate::study::{DeviceStudy, Study};
 
 /// The JSON of `oomscope live`.
@@ -159,11 +159,12 @@ fn replay_device(
 ) -> Result<LiveDevice, LiveError> {
     // The entries that the allocator writes on a simulated device of the same size.
     let mut predicted = Vec::new();
-    let mut keep = |entry: &AllocatorEntry, _: u64| predicted.push(*entry);
-    simulate_on(device.program(), hypothesis, gpu.to_simulated(device.id()), |_, _| true, Some(&mut keep));
+    let simulated = gpu.to_simulated(device.id());
+    let sink: &mut EntrySink<'_> = &mut |entry, _| predicted.push(*entry);
+    simulate_on(device.program(), hypothesis, simulated, |_, _| true, Some(sink));
     let (simulation, difference) = run(device, hypothesis, gpu, stop, &predicted)?;
     let (calls, driver_peak_bytes) = (call_report(&gpu.run().timings), gpu.peak_used());
-    gpu.release_all().map_err(|error| LiveError::Driver { gpu: gpu.info().gpu, error })?;
+    gpu.release_all().map_err(|error| driver_error(gpu, error))?;
     Ok(LiveDevice {
         device: device.id(),
         start: if device.inferred().verification.starts_empty { "empty" } else { "reconstructed" },
@@ -185,7 +186,6 @@ fn run(
     stop: &AtomicBool,
     predicted: &[AllocatorEntry],
 ) -> Result<(Simulation, Option<LiveDifference>), LiveError> {
-    let driver_error = |gpu: &CudaDevice, error: CudaError| LiveError::Driver { gpu: gpu.info().gpu, error };
     gpu.reset(device.id()).map_err(|error| driver_error(gpu, error))?;
     let current_entry = Cell::new(0);
     let (mut refused_at, mut is_stopped) = (None, false);
@@ -237,8 +237,13 @@ fn run(
     Ok((simulation, difference))
 }
 
+fn driver_error(gpu: &CudaDevice, error: CudaError) -> LiveError {
+    LiveError::Driver { gpu: gpu.info().gpu, error }
+}
+
 fn call_report(timings: &[CallTiming]) -> CallReport {
-    let times_of = |call: DeviceCall| {
+    let calls = [DeviceCall::Malloc, DeviceCall::Free, DeviceCall::Map, DeviceCall::Unmap];
+    let [malloc, free, map, unmap] = calls.map(|call| {
         let durations = timings.iter().filter(|timing| timing.call == call).map(|timing| timing.duration);
         let mut took: Vec<Duration> = durations.collect();
         took.sort_unstable();
@@ -248,13 +253,8 @@ fn call_report(timings: &[CallTiming]) -> CallReport {
             median_us: micros(percentile(&took, 50)),
             p99_us: micros(percentile(&took, 99)),
         }
-    };
-    CallReport {
-        malloc: times_of(DeviceCall::Malloc),
-        free: times_of(DeviceCall::Free),
-        map: times_of(DeviceCall::Map),
-        unmap: times_of(DeviceCall::Unmap),
-    }
+    });
+    CallReport { malloc, free, map, unmap }
 }
 
 /// The `percent`th percentile of `sorted` by nearest rank; zero if it is empty.

@@ -174,9 +174,9 @@ pub(crate) fn is_failure_unreplayable(device: DeviceStudy<'_, '_>) -> bool {
 /// them in a replay. Failures of predicted requests are the forecast's.
 fn first_fatal(device: DeviceStudy<'_, '_>, failed: &[(usize, u64)]) -> Option<(usize, u64)> {
     let last = device.failed_requests().next_back();
-    let is_survived =
-        |entry: usize| last.is_some_and(|last| entry < last) && device.device().action(entry) == Some(Action::Oom);
-    let mut fatal = failed.iter().filter(|(entry, _)| !is_survived(*entry));
+    let mut fatal = failed.iter().filter(|(entry, _)| {
+        last.is_none_or(|last| *entry >= last) || device.device().action(*entry) != Some(Action::Oom)
+    });
     let Some(ending) = device.ending_failure() else { return fatal.next().copied() };
     // The forecast's first entry repeats the failed request.
     let (entry, bytes) = fatal.find(|(entry, _)| *entry <= ending + 1)?;

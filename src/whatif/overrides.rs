@@ -99,8 +99,8 @@ pub(crate) fn hypothesis_with(device: DeviceStudy<'_, '_>, overrides: &Overrides
     hypothesis.limit = hypothesis.limit_from_settings();
     // A limit that the program sets by a call holds on the recorded device under any settings. A limit from the
     // recorded settings is dropped with them. On another device only the new settings limit the process.
-    let fraction = |settings: &Settings| settings.per_process_memory_fraction;
-    let (recorded_fraction, new_fraction) = (fraction(recorded.last_settings()), fraction(hypothesis.last_settings()));
+    let recorded_fraction = recorded.last_settings().per_process_memory_fraction;
+    let new_fraction = hypothesis.last_settings().per_process_memory_fraction;
     let is_fraction_changed = recorded_fraction < 1.0 && new_fraction.total_cmp(&recorded_fraction).is_ne();
     if overrides.capacity.is_none() && !is_fraction_changed {
         // The lower bound of the limit that the recording shows: a remedy must not rely on more than that.

@@ -250,15 +250,12 @@ pub(super) const ANOTHER: &str = "another";
 
 /// Parses `train.py:12=True`, `train.py:12=64` or `train.py:12=0.5`.
 fn parse_value(text: &str) -> Result<SetValue, String> {
-    let error = || format!("give a line and a value, such as train.py:12=True or train.py:12=64, not {text}");
-    let (place, value) = text.rsplit_once('=').ok_or_else(error)?;
-    let (file, line) = place.rsplit_once(':').ok_or_else(error)?;
-    let line: u64 = line.parse().map_err(|_| error())?;
-    let is_value = matches!(value, "True" | "False") || value.parse::<i64>().is_ok() || value.parse::<f64>().is_ok();
-    if file.is_empty() || !is_value {
-        return Err(error());
-    }
-    Ok((file.to_owned(), line, value.to_owned()))
+    let parsed = text.rsplit_once('=').and_then(|(place, value)| {
+        let (file, line) = place.rsplit_once(':')?;
+        let is_value = matches!(value, "True" | "False") || value.parse::<f64>().is_ok();
+        (is_value && !file.is_empty()).then_some((file.to_owned(), line.parse().ok()?, value.to_owned()))
+    });
+    parsed.ok_or_else(|| format!("give a line and a value, such as train.py:12=True or train.py:12=64, not {text}"))
 }
 
 /// `--rank 3/64`: the rank and the number of ranks.

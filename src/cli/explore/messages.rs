@@ -73,10 +73,9 @@ pub(super) fn work(
 ) {
     thread::spawn(move || {
         // The screen may be gone.
-        let send = |message: Message| drop(sender.send(message));
-        send(Message::Recording(device.id(), Box::new(Recording::from_device(device))));
+        let _ = sender.send(Message::Recording(device.id(), Box::new(Recording::from_device(device))));
         let options = Options { scope: study.scope(), top: TABLE_ROWS, ..Options::default() };
         let report = analyze_study(study, &name, 0, options);
-        send(Message::Analysis(device.id(), Analyzed::from_report(device, &report)));
+        let _ = sender.send(Message::Analysis(device.id(), Analyzed::from_report(device, &report)));
     });
 }

@@ -81,11 +81,11 @@ fn worst_device(study: &Study<'_>) -> Option<u64> {
 
 /// The capabilities of the terminal, from the environment.
 fn look() -> Look {
-    let variable = |name| std::env::var(name).unwrap_or_default();
-    let colours = match (anstream::AutoStream::choice(&io::stdout()), variable("COLORTERM"), variable("TERM")) {
-        (anstream::ColorChoice::Never, ..) => Colours::None,
-        (_, term, _) if term == "truecolor" || term == "24bit" => Colours::True,
-        (_, _, term) if term.contains("256") || term.contains("direct") => Colours::Indexed,
+    let [colour_term, term] = ["COLORTERM", "TERM"].map(|name| std::env::var(name).unwrap_or_default());
+    let colours = match anstream::AutoStream::choice(&io::stdout()) {
+        anstream::ColorChoice::Never => Colours::None,
+        _ if colour_term == "truecolor" || colour_term == "24bit" => Colours::True,
+        _ if term.contains("256") || term.contains("direct") => Colours::Indexed,
         _ => Colours::Ansi,
     };
     Look { colours, unicode: supports_unicode(true) }

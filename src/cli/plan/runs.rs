@@ -71,9 +71,8 @@ impl<'r> Runs<'r> {
     /// The run of this size on this GPU, made if there is none yet; `None` if no run is left, or if the program does not
     /// take the setting.
     pub(super) fn make(&mut self, gpu: &str, value: u64, expandable_segments: bool) -> anyhow::Result<Option<PlanRun>> {
-        let is_same =
-            |run: &&PlanRun| run.gpu == gpu && run.size == value && run.expandable_segments == expandable_segments;
-        if let Some(made) = self.state.runs.iter().find(is_same) {
+        let mut same_gpu = self.state.runs.iter().filter(|run| run.gpu == gpu);
+        if let Some(made) = same_gpu.find(|run| run.size == value && run.expandable_segments == expandable_segments) {
             return Ok(Some(made.clone()));
         }
         if self.state.runs.len() >= MAX_RUNS || expandable_segments && self.has_own_settings {

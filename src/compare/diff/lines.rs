@@ -118,16 +118,16 @@ impl<'a> DeviceHolders<'a> {
         }
         let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
-            let location_on = |side: usize| Some(self.readers[side].location_of(row.largest[side]?.id));
-            let location = match (location_on(0), location_on(1)) {
-                (Some(before), Some(after)) => {
+            let locations = [0, 1].map(|side| Some(self.readers[side].location_of(row.largest[side]?.id)));
+            let location = match locations {
+                [Some(before), Some(after)] => {
                     // Either a line of the user or of a helper may lead; only lines of the same kind compare.
                     let moved_from = before.frame.filter(|frame| {
                         after.frame.as_ref().is_some_and(|after| frame != after && frame.origin == after.origin)
                     });
                     CodeLocation { moved_from, ..after }
                 }
-                (before, after) => after.or(before).unwrap_or_default(), // a row has a stack on one side
+                [before, after] => after.or(before).unwrap_or_default(), // a row has a stack on one side
             };
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter().map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by));
@@ -157,13 +157,14 @@ impl<'a> DeviceHolders<'a> {
                 unpaired.extend(both.into_iter().flatten());
             }
         }
-        // Functions are matched by their names in both snapshots.
-        let class =
-            |place: Option<FrameKey>| place.map(|p| FrameKey { function: self.words.function_class(p.function), ..p });
-        let key = |(_, line): &SidedLine| LineKeys { places: line.places.map(class), ..*line };
         let mut free: SeededMap<LineKeys, [Option<SidedLine>; 2]> = SeededMap::default();
-        for line in unpaired.iter().filter(|line| !linked.contains(line)) {
-            free.entry(key(line)).or_default()[line.0] = Some(*line);
+        for (side, line) in unpaired.into_iter().filter(|line| !linked.contains(line)) {
+            // Functions are matched by their names in both snapshots.
+            let places = line.places.map(|place| {
+                let place = place?;
+                Some(FrameKey { function: self.words.function_class(place.function), ..place })
+            });
+            free.entry(LineKeys { places, ..line }).or_default()[side] = Some((side, line));
         }
         for sides in free.values() {
             if let [Some(before), Some(after)] = sides {

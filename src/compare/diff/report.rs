@@ -140,9 +140,9 @@ fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
         ("found_settings", found_settings(before), found_settings(after)),
     ];
     let named = named.into_iter().map(|(key, b, a)| (key.to_owned(), b, a));
-    let effective = |study: &Study<'_>| study.snapshot().settings.as_ref().map(|raw| raw.effective.clone());
     // Only settings that both snapshots record are compared.
-    let (before, after) = (effective(before).unwrap_or_default(), effective(after).unwrap_or_default());
+    let [before, after] = [before.snapshot(), after.snapshot()]
+        .map(|snapshot| snapshot.settings.as_ref().map(|raw| raw.effective.clone()).unwrap_or_default());
     let recorded = before.into_iter().filter_map(|(key, value)| {
         let other = after.get(&key)?.clone();
         Some((key, value, other))

@@ -60,10 +60,9 @@ impl CommonSteps {
     /// Aligns the steps of two recordings. `None` if one shows no steps, or if only one starts late, so that its first
     /// step is unknown.
     pub(super) fn common(devices: [DeviceStudy<'_, '_>; 2], at: ComparedMoment) -> Option<Self> {
-        let [before, after] = devices;
         let completed = devices.map(|device| device.phases().steps.ends().len());
-        let is_late = |device: DeviceStudy<'_, '_>| device.history().is_some_and(MemoryHistory::is_truncated);
-        if completed.contains(&0) || is_late(before) != is_late(after) {
+        let is_late = devices.map(|device| device.history().is_some_and(MemoryHistory::is_truncated));
+        if completed.contains(&0) || is_late[0] != is_late[1] {
             return None;
         }
         let started = devices.map(steps_started);
@@ -79,13 +78,14 @@ impl CommonSteps {
             }
             ComparedMoment::Snapshot => (completed[0].min(completed[1]), [true; 2]),
         };
-        let until = |device, cut: bool| cut.then(|| steps_end(device, compared)).flatten();
+        let [before_until, after_until] = [(devices[0], cut[0]), (devices[1], cut[1])]
+            .map(|(device, is_cut)| if is_cut { steps_end(device, compared) } else { None });
         Some(Self {
             before_steps: started[0] as u64,
             after_steps: started[1] as u64,
             compared_steps: compared as u64,
-            before_until: until(before, cut[0]),
-            after_until: until(after, cut[1]),
+            before_until,
+            after_until,
         })
     }
 }

@@ -89,11 +89,10 @@ const MAX_DECIMALS: usize = 14;
 pub(super) fn format_distinguishably(limit: Amount, actual: Option<Amount>) -> (String, String) {
     let Some(actual) = actual else { return (limit.to_string(), "unknown".to_owned()) };
     if limit.to_string() == actual.to_string() && limit.partial_cmp(&actual).is_none_or(Ordering::is_ne) {
-        let format = |decimals| (limit.format_exactly(decimals), actual.format_exactly(decimals));
-        return (2..MAX_DECIMALS)
-            .map(format)
-            .find(|(limit, actual)| limit != actual)
-            .unwrap_or_else(|| format(MAX_DECIMALS));
+        let mut decimals = 2..MAX_DECIMALS;
+        let enough = decimals.find(|decimals| limit.format_exactly(*decimals) != actual.format_exactly(*decimals));
+        let enough = enough.unwrap_or(MAX_DECIMALS);
+        return (limit.format_exactly(enough), actual.format_exactly(enough));
     }
     (limit.to_string(), actual.to_string())
 }

@@ -200,8 +200,8 @@ pub fn objections(
     use ObjectionCode::{OtherGpu, OtherProgram, OtherRelease, RepeatedRank};
     let gpu = before.gpu.as_deref().zip(after.gpu.as_deref()).filter(|(before, after)| before != after);
     let torch = before.torch.as_deref().zip(after.torch.as_deref()).filter(|(before, after)| differ(before, after));
-    let share_code = || functions(before).any(|function| functions(after).any(|other| other == function));
-    let program = first_file(before).zip(first_file(after)).filter(|_| !share_code());
+    let shares_code = functions(before).any(|function| functions(after).any(|other| other == function));
+    let program = first_file(before).zip(first_file(after)).filter(|_| !shares_code);
     let found =
         [(OtherProgram, program), (OtherGpu, gpu), (OtherRelease, torch), (RepeatedRank, repeated_rank(judged))];
     let objections = found.into_iter().filter_map(|(code, pair)| {

@@ -81,10 +81,10 @@ impl CachingAllocator {
             });
             return free.collect();
         }
-        let is_whole = |id: &BlockId| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split();
         let wanted: FxHashSet<u64> = addrs.iter().copied().collect();
-        let found = self.blocks.ids().filter(|id| wanted.contains(&self.blocks[*id].addr)).filter(is_whole);
-        let by_addr: BTreeMap<u64, BlockId> = found.map(|id| (self.blocks[id].addr, id)).collect();
+        let found = self.blocks.ids().filter(|id| wanted.contains(&self.blocks[*id].addr));
+        let free = found.filter(|id| self.blocks[*id].state == PoolBlockState::Free && !self.blocks[*id].is_split());
+        let by_addr: BTreeMap<u64, BlockId> = free.map(|id| (self.blocks[id].addr, id)).collect();
         addrs.iter().filter_map(|addr| by_addr.get(addr).copied()).collect()
     }
 
@@ -92,12 +92,10 @@ impl CachingAllocator {
     fn free_blocks_of_age(&self, id: BlockId) -> Vec<BlockId> {
         let mut blocks = vec![id];
         if self.behaviour.tie_break() == TieBreak::OldestSegment {
-            let is_free = |id: &BlockId| self.blocks[*id].state == PoolBlockState::Free;
             let before =
                 std::iter::successors(self.blocks[id].prev.as_option(), |id| self.blocks[*id].prev.as_option());
-            blocks.extend(before.filter(is_free));
             let after = std::iter::successors(self.blocks[id].next.as_option(), |id| self.blocks[*id].next.as_option());
-            blocks.extend(after.filter(is_free));
+            blocks.extend(before.chain(after).filter(|id| self.blocks[*id].state == PoolBlockState::Free));
         }
         blocks
     }

@@ -369,8 +369,8 @@ fn build_overrides(
     options: &FitOptions<'_>,
 ) -> Result<Overrides, String> {
     let device = base.base.device;
-    let apply = |option| apply_option(device.snapshot(), &device.inferred().hypothesis, option);
-    let settings = options.settings.map(apply).transpose();
+    let hypothesis = &device.inferred().hypothesis;
+    let settings = options.settings.map(|option| apply_option(device.snapshot(), hypothesis, option)).transpose();
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(Overrides { settings, capacity, minor: None, gpu: options.gpu })
 }

@@ -155,11 +155,11 @@ impl<'r, 's, 'a> FittedProgram<'r, 's, 'a> {
                 continue;
             }
             script.ops.push(*op);
-            let is_output =
-                |reduction: &&Reduction| op.kind == ScriptOpKind::Alloc(block) && Some(reduction.output) == request;
-            let Some(reduction) = reductions.next_if(is_output) else { continue };
-            let bytes_of = |request: usize| script.blocks[initial_count + request].bytes;
-            let Some(buffers) = reduction.scratch(bytes_of, conditions) else { continue };
+            let is_alloc = op.kind == ScriptOpKind::Alloc(block);
+            let reduction = reductions.next_if(|reduction| is_alloc && Some(reduction.output) == request);
+            let Some(reduction) = reduction else { continue };
+            let buffers = reduction.scratch(|request| script.blocks[initial_count + request].bytes, conditions);
+            let Some(buffers) = buffers else { continue };
             let buffers = buffers.map(|bytes| script.push_copy(block, bytes, op.source));
             script.ops.extend(buffers.into_iter().rev().map(|buffer| ScriptOp::moved_free(op.source, buffer)));
         }
@@ -230,8 +230,8 @@ fn most_common_laws(base: &SizedRecording<'_, '_>, laws: &[Option<Law>]) -> FxHa
         law_counts.entry((request.bytes, law.kind())).or_insert((0, *law)).0 += 1;
     }
     // The map keeps the last of several laws for the same bytes.
-    let order = |((bytes, kind), (occurrences, _)): &((u64, _), (usize, Law))| (*bytes, *occurrences, Reverse(*kind));
-    law_counts.into_iter().sorted_by_key(order).map(|((bytes, _), (_, law))| (bytes, law)).collect()
+    let laws = law_counts.into_iter().sorted_by_key(|((bytes, kind), (count, _))| (*bytes, *count, Reverse(*kind)));
+    laws.map(|((bytes, _), (_, law))| (bytes, law)).collect()
 }
 
 /// The recordings of one device, in order of size.

@@ -87,8 +87,8 @@ impl Law {
     /// The least-squares line through `points`, which are two or more.
     fn line(points: &[Point], largest: Point) -> Self {
         let count = points.len() as f64;
-        let mean = |value: fn(&Point) -> u64| points.iter().map(|point| value(point) as f64).sum::<f64>() / count;
-        let (mean_size, mean_bytes) = (mean(|(size, _)| *size), mean(|(_, bytes)| *bytes));
+        let mean_size = points.iter().map(|(size, _)| *size as f64).sum::<f64>() / count;
+        let mean_bytes = points.iter().map(|(_, bytes)| *bytes as f64).sum::<f64>() / count;
         let (mut products, mut squares) = (0.0, 0.0);
         for (size, bytes) in points {
             let distance = *size as f64 - mean_size;
@@ -121,8 +121,8 @@ impl Law {
     pub(super) fn bytes_at(&self, size: u64) -> u64 {
         match self.curve {
             Curve::Power { degree, point: (point_size, bytes) } => {
-                let power = |size: u64| u128::from(size).saturating_pow(degree);
-                let bytes = u128::from(bytes).saturating_mul(power(size)) / power(point_size).max(1);
+                let [wanted, known] = [size, point_size].map(|size| u128::from(size).saturating_pow(degree));
+                let bytes = u128::from(bytes).saturating_mul(wanted) / known.max(1);
                 u64::try_from(bytes).unwrap_or(u64::MAX)
             }
             Curve::Line { origin: (origin, bytes), slope } => {
@@ -160,9 +160,9 @@ impl Law {
 
 /// Whether bytes grow from `a` to `b` in exact proportion to this power of the size.
 fn is_power_through(degree: u32, a: Point, b: Point) -> bool {
-    let product = |point: Point, by: Point| u128::from(point.1).checked_mul(u128::from(by.0).checked_pow(degree)?);
-    let left = product(a, b);
-    left.is_some() && left == product(b, a)
+    let [left, right] =
+        [(a, b), (b, a)].map(|(point, by)| u128::from(point.1).checked_mul(u128::from(by.0).checked_pow(degree)?));
+    left.is_some() && left == right
 }
 
 /// Whether bytes grow from `a` to `b` in exact proportion to some power of the size, at most `most`.

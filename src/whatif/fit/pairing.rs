@@ -120,14 +120,14 @@ fn pair_in_order(
     (right_size, right): (u64, &[PairedRequest]),
 ) -> Vec<(usize, usize)> {
     let is_same_stack = |a: usize, b: usize| left[a].number == right[b].number;
-    let pair_rest = |pairs| pair_between(pairs, [left.len(), right.len()], is_same_stack);
-    let grows = |a: usize, b: usize| {
-        is_same_stack(a, b)
-            && grows_by_power(MAX_PAIRED_DEGREE, (left_size, left[a].bytes), (right_size, right[b].bytes))
-    };
-    let mut pairs = pair_rest(Vec::new());
+    let lens = [left.len(), right.len()];
+    let mut pairs = pair_between(Vec::new(), lens, is_same_stack);
     if pairs.is_empty() {
-        pairs = pair_rest(align(left.len(), right.len(), grows).unwrap_or_default());
+        let aligned = align(left.len(), right.len(), |a, b| {
+            is_same_stack(a, b)
+                && grows_by_power(MAX_PAIRED_DEGREE, (left_size, left[a].bytes), (right_size, right[b].bytes))
+        });
+        pairs = pair_between(aligned.unwrap_or_default(), lens, is_same_stack);
     }
     pairs.into_iter().map(|(a, b)| (left[a].index, right[b].index)).collect()
 }

@@ -313,18 +313,16 @@ impl SizeSearch<'_> {
     /// rest are replayed.
     pub(in crate::whatif) fn search(&self, start_size: u64) -> FoundSizes {
         let first_guess = (start_size / self.multiple).max(1);
-        let multiple = self.multiple;
-        let size = |count: u64| count.saturating_mul(multiple);
-        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, |count: u64| {
-            (self.peak_live_bytes)(size(count)) <= self.capacity
+        let (multiple, is_size_served) = (self.multiple, self.is_served);
+        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / multiple, |count: u64| {
+            (self.peak_live_bytes)(count.saturating_mul(multiple)) <= self.capacity
         }) else {
             return FoundSizes::both(Some(0));
         };
-        if size(upper_bound.saturating_add(1)) > MAX_SIZE {
+        if upper_bound.saturating_add(1).saturating_mul(multiple) > MAX_SIZE {
             return FoundSizes::both(None);
         }
-        let is_size_served = self.is_served;
-        let is_served = |count: u64| is_size_served(size(count));
+        let is_served = |count: u64| is_size_served(count.saturating_mul(multiple));
         // The result is usually just below the bound.
         let Some(found) = find_last(upper_bound, upper_bound, is_served) else {
             return FoundSizes::both(Some(0));
@@ -334,7 +332,8 @@ impl SizeSearch<'_> {
         let largest = above.into_par_iter().filter(|count| is_served(*count)).max().unwrap_or(found);
         let failing = below.into_par_iter().filter(|count| !is_served(*count)).min();
         let safe = failing.map_or(found, |failing| failing - 1);
-        FoundSizes { largest: Some(size(largest)), safe: Some(size(safe)) }
+        let [largest, safe] = [largest, safe].map(|count| Some(count.saturating_mul(multiple)));
+        FoundSizes { largest, safe }
     }
 }
 

@@ -52,11 +52,11 @@ pub(super) fn scratch(
     accumulator_bytes: u64,
     conditions: LaunchConditions,
 ) -> Option<Scratch> {
-    let product = |is_wanted: fn(&&LoopDimension) -> bool| {
-        dimensions.iter().filter(is_wanted).try_fold(1u64, |product, dimension| product.checked_mul(dimension.size))
-    };
-    let reduced = product(|dimension| dimension.output_stride == 0)?;
-    let outputs = product(|dimension| dimension.output_stride != 0)?;
+    let (mut reduced, mut outputs) = (1u64, 1u64);
+    for dimension in dimensions {
+        let product = if dimension.output_stride == 0 { &mut reduced } else { &mut outputs };
+        *product = product.checked_mul(dimension.size)?;
+    }
     if reduced == 0 || outputs == 0 {
         return None;
     }

@@ -92,11 +92,7 @@ pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
         let device = info.devices.get(usize::try_from(recording.device.id()).ok()?)?;
         GPUS.iter().find(|gpu| gpu.product == device.name)
     });
-    let explained =
-        |gpu: &GpuModel| recordings.iter().map(|recording| find_scratch(recording, gpu).len()).sum::<usize>();
-    // Models with equal properties explain the same buffers.
-    let likeliest = || GPUS.iter().rev().max_by_key(|gpu| explained(gpu)).filter(|gpu| explained(gpu) > 0);
-    let Some(gpu) = named.or_else(likeliest) else { return };
+    let Some(gpu) = named.or_else(|| likeliest_gpu(recordings)) else { return };
     for recording in recordings {
         recording.gpu = named;
         recording.conditions = Some(LaunchConditions::new(gpu));
@@ -107,6 +103,17 @@ pub(super) fn mark_scratch(recordings: &mut [SizedRecording<'_, '_>]) {
             }
         }
     }
+}
+
+/// The GPU whose launch rule explains most buffers.
+fn likeliest_gpu(recordings: &[SizedRecording<'_, '_>]) -> Option<&'static GpuModel> {
+    let explained = GPUS.iter().map(|gpu| {
+        let counts = recordings.iter().map(|recording| find_scratch(recording, gpu).len());
+        (counts.sum::<usize>(), gpu)
+    });
+    // `rev`, because models with equal properties explain the same buffers, and the first is taken.
+    let most = explained.rev().max_by_key(|(count, _)| *count);
+    most.filter(|(count, _)| *count > 0).map(|(_, gpu)| gpu)
 }
 
 /// The outputs of reductions in two stages, with the buffers that follow each.
@@ -126,14 +133,11 @@ fn find_scratch(recording: &SizedRecording<'_, '_>, gpu: &GpuModel) -> Vec<(usiz
 /// Two requests after `output` that its call frees when it ends.
 fn scratch_after(requests: &[SizedRequest], output: usize) -> Option<Scratch> {
     let [output_request, partial, semaphores] = requests.get(output..output + 3)? else { return None };
-    let is_freed = |request: &SizedRequest| request.requests_before_free == Some(output + 3);
-    let is_pair = is_freed(partial)
-        && is_freed(semaphores)
-        && partial.stack == output_request.stack
-        && semaphores.stack == output_request.stack
-        && semaphores.bytes.is_multiple_of(4)
-        && semaphores.bytes <= MAX_SEMAPHORE_BYTES;
-    is_pair.then_some([partial.bytes, semaphores.bytes])
+    let is_pair = [partial, semaphores]
+        .into_iter()
+        .all(|request| request.requests_before_free == Some(output + 3) && request.stack == output_request.stack);
+    let is_semaphores = semaphores.bytes.is_multiple_of(4) && semaphores.bytes <= MAX_SEMAPHORE_BYTES;
+    (is_pair && is_semaphores).then_some([partial.bytes, semaphores.bytes])
 }
 
 /// The requests whose blocks are live when `output` is requested, the latest first.

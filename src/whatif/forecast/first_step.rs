@@ -102,11 +102,11 @@ pub(super) fn predict_first_step(
     let current = turns.start(turns.count - 1);
     let offset = failed - current;
     // The earlier turn that is most like this one so far.
-    let equal = |turn: &usize| {
+    let like = turns.known().max_by_key(|turn| {
         let sizes = (0..=offset).map(|at| (requests.bytes(turns.start(*turn) + at), requests.bytes(current + at)));
-        sizes.filter(|(before, now)| before == now).count()
-    };
-    let like = turns.known().max_by_key(|turn| (equal(turn), *turn)).unwrap_or(0);
+        (sizes.filter(|(before, now)| before == now).count(), *turn)
+    });
+    let like = like.unwrap_or(0);
     let mut blocks: Vec<RequestId> = (current..=failed).collect();
     turns.repeat_frees((like, offset), &blocks, writer);
     let lead = turns.lead(turns.count - 1);

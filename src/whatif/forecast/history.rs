@@ -183,15 +183,14 @@ fn find_matching(requests: &Requests, iterations: &Iterations) -> Option<(usize,
     let start = iterations.start();
     let done = requests.count() - start;
     let sites = |range: std::ops::Range<RequestId>| range.map(|request| requests.site(request));
-    let begins_equally = |index: &usize| {
-        let range = iterations.range(*index);
-        range.len() > done && sites(range).zip(sites(start..start + done)).all(|(earlier, now)| earlier == now)
-    };
+
     let bytes = |start: RequestId| (start..start + done).fold(0u64, |sum, at| sum.saturating_add(requests.bytes(at)));
     let now = bytes(start);
-    let source = newest(MAX_CANDIDATES)
-        .filter(begins_equally)
-        .min_by_key(|index| bytes(iterations.starts()[*index]).abs_diff(now))?;
+    let begins_equally = newest(MAX_CANDIDATES).filter(|index| {
+        let range = iterations.range(*index);
+        range.len() > done && sites(range).zip(sites(start..start + done)).all(|(earlier, now)| earlier == now)
+    });
+    let source = begins_equally.min_by_key(|index| bytes(iterations.starts()[*index]).abs_diff(now))?;
     let equal = newest(MAX_CANDIDATES).filter(|index| {
         let (range, wanted) = (iterations.range(*index), iterations.range(source));
         range.len() == wanted.len() && sites(range).eq(sites(wanted))

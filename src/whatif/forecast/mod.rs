@@ -25,7 +25,7 @@ use crate::replay::model::Simulation;
 use crate::replay::ops::{OperationKind, Program};
 use crate::study::DeviceStudy;
 use crate::study::iterations::{
-    CallSites, Growth, GrowthKind, GrowthRate, Iterations, ProgramLoops, RequestId, Requests, UnusualInput,
+    CallSites, Growth, GrowthKind, GrowthRate, Iterations, ProgramLoops, Requests, UnusualInput,
 };
 use crate::whatif::outcome::{JobOutcome, WhyUnknown};
 
@@ -168,16 +168,16 @@ impl<'a> Forecast<'a> {
 /// Whether the loop may be one over the layers of a first forward pass: few iterations, each of which leaves more, without
 /// a backward pass or an optimizer.
 fn may_end(iterations: &Iterations, requests: &Requests, sites: &CallSites) -> bool {
+    if iterations.is_inner || iterations.complete() >= MIN_RISING {
+        return false;
+    }
     let starts = iterations.starts();
     let is_rising = starts.windows(2).all(|pair| requests.live_before(pair[0]) < requests.live_before(pair[1]));
-    let trains = |request: RequestId| {
-        let site = requests.site(request);
-        !sites.has_python(site) || sites.has_frame(site, |frame| frame.is_optimizer)
-    };
-    !iterations.is_inner
-        && iterations.complete() < MIN_RISING
-        && is_rising
-        && !(starts[0]..iterations.start()).any(trains)
+    is_rising
+        && (starts[0]..iterations.start()).all(|request| {
+            let site = requests.site(request);
+            sites.has_python(site) && !sites.has_frame(site, |frame| frame.is_optimizer)
+        })
 }
 
 /// Small differences between iterations add up: further requests are predicted to within one or two iterations only.

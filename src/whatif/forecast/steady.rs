@@ -161,13 +161,13 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
     fn is_copy(&self, done: usize) -> bool {
         let start = self.iterations.start();
         let source = self.source(0);
-        let is_same = |offset: usize| {
+        let is_same = (0..done).all(|offset| {
             self.requests.bytes(source + offset) == self.requests.bytes(start + offset)
                 // The frees after the failed request are not recorded.
                 && (offset + 1 == done || self.freed_in(source, offset) == self.freed_in(start, offset))
-        };
-        let frees = |offset: usize| self.freed_in(source, offset) > 0;
-        (0..done).all(is_same) && ((0..done - 1).any(frees) || !(done - 1..self.history.len).any(frees))
+        });
+        let first_free = (0..self.history.len).find(|offset| self.freed_in(source, *offset) > 0);
+        is_same && first_free.is_none_or(|offset| offset < done - 1)
     }
 
     /// Number of blocks of the iteration from request `first` on that are freed after its request at `offset`.
@@ -216,11 +216,12 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
 
     /// Whether the only complete iteration allocated optimizer state, which happens once, at each offset.
     fn made_once(&self, sites: &CallSites) -> Vec<bool> {
-        let is_state = |request: RequestId| {
-            self.writer.is_live(request) && sites.has_frame(self.requests.site(request), |frame| frame.is_optimizer)
-        };
         let is_only_one = self.iterations.complete() == 1;
-        self.iterations.range(self.history.source).map(|request| is_only_one && is_state(request)).collect()
+        let made_once = self.iterations.range(self.history.source).map(|request| {
+            let site = self.requests.site(request);
+            is_only_one && self.writer.is_live(request) && sites.has_frame(site, |frame| frame.is_optimizer)
+        });
+        made_once.collect()
     }
 
     /// How sizes go on, and the trend of their total.

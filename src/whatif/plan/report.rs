@@ -11,7 +11,7 @@ use crate::allocator::conf::EXPANDABLE_SEGMENTS;
 use crate::allocator::device::GpuModel;
 use crate::base::warning::{Code, Warning};
 use crate::whatif::fit::{
-    DeviceRecordings, FitDevice, FitInput, FitOptions, FittedSizes, RecordingReport, RefusalCode, fit, torch_version,
+    DeviceRecordings, FitInput, FitOptions, FittedSizes, RecordingReport, RefusalCode, fit, torch_version,
 };
 use crate::whatif::{Overrides, apply_option};
 
@@ -103,8 +103,10 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
         Err(refusal) => return Err(refusal.sentence),
     };
     // The device with the highest peak decides.
-    let peak_of = |device: &FitDevice| device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
-    let device = report.devices.iter().max_by_key(|device| (peak_of(device), Reverse(device.device)));
+    let device = report.devices.iter().max_by_key(|device| {
+        let peak = device.sizes.iter().map(|at| at.peak_reserved_bytes).max();
+        (peak, Reverse(device.device))
+    });
     let device = device.ok_or("the recordings have no device in common")?;
     if device.largest_safe.is_none() {
         return extrapolate(recordings, &gpus, options, report.warnings);
@@ -213,12 +215,10 @@ impl PlanReport {
 
     fn run_of(&self, gpu: &PlanGpu, change: PlanChange, max_runs: usize) -> Option<NextRun> {
         let expandable_segments = change == PlanChange::ExpandableSegments;
-        let recorded = self.recordings.iter().map(|recording| recording.size);
-        let is_recording = |run: &&PlanRun| {
-            recorded.clone().any(|size| size == run.size) || recorded.clone().min().is_some_and(|size| run.size < size)
-        };
+        let recorded: Vec<u64> = self.recordings.iter().map(|recording| recording.size).collect();
         let runs = self.runs.iter().filter(|run| run.gpu == gpu.gpu && run.expandable_segments == expandable_segments);
-        let made = runs.clone().filter(|run| !is_recording(run)).count();
+        let above_recorded = runs.clone().filter(|run| recorded.iter().min().is_none_or(|size| *size <= run.size));
+        let made = above_recorded.filter(|run| !recorded.contains(&run.size)).count();
         let answer = gpu.cell(change)?.size.filter(|size| *size > 0)?;
         let size = if runs.clone().any(|run| run.size == answer) {
             // Between it and the smallest that fails.

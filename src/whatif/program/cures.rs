@@ -56,8 +56,8 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
         script.ops.push(*op);
     }
     let change = (ProgramChange::LeftBehind, Sureness::Checked);
-    let is_freed = |block: u32| freed.contains(&block);
-    replay_cure(&recording, recording.changed(change, "free what earlier calls left", is_freed, script))
+    let description = "free what earlier calls left";
+    replay_cure(&recording, recording.changed(change, description, |block| freed.contains(&block), script))
 }
 
 /// Replays the program of `device` as if each block that it has made since the entry `since`, up to the last failed

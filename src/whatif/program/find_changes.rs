@@ -26,10 +26,7 @@ pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: O
         (is_guess, Reverse(row.fits), Reverse(row.serves_failed), Reverse(row.reserved_gain_bytes))
     });
     // Checkpointing a nested module may have the same effect; the outer one is kept.
-    rows.dedup_by(|inner, outer| {
-        let peaks = |row: &ProgramRow| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes);
-        peaks(inner) == peaks(outer)
-    });
+    rows.dedup_by_key(|row| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes));
     ProgramDevice {
         device: device.id(),
         ends_in_failure: device.ends_with_failure(),

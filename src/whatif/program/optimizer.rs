@@ -23,17 +23,17 @@ pub(super) fn fuse_optimizer(recording: &RecordedProgram<'_, '_>) -> Option<Chan
 
 /// Keeps the optimizer's state on the host, where its step then makes its temporaries.
 pub(super) fn offload_state(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
-    let is_state = |category: &Category| *category == Category::OptimizerState;
     let categories = recording.categories();
-    if !categories.iter().any(is_state) {
+    if !categories.contains(&Category::OptimizerState) {
         return None;
     }
-    let temporaries = find_temporaries(recording);
-    let is_offloaded: Vec<bool> =
-        categories.iter().zip(temporaries).map(|(category, is_temporary)| is_state(category) || is_temporary).collect();
+    let with_temporaries = categories.iter().zip(find_temporaries(recording));
+    let is_offloaded: Vec<bool> = with_temporaries
+        .map(|(category, is_temporary)| *category == Category::OptimizerState || is_temporary)
+        .collect();
     let change = (ProgramChange::StateOffloaded, Sureness::Estimate);
-    let is_removed = |block: u32| is_offloaded[block as usize];
-    Some(recording.resized_by(change, "offload optimizer state to the host", is_removed, |_| 0))
+    let description = "offload optimizer state to the host";
+    Some(recording.resized_by(change, description, |block| is_offloaded[block as usize], |_| 0))
 }
 
 /// For each block, whether it lives only within a step of the optimizer.
@@ -59,10 +59,10 @@ pub(super) fn find_temporaries(recording: &RecordedProgram<'_, '_>) -> Vec<bool>
 /// Frees each temporary of a `foreach` step before the operation makes the next.
 pub(super) fn step_by_parameter(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
     let blocks = &recording.script.blocks;
-    let traits = |block: usize| recording.device.phases().stack_traits(blocks[block].stack);
-    let temporaries = find_temporaries(recording);
-    let is_temporary: Vec<bool> =
-        temporaries.iter().enumerate().map(|(block, is_own)| *is_own && traits(block).is_foreach_step).collect();
+    let is_temporary = blocks.iter().zip(find_temporaries(recording)).map(|(block, is_temporary)| {
+        is_temporary && recording.device.phases().stack_traits(block.stack).is_foreach_step
+    });
+    let is_temporary: Vec<bool> = is_temporary.collect();
     if !is_temporary.contains(&true) {
         return None;
     }

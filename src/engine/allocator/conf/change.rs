@@ -35,9 +35,9 @@ impl<'a> ConfChange<'a> {
 
     /// `base` with this change applied, as a string of options.
     pub fn apply_to(&self, base: &str) -> String {
-        let is_kept = |key: &str| find_option(&self.set, key).is_none() && !self.reset.contains(&key);
         let base = if self.resets_all { "" } else { base };
-        let kept = parse_options(base).filter(|(key, _)| is_kept(key));
+        let kept =
+            parse_options(base).filter(|(key, _)| find_option(&self.set, key).is_none() && !self.reset.contains(key));
         let kept = kept.map(|(key, value)| format!("{key}:{value}"));
         let set = (!self.set.is_empty()).then(|| self.set.clone());
         kept.chain(set).collect::<Vec<String>>().join(",")

@@ -11,14 +11,14 @@ impl Settings {
         let plain = Self::default();
         let mut options = Vec::new();
         let mut add = |differs: bool, option: String| options.extend(differs.then_some(option));
-        let same = |a: f64, b: f64| a.total_cmp(&b).is_eq();
+
         add(self.expandable_segments, EXPANDABLE_SEGMENTS.to_owned());
         add(self.max_split_size != plain.max_split_size, format!("max_split_size_mb:{}", self.max_split_size / MIB));
         let divisions = self.roundup_power2_divisions;
         let formatted = format_divisions(&divisions);
         add(divisions != plain.roundup_power2_divisions, format!("roundup_power2_divisions:{formatted}"));
         let threshold = self.garbage_collection_threshold;
-        let is_default = same(threshold, plain.garbage_collection_threshold);
+        let is_default = threshold.total_cmp(&plain.garbage_collection_threshold).is_eq();
         add(!is_default, format!("garbage_collection_threshold:{threshold}"));
         let large = self.large_segment_size;
         add(large != plain.large_segment_size, format!("large_segment_size_mb:{}", large / MIB));
@@ -26,7 +26,7 @@ impl Settings {
         let rounding = self.max_non_split_rounding;
         add(rounding != large, format!("max_non_split_rounding_mb:{}", rounding / MIB));
         let fraction = self.per_process_memory_fraction;
-        let is_default = same(fraction, plain.per_process_memory_fraction);
+        let is_default = fraction.total_cmp(&plain.per_process_memory_fraction).is_eq();
         add(!is_default, format!("per_process_memory_fraction:{fraction}"));
         if let Some(reserve) = self.expandable_segments_reserve {
             let reserve = match reserve {

@@ -68,8 +68,8 @@ pub fn releases_with_line(file: &str, function: &str, line: u32) -> Option<u32> 
 /// Whether `path` ends in the path `name`, with `/` or `\` as separators.
 fn ends_with_path(path: &str, name: &str) -> bool {
     let Some(above) = path.len().checked_sub(name.len()) else { return false }; // `path` is shorter
-    let parts = || path.bytes().map(|byte| if byte == b'\\' { b'/' } else { byte });
-    parts().skip(above).eq(name.bytes()) && (above == 0 || parts().nth(above - 1) == Some(b'/'))
+    let mut bytes = path.bytes().map(|byte| if byte == b'\\' { b'/' } else { byte });
+    bytes.clone().skip(above).eq(name.bytes()) && (above == 0 || bytes.nth(above - 1) == Some(b'/'))
 }
 
 #[cfg(test)]

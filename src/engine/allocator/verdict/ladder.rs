@@ -81,12 +81,8 @@ pub struct Diagnosis {
 impl MemoryAtFailure {
     /// Bytes that the device had to provide. If it had room for the segment, whole granules must have been missing.
     pub fn needed_from_device(&self) -> ApproxBytes {
-        let has_room = |bytes| self.device_free.covers(bytes).is_likely();
-        if has_room(self.segment) && !has_room(self.segment_in_granules) {
-            self.segment_in_granules
-        } else {
-            self.segment
-        }
+        let has_room = [self.segment, self.segment_in_granules].map(|bytes| self.device_free.covers(bytes).is_likely());
+        if has_room == [true, false] { self.segment_in_granules } else { self.segment }
     }
 
     /// Whether `more`, together with the free memory of the device, covers the bytes needed from the device.

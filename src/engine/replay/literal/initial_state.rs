@@ -96,15 +96,15 @@ impl InitialState {
         for range in self.ranges.iter().filter(|range| range.is_expandable) {
             lowest_addrs.entry((range.stream, range.is_small, range.pool)).or_insert(range.addr);
         }
-        let base = |range: &DeviceRange| {
+        let bases = self.ranges.iter().map(|range| {
             let lowest = lowest_addrs.get(&(range.stream, range.is_small, range.pool))?;
             range.is_expandable.then(|| reservations.base(range.stream, range.is_small, *lowest))
-        };
+        });
         // A reservation ends where the next one begins, at the latest.
-        let bases: BTreeSet<u64> = self.ranges.iter().filter_map(base).collect();
-        let segments = self.ranges.iter().map(|range| {
-            let reservation = base(range).map(|base| {
-                let next = bases.range(base.saturating_add(1)..).next();
+        let starts: BTreeSet<u64> = bases.clone().flatten().collect();
+        let segments = self.ranges.iter().zip(bases).map(|(range, base)| {
+            let reservation = base.map(|base| {
+                let next = starts.range(base.saturating_add(1)..).next();
                 (base, next.map_or(UNBOUNDED, |next| next - base))
             });
             InitialSegment { range: *range, reservation }

@@ -172,16 +172,16 @@ impl Emitter<'_> {
             // PyTorch also writes an empty list for a device without entries.
             let entries = device.map(|device| &*device.entries).unwrap_or_default();
             let texts = device.map(|device| &*device.texts).unwrap_or_default();
-            let texts = || texts.iter().copied().chain(std::iter::repeat(EmittedTexts::default()));
-            let named_entries = || entries.iter().zip(texts()).filter(|((entry, _), _)| entry.action != Action::Other);
-            this.write_list(named_entries().count(), named_entries(), Self::write_entry).map(drop)
+            let texts = texts.iter().copied().chain(std::iter::repeat(EmittedTexts::default()));
+            let named_entries = entries.iter().zip(texts).filter(|((entry, _), _)| entry.action != Action::Other);
+            this.write_list(named_entries.clone().count(), named_entries, Self::write_entry).map(drop)
         })
         .map(drop)
     }
 
     fn write_entry(&mut self, ((entry, time_us), texts): (&(AllocatorEntry, u64), EmittedTexts)) -> io::Result<()> {
         let snapshot = self.snapshot;
-        let text = |id: Option<SymbolId>, absent| id.map_or(absent, |id| snapshot.text(id));
+
         self.pickle.begin_small_dict()?;
         self.write_string("action", entry.action.word())?;
         let addr = if entry.action == Action::Oom { "device_free" } else { "addr" };
@@ -193,10 +193,10 @@ impl Emitter<'_> {
             self.write_unsigned("time_us", *time_us)?;
         }
         if contexts {
-            self.write_string("compile_context", text(texts.compile_context, "N/A"))?;
+            self.write_string("compile_context", texts.compile_context.map_or("N/A", |id| snapshot.text(id)))?;
         }
         if metadata {
-            self.write_string("user_metadata", text(texts.user_metadata, ""))?;
+            self.write_string("user_metadata", texts.user_metadata.map_or("", |id| snapshot.text(id)))?;
         }
         if pools {
             self.write_pool("pool_id", entry.pool)?;

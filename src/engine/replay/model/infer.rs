@@ -66,11 +66,11 @@ fn best_release<'a>(snapshot: &'a Snapshot, devices: &[Device<'a>], possible: Ra
                 assumes_captures: true,
                 settings_changes: Vec::new(),
             };
-            let verify_one = |&device: &Device<'a>| {
-                let no_split = no_split_pools(device, &start.settings);
-                InferredDevice::verified(device, Hypothesis { no_split, ..start.clone() })
-            };
-            Inference::new(releases, devices.par_iter().map(verify_one).collect())
+            let verified = devices.par_iter().map(|device| {
+                let no_split = no_split_pools(*device, &start.settings);
+                InferredDevice::verified(*device, Hypothesis { no_split, ..start.clone() })
+            });
+            Inference::new(releases, verified.collect())
         })
         .reduce_with(Inference::or_better);
     best.unwrap_or_else(|| {
@@ -105,15 +105,15 @@ impl<'a> Inference<'a> {
 
 /// The releases of `possible`, newest first, grouped by equal rules; each group with its newest release.
 fn group_by_behaviour(snapshot: &Snapshot, possible: RangeInclusive<u32>) -> Vec<(RangeInclusive<u32>, u32)> {
-    let behaviour = |minor| (Behaviour::for_release(minor), settings_for_release(snapshot, minor));
     let mut groups: Vec<(RangeInclusive<u32>, u32)> = Vec::new();
+    let mut newer = None;
     for minor in possible.rev() {
+        let behaviour = Some((Behaviour::for_release(minor), settings_for_release(snapshot, minor)));
         match groups.last_mut() {
-            Some((group, newest)) if behaviour(*newest) == behaviour(minor) => {
-                *group = minor..=*group.end();
-            }
+            Some((group, _)) if newer == behaviour => *group = minor..=*group.end(),
             _ => groups.push((minor..=minor, minor)),
         }
+        newer = behaviour;
     }
     groups
 }
@@ -193,9 +193,9 @@ fn reservation_sizes(device: Device<'_>, entry: &TraceEntry) -> Vec<u64> {
         let base = bases.entry(kind(&other)).or_insert(other.addr);
         *base = other.addr.min(*base);
     }
-    let distance = |base: &u64| entry.addr.saturating_sub(*base);
-    let nearest_distance = bases.values().map(distance).filter(|size| *size > 0).min();
-    let lowest_distance = bases.get(&kind(entry)).map_or(0, distance);
+    let lowest_distance = bases.get(&kind(entry)).map_or(0, |base| entry.addr.saturating_sub(*base));
+    let distances = bases.values().map(|base| entry.addr.saturating_sub(*base));
+    let nearest_distance = distances.filter(|size| *size > 0).min();
     let parts = (1..=4).map(|parts| lowest_distance / parts);
     nearest_distance.into_iter().chain(parts).filter(|size| *size > 0).collect()
 }
@@ -262,12 +262,11 @@ fn find_limit<'a>(from: &InferredDevice<'a>) -> Option<InferredDevice<'a>> {
 fn limit_is_too_low(divergence: &Divergence, action_before: Option<Action>) -> Option<bool> {
     let predicted = divergence.predicted?.action;
     let recorded = divergence.recorded?.action;
-    let is_segment_free = |action| action == Action::SegmentFree;
     if divergence.has_collected {
         // Both released segments; PyTorch released more if it continued where the model had finished.
-        return Some(!is_segment_free(recorded) || is_segment_free(predicted));
+        return Some(recorded != Action::SegmentFree || predicted == Action::SegmentFree);
     }
-    if is_segment_free(recorded) {
+    if recorded == Action::SegmentFree {
         return Some(false);
     }
     // The model refused growth without asking the device, unless PyTorch had just collected a segment that the model

@@ -152,8 +152,7 @@ impl<'a> SettingsSearch<'a> {
         divergence: &Divergence,
     ) -> Option<SettingsChange> {
         let starts = self.candidate_entries(op_starts);
-        let is_other = |settings: &Settings| settings != current;
-        let known: Vec<Settings> = self.known.iter().filter(|settings| is_other(settings)).cloned().collect();
+        let known: Vec<Settings> = self.known.iter().filter(|settings| *settings != current).cloned().collect();
         let mut trials = self.run_trials(base, &starts, &known, divergence.entry_index)?;
         let goal = divergence.entry_index.saturating_add(HORIZON).min(self.device.len());
         if trials.iter().all(|trial| trial.verifier.reached_entry() < goal) {
@@ -161,7 +160,7 @@ impl<'a> SettingsSearch<'a> {
             for base_settings in std::iter::once(current).chain(&self.known) {
                 for settings in single_option_variants(base_settings, &self.hypothesis, divergence) {
                     let is_new = !self.known.contains(&settings) && !variants.contains(&settings);
-                    if is_new && is_other(&settings) {
+                    if is_new && settings != *current {
                         variants.push(settings);
                     }
                 }

@@ -116,10 +116,10 @@ impl<'a> TraceOps<'a> {
         let mut request_entries = foreign + 1..last;
         if self.is_empty_cache_stack(stack_of(foreign)) {
             // Up to PyTorch 2.2, segments that `empty_cache` releases have no stack.
-            let is_released = |index: &usize| {
-                self.device.action(*index).is_some_and(Action::is_shrink) && stack_of(*index) == StackId::default()
-            };
-            request_entries.start = request_entries.find(|index| !is_released(index)).unwrap_or(last);
+            let first_other = request_entries.find(|index| {
+                !self.device.action(*index).is_some_and(Action::is_shrink) || stack_of(*index) != StackId::default()
+            });
+            request_entries.start = first_other.unwrap_or(last);
         }
         request_entries.start
     }

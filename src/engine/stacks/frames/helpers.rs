@@ -33,8 +33,8 @@ impl HelperLines {
     /// Whether the line of the user's code, `caller`, represents memory that the line `package` allocates for it.
     pub(super) fn is_helper(&self, package: FrameId, caller: FrameId, is_caller_in_module: bool) -> bool {
         // 0: no stack connects a line of a package with one of the user's.
-        let count = |lines: &FxHashMap<FrameId, u32>, line| lines.get(&line).copied().unwrap_or(0);
-        let (callers, reached) = (count(&self.callers, package), count(&self.reached, caller));
+        let callers = self.callers.get(&package).copied().unwrap_or(0);
+        let reached = self.reached.get(&caller).copied().unwrap_or(0);
         // A line of the user's own model may use a layer of a package, which has several lines.
         callers >= reached || is_caller_in_module && callers > 1
     }

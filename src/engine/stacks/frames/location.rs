@@ -237,8 +237,8 @@ pub fn code_and_caller(frames: &[FrameReport]) -> (Option<FrameReport>, Option<F
     });
     let stack = StackFrames::new(refs.collect(), |index| frames.get(index).and_then(|frame| package_name(&frame.file)));
     let code = stack.find_code().map(|code| code.user.filter(|_| code.is_user_in_module).unwrap_or(code.innermost));
-    let at = |index: Option<usize>| index.and_then(|index| frames.get(index)).cloned();
-    (at(code), at(code.and_then(|code| stack.find_caller(code))))
+    let caller = code.and_then(|code| stack.find_caller(code));
+    [code, caller].map(|index| frames.get(index?).cloned()).into()
 }
 
 #[cfg(test)]

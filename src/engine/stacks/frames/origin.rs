@@ -154,13 +154,12 @@ fn is_packaged(file: &str) -> bool {
 
 /// The name of the package that `file` belongs to: `einops` for `/venv/lib/python3.12/site-packages/einops/einops.py`.
 pub(super) fn package_name(file: &str) -> Option<&str> {
-    let inside = |dir: &str| {
+    PACKAGE_DIRS.iter().find_map(|dir| {
         // The directory with either separator.
         let dir = dir.trim_matches('/');
         let at = file.match_indices(dir).find_map(|(at, _)| file.get(at + dir.len()..))?;
         at.strip_prefix(['/', '\\'])?.split(['/', '\\']).next()
-    };
-    PACKAGE_DIRS.iter().find_map(|dir| inside(dir))
+    })
 }
 
 pub(super) fn is_launcher(package: &str) -> bool {

@@ -184,12 +184,12 @@ impl<'a> StackReader<'a> {
         let code = frames.find_code().map(|code| self.leading_line(&ids, &code));
         let caller = code.and_then(|code| frames.find_caller(code));
         let inside = &ids[..code.unwrap_or(own_len).min(own_len)];
-        let at = |index: Option<usize>| index.and_then(|index| ids.get(index)).copied();
+        let [frame, caller] = [code, caller].map(|index| ids.get(index?).copied());
         let node = inside.iter().find_map(|id| self.node_frames[id.index()]);
         let has_own_code = code.is_some_and(|code| code < own_len);
         LineId {
-            frame: at(code),
-            caller: at(caller),
+            frame,
+            caller,
             node,
             is_backward: node.is_some() || (maker.caller != Stacks::EMPTY && !has_own_code),
             forward: self.innermost_code_frame(maker.forward),
@@ -296,8 +296,8 @@ impl<'a> StackReader<'a> {
     /// The innermost frame of user code; without one, of an installed package (the program itself may be one).
     pub fn user_frame(&self, stack: StackId) -> Option<FrameId> {
         let ids = self.frames_with_callers(stack);
-        let innermost = |wanted| ids.iter().copied().find(|id| self.origin(*id) == wanted);
-        innermost(Origin::User).or_else(|| innermost(Origin::Package))
+        let mut origins = [Origin::User, Origin::Package].into_iter();
+        origins.find_map(|origin| ids.iter().copied().find(|id| self.origin(*id) == origin))
     }
 }
 

@@ -114,10 +114,10 @@ fn function_classes(functions: &[Function], symbols: &Symbols) -> Vec<FunctionId
 /// The functions that occur only before, and those that occur only after, sorted by path and name.
 fn one_sided_functions(functions: &[Function], symbols: &Symbols) -> [Vec<FunctionId>; 2] {
     [[true, false], [false, true]].map(|side| {
-        let function = |id: &FunctionId| &functions[*id as usize];
-        let mut ids: Vec<FunctionId> = (0..to_u32(functions.len())).filter(|id| function(id).is_in == side).collect();
-        ids.sort_by_key(|id| (symbols.get(function(id).file), symbols.get(function(id).name)));
-        ids
+        let one_sided = (0..).zip(functions).filter(|(_, function)| function.is_in == side);
+        let mut one_sided: Vec<(FunctionId, &Function)> = one_sided.collect();
+        one_sided.sort_by_key(|(_, function)| (symbols.get(function.file), symbols.get(function.name)));
+        one_sided.into_iter().map(|(id, _)| id).collect()
     })
 }
 
@@ -180,8 +180,8 @@ impl MoveFinder<'_> {
             for b in &before {
                 for a in &after {
                     let (from, to) = (self.function(*b), self.function(*a));
-                    let stays = |file| files.iter().all(|files| files.contains(&file));
-                    if !(stays(from.file) && stays(to.file)) {
+                    let is_in_both = [from.file, to.file].map(|file| files.iter().all(|files| files.contains(&file)));
+                    if is_in_both != [true, true] {
                         shared.entry((from.file, to.file)).or_default().push((*b, *a));
                     }
                 }

@@ -159,10 +159,9 @@ fn pair_same_lines<'a>(before: &'a [StackLines], after: &'a [StackLines]) -> (Pa
 
 /// The weight that `pairs` leave changed.
 fn changed_weight(pairs: &Pairs<'_>, before: &[StackLines], after: &[StackLines]) -> u64 {
-    let sum = |weight: &mut dyn Iterator<Item = u64>| weight.fold(0, u64::saturating_add);
-    let all = sum(&mut before.iter().chain(after).map(|item| item.weight));
-    let paired = sum(&mut pairs.iter().flat_map(|(b, a)| [b.weight, a.weight]));
-    let differing = sum(&mut pairs.iter().map(|(b, a)| b.weight.abs_diff(a.weight)));
+    let all = before.iter().chain(after).map(|item| item.weight).fold(0, u64::saturating_add);
+    let paired = pairs.iter().flat_map(|(b, a)| [b.weight, a.weight]).fold(0, u64::saturating_add);
+    let differing = pairs.iter().map(|(b, a)| b.weight.abs_diff(a.weight)).fold(0, u64::saturating_add);
     all.saturating_sub(paired).saturating_add(differing)
 }
 

@@ -144,20 +144,16 @@ impl DriverCalls {
         if code == 0 {
             return Ok(());
         }
-        let text = |get_text: unsafe extern "C" fn(Code, *mut *const c_char) -> Code, otherwise: String| {
+        let [name, meaning] = [self.cuGetErrorName, self.cuGetErrorString].map(|get_text| {
             let mut text = ptr::null();
             // SAFETY: the driver writes a pointer to a constant string, or null for a code it does not know.
             let is_known = unsafe { get_text(code, &raw mut text) } == 0 && !text.is_null();
             // SAFETY: checked: a constant string that ends in zero.
-            let known = is_known.then(|| unsafe { CStr::from_ptr(text) });
-            known.map_or(otherwise, |text| text.to_string_lossy().into_owned())
-        };
-        Err(CudaError::Call {
-            call,
-            code,
-            name: text(self.cuGetErrorName, format!("error {code}")),
-            meaning: text(self.cuGetErrorString, "no description".to_owned()),
-        })
+            is_known.then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
+        });
+        let name = name.unwrap_or_else(|| format!("error {code}"));
+        let meaning = meaning.unwrap_or_else(|| "no description".to_owned());
+        Err(CudaError::Call { call, code, name, meaning })
     }
 }
 
