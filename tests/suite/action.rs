@@ -1,4 +1,4 @@
-//! The scripts of the GitHub action, in the environment of a runner.
+//! The scripts of the GitHub action, in the environment of a runner. Slow: many runs of a shell.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;

@@ -1,25 +1,11 @@
-//! One file, several commands: the same fact is the same in each.
+//! One file, several commands: the same fact is the same in each. Slow: every failure is replayed with other settings.
 
 use oomscope::analysis::Advice;
-use oomscope::whatif::{TriedKind, TriedMark, WhatIfOptions, compare_settings, verify_study};
+use oomscope::whatif::{TriedKind, TriedMark, WhatIfOptions, compare_settings};
 use serde_json::Value;
 
 use crate::support::fixtures;
 use crate::support::program::run;
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&run(&[args, &["--format", "json"]].concat()).out).unwrap()
-}
-
-/// The release is what the file shows, in the report and in each replay of it.
-#[test]
-#[ignore = "slow: .ci/release runs it"]
-fn every_command_names_the_same_release() {
-    for name in fixtures::names() {
-        let (study, report) = (fixtures::study(&name), fixtures::report(&name));
-        assert_eq!(verify_study(study, &name).torch_version, report.torch_version, "{name}");
-    }
-}
 
 /// What `analyze` says of all that was tried is what its table and `whatif` show.
 #[test]
@@ -54,7 +40,8 @@ fn check_names_the_line_that_analyze_names() {
         }
         let report = serde_json::to_value(report).unwrap();
         let file = &format!("fixtures/{name}.pickle.gz");
-        let checked = json(&["check", "--max-ooms", "0", file]);
+        let checked = run(&["check", "--max-ooms", "0", "--format", "json", file]).out;
+        let checked: Value = serde_json::from_str(&checked).unwrap();
         for device in report["devices"].as_array().unwrap() {
             let Some(oom) = device["ooms"].as_array().unwrap().last().filter(|oom| !oom["culprit"].is_null()) else {
                 continue;

@@ -1,5 +1,5 @@
 //! `analyze --at`: the memory at a moment, held against what PyTorch said at that moment
-//! (`tests/oracle/moments.py`), and against the snapshot where the moment is its own.
+//! (`tests/oracle/moments.py`), and against the snapshot where the moment is its own. Slow: many runs of the program.
 
 use crate::support::fixtures;
 use crate::support::program::{analyze, refusal};

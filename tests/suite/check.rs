@@ -1,4 +1,4 @@
-//! `oomscope check`: what holds, what does not, and what is refused.
+//! `oomscope check`: what holds, what does not, and what is refused. Slow: many runs of the program.
 
 use crate::support::program::{Ran, file, refusal, run, text};
 use crate::support::{fixtures, program};

@@ -1,4 +1,5 @@
 //! `oomscope check` passes only what the recording shows: no lost history, no late start, no contradiction.
+//! Slow: many runs of the program.
 
 use serde_json::{Value, json};
 use tempfile::TempDir;

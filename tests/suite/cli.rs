@@ -1,4 +1,5 @@
 //! What scripts rely on: exit codes, streams, the keys of the JSON, the same bytes every time.
+//! Slow: many runs of the program.
 
 use crate::support::{fixtures, program};
 use std::fs;

@@ -1,4 +1,4 @@
-//! The first things that somebody types, right or nearly so.
+//! The first things that somebody types, right or nearly so. Slow: many runs of the program.
 
 use std::path::Path;
 use std::process::Stdio;

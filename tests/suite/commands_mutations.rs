@@ -2,7 +2,7 @@
 //! are built with checks for it), no hang, nothing that commands a terminal, the same bytes every time.
 //!
 //! Recordings with records lost, doubled, exchanged and with other numbers and names in them, so that
-//! most are read.
+//! most are read. Slow: every command answers to each mutant.
 
 use std::collections::BTreeSet;
 

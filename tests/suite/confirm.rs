@@ -1,4 +1,5 @@
 //! An independent Python program comes to the same figures, on every fixture. Without `python3` this test passes.
+//! Slow: Python reads every recording.
 
 use std::process::Command;
 

@@ -1,9 +1,9 @@
 //! `diff` holds what it promises on whatever two snapshots: the diff the other way round is its negative,
 //! that of a snapshot with itself is empty, and the rows of every table add up to the total.
+//! Slow: every recording is analyzed.
 
 use crate::support::cases::random;
 use crate::support::{fixtures, generator};
-use oomscope::analysis::analyze;
 use oomscope::compare::diff::{
     ComparedMoment, DeviceDiff, DiffOptions, DiffReport, Figures, File, LiveChange, MatchedBy, StackChange, Status,
     diff,
@@ -275,10 +275,9 @@ fn promises_hold_on_recorded_pairs() {
 #[test]
 fn the_figures_are_those_of_analyze() {
     for name in fixtures::names() {
-        let snapshot = fixtures::snapshot(&name);
-        let alone = analyze(&snapshot, &name, 1, oomscope::analysis::Options::default());
+        let (snapshot, alone) = (fixtures::study(&name).snapshot(), fixtures::report(&name));
         for at in [ComparedMoment::Peak, ComparedMoment::Snapshot] {
-            let report = compare(&snapshot, &snapshot, at, 3);
+            let report = compare(snapshot, snapshot, at, 3);
             for (device, alone) in report.devices.iter().zip(&alone.devices) {
                 let figures = device.before.unwrap();
                 let allocated = match at {

@@ -1,4 +1,5 @@
 //! The README and the documentation say what the program does: every example is run and compared.
+//! Slow: many runs of the program.
 
 use crate::support::program;
 use crate::support::rust_source::sources;

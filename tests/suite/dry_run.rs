@@ -1,6 +1,7 @@
 //! `oomscope dry-run`: what it says of itself, of what it could not know, and of what it cannot do.
 //!
 //! Those that start a program need Python 3.8 or later, and have the stand-in for torch of tests/python/fake.
+//! Slow: many runs of the program.
 
 use std::path::Path;
 use std::process::{Command, Output};

@@ -1,6 +1,6 @@
 //! The stub of CUDA that a dry run has: its device memory is `device::SimulatedDevice`, and what is read of it is zero.
 //!
-//! Needs a C compiler; without one these tests say nothing.
+//! Needs a C compiler; without one these tests say nothing. Slow: a C compiler runs.
 
 use std::io::Write as _;
 use std::path::Path;

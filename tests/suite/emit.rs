@@ -1,5 +1,6 @@
 //! A snapshot that we write says what it was made of, to us and to CPython, and is shared as PyTorch
 //! shares it. What CPython loads from it and dumps again are the same bytes.
+//! Slow: every recording is written and replayed.
 
 use crate::support::{describe, fixtures, peak_heap};
 

@@ -1,8 +1,9 @@
 //! The screen of `oomscope explore`, without a terminal: pages as they are, and keys at random.
+//! Slow: many screens are drawn.
 
 use std::path::{Path, PathBuf};
 
-use oomscope::analysis::{Options, analyze_study};
+use oomscope::analysis::{Options, SnapshotReport, analyze_study};
 use oomscope::base::units::{is_active, size};
 use oomscope::explore::{Analyzed, Colours, Input, Look, Recording, State, draw};
 use oomscope::snapshot::{Snapshot, Source};
@@ -26,12 +27,11 @@ struct Explored<'s, 'a> {
 }
 
 impl<'s, 'a> Explored<'s, 'a> {
-    fn new(study: &'s Study<'a>, path: &str, size: [u16; 2]) -> Option<Self> {
+    fn new(study: &'s Study<'a>, report: &SnapshotReport, path: &str, size: [u16; 2]) -> Option<Self> {
         let device = study.devices().next()?;
         let mut state = State::new(device, path, false);
         state.set_recording(Recording::from_device(device));
-        let report = analyze_study(study, path, 0, Options { top: 10, ..Options::default() });
-        state.set_analysis(Analyzed::from_report(device, &report));
+        state.set_analysis(Analyzed::from_report(device, report));
         Some(Self { state, area: Rect::new(0, 0, size[0], size[1]) })
     }
 
@@ -62,10 +62,15 @@ impl<'s, 'a> Explored<'s, 'a> {
 
 /// Calls `check` with the recording at `path` on a screen.
 fn explore<T>(path: &Path, size: [u16; 2], check: impl FnOnce(Explored<'_, '_>) -> T) -> Option<T> {
+    let name = path.file_name().unwrap().to_str().unwrap();
+    let inside = path.strip_prefix(fixtures::directory()).ok();
+    if let Some(fixture) = inside.and_then(|inside| inside.to_str()?.strip_suffix(".pickle.gz")) {
+        return Explored::new(fixtures::study(fixture), fixtures::report(fixture), name, size).map(check);
+    }
     let snapshot = Snapshot::read(&Source::open(path).unwrap(), &|_| ()).ok()?;
     let study = Study::new(&snapshot, Scope::default());
-    let name = path.file_name().unwrap().to_str().unwrap();
-    Explored::new(&study, name, size).map(check)
+    let report = analyze_study(&study, name, 0, Options { top: 10, ..Options::default() });
+    Explored::new(&study, &report, name, size).map(check)
 }
 
 fn compare(name: &str, page: &str) {
@@ -160,9 +165,8 @@ fn a_difference_is_that_of_two_analyses() {
 fn the_first_screen_has_the_answer() {
     for name in [OOM, "2.15.0-gpt_varlen-at-oom", "2.15.0-fuzz-fraction-oom", "failures/capacity-training"] {
         let path = fixtures::directory().join(format!("{name}.pickle.gz"));
-        let analyzed = crate::support::program::result_of(&["analyze", "--format", "json", path.to_str().unwrap()]);
-        let report: serde_json::Value = serde_json::from_str(&analyzed).unwrap();
-        let device = &report["snapshots"][0]["devices"][0];
+        let report = serde_json::to_value(fixtures::report(name)).unwrap();
+        let device = &report["devices"][0];
         let oom = device["ooms"].as_array().unwrap().last().unwrap().clone();
         for area in [[80, 24], [120, 40], [250, 80]] {
             let (memory, all) = explore(&path, area, |mut explored| {

@@ -1,4 +1,5 @@
 //! `oomscope export`: tables, traces and folded stacks have the figures of the replay.
+//! Slow: every recording is exported.
 
 use oomscope::output::export::{
     Cell, FoldedWriter, Kind, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,

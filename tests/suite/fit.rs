@@ -1,4 +1,5 @@
 //! `oomscope fit`: what it says of other sizes is what PyTorch's allocator did there.
+//! Slow: answers are searched with replays.
 
 use serde_json::Value;
 

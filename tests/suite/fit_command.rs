@@ -1,4 +1,4 @@
-//! `oomscope fit -- COMMAND`: the answer is a size that was run.
+//! `oomscope fit -- COMMAND`: the answer is a size that was run. Slow: many runs of the program.
 #![cfg(unix)]
 
 use serde_json::{Value, json};

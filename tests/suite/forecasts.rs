@@ -26,7 +26,7 @@ const RERUNS: [(&str, &str, Option<u64>); 13] = [
 ];
 
 fn failure(name: &str) -> OomReport {
-    let report = analyze(&fixtures::snapshot(&format!("goes_on/{name}")), name, 0, Options::default());
+    let report = fixtures::report(&format!("goes_on/{name}"));
     report.devices[0].ooms.last().unwrap().clone()
 }
 

@@ -1,5 +1,6 @@
 //! What the fuzz targets hold any input to (`tests/fuzz/bodies.rs`), held for damaged fixtures: seeded mutants with
 //! flipped bits, changed bytes, swapped opcodes, spliced, doubled, dropped and truncated chunks.
+//! Slow: thousands of mutants are read.
 
 #[path = "../fuzz/bodies.rs"]
 mod bodies;

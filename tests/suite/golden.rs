@@ -1,6 +1,7 @@
 //! Pages and summaries compared with `tests/golden`, to be read when they change: `cargo insta review`.
 //!
 //! `commands.txt` lists the pages, `summaries.txt` the commands whose summaries are in `summaries.snap`.
+//! Slow: many runs of the program.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,5 @@
 //! Words that do not come back: names (also of tests), comments and documents use the field's words and plain sentences.
+//! Slow: the source of both crates is parsed.
 
 use std::path::Path;
 use std::sync::LazyLock;

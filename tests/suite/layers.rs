@@ -1,4 +1,4 @@
-//! The rooms of both crates: which uses which, and what each file keeps to.
+//! The rooms of both crates: which uses which, and what each file keeps to. Slow: the source of both crates is parsed.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -3,7 +3,6 @@
 use crate::support::fixtures;
 use oomscope::replay::literal::{Layout, LiteralReplay, Tracking};
 use oomscope::snapshot::{BlockState, Segment, Snapshot};
-use oomscope::study::{Scope, Study};
 
 /// Everything about a segment but the stack that allocated it, which no trace tells in all cases.
 fn described(snapshot: &Snapshot, segment: &Segment, blocks: &[oomscope::snapshot::Block]) -> String {
@@ -33,11 +32,11 @@ fn described(snapshot: &Snapshot, segment: &Segment, blocks: &[oomscope::snapsho
 fn the_last_moment_is_the_snapshot() {
     let mut compared = 0;
     for name in fixtures::names() {
-        let snapshot = fixtures::snapshot(&name);
-        let settings = Study::new(&snapshot, Scope::default()).settings().clone();
+        let study = fixtures::study(&name);
+        let (snapshot, settings) = (study.snapshot(), study.settings());
         for device in snapshot.devices().filter(|device| !device.is_empty()) {
             let (mut last, entries) = (Layout::default(), device.len());
-            let literal = LiteralReplay { device, settings: &settings, settings_changes: &[] };
+            let literal = LiteralReplay { device, settings, settings_changes: &[] };
             let outcome = literal.run(Tracking::Totals, |step| {
                 if step.at.is_none_or(|(index, _)| index + 1 == entries) {
                     last = Layout::from_tiling(step.tiling, device.id());
@@ -46,8 +45,8 @@ fn the_last_moment_is_the_snapshot() {
             assert_eq!((outcome.contradictions, outcome.end_differences), (0, 0), "{name}");
             let mut expected: Vec<&Segment> = device.segments().collect();
             expected.sort_by_key(|segment| segment.address);
-            let expected: Vec<String> = expected.iter().map(|s| described(&snapshot, s, &snapshot.blocks)).collect();
-            let found: Vec<String> = last.segments.iter().map(|s| described(&snapshot, s, &last.blocks)).collect();
+            let expected: Vec<String> = expected.iter().map(|s| described(snapshot, s, &snapshot.blocks)).collect();
+            let found: Vec<String> = last.segments.iter().map(|s| described(snapshot, s, &last.blocks)).collect();
             assert_eq!(found, expected, "{name}, device {}", device.id());
             compared += 1;
         }

@@ -1,5 +1,5 @@
 //! The tests of what the project promises, one file a promise, in one program: linked once, and run side by
-//! side.
+//! side. `Slow:` in the description of a file says why it takes more than a second of processor time.
 #![allow(
     clippy::cast_possible_truncation,
     clippy::expect_used,

@@ -1,7 +1,7 @@
 //! Every command says the same of what a job does under the same conditions.
+//! Slow: every failure is replayed with other settings.
 
-use oomscope::analysis::{AnalyzeReport, DeviceReport, Options, analyze};
-use oomscope::snapshot::Snapshot;
+use oomscope::analysis::{AnalyzeReport, DeviceReport};
 use oomscope::study::{Scope, Study};
 use oomscope::whatif::{
     JobOutcome, Overrides, TriedKind, TriedMark, TriedRow, Tries, WhatIfOptions, WhatIfReport, compare_settings,
@@ -27,14 +27,9 @@ const GROWING: [&str; 3] = ["goes_on/kept_losses-420", "goes_on/memory_bank-420"
 /// Settings of each device that are compared: each costs several replays.
 const COMPARED: usize = 2;
 
-fn with_failures() -> Vec<(String, Snapshot)> {
+fn with_failures() -> impl Iterator<Item = String> {
     let names = fixtures::names().into_iter().filter(|name| name.contains("oom"));
-    let names = names.chain(CONTINUED.map(str::to_owned));
-    names.map(|name| (name.clone(), fixtures::snapshot(&name))).collect()
-}
-
-fn devices(snapshot: &Snapshot) -> Vec<DeviceReport> {
-    analyze(snapshot, "a", 0, Options::default()).devices
+    names.chain(CONTINUED.map(str::to_owned))
 }
 
 fn json_of(then: &JobOutcome) -> Value {
@@ -53,14 +48,15 @@ fn compared(device: &DeviceReport) -> Vec<(String, Value)> {
 fn analyze_whatif_and_replay_agree_on_what_the_job_does_then() {
     let mut words = std::collections::BTreeSet::new();
     let mut count = 0;
-    for (name, snapshot) in with_failures() {
-        for device in devices(&snapshot) {
-            let compared = compared(&device);
+    for name in with_failures() {
+        for device in &fixtures::report(&name).devices {
+            let compared = compared(device);
             let settings: Vec<String> = compared.iter().map(|(settings, _)| settings.clone()).collect();
             if settings.is_empty() {
                 continue;
             }
-            let study = Study::new(&snapshot, Scope { device: Some(device.device), ..Scope::default() });
+            let snapshot = fixtures::study(&name).snapshot();
+            let study = Study::new(snapshot, Scope { device: Some(device.device), ..Scope::default() });
             let options = WhatIfOptions { options: &settings, ..WhatIfOptions::default() };
             let report: WhatIfReport = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
             for (settings, expected) in compared {
@@ -87,11 +83,9 @@ fn the_table_of_analyze_is_that_of_whatif() {
     for name in
         ["2.14.1-gpt_varlen-oom", "2.15.0-fuzz-max_split-oom", "2.15.0-fuzz-fraction-oom", "goes_on/buckets-430"]
     {
-        let snapshot = fixtures::snapshot(name);
-        let study = Study::new(&snapshot, Scope::default());
         let options = WhatIfOptions { tries: Tries::Both, ..WhatIfOptions::default() };
-        let whole = compare_settings(&study, name, options, &|_, _| {}).unwrap();
-        for device in devices(&snapshot) {
+        let whole = compare_settings(fixtures::study(name), name, options, &|_, _| {}).unwrap();
+        for device in &fixtures::report(name).devices {
             let whole = &whole.devices.iter().find(|whole| whole.device == device.device).unwrap().tried;
             assert!(!device.tried.is_empty(), "{name}");
             let common: Vec<_> = whole.iter().filter(|row| device.tried.contains(row)).collect();
@@ -110,14 +104,14 @@ fn the_table_of_analyze_is_that_of_whatif() {
 #[test]
 fn the_first_line_has_the_word_of_the_conclusion() {
     let mut overruled = 0;
-    for (name, snapshot) in with_failures() {
-        let report = analyze(&snapshot, "a", 0, Options::default());
+    for name in with_failures() {
+        let report = fixtures::report(&name);
         let failed: Vec<_> = report.devices.iter().filter(|device| device.oom_count > 0).collect();
         let [device] = failed.as_slice() else { continue };
         let conclusion = device.conclusion.unwrap();
         let verdict = device.ooms.last().unwrap().verdict;
         overruled += usize::from(conclusion != verdict);
-        let answer = AnalyzeReport::new(vec![report], Vec::new(), 1).summary().answer;
+        let answer = AnalyzeReport::new(vec![report.clone()], Vec::new(), 1).summary().answer;
         assert!(answer.contains(&format!("; {conclusion}")), "{name}: {answer}");
     }
     assert!(overruled > 2, "{overruled}");
@@ -126,11 +120,10 @@ fn the_first_line_has_the_word_of_the_conclusion() {
 /// What was reserved before the recording does not count as saved by a change that is replayed without it.
 #[test]
 fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it() {
-    let snapshot = fixtures::snapshot("2.15.0-gpt_varlen-wrapped");
-    let study = Study::new(&snapshot, Scope::default());
+    let study = fixtures::study("2.15.0-gpt_varlen-wrapped");
     let options = ["expandable_segments:True".to_owned()];
     let options = WhatIfOptions { options: &options, tries: Tries::Both, ..WhatIfOptions::default() };
-    let report = compare_settings(&study, "a", options, &|_, _| {}).unwrap();
+    let report = compare_settings(study, "a", options, &|_, _| {}).unwrap();
     let changes = report.devices[0].tried.iter().filter(|row| row.kind == TriedKind::Program);
     let unchanged = changes.map(|row| row.unchanged_peak_reserved_bytes.unwrap());
     let unchanged: std::collections::BTreeSet<u64> = unchanged.collect();
@@ -143,12 +136,11 @@ fn changes_that_start_without_the_cache_are_compared_with_the_program_without_it
 fn on_a_device_with_room_everything_is_compared_with_one_peak() {
     let mut compared = 0;
     for name in fixtures::names() {
-        let snapshot = fixtures::snapshot(&name);
-        let study = Study::new(&snapshot, Scope::default());
+        let study = fixtures::study(&name);
         let options = ["expandable_segments:True".to_owned()];
         let capacity = Some(1 << 40);
         let options = WhatIfOptions { options: &options, capacity, tries: Tries::Both };
-        let Ok(report) = compare_settings(&study, "a", options, &|_, _| {}) else { continue };
+        let Ok(report) = compare_settings(study, "a", options, &|_, _| {}) else { continue };
         for device in report.devices.iter().filter(|device| device.reserved_before_bytes == 0 && device.exact) {
             let goes_on = device.tried.iter().filter(|row| row.then.goes_on());
             let unchanged: std::collections::BTreeSet<_> =
@@ -162,8 +154,8 @@ fn on_a_device_with_room_everything_is_compared_with_one_peak() {
 
 #[test]
 fn nothing_helps_that_fails_again() {
-    for (name, snapshot) in with_failures() {
-        for device in devices(&snapshot) {
+    for name in with_failures() {
+        for device in &fixtures::report(&name).devices {
             assert!(device.tried.is_sorted_by_key(|row| row.mark), "{name}");
             for row in &device.tried {
                 assert_eq!(
@@ -181,11 +173,10 @@ fn nothing_helps_that_fails_again() {
 #[test]
 fn only_what_stops_a_growth_helps() {
     for name in GROWING {
-        let snapshot = fixtures::snapshot(name);
-        let study = Study::new(&snapshot, Scope::default());
+        let study = fixtures::study(name);
         let options = ["expandable_segments:True".to_owned()];
         let options = WhatIfOptions { options: &options, tries: Tries::Both, ..WhatIfOptions::default() };
-        let report = compare_settings(&study, name, options, &|_, _| {}).unwrap();
+        let report = compare_settings(study, name, options, &|_, _| {}).unwrap();
         let device = &report.devices[0];
         assert!(!device.tried.is_empty(), "{name}");
         for row in device.tried.iter().filter(|row| row.mark == TriedMark::Helps) {

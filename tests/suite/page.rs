@@ -1,5 +1,5 @@
 //! `oomscope report`: the data in a page says of every moment what `analyze --at` says, and the page is text and its
-//! own script, whatever the file holds.
+//! own script, whatever the file holds. Slow: every recording has a page made and read.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -257,9 +257,8 @@ fn undrawn_at(recording: &Recording, moment: u64) -> u64 {
 #[test]
 fn allocations_without_room_are_counted() {
     let name = "2.15.0-oom_varlen-at-oom";
-    let snapshot = fixtures::snapshot(name);
-    let study = Study::new(&snapshot, Scope::default());
-    let mut report = analyze_study(&study, name, 0, Options { top: 3, ..Options::default() });
+    let study = fixtures::study(name);
+    let mut report = analyze_study(study, name, 0, Options { top: 3, ..Options::default() });
     let device = study.devices().next().unwrap();
     let mut read = |budget: usize| {
         let data = PageData::from_device(device, &mut report.devices[0], budget).unwrap();

@@ -1,4 +1,5 @@
 //! The default page of each command is one screen at any width, and what it says of a snapshot it says once.
+//! Slow: every recording has five pages drawn.
 
 use std::collections::BTreeSet;
 
@@ -64,7 +65,7 @@ fn pages(name: &str, report: &AnalyzeReport) -> Vec<Document> {
 #[test]
 fn pages_of_every_recording_fit_on_a_screen() {
     for name in fixtures::names() {
-        let report = AnalyzeReport::new(vec![fixtures::report(&name)], Vec::new(), 10);
+        let report = AnalyzeReport::new(vec![fixtures::report(&name).clone()], Vec::new(), 10);
         let pages = pages(&name, &report);
         for (document, width) in pages.iter().flat_map(|document| WIDTHS.map(|width| (document, width))) {
             assert_fits(&name, &terminal(document, style(width)), width);
@@ -125,7 +126,7 @@ fn collect_sizes(value: &Value, sizes: &mut BTreeSet<String>) {
 #[test]
 fn terminals_without_colour_or_unicode_lose_nothing() {
     for name in ["2.15.0-oom_varlen-at-oom", "2.15.0-graphs", "recorded/2.15.0-losses_kept"] {
-        let mut document = report::analyze(&AnalyzeReport::new(vec![fixtures::report(name)], Vec::new(), 10));
+        let mut document = report::analyze(&AnalyzeReport::new(vec![fixtures::report(name).clone()], Vec::new(), 10));
         document.shorten_locations();
         let plain = terminal(&document, style(100));
         let coloured = terminal(&document, Style { colour: true, ..style(100) });

@@ -1,5 +1,5 @@
 //! `oomscope whatif --program`: what it says of a change is what PyTorch's allocator did when the program was changed
-//! so. The programs and the changes are those of `tests/oracle/changed.py`.
+//! so. The programs and the changes are those of `tests/oracle/changed.py`. Slow: changed programs are replayed.
 
 use serde_json::Value;
 

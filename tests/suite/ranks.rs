@@ -1,4 +1,4 @@
-//! Several devices side by side: of one snapshot, or of the ranks of a job.
+//! Several devices side by side: of one snapshot, or of the ranks of a job. Slow: many runs of the program.
 
 use std::fs;
 

@@ -1,5 +1,5 @@
 //! A file written to do harm does none: nothing in it is run, and reading it takes no more heap than
-//! 64 times its size and a mebibyte, and no time to speak of, however it nests and shares.
+//! 64 times its size and a mebibyte, and no time to speak of, however it nests and shares. Slow: large files.
 
 use crate::support::{describe, peak_heap, sample};
 

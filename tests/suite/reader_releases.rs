@@ -29,7 +29,7 @@ fn the_keys_show_the_release() {
     let mut seen = std::collections::BTreeSet::new();
     for name in fixtures::names() {
         let minor: u32 = name.split('.').nth(1).unwrap().parse().unwrap();
-        let torch = read(&fixtures::pickle(&name)).torch_by_keys;
+        let torch = &fixtures::study(&name).snapshot().torch_by_keys;
         assert!(torch.first.is_some_and(|first| first <= minor), "{name}: {torch}");
         assert!(torch.last.is_none_or(|last| minor <= last), "{name}: {torch}");
         let range = RANGES.iter().find(|(m, _)| *m == minor).unwrap().1;
@@ -42,7 +42,7 @@ fn the_keys_show_the_release() {
 #[test]
 fn no_recording_gives_reason_for_a_warning() {
     for name in fixtures::names() {
-        assert_eq!(warnings(&read(&fixtures::pickle(&name))), "", "{name}");
+        assert_eq!(warnings(fixtures::study(&name).snapshot()), "", "{name}");
     }
 }
 

@@ -1,5 +1,5 @@
 //! README's commands, run with the files that they name, by the program of these tests or by that of README's own
-//! install command (`OOMSCOPE_README_PROGRAM`, set by `.ci/release`).
+//! install command (`OOMSCOPE_README_PROGRAM`, set by `.ci/release`). Slow: many runs of the program.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

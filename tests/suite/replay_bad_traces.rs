@@ -75,21 +75,13 @@ fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
     let overlapping = "no size, exceeds the address space or overlaps";
     let impossible = "a size that never reaches the allocator";
     let idle = "where the model had nothing left to do";
-    let freed = || vec![event("free_requested", A, 1000), event("free_completed", A, 1000)];
+    let frees = |address, size| vec![event("free_requested", address, size), event("free_completed", address, size)];
+    let in_segment = |address, size, used| vec![event("segment_alloc", address, size), event("alloc", address, used)];
+    let completed = |size| event("free_completed", A, size);
     vec![
         ("free of an unknown address", then(vec![event("free_requested", A + 512, 9)]), 2, unknown_free),
-        (
-            "free of the inside of a block",
-            then(vec![event("free_requested", A + 512, 1000), event("free_completed", A + 512, 1000)]),
-            2,
-            unknown_free,
-        ),
-        (
-            "free of another size",
-            then(vec![event("free_requested", A, 999), event("free_completed", A, 999)]),
-            2,
-            "the model chose",
-        ),
+        ("free of the inside of a block", then(frees(A + 512, 1000)), 2, unknown_free),
+        ("free of another size", then(frees(A, 999)), 2, "the model chose"),
         (
             "free on another stream",
             then(vec![with(event("free_requested", A, 1000), "stream", json!(7))]),
@@ -102,55 +94,26 @@ fn cases() -> Vec<(&'static str, Value, usize, &'static str)> {
             2,
             "in another memory pool",
         ),
-        ("double free", then([freed(), freed()].concat()), 4, unknown_free),
-        (
-            "completion of nothing",
-            then(vec![event("free_completed", A, 1000), event("alloc", A + 1024, 10)]),
-            2,
-            unknown_completion,
-        ),
-        ("completion of nothing at the end", then(vec![event("free_completed", A, 1000)]), 2, unknown_completion),
-        (
-            "completion twice",
-            then(vec![
-                event("free_requested", A, 1000),
-                event("free_completed", A, 1000),
-                event("free_completed", A, 1000),
-            ]),
-            4,
-            unknown_completion,
-        ),
-        (
-            "a segment on a segment",
-            then(vec![event("segment_alloc", A + MIB, 20 * MIB), event("alloc", A + MIB, 2 * MIB)]),
-            2,
-            overlapping,
-        ),
-        (
-            "the same segment twice",
-            then(vec![event("segment_alloc", A, 2 * MIB), event("alloc", A, 2 * MIB - 1024)]),
-            2,
-            overlapping,
-        ),
-        (
-            "a segment past the end of memory",
-            then(vec![event("segment_alloc", TOP + MIB, 2 * MIB), event("alloc", TOP + MIB, 2 * MIB)]),
-            2,
-            overlapping,
-        ),
-        (
-            "an empty segment",
-            then(vec![event("segment_alloc", A + 4 * MIB, 0), event("alloc", A + 4 * MIB, 2 * MIB)]),
-            2,
-            overlapping,
-        ),
+        ("double free", then([frees(A, 1000), frees(A, 1000)].concat()), 4, unknown_free),
+        ("completion of nothing", then(vec![completed(1000), event("alloc", A + 1024, 10)]), 2, unknown_completion),
+        ("completion of nothing at the end", then(vec![completed(1000)]), 2, unknown_completion),
+        ("completion twice", then([frees(A, 1000), vec![completed(1000)]].concat()), 4, unknown_completion),
+        ("a segment on a segment", then(in_segment(A + MIB, 20 * MIB, 2 * MIB)), 2, overlapping),
+        ("the same segment twice", then(in_segment(A, 2 * MIB, 2 * MIB - 1024)), 2, overlapping),
+        ("a segment past the end of memory", then(in_segment(TOP + MIB, 2 * MIB, 2 * MIB)), 2, overlapping),
+        ("an empty segment", then(in_segment(A + 4 * MIB, 0, 2 * MIB)), 2, overlapping),
         ("alloc outside every segment", then(vec![event("alloc", A + 64 * MIB, 512)]), 2, "the model chose"),
         ("alloc on a live block", then(vec![event("alloc", A, 512)]), 2, "the model chose"),
         ("alloc of nothing", then(vec![event("alloc", A + 1024, 0)]), 2, impossible),
         ("alloc of 2^61", then(vec![event("alloc", A + 1024, 1 << 61)]), 2, impossible),
         ("oom of 2^64 - 1", then(vec![event("oom", 0, u64::MAX)]), 2, impossible),
         ("an oom that had memory", then(vec![event("oom", 1 << 40, 512)]), 2, "the model chose"),
-        ("half a segment freed", then([freed(), vec![event("segment_free", A, MIB)]].concat()), 4, "the model chose"),
+        (
+            "half a segment freed",
+            then([frees(A, 1000), vec![event("segment_free", A, MIB)]].concat()),
+            4,
+            "the model chose",
+        ),
         ("a live segment freed", then(vec![event("segment_free", A, 2 * MIB)]), 2, idle),
         // It would have been there from the start, and the first request would have been served from it.
         (

@@ -1,4 +1,5 @@
 //! Recordings that were damaged, and garbage: what is said of them at least adds up.
+//! Slow: many damaged traces are replayed.
 
 use std::sync::OnceLock;
 

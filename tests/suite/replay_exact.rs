@@ -1,6 +1,6 @@
 //! The model decides as PyTorch decided: every recording with a trace, with nothing known of it but the
 //! file, gives every entry, every block at the end and, where it begins with nothing, every figure of the
-//! `torch.cuda.memory_stats()` that were recorded with it.
+//! `torch.cuda.memory_stats()` that were recorded with it. Slow: every recording is replayed.
 
 use crate::support::{fixtures, late, recorded};
 use std::collections::BTreeSet;

@@ -1,9 +1,10 @@
 //! The literal replay is exact where it can be, and bounded where it cannot.
 //!
 //! Random programs run on a reference allocator; what it records is replayed and held against what it
-//! counted. Then random entries that no allocator would record.
+//! counted. Then random entries that no allocator would record. Slow: random traces are replayed.
 
 use crate::support::cases::random;
+use crate::support::describe::read;
 use crate::support::reference::{Reference, Step, program, snapshot_bytes};
 use crate::support::{garbage, reference, window};
 use oomscope::allocator::conf::Settings;
@@ -28,10 +29,6 @@ fn window() -> impl Strategy<Value = Window> {
             .prop_map(|ends| ends.map(|end| end.map(u64::from)))
             .prop_map(|[from, to]| window::between(from, to)),
     ]
-}
-
-fn read(bytes: &[u8]) -> Snapshot {
-    Snapshot::read(bytes, &|_| {}).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// The sums that hold whatever the file says.

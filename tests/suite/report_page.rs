@@ -1,5 +1,5 @@
 //! The page of `oomscope report` in a browser: what it says is what `analyze` says, and what is done to it does what it
-//! should. Without a browser these tests say so and pass.
+//! should. Without a browser these tests say so and pass. Slow: a browser draws many pages.
 
 use std::path::{Path, PathBuf};
 
@@ -269,8 +269,7 @@ fn a_rank_of_a_directory_is_there_once() {
 #[test]
 fn events_before_it_is_ready_do_no_harm() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-oom_varlen-at-oom")]);
+    let file = browser.write_report(&["2.15.0-oom_varlen-at-oom"]);
     browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HOLD_DEVICES }));
     browser.show(&file);
     assert_eq!(browser.value("document.querySelectorAll('#app canvas').length > 3 && heldCount() === 1"), true);
@@ -285,8 +284,7 @@ fn events_before_it_is_ready_do_no_harm() {
 #[test]
 fn the_last_device_clicked_is_shown() {
     let Some(mut browser) = Browser::start() else { return };
-    let directory = tempfile::tempdir().unwrap();
-    let file = page(directory.path(), &[&fixture("2.15.0-two_devices"), &fixture("2.15.0-holes-at-oom")]);
+    let file = browser.write_report(&["2.15.0-two_devices", "2.15.0-holes-at-oom"]);
     browser.call("Page.addScriptToEvaluateOnNewDocument", json!({ "source": HOLD_DEVICES }));
     browser.show(&file);
     browser.value("release(0)");

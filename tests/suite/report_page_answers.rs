@@ -1,7 +1,5 @@
 //! The page of `oomscope report` answers as `analyze` does: the same steps, the same sentences, and names for all that it
-//! draws and lists. Without a browser these tests say so and pass.
-
-use std::path::Path;
+//! draws and lists. Without a browser these tests say so and pass. Slow: a browser draws many pages.
 
 use oomscope::base::units::{count, size};
 use serde_json::json;
@@ -12,10 +10,10 @@ use crate::support::program::{analyze, result_of, text};
 
 const FAILED: &str = "2.15.0-gpt_varlen-at-oom";
 
-fn open(directory: &Path, name: &str) -> Option<Browser> {
+fn open(name: &str) -> Option<Browser> {
     let mut browser = Browser::start()?;
     browser.resize(1280, 800);
-    browser.open(&page(directory, &[&fixture(name)]), "");
+    browser.report(&[name], "");
     browser.settle();
     Some(browser)
 }
@@ -31,25 +29,24 @@ fn a_step_has_one_number_everywhere() {
     let numbers = timeline.lines().find(|line| line.trim_start().starts_with("step ")).unwrap();
     assert!(numbers.trim_end().ends_with(&format!("│{step}")), "{numbers}");
 
-    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    let Some(mut browser) = open(FAILED) else { return };
     assert!(browser.text("h1").contains(&format!(" step {step}, ")));
     let part = text(&directory.path().join("part.html"));
     result_of(&["report", "--from", "failure-1500", "-o", &part, &file]);
-    for shown in ["page.html", "part.html"] {
-        browser.open(&directory.path().join(shown), "");
+    for shown in [browser.write_report(&[FAILED]), part.into()] {
+        browser.open(&shown, "");
         let (_, y) = browser.middle("bands");
         let right = browser.value("document.getElementById('bands').getBoundingClientRect().right");
         browser.mouse("mouseMoved", (right.as_f64().unwrap() - 3.0, y), 0.0);
         let tip = browser.text("#tip");
-        assert!(tip.contains(&format!(" step {step} ")), "{shown}: {tip}");
+        assert!(tip.contains(&format!(" step {step} ")), "{shown:?}: {tip}");
     }
 }
 
 /// The verdict stands on top; the reason, the tables and the advice in the pane, each once.
 #[test]
 fn the_answer_is_there_once() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    let Some(mut browser) = open(FAILED) else { return };
     assert_eq!(browser.value("document.title"), json!(format!("{FAILED}.pickle.gz")));
     assert_eq!(browser.value("document.getElementById('page-title').title"), json!(fixture(FAILED)));
     let headline = browser.text("h1");
@@ -115,8 +112,7 @@ fn the_result_is_that_of_the_selected_device_and_failure() {
 /// A warning stands in the pane, once, and the headline on top says what happened.
 #[test]
 fn a_warning_does_not_replace_the_answer() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(mut browser) = open(directory.path(), "2.15.0-gpt_varlen-wrapped") else { return };
+    let Some(mut browser) = open("2.15.0-gpt_varlen-wrapped") else { return };
     let warnings = "document.querySelectorAll('#app .warning, #first > .warning').length";
     let shown = analyze(&[&fixture("2.15.0-gpt_varlen-wrapped")])["snapshots"][0]["warnings"].clone();
     assert!(shown.as_array().unwrap().len() > 1, "{shown}");
@@ -131,8 +127,7 @@ fn a_warning_does_not_replace_the_answer() {
 
 #[test]
 fn a_blocker_is_found_at_once_and_shown_in_the_map() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    let Some(mut browser) = open(FAILED) else { return };
     for [width, height] in [[1280, 800], [390, 844]] {
         browser.resize(width, height);
         browser.apply("scrollTo(0, 0), document.getElementById('dock').classList.add('open')");
@@ -162,8 +157,7 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
 
 #[test]
 fn the_legend_names_every_category_of_the_timeline() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    let Some(mut browser) = open(FAILED) else { return };
     for moment in [5379, 60, 4700] {
         browser.apply(&format!("oomscope.show({{ moment: {moment} }})"));
         let legend = browser.text("#legend");
@@ -176,8 +170,7 @@ fn the_legend_names_every_category_of_the_timeline() {
 
 #[test]
 fn every_entry_names_a_line_and_its_action_is_explained() {
-    let directory = tempfile::tempdir().unwrap();
-    let Some(mut browser) = open(directory.path(), FAILED) else { return };
+    let Some(mut browser) = open(FAILED) else { return };
     for moment in [40, 600, 2000, 4000, 5379] {
         browser.apply(&format!("oomscope.show({{ moment: {moment}, pane: 'entries' }})"));
         let rows = "[...document.querySelectorAll('.entry')].map((row) => \
@@ -201,7 +194,6 @@ fn every_entry_names_a_line_and_its_action_is_explained() {
 
 #[test]
 fn filters_are_of_what_the_file_has() {
-    let directory = tempfile::tempdir().unwrap();
     let choices = |browser: &mut Browser| {
         browser.value(
             "[...document.querySelectorAll('#filter label')].filter((one) => !one.hidden && one.querySelector('select')) \
@@ -216,13 +208,13 @@ fn filters_are_of_what_the_file_has() {
             json!([["category", 10], ["stream", 3], ["pool", 5], ["confidence", 5]]),
         ),
     ] {
-        let Some(mut browser) = open(directory.path(), name) else { return };
+        let Some(mut browser) = open(name) else { return };
         browser.apply("oomscope.show({ pane: 'search' })");
         assert_eq!(choices(&mut browser), expected, "{name}");
         assert_eq!(browser.text("#filter-note"), note);
     }
     // Several devices: the filter goes on with another one.
-    let Some(mut browser) = open(directory.path(), "2.15.0-two_devices") else { return };
+    let Some(mut browser) = open("2.15.0-two_devices") else { return };
     browser.apply("oomscope.show({ pane: 'search', filter: 'category=activations' })");
     browser.apply(
         "(() => { const one = document.getElementById('filter-device'); one.value = '1'; \

@@ -1,4 +1,5 @@
 //! The entries that the page of `oomscope report` lists are those of the file, with the stacks that PyTorch recorded.
+//! Slow: a browser draws many pages.
 
 use oomscope::snapshot::{Action, Snapshot, Stacks, TraceEntry};
 use serde_json::json;
@@ -31,12 +32,12 @@ fn frames(snapshot: &Snapshot, entry: &TraceEntry) -> Vec<String> {
     snapshot.stacks.frames(entry.stack).iter().map(frame).collect()
 }
 
-#[test]
-fn entries_are_those_of_the_file() {
-    let Some(mut browser) = Browser::start() else { return };
+/// Compares the entries of the recordings: how many have frames to compare, and how many of those are frees with stacks.
+fn compare(names: &[&str]) -> [usize; 2] {
     let (mut frees_with_stacks, mut seen) = (0, 0);
-    for name in KINDS {
-        let snapshot = fixtures::snapshot(name);
+    let Some(mut browser) = Browser::start() else { return [usize::MAX; 2] };
+    for name in names {
+        let snapshot = fixtures::study(name).snapshot();
         browser.report(&[name], "");
         let rows = browser.value("JSON.parse(document.getElementById('pages').textContent)");
         for (index, row) in rows.as_array().unwrap().iter().enumerate() {
@@ -70,7 +71,7 @@ fn entries_are_those_of_the_file() {
                 if is_free && (entry.stack == stack_before[*at] || entry.action == Action::FreeCompleted) {
                     continue; // the page has the stack of the free itself, if it is another one
                 }
-                let wanted = frames(&snapshot, &entry);
+                let wanted = frames(snapshot, &entry);
                 let listed: Vec<String> = serde_json::from_value(listed["frames"].clone()).unwrap();
                 assert!(listed.starts_with(&wanted), "{what}\n{wanted:?}"); // callers of other threads follow
                 seen += 1;
@@ -78,7 +79,20 @@ fn entries_are_those_of_the_file() {
             }
         }
     }
-    assert!(frees_with_stacks > 100 && seen > 1000, "{frees_with_stacks} frees with stacks, {seen} entries");
+    [seen, frees_with_stacks]
+}
+
+#[test]
+fn entries_are_those_of_the_file() {
+    let [seen, frees_with_stacks] = compare(&KINDS[..4]);
+    assert!(frees_with_stacks > 20 && seen > 500, "{frees_with_stacks} frees with stacks, {seen} entries");
+}
+
+#[test]
+#[ignore = "slow: .ci/release runs it"]
+fn entries_of_every_other_kind_are_those_of_the_file() {
+    let [seen, frees_with_stacks] = compare(&KINDS[4..]);
+    assert!(frees_with_stacks > 20 && seen > 500, "{frees_with_stacks} frees with stacks, {seen} entries");
 }
 
 #[test]

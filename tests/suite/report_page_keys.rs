@@ -1,4 +1,5 @@
 //! The page of `oomscope report` by keys, by two fingers, printed, saved as a picture and as CSV, and with Back.
+//! Slow: a browser draws many pages.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,5 @@
 //! The layout of the page of `oomscope report`: the picture first, and panes that stay in sight, in wide and narrow windows.
+//! Slow: a browser draws many pages.
 
 use oomscope::base::units::size;
 use serde_json::json;

@@ -1,5 +1,5 @@
 //! Two moments compared, and the search and the filter, in the page of `oomscope report`: the sums are those of the
-//! page's data, decoded independently.
+//! page's data, decoded independently. Slow: a browser draws many pages.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,5 @@
 //! `oomscope analyze --request`: one more request, asked of the memory as the snapshot has it.
+//! Slow: many runs of the program.
 
 use crate::support::program;
 use crate::support::program::{analyze, result_of};

@@ -1,6 +1,6 @@
 //! `oomscope run` records a job that knows nothing of it, ends as the job does, and says what failed.
 //!
-//! Needs Python 3.8 or later; a stand-in for torch is in tests/python/fake.
+//! Needs Python 3.8 or later; a stand-in for torch is in tests/python/fake. Slow: many runs of Python.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};

@@ -1,6 +1,7 @@
 //! `docs/schema` has a JSON Schema of what each command writes, made from the serialized types and their comments.
 //!
 //! `UPDATE_DOCS=1` writes the files. `oomscope schema` prints them, and what the commands write keeps to them.
+//! Slow: the source of both crates is parsed.
 
 use std::collections::BTreeSet;
 use std::path::Path;

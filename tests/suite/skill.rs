@@ -1,4 +1,5 @@
 //! The questions of `skills/oomscope/SKILL.md`: each command is run, and the key that it names has the answer.
+//! Slow: many runs of the program.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
 //! Our figures are PyTorch's own: every fixture against the `torch.cuda.memory_stats()` and the error
-//! message that were recorded with it.
+//! message that were recorded with it. Slow: every recording is analyzed.
 
 use crate::support::recorded::{Recorded, between, format_size};
 use crate::support::{fixtures, recorded};
@@ -25,7 +25,7 @@ fn for_every_device(mut check: impl FnMut(&Recorded, &Snapshot, &SnapshotReport,
         let report = fixtures::report(&recorded.name);
         assert!(!report.devices.is_empty(), "{}", recorded.name);
         for device in &report.devices {
-            check(&recorded, snapshot, &report, device);
+            check(&recorded, snapshot, report, device);
         }
     }
 }

@@ -1,4 +1,5 @@
 //! The lines that a page begins with: the answer, who holds most, what to do, what to copy.
+//! Slow: many runs of the program.
 
 use crate::support::program::{analyze, file, result_of, run};
 use crate::support::{fixtures, plain_json, schema};

@@ -1,7 +1,8 @@
 //! `oomscope timeline`: the series are those of the snapshot and of `analyze`, nothing is lost in a bucket,
-//! and what happened is found where it happened.
+//! and what happened is found where it happened. Slow: every recording is followed twice.
 
 use crate::support::cases::random;
+use crate::support::describe::read;
 use crate::support::{fixtures, garbage, peak_heap, recorded, reference, window};
 use std::collections::BTreeSet;
 
@@ -19,10 +20,6 @@ use serde_json::{Value, json};
 
 const MIB: u64 = 1 << 20;
 const EVERY_ENTRY: usize = 100_000;
-
-fn read(bytes: &[u8]) -> Snapshot {
-    Snapshot::read(bytes, &|_| {}).unwrap_or_else(|e| panic!("{e}"))
-}
 
 fn parsed(file: &Value) -> Snapshot {
     read(&serde_json::to_vec(file).unwrap())
@@ -118,12 +115,13 @@ fn the_documentation_lists_every_series_as_the_catalogue_has_it() {
 fn every_recording_ends_in_its_snapshot_and_peaks_as_in_analyze() {
     let mut devices = 0;
     for (i, name) in fixtures::names().iter().enumerate() {
-        let snapshot = read(&fixtures::pickle(name));
+        let snapshot = fixtures::study(name).snapshot();
         let parts = [window::last(300), window::around_failure(50), window::between(Some(100), Some(900))];
         for window in [Window::default(), parts[i % 3]] {
-            let options = Options { scope: Scope { window, ..Scope::default() }, ..Options::default() };
-            let analyzed = analyze(&snapshot, "a", 0, options);
-            for device in follow(&snapshot, window, 100).devices {
+            let scope = Scope { window, ..Scope::default() };
+            let part = || analyze(snapshot, "a", 0, Options { scope, ..Options::default() });
+            let analyzed = if window == Window::default() { fixtures::report(name).clone() } else { part() };
+            for device in follow(snapshot, window, 100).devices {
                 is_sound(&device, 100);
                 let other = analyzed.devices.iter().find(|d| d.device == device.device).unwrap();
                 let peak = &other.peak;

@@ -1,4 +1,5 @@
 //! `oomscope whatif`: every row is what really happens under its settings, on its device.
+//! Slow: every row of a table is a replay.
 
 use std::cmp::Reverse;
 

@@ -1,10 +1,12 @@
 //! Who held the memory: tables of holders, categories of one's own, and lines that keep more with every step.
+//! Slow: every recording is analyzed.
 
 use std::sync::LazyLock;
 
 use crate::category_truth::runs;
-use crate::support::program::{analyze, analyze_in, file, read_with_details, result_of, text};
+use crate::support::program::{analyze, analyze_in, file, read_with_details, result_of, text, with_details};
 use crate::support::{fixtures, made};
+use oomscope::analysis::{Options, analyze_study};
 use serde_json::{Value, json};
 
 /// Validation without `no_grad` is named with the line that runs the model, also if nothing fails.
@@ -105,7 +107,11 @@ fn memory_without_a_stack_is_not_all_from_before_the_recording() {
 /// Every recording's devices, with two rows a table.
 static DEVICES: LazyLock<Vec<(String, Vec<Value>)>> = LazyLock::new(|| {
     let names = fixtures::names().into_iter().chain(runs());
-    names.map(|name| (name.clone(), devices(&name, &["--top", "2"]))).collect()
+    let devices = |name: &str| {
+        let report = analyze_study(fixtures::study(name), name, 0, Options { top: 2, ..Options::default() });
+        with_details(serde_json::to_value(report.devices).unwrap()).as_array().unwrap().clone()
+    };
+    names.map(|name| (name.clone(), devices(&name))).collect()
 });
 
 #[test]
@@ -125,14 +131,6 @@ fn every_table_adds_up_in_every_recording() {
         }
     }
     assert!(failures > 20, "{failures}");
-}
-
-#[test]
-fn a_part_of_the_trace_has_its_own_peak() {
-    let device = &devices("2.15.0-gpt_train-cpp_stacks", &["--from", "900", "--to", "1000"])[0];
-    let event = device["at_peak"]["event"].as_u64().unwrap();
-    assert!((899..1000).contains(&event), "{event}");
-    adds_up(&device["at_peak"], &device["peak"]["allocated_bytes"], "window");
 }
 
 /// A configuration above the working directory counts within a repository only: anybody may write to `/tmp`.

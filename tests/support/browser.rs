@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use super::fixtures;
+use super::fixtures::{self, Shared};
 use super::program::{result_of, text};
 
 /// Longer than anything here takes on a busy machine.
@@ -212,12 +212,21 @@ impl Browser {
         self.value("oomscope.ready.then(() => true)");
     }
 
+    /// Writes the report of fixtures, which is made once for all tests.
+    pub fn write_report(&self, names: &[&str]) -> PathBuf {
+        static REPORTS: Shared<String> = Shared::new();
+        let report = REPORTS.get(&names.join(" "), || {
+            let files: Vec<String> = names.iter().map(|name| text(&fixtures::path(name))).collect();
+            result_of(&["report"].into_iter().chain(files.iter().map(String::as_str)).collect::<Vec<_>>())
+        });
+        let out = self.directory.path().join("page.html");
+        std::fs::write(&out, report).unwrap();
+        out
+    }
+
     /// Writes the report of fixtures and opens it.
     pub fn report(&mut self, names: &[&str], hash: &str) -> PathBuf {
-        let out = self.directory.path().join("page.html");
-        let files: Vec<String> = names.iter().map(|name| text(&fixtures::path(name))).collect();
-        let files: Vec<&str> = files.iter().map(String::as_str).collect();
-        result_of(&[&["report", "-o", &text(&out)], &files[..]].concat());
+        let out = self.write_report(names);
         self.open(&out, hash);
         out
     }

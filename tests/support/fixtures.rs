@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use oomscope::analysis::{Options, SnapshotReport, analyze_study};
 use oomscope::base::input::Source;
@@ -48,24 +48,35 @@ pub fn snapshot(name: &str) -> Snapshot {
     Snapshot::read(&pickle(name), &|_| {}).unwrap_or_else(|e| panic!("{name} {e}"))
 }
 
-/// The recording with its facts, which are computed once for all tests.
+/// What is computed once for all tests, by name. Only those that need the same name wait for it.
+pub struct Shared<T: 'static>(Mutex<BTreeMap<String, &'static OnceLock<T>>>);
+
+impl<T> Shared<T> {
+    pub const fn new() -> Self {
+        Self(Mutex::new(BTreeMap::new()))
+    }
+
+    pub fn get(&self, name: &str, compute: impl FnOnce() -> T) -> &'static T {
+        let mut cells = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let cell = *cells.entry(name.to_owned()).or_insert_with(|| Box::leak(Box::default()));
+        drop(cells);
+        cell.get_or_init(compute)
+    }
+}
+
+/// The recording with its facts.
 pub fn study(name: &str) -> &'static Study<'static> {
-    static STUDIES: Mutex<BTreeMap<String, &'static Study<'static>>> = Mutex::new(BTreeMap::new());
-    let mut studies = STUDIES.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    studies.entry(name.to_owned()).or_insert_with(|| {
-        let snapshot = Box::leak(Box::new(snapshot(name)));
-        Box::leak(Box::new(Study::new(snapshot, Scope::default())))
-    })
+    static STUDIES: Shared<Study<'static>> = Shared::new();
+    STUDIES.get(name, || Study::new(Box::leak(Box::new(snapshot(name))), Scope::default()))
 }
 
 /// The analysis of the recording, with its ten largest rows.
-pub fn report(name: &str) -> SnapshotReport {
-    analyze_study(
-        study(name),
-        &format!("fixtures/{name}.pickle.gz"),
-        1 << 20,
-        Options { top: 10, ..Options::default() },
-    )
+pub fn report(name: &str) -> &'static SnapshotReport {
+    static REPORTS: Shared<SnapshotReport> = Shared::new();
+    REPORTS.get(name, || {
+        let options = Options { top: 10, ..Options::default() };
+        analyze_study(study(name), &format!("fixtures/{name}.pickle.gz"), 1 << 20, options)
+    })
 }
 
 /// The pickle itself, decompressed.

@@ -10,20 +10,24 @@ use std::cell::Cell;
 /// The system's allocator, with the live bytes of each thread counted.
 pub struct Counting;
 
+#[derive(Clone, Copy)]
+struct Bytes {
+    live: isize,
+    peak: isize,
+    taken: usize,
+}
+
 thread_local! {
-    static LIVE: Cell<isize> = const { Cell::new(0) };
-    static PEAK: Cell<isize> = const { Cell::new(0) };
-    static TAKEN: Cell<usize> = const { Cell::new(0) };
+    static BYTES: Cell<Bytes> = const { Cell::new(Bytes { live: 0, peak: 0, taken: 0 }) };
 }
 
 fn count(bytes: usize, sign: isize) {
     // A thread that is ending may have no counters left.
-    let _ = LIVE.try_with(|live| {
-        live.set(live.get() + sign * isize::try_from(bytes).unwrap_or(isize::MAX / 2));
-        let _ = PEAK.try_with(|peak| peak.set(peak.get().max(live.get())));
-        if sign > 0 {
-            let _ = TAKEN.try_with(|taken| taken.set(taken.get() + bytes));
-        }
+    let _ = BYTES.try_with(|counters| {
+        let Bytes { live, peak, taken } = counters.get();
+        let live = live + sign * isize::try_from(bytes).unwrap_or(isize::MAX / 2);
+        let taken = if sign > 0 { taken + bytes } else { taken };
+        counters.set(Bytes { live, peak: peak.max(live), taken });
     });
 }
 
@@ -52,13 +56,13 @@ unsafe impl GlobalAlloc for Counting {
 
 /// What `work` returns, and the heap bytes that it held at most, in addition to those held before.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (T, usize) {
-    let before = LIVE.get();
-    PEAK.set(before);
+    let before = BYTES.get();
+    BYTES.set(Bytes { peak: before.live, ..before });
     let result = work();
-    (result, usize::try_from(PEAK.get() - before).unwrap_or(0))
+    (result, usize::try_from(BYTES.get().peak - before.live).unwrap_or(0))
 }
 
 /// All the heap bytes that this thread ever took, those that it gave back included.
 pub fn taken() -> usize {
-    TAKEN.get()
+    BYTES.get().taken
 }
