@@ -389,19 +389,22 @@ impl SizedRecordings {
 
 /// Reads a snapshot. Returns it with its stored size.
 fn load(path: &Path, progress: &Progress) -> anyhow::Result<(Snapshot, u64)> {
-    let source = Source::open(path)?;
-    let seen = AtomicU64::new(0);
-    // Progress of a compressed file counts stored bytes.
-    let len = u128::from(source.len().max(1) as u64);
-    let report = |offset: u64| {
-        let stored = u128::from(offset) * u128::from(source.stored_bytes()) / len;
-        let now = u64::try_from(stored).unwrap_or(u64::MAX);
-        progress.add(now.saturating_sub(seen.swap(now, Ordering::Relaxed)));
-    };
-    let read = Snapshot::read(&source, &report);
-    report(source.len() as u64);
-    source.check_unchanged()?;
+    let source = Source::open_stored(path)?;
     let stored_bytes = source.stored_bytes();
+    let seen = AtomicU64::new(0);
+    let report = |stored: u64| progress.add(stored.saturating_sub(seen.fetch_max(stored, Ordering::Relaxed)));
+    if let Some(snapshot) = Snapshot::read_compressed(&source, &|more| report(seen.load(Ordering::Relaxed) + more)) {
+        source.check_unchanged()?;
+        return Ok((snapshot, stored_bytes));
+    }
+    let source = source.decompressed()?;
+    let len = u128::from(source.len().max(1) as u64);
+    let read = Snapshot::read(&source, &|offset| {
+        let stored = u128::from(offset) * u128::from(stored_bytes) / len;
+        report(u64::try_from(stored).unwrap_or(u64::MAX));
+    });
+    report(stored_bytes);
+    source.check_unchanged()?;
     threads::drop_aside(source);
     Ok((read?, stored_bytes))
 }

@@ -8,6 +8,7 @@ use crate::support::page::base64_of;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use oomscope::base::input::{InputError, Source};
+use oomscope::snapshot::Snapshot;
 
 fn open(bytes: &[u8]) -> Result<Source, InputError> {
     let mut file = tempfile::NamedTempFile::new().unwrap();
@@ -20,6 +21,7 @@ fn refused(bytes: &[u8]) -> String {
     let Err(error) = open(bytes) else { panic!("it was opened") };
     let message = error.to_string();
     assert!(!message.is_empty() && !message.chars().any(char::is_control), "{message:?}");
+    assert!(Snapshot::read_compressed(bytes, &|_| ()).is_none());
     message
 }
 
@@ -65,6 +67,12 @@ fn compressed_snapshots_say_the_same_as_plain_ones() {
             assert!(*source == *plain, "{name} as {form}: {} bytes", source.len());
             assert_eq!(source.stored_bytes(), bytes.len() as u64, "{form}");
             assert_eq!(describe(&read(&source)), expected, "{name} as {form}");
+            let streamed = Snapshot::read_compressed(&bytes, &|_| ());
+            assert_eq!(
+                streamed.as_ref().map(describe),
+                (form != "plain").then(|| expected.clone()),
+                "{name} as {form}"
+            );
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Reads a file or standard input, and decompresses gzip and zstd.
 //!
 //! A [`Source`] has all bytes at once. It maps plain files, so that a 2 GB snapshot needs no private memory, and reads
-//! compressed input and standard input into memory. [`decompress_reader`] streams instead.
+//! compressed input and standard input into memory. [`read_pieces`] and [`decompress_reader`] stream instead.
 
 mod html;
 mod mapped;
@@ -11,6 +11,7 @@ mod zstd;
 use std::cell::Cell;
 use std::fs::{File, Metadata};
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::iter;
 use std::ops::Deref;
 use std::path::Path;
 use std::rc::Rc;
@@ -22,6 +23,7 @@ use self::mapped::Mapped;
 pub use self::text::looks_like_log;
 use self::text::{Encoding, Utf8Reader};
 use self::zstd::{ZstdFrames, is_zstd};
+use crate::base::threads;
 use crate::base::units::{GIB, MIB, size};
 
 /// Decompressed bytes allowed per compressed byte. Real snapshots compress 5 to 40 times.
@@ -159,8 +161,13 @@ impl Source {
 
     /// Opens `path`; `-` is standard input.
     pub fn open(path: &Path) -> Result<Self, InputError> {
+        Self::open_stored(path)?.decompressed()
+    }
+
+    /// Opens `path`, and leaves its content compressed: see [`read_pieces`] and [`Source::decompressed`].
+    pub fn open_stored(path: &Path) -> Result<Self, InputError> {
         if path.as_os_str() == "-" {
-            return Self::from_plain(read_unsized(io::stdin().lock())?).decompressed();
+            return Ok(Self::from_plain(read_unsized(io::stdin().lock())?));
         }
         // Windows opens no directory; elsewhere it is opened like a file.
         if path.is_dir() {
@@ -173,7 +180,8 @@ impl Source {
         }
         let bytes = map_or_read(&file)?;
         let stamped_file = metadata.is_file().then(|| (file, file_stamp(&metadata)));
-        Self { stored_bytes: 0, bytes, stamped_file, was_truncated: false }.decompressed()
+        let source = Self { stored_bytes: 0, bytes, stamped_file, was_truncated: false };
+        Ok(Self { stored_bytes: source.len() as u64, ..source })
     }
 
     /// Checks that the file has not changed since it was opened. Call it after reading, before using the result.
@@ -194,8 +202,8 @@ impl Source {
         self.stored_bytes
     }
 
-    fn decompressed(mut self) -> Result<Self, InputError> {
-        self.stored_bytes = self.len() as u64;
+    /// Decompresses the content of [`Source::open_stored`], and converts it to UTF-8.
+    pub fn decompressed(mut self) -> Result<Self, InputError> {
         let result = self.decompress();
         self.check_unchanged()?; // explains an error of decompression as well
         result.map(|()| self)
@@ -315,6 +323,30 @@ pub fn with_size_limit(source: impl Read) -> impl BufRead {
         if bytes > MAX_LOG_BYTES { Err(InputError::Unbounded { limit: MAX_LOG_BYTES }) } else { Ok(()) }
     };
     BufReader::new(CheckedReader { source, check })
+}
+
+/// The result of `read`, which takes the content of a file in pieces, decompressed at the same time where a core is
+/// free. `None` if `stored` is not compressed. `progress` is called with numbers of further bytes of `stored`.
+pub fn read_pieces<T>(
+    stored: &[u8],
+    progress: &(dyn Fn(u64) + Sync),
+    read: impl FnOnce(&mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> T,
+) -> Option<T> {
+    let pieces = || {
+        let check = |more| {
+            progress(more);
+            Ok(())
+        };
+        let counted = BufReader::with_capacity(READ_BYTES, CheckedReader { source: stored, check });
+        decompress_reader(counted).into_iter().flat_map(|mut content| {
+            iter::from_fn(move || {
+                let mut piece = Vec::with_capacity(READ_BYTES);
+                let read = content.by_ref().take(READ_BYTES as u64).read_to_end(&mut piece);
+                read.map(|read| (read > 0).then_some(piece)).transpose()
+            })
+        })
+    };
+    (stored.starts_with(&GZIP) || is_zstd(stored)).then(|| threads::feed(pieces, read))
 }
 
 /// Gives `check` the number of bytes of each read, which fails if that does.

@@ -4,6 +4,7 @@
 //! the value of a `OnceLock` which the waiting one is about to fill in, neither ends.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
 /// Whether a second thread would have a core to itself: not within a parallel job, which occupies all of them.
@@ -41,6 +42,21 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// The result of `consume`, which takes `items`; those are made at the same time where a core is free.
+pub fn feed<I: Iterator<Item: Send>, R>(
+    items: impl FnOnce() -> I + Send,
+    consume: impl FnOnce(&mut dyn Iterator<Item = I::Item>) -> R,
+) -> R {
+    if !has_free_core() {
+        return consume(&mut items());
+    }
+    thread::scope(|scope| {
+        let (sender, receiver) = mpsc::sync_channel(1);
+        scope.spawn(move || items().try_for_each(|item| sender.send(item)));
+        consume(&mut receiver.into_iter())
+    })
+}
+
 /// Drops `value`, where a core is free while the program goes on.
 pub fn drop_aside(value: impl Send + 'static) {
     if has_free_core() {
@@ -63,5 +79,7 @@ mod tests {
         assert_eq!(map(&items, |n| n * n), items.iter().map(|n| n * n).collect::<Vec<_>>());
         assert!(map(&[] as &[u64], |n| *n).is_empty());
         assert_eq!(join(|| 1, || "two"), (1, "two"));
+        assert_eq!(feed(|| 0..1000, |numbers| numbers.sum::<u64>()), 499_500);
+        assert_eq!(feed(|| 0.., |numbers| numbers.nth(5)), Some(5));
     }
 }

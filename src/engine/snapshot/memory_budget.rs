@@ -17,7 +17,7 @@ pub(super) const ITEM_BYTES: u64 = 16;
 
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct MemoryBudget {
-    raw_bytes: u64,
+    pub(super) raw_bytes: u64,
     used_bytes: u64,
 }
 

@@ -33,7 +33,7 @@ mod tensor_names;
 mod torch_range;
 mod trace;
 
-use crate::base::input::looks_like_log;
+use crate::base::input::{looks_like_log, read_pieces};
 pub use column::{Column, Numbers};
 pub use contents::{Pools, Snapshot};
 pub use device::Device;
@@ -61,6 +61,17 @@ pub use crate::allocator::trace_action::{Action, BlockState};
 pub use crate::base::input::Source;
 
 impl Snapshot {
+    /// Reads a compressed pickle while it is decompressed, so that it is never in memory as a whole. `progress` is called
+    /// with numbers of further bytes of `stored`. `None` if `stored` is anything else or has an error: see
+    /// [`Snapshot::read`].
+    pub fn read_compressed(stored: &[u8], progress: &(dyn Fn(u64) + Sync)) -> Option<Self> {
+        read_pieces(stored, progress, |pieces| {
+            let mut pieces = pieces.peekable();
+            let is_pickle = matches!(pieces.peek(), Some(Ok(first)) if pickle::looks_like_pickle(first));
+            is_pickle.then(|| decode::read_pieces(&mut pieces))?
+        })?
+    }
+
     /// Reads a snapshot. `progress` is called with the offset from time to time.
     ///
     /// # Errors

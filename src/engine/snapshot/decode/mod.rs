@@ -16,6 +16,7 @@ mod tensor_names;
 mod tests;
 
 use crate::base::input::looks_like_log;
+use std::io;
 use std::ops::Range;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -51,6 +52,23 @@ const MAX_PADDING: usize = 3;
 /// Most entries take more bytes of a file.
 const MIN_ENTRY_BYTES: usize = 96;
 
+/// Whether `_memory_viz.py` may have written `rest` after a pickle, which it pads to a multiple of three bytes.
+fn is_padding(rest: &[u8]) -> bool {
+    rest.len() <= MAX_PADDING && rest.iter().all(|byte| *byte == 0)
+}
+
+/// Reads a pickled snapshot from `pieces`; `None` if there is an error or anything after it, which [`read`] reports.
+pub(super) fn read_pieces(pieces: &mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> Option<Snapshot> {
+    let mut decoder = Decoder::new(0);
+    let (root, mut rest) = pickle::read_pieces(pieces, &mut decoder)?;
+    while is_padding(&rest)
+        && let Some(piece) = pieces.next()
+    {
+        rest.extend(piece.ok()?);
+    }
+    is_padding(&rest).then(|| decoder.finish(root).ok())?
+}
+
 /// Reads a pickled snapshot.
 pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, SnapshotError> {
     let mut decoder = Decoder::new(bytes.len());
@@ -59,9 +77,7 @@ pub(super) fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Snapshot, Sna
         Ok(pickle) => {
             // An offset in `bytes` always fits.
             let end = usize::try_from(pickle.end).unwrap_or(usize::MAX);
-            // `_memory_viz.py` pads pickles to a multiple of three bytes.
-            let rest = bytes.get(end..).unwrap_or_default();
-            if rest.len() > MAX_PADDING || rest.iter().any(|byte| *byte != 0) {
+            if !is_padding(bytes.get(end..).unwrap_or_default()) {
                 let message =
                     format!("{} bytes after the end of the pickle at byte {end} were ignored", bytes.len() - end);
                 decoder.snapshot.warnings.add(Code::TrailingBytes, message);
@@ -452,6 +468,10 @@ impl Builder for Decoder {
     #[inline]
     fn record(&mut self, record: &Record) -> Option<Value> {
         self.read_accepted_entry(record)
+    }
+
+    fn add_input(&mut self, bytes: u64) {
+        self.memory.raw_bytes += bytes;
     }
 
     fn check_memory(&self, machine_bytes: u64) -> Result<(), ErrorKind> {

@@ -61,6 +61,11 @@ pub trait Builder {
         None
     }
 
+    /// Called with the length of each piece of input: see [`super::read_pieces`].
+    fn add_input(&mut self, bytes: u64) {
+        let _ = bytes;
+    }
+
     /// Called from time to time with the bytes that the machine's own tables take.
     ///
     /// # Errors

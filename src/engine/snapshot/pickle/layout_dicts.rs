@@ -14,8 +14,7 @@ impl<B: Builder> Machine<'_, B> {
     /// Reads the dict whose `EMPTY_DICT` ends at `start`, if it is written like an earlier one. Returns the position after
     /// it.
     #[inline]
-    pub(super) fn read_dict_by_layout(&mut self, start: usize) -> Option<usize> {
-        let bytes = self.bytes;
+    pub(super) fn read_dict_by_layout(&mut self, bytes: &[u8], start: usize) -> Option<usize> {
         let rest = bytes.get(start..)?.strip_prefix(&[op::MEMOIZE, op::MARK])?.first_chunk::<MAX_BYTES>()?;
         if self.memo.has_gaps() {
             return None;
@@ -33,14 +32,14 @@ impl<B: Builder> Machine<'_, B> {
         layout.read(rest, &self.memo, self.builder)?;
         let mut end = start + 2 + layout.len;
         if let Some(list) = layout.list {
-            let (list_end, value) = self.read_references(end)?;
+            let (list_end, value) = self.read_references(bytes, end)?;
             if bytes.get(list_end) != Some(&op::SETITEMS) {
                 return None;
             }
             end = list_end + 1;
             *self.layouts.known.get_mut(index)?.record.values.get_mut(list)? = value;
         }
-        if may_grow(bytes, end) {
+        if may_grow(bytes, end) != Some(false) {
             return None;
         }
         let layout = self.layouts.known.get(index)?;

@@ -1,5 +1,7 @@
 //! The pickle machine: a loop over the opcodes, with a stack, marks and a memo.
 
+use std::io;
+
 use rustc_hash::FxHashSet;
 
 use super::builder::Builder;
@@ -34,25 +36,49 @@ pub fn looks_like_pickle(bytes: &[u8]) -> bool {
 /// # Errors
 /// If the bytes are not a pickle, end early, import or call code, or contain something that `builder` rejects.
 pub fn read<B: Builder>(bytes: &[u8], builder: &mut B, progress: &dyn Fn(u64)) -> Result<Pickle, PickleError> {
-    let last_text = (Vec::new(), builder.text(""));
-    let mut machine = Machine {
-        bytes,
-        builder,
-        last_text,
-        stack: Vec::new(),
-        marks: Vec::new(),
-        memo: Memo::with_room(bytes.len()),
-        runs: ReferenceRuns::new(),
-        layouts: Layouts::default(),
-        referenced_unfilled: FxHashSet::default(),
-        has_aliases: false,
-    };
-    machine.run(progress)
+    let mut machine = Machine::new(builder, Memo::with_room(bytes.len()), ReferenceRuns::new(None));
+    machine.input_len = bytes.len();
+    machine.run(bytes, progress)
+}
+
+/// Reads one pickle from `pieces`, in which it may be divided anywhere. Returns its value, and the bytes after it in the
+/// piece that has its end. `None` after an error: [`read`] reports it, and accepts more where it depends on the size of
+/// the input.
+pub fn read_pieces<B: Builder>(
+    pieces: &mut dyn Iterator<Item = io::Result<Vec<u8>>>,
+    builder: &mut B,
+) -> Option<(Value, Vec<u8>)> {
+    let mut machine = Machine::new(builder, Memo::default(), ReferenceRuns::new(Some(Vec::new())));
+    let mut unread = Vec::new();
+    loop {
+        let divided = unread.len();
+        // At least as many bytes again, or a long string would be looked at too often.
+        while unread.len() <= 2 * divided
+            && let Some(piece) = pieces.next()
+        {
+            let piece = piece.ok()?;
+            machine.input_len += piece.len();
+            machine.builder.add_input(piece.len() as u64);
+            unread.extend(piece);
+        }
+        if unread.len() == divided {
+            return None;
+        }
+        match machine.run(&unread, &|_| ()) {
+            Ok(Pickle { root, end }) => return Some((root, unread.split_off(usize::try_from(end).ok()?))),
+            // No opcode changes anything before it has all of its bytes.
+            Err(PickleError { offset, kind: ErrorKind::Truncated, .. }) => {
+                unread.drain(..usize::try_from(offset).ok()?);
+            }
+            Err(_) => return None,
+        }
+    }
 }
 
 pub(super) struct Machine<'a, B> {
-    pub(super) bytes: &'a [u8],
     pub(super) builder: &'a mut B,
+    /// Number of bytes of input so far.
+    input_len: usize,
     pub(super) stack: Vec<Value>,
     /// Height of the stack at each open MARK.
     pub(super) marks: Vec<usize>,
@@ -71,14 +97,30 @@ pub(super) struct Machine<'a, B> {
 /// Picklers write items in batches of this size. A single item left over follows without a MARK.
 pub(super) const BATCH: usize = 1000;
 
-/// Whether another part of a list or dict follows at `pos`.
+/// Whether another part of a list or dict follows at `pos`; `None` if `bytes` end there.
 #[inline]
-pub(super) fn may_grow(bytes: &[u8], pos: usize) -> bool {
-    bytes.get(pos) == Some(&op::MARK)
+pub(super) fn may_grow(bytes: &[u8], pos: usize) -> Option<bool> {
+    bytes.get(pos).map(|next| *next == op::MARK)
 }
 
-impl<B: Builder> Machine<'_, B> {
-    fn run(&mut self, progress: &dyn Fn(u64)) -> Result<Pickle, PickleError> {
+impl<'a, B: Builder> Machine<'a, B> {
+    fn new(builder: &'a mut B, memo: Memo, runs: ReferenceRuns) -> Self {
+        Self {
+            last_text: (Vec::new(), builder.text("")),
+            builder,
+            input_len: 0,
+            stack: Vec::new(),
+            marks: Vec::new(),
+            memo,
+            runs,
+            layouts: Layouts::default(),
+            referenced_unfilled: FxHashSet::default(),
+            has_aliases: false,
+        }
+    }
+
+    /// Continues at the start of `bytes`.
+    fn run(&mut self, bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Pickle, PickleError> {
         /// Continues with the next opcode, or evaluates to the error.
         macro_rules! go {
             ($done:expr) => {
@@ -94,9 +136,8 @@ impl<B: Builder> Machine<'_, B> {
                 continue;
             }};
         }
-        let bytes = self.bytes;
         let mut pos = 0;
-        let (mut check_at, mut report_at) = (CHECK_INTERVAL, PROGRESS_INTERVAL);
+        let (mut check_at, mut report_at) = (0, PROGRESS_INTERVAL);
         loop {
             let start = pos;
             let at = |opcode, kind| PickleError { offset: start as u64, opcode, kind };
@@ -126,7 +167,7 @@ impl<B: Builder> Machine<'_, B> {
                 op::MEMOIZE => go!(self.memoize()),
                 op::MARK => {
                     let end = match self.stack.last().map(|top| top.kind()) {
-                        Some(Kind::EmptyList) => self.fill_with_references(pos),
+                        Some(Kind::EmptyList) => self.fill_with_references(bytes, pos),
                         _ => None,
                     };
                     if let Some(end) = end {
@@ -138,7 +179,7 @@ impl<B: Builder> Machine<'_, B> {
                     continue;
                 }
                 op::EMPTY_DICT => {
-                    match self.read_dict_by_layout(pos) {
+                    match self.read_dict_by_layout(bytes, pos) {
                         Some(end) => pos = end,
                         None => self.push(Value::EMPTY_DICT),
                     }
@@ -184,7 +225,7 @@ impl<B: Builder> Machine<'_, B> {
                     Ok(root) => return Ok(Pickle { root, end: pos as u64 }),
                     Err(kind) => kind,
                 },
-                _ => match self.run_rare_opcode(code, pos) {
+                _ => match self.run_rare_opcode(code, bytes, pos) {
                     Ok(next) => {
                         pos = next;
                         continue;
@@ -315,7 +356,7 @@ impl<B: Builder> Machine<'_, B> {
         }
         // Picklers number the memo from 0 or 1 without gaps. A gap must not cost more memory than the file.
         let index = match usize::try_from(id) {
-            Ok(index) if index < self.bytes.len() => index,
+            Ok(index) if index < self.input_len => index,
             _ => return Err(ErrorKind::MemoOutOfRange(id)),
         };
         let top = self.stack.last_mut().ok_or(ErrorKind::StackUnderflow)?;
@@ -340,7 +381,8 @@ impl<B: Builder> Machine<'_, B> {
     }
 
     #[inline]
-    pub(super) fn fill_from_mark(&mut self, is_dict: bool, may_grow: bool) -> Result<(), ErrorKind> {
+    pub(super) fn fill_from_mark(&mut self, is_dict: bool, may_grow: Option<bool>) -> Result<(), ErrorKind> {
+        let may_grow = may_grow.ok_or(ErrorKind::Truncated)?;
         let from = self.pop_mark()?;
         self.fill(from, is_dict, may_grow)
     }

@@ -26,7 +26,7 @@ mod writer;
 
 pub use builder::{Builder, Place, Record};
 pub use error::{ErrorKind, PickleError};
-pub use machine::{Pickle, looks_like_pickle, read};
+pub use machine::{Pickle, looks_like_pickle, read, read_pieces};
 pub use text::printable;
 pub use value::{Kind, NodeKind, Value};
 pub use writer::{MemoKey, PickleWriter};

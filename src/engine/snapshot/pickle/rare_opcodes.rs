@@ -9,8 +9,7 @@ use super::{opcode as op, text};
 
 impl<B: Builder> Machine<'_, B> {
     /// Runs an opcode that is rare in snapshots; returns the new position.
-    pub(super) fn run_rare_opcode(&mut self, code: u8, start: usize) -> Result<usize, ErrorKind> {
-        let bytes = self.bytes;
+    pub(super) fn run_rare_opcode(&mut self, code: u8, bytes: &[u8], start: usize) -> Result<usize, ErrorKind> {
         let mut end = start;
         let pos = &mut end;
         match code {

@@ -14,8 +14,8 @@ impl<B: Builder> Machine<'_, B> {
     /// Fills the list on top of the stack with the references at `start`. Returns the position after APPENDS; `None`,
     /// with the stack as it was, if there is anything else or the list may grow.
     #[inline]
-    pub(super) fn fill_with_references(&mut self, start: usize) -> Option<usize> {
-        let (end, value) = self.read_references(start)?;
+    pub(super) fn fill_with_references(&mut self, bytes: &[u8], start: usize) -> Option<usize> {
+        let (end, value) = self.read_references(bytes, start)?;
         let below = self.stack.len().checked_sub(1)?;
         self.check_above_mark(below).ok()?;
         let target = *self.stack.last()?;
@@ -25,23 +25,23 @@ impl<B: Builder> Machine<'_, B> {
 
     /// The position after the list of the references at `start`, and the list.
     #[inline]
-    pub(super) fn read_references(&mut self, start: usize) -> Option<(usize, Value)> {
-        let (end, value) = if let Some(predicted) = self.runs.predict(self.bytes, start) {
+    pub(super) fn read_references(&mut self, bytes: &[u8], start: usize) -> Option<(usize, Value)> {
+        let (end, value) = if let Some(predicted) = self.runs.predict(bytes, start) {
             predicted
         } else {
-            let end = find_run_end(self.bytes, start)?;
-            (end, self.find_or_make_list(start..end)?)
+            let end = find_run_end(bytes, start)?;
+            (end, self.find_or_make_list(bytes, start..end)?)
         };
-        (!may_grow(self.bytes, end + 1)).then_some((end + 1, value))
+        (may_grow(bytes, end + 1) == Some(false)).then_some((end + 1, value))
     }
 
     /// The list of the references in `run`.
     #[inline]
-    fn find_or_make_list(&mut self, run: Range<usize>) -> Option<Value> {
+    fn find_or_make_list(&mut self, bytes: &[u8], run: Range<usize>) -> Option<Value> {
         let start = run.start;
-        let raw = self.bytes.get(run)?;
+        let raw = bytes.get(run)?;
         let hash = self.runs.hash(raw);
-        let known = hash.and_then(|hash| self.runs.find(self.bytes, start, raw, hash));
+        let known = hash.and_then(|hash| self.runs.find(bytes, start, raw, hash));
         if known.is_some() {
             return known;
         }
@@ -54,7 +54,7 @@ impl<B: Builder> Machine<'_, B> {
         if let Some(hash) = hash
             && self.builder.is_shareable(value)
         {
-            self.runs.insert(self.bytes, start, raw, hash, value);
+            self.runs.insert(bytes, start, raw, hash, value);
         }
         Some(value)
     }

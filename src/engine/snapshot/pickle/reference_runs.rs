@@ -52,6 +52,8 @@ fn prefix_slot(rest: &[u8]) -> Option<usize> {
 /// Earlier runs, and the list of each.
 #[derive(Default)]
 pub(super) struct ReferenceRuns {
+    /// The bytes of all runs; `None` if the file remains in memory.
+    copies: Option<Vec<u8>>,
     runs: Vec<ReferenceRun>,
     /// Indexes into `runs`, by hash.
     table: HashTable<u32>,
@@ -66,6 +68,7 @@ pub(super) struct ReferenceRuns {
 
 struct ReferenceRun {
     hash: u64,
+    /// Its place in the copies, if there are any, or in the file.
     start: u64,
     len: u32,
     /// The run that followed this one last time. Programs loop, so it may follow again.
@@ -82,8 +85,8 @@ impl ReferenceRun {
 }
 
 impl ReferenceRuns {
-    pub(super) fn new() -> Self {
-        Self { by_prefix: vec![0; 1 << PREFIX_SLOT_BITS], ..Self::default() }
+    pub(super) fn new(copies: Option<Vec<u8>>) -> Self {
+        Self { copies, by_prefix: vec![0; 1 << PREFIX_SLOT_BITS], ..Self::default() }
     }
 
     /// The list at `start` and the end of its references, if one of two guesses is right: the run that followed the
@@ -92,8 +95,9 @@ impl ReferenceRuns {
     pub(super) fn predict(&mut self, file: &[u8], start: usize) -> Option<(usize, Value)> {
         let rest = file.get(start..)?;
         let next = self.runs.get(self.last as usize)?.next;
+        let earlier = self.copies.as_deref().unwrap_or(file);
         let len_of = |guess: u32| {
-            let bytes = self.runs.get(guess as usize)?.bytes(file)?;
+            let bytes = self.runs.get(guess as usize)?.bytes(earlier)?;
             rest.starts_with(bytes).then_some(bytes.len())
         };
         let with_len = |guess: u32| len_of(guess).map(|len| (guess, len));
@@ -117,9 +121,10 @@ impl ReferenceRuns {
     #[inline]
     pub(super) fn find(&mut self, file: &[u8], start: usize, run: &[u8], hash: u64) -> Option<Value> {
         self.lookups += 1;
+        let earlier = self.copies.as_deref().unwrap_or(file);
         let found = self.table.find(hash, |index| {
             self.runs.get(*index as usize).is_some_and(|r| {
-                r.hash == hash && r.bytes(file).and_then(|b| b.split_last()).is_some_and(|(_, b)| b == run)
+                r.hash == hash && r.bytes(earlier).and_then(|b| b.split_last()).is_some_and(|(_, b)| b == run)
             })
         });
         if let Some(&found) = found {
@@ -141,7 +146,12 @@ impl ReferenceRuns {
     pub(super) fn insert(&mut self, file: &[u8], start: usize, run: &[u8], hash: u64, value: Value) {
         if let (false, Ok(len)) = (self.is_disabled, u32::try_from(run.len())) {
             let index = to_u32(self.runs.len());
-            self.runs.push(ReferenceRun { hash, start: start as u64, len, next: index, value });
+            let copied_to = self.copies.as_mut().map(|copies| {
+                copies.extend(run.iter().chain(&[APPENDS]));
+                copies.len() - run.len() - 1
+            });
+            let kept_at = copied_to.unwrap_or(start) as u64;
+            self.runs.push(ReferenceRun { hash, start: kept_at, len, next: index, value });
             let met = &self.runs;
             self.table.insert_unique(hash, index, |i| met.get(*i as usize).map_or(0, |r| r.hash));
             self.set_prefix(file, start, index);
@@ -168,6 +178,7 @@ impl ReferenceRuns {
 
     /// Empties the cache: after a memo slot is overwritten, equal bytes may mean different lists.
     pub(super) fn clear(&mut self) {
+        self.copies.iter_mut().for_each(|copies| *copies = Vec::new());
         self.runs = Vec::new();
         self.table = HashTable::new();
     }
