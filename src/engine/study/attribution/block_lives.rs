@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::block_ends::BlockEnds;
-use super::forward_pass::{ForwardPass, FreeCounts, RunCounts};
+use super::forward_pass::{ForwardPass, FreeCounts, OutlivedBytes, RunCounts, count_passes};
 use super::leaks::growing_lines;
 use super::live_set::{
     Allocation, LiveBlock, LiveSet, OpenBlock, OpenBlocks, TracePoint, is_run_by_program, traits_of_free,
@@ -33,6 +33,10 @@ pub struct BlockLives<'a> {
     pub(super) phases: &'a Phases,
     /// By run.
     run_counts: Vec<RunCounts>,
+    /// The first is that of all runs but backward runs: see [`RunCounts::outlived`].
+    outlived: Vec<OutlivedBytes>,
+    /// See [`Self::freed_at_end`]: by run, ascending.
+    freed_at_end: Vec<(u32, u64)>,
     /// Number of forward passes that have started: see [`Phases::forwards_begun`].
     forwards_begun: usize,
     /// Frees have stacks, so user code that frees is known.
@@ -76,20 +80,16 @@ pub struct BlockLives<'a> {
 impl<'a> BlockLives<'a> {
     fn new(device: DeviceStudy<'a, '_>) -> Self {
         let (phases, trace) = (device.phases(), device.device());
-        let (mut passes, mut last_phase) = (0, Phase::Other);
-        let run_counts = phases.runs().iter().map(|run| {
-            // An optimizer may step during a backward pass, which then continues.
-            passes += u32::from(run.phase == Phase::Backward && last_phase != Phase::Backward);
-            last_phase = if run.phase == Phase::Optimizer { last_phase } else { run.phase };
-            RunCounts { backward_passes: passes, ..RunCounts::default() }
-        });
+        let (run_counts, outlived) = count_passes(phases.runs());
         Self {
             phases,
             forwards_begun: 0,
             has_stacks_of_frees: false,
             has_trace: true,
             starts_empty: true,
-            run_counts: run_counts.collect(),
+            run_counts,
+            outlived,
+            freed_at_end: Vec::new(),
             live_sets: Vec::new(),
             ends: BlockEnds::with_room(trace.len()),
             contradicted: device.contradicted_sizes(),
@@ -251,9 +251,10 @@ impl<'a> BlockLives<'a> {
 
     /// `entry` allocates a block.
     fn alloc(&mut self, entry: &TraceEntry, at: TracePoint, live: &mut OpenBlocks) {
-        if let Some(run) = self.counts_at_mut(at) {
-            (run.last_alloc, run.freed_at_end) = (at.entry, 0);
+        if let Some(run) = at.run_index().and_then(|run| self.run_counts.get_mut(run)) {
+            run.last_alloc = at.entry;
         }
+        self.freed_at_end.pop_if(|(run, _)| *run == at.run);
         let TraceEntry { addr, size: requested_bytes, stack, .. } = *entry;
         let traits = self.phases.stack_traits(stack);
         self.count_alloc(at, requested_bytes, traits);
@@ -318,10 +319,11 @@ impl<'a> BlockLives<'a> {
             next.count_older();
         }
         if allocated_at.run == freed.run
+            && self.phase(freed) == Phase::Backward
             && self.parameter_sizes.contains(&block.requested_bytes)
-            && let Some(run) = self.counts_at_mut(allocated_at)
         {
-            run.freed_at_end = run.freed_at_end.saturating_add(block.requested_bytes);
+            let before = self.freed_at_end.pop_if(|(run, _)| *run == freed.run).map_or(0, |(_, bytes)| bytes);
+            self.freed_at_end.push((freed.run, before.saturating_add(block.requested_bytes)));
         }
         let counts = &mut self.free_counts[block.stack.index()];
         if allocated_at.run == freed.run {
@@ -376,11 +378,8 @@ impl<'a> BlockLives<'a> {
                 None => runs.push((allocated_at.run, 1)),
             }
             let is_left = by_program || self.phase(end) != Phase::Backward;
-            let Some(run) = self.counts_at_mut(allocated_at) else { return }; // the phase is that of a run
-            run.outlived_bytes = run.outlived_bytes.saturating_add(block.requested_bytes);
-            if is_left {
-                run.left_for_optimizer = run.left_for_optimizer.saturating_add(block.requested_bytes);
-            }
+            let row = self.counts_at(allocated_at).map_or(0, |run| run.outlived);
+            self.outlived[row as usize].add(block.requested_bytes, is_left);
         }
     }
 
@@ -443,7 +442,7 @@ impl<'a> BlockLives<'a> {
 
     /// Maximum number of bytes that a backward pass left for later code.
     pub(super) fn max_left_for_optimizer(&self) -> u64 {
-        self.run_counts.iter().map(|run| run.left_for_optimizer).max().unwrap_or(0)
+        self.outlived.iter().map(|run| run.left_for_optimizer).max().unwrap_or(0)
     }
 
     /// Evidence that parameters of `bytes`, in full or half precision, were gathered for a pass, with or without
@@ -481,12 +480,17 @@ impl<'a> BlockLives<'a> {
         self.counts_at(point).map_or(0, |run| run.backward_passes)
     }
 
-    /// The counts of the run of `point`.
-    pub(super) fn counts_at(&self, point: TracePoint) -> Option<&RunCounts> {
-        self.run_counts.get(point.run_index()?)
+    /// Bytes that outlived the run of `point`, if it is a backward run.
+    pub(super) fn outlived_bytes(&self, point: TracePoint) -> u64 {
+        self.counts_at(point).map_or(0, |run| self.outlived[run.outlived as usize].all)
     }
 
-    fn counts_at_mut(&mut self, point: TracePoint) -> Option<&mut RunCounts> {
-        self.run_counts.get_mut(point.run_index()?)
+    /// Bytes with parameter sizes that the backward run of `point` allocated, and freed after its last allocation.
+    pub(super) fn freed_at_end(&self, point: TracePoint) -> u64 {
+        self.freed_at_end.binary_search_by_key(&point.run, |(run, _)| *run).map_or(0, |at| self.freed_at_end[at].1)
+    }
+
+    fn counts_at(&self, point: TracePoint) -> Option<&RunCounts> {
+        self.run_counts.get(point.run_index()?)
     }
 }

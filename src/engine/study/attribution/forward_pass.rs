@@ -1,5 +1,8 @@
 //! Block counts of a forward pass, which show whether it kept a graph, and of a phase run.
 
+use crate::base::ids::to_u32;
+use crate::stacks::phases::{Phase, PhaseRun};
+
 /// A pass with a graph keeps at least 1/this of its allocations.
 const MIN_KEPT_FRACTION: u32 = 4;
 /// If modules allocate fewer blocks in a pass, blocks of the code around them count as well.
@@ -105,19 +108,45 @@ impl FreeCounts {
     }
 }
 
-/// Counts of one phase run.
-#[derive(Default)]
+/// Counts of one phase run. A trace has millions: what only backward runs have is in tables of their own.
 pub(super) struct RunCounts {
     /// Number of backward passes that have started.
     pub(super) backward_passes: u32,
     /// The entry of its last allocation so far.
     pub(super) last_alloc: u32,
-    /// Bytes that outlived it, if it is a backward run, and that no backward pass freed.
+    /// Index of its [`OutlivedBytes`]; 0 if it is no backward run.
+    pub(super) outlived: u32,
+}
+
+/// Bytes that outlived a backward run.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct OutlivedBytes {
+    pub(super) all: u64,
+    /// Those that no backward pass freed.
     pub(super) left_for_optimizer: u64,
-    /// Bytes that outlived it, if it is a backward run.
-    pub(super) outlived_bytes: u64,
-    /// Bytes with parameter sizes that it allocated, and freed after its last allocation.
-    pub(super) freed_at_end: u64,
+}
+
+impl OutlivedBytes {
+    pub(super) fn add(&mut self, bytes: u64, is_left_for_optimizer: bool) {
+        self.all = self.all.saturating_add(bytes);
+        self.left_for_optimizer = self.left_for_optimizer.saturating_add(if is_left_for_optimizer { bytes } else { 0 });
+    }
+}
+
+/// The backward passes that have started in each of `runs`, and a row for the bytes that outlive each backward run.
+pub(super) fn count_passes(runs: &[PhaseRun]) -> (Vec<RunCounts>, Vec<OutlivedBytes>) {
+    let (mut backward_passes, mut last_phase) = (0, Phase::Other);
+    let mut outlived = vec![OutlivedBytes::default()];
+    let counts = runs.iter().map(|run| {
+        let is_backward = run.phase == Phase::Backward;
+        // An optimizer may step during a backward pass, which then continues.
+        backward_passes += u32::from(is_backward && last_phase != Phase::Backward);
+        last_phase = if run.phase == Phase::Optimizer { last_phase } else { run.phase };
+        let row = if is_backward { to_u32(outlived.len()) } else { 0 };
+        outlived.extend(is_backward.then(OutlivedBytes::default));
+        RunCounts { backward_passes, last_alloc: 0, outlived: row }
+    });
+    (counts.collect(), outlived)
 }
 
 #[cfg(test)]

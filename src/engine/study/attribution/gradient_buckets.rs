@@ -30,7 +30,6 @@ impl GradientBuckets {
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         // Without an entry, the position is the start of the trace.
         let (now, point) = (live_set.entry.unwrap_or(0), live_set.point);
-        let counts = lifetimes.counts_at(point).filter(|_| lifetimes.phase(point) == Phase::Backward);
         let runs = phases.runs().iter().take_while(|run| run.start as usize <= now);
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
         match last {
@@ -38,10 +37,8 @@ impl GradientBuckets {
             _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
             _ if !lifetimes.completes_backward() => Self::Empty,
             // A pass without communication (`no_sync`): the next pass accumulates into these gradients.
-            _ if counts.is_some_and(|pass| pass.outlived_bytes > bytes / 2) => Self::Empty,
-            _ if counts.is_some_and(|pass| pass.freed_at_end > bytes / 10 * 9)
-                && !lifetimes.is_after_last_allocation(point) =>
-            {
+            _ if lifetimes.outlived_bytes(point) > bytes / 2 => Self::Empty,
+            _ if lifetimes.freed_at_end(point) > bytes / 10 * 9 && !lifetimes.is_after_last_allocation(point) => {
                 Self::GradientsAtEnd
             }
             None => Self::Empty,
