@@ -31,13 +31,15 @@ pub(super) struct FreeSet {
     chunks: Vec<Vec<FreeKey>>,
     /// The last key of each chunk: a search for a chunk reads no other memory.
     lasts: Vec<FreeKey>,
+    /// Where the next key to remove may be. The block that serves a request is removed without a second search.
+    pub(super) likely_removal: (usize, usize),
 }
 
 impl FreeSet {
     /// Position of the first key that is not less than `key`: chunk and index in the chunk. Both may be one past the
     /// end, where the callers find no keys.
     #[inline]
-    fn find(&self, key: &FreeKey) -> (usize, usize) {
+    pub(super) fn find(&self, key: &FreeKey) -> (usize, usize) {
         let chunk = lower_bound(&self.lasts, key);
         (chunk, self.chunks.get(chunk).map_or(0, |keys| lower_bound(keys, key)))
     }
@@ -70,7 +72,10 @@ impl FreeSet {
     /// Removes `key` if it is in the set.
     #[inline]
     pub(super) fn remove(&mut self, key: &FreeKey) {
-        let (at, place) = self.find(key);
+        let (mut at, mut place) = self.likely_removal;
+        if self.chunks.get(at).and_then(|chunk| chunk.get(place)) != Some(key) {
+            (at, place) = self.find(key);
+        }
         let Some(chunk) = self.chunks.get_mut(at).filter(|chunk| chunk.get(place) == Some(key)) else {
             return; // `key` is not in the set
         };
@@ -108,7 +113,12 @@ impl FreeSet {
     /// The keys not less than `key`, ascending.
     #[inline]
     pub(super) fn range_from(&self, key: FreeKey) -> impl Iterator<Item = &FreeKey> {
-        let (at, place) = self.find(&key);
+        self.range_at(self.find(&key))
+    }
+
+    /// The keys from a position that [`Self::find`] found, ascending.
+    #[inline]
+    pub(super) fn range_at(&self, (at, place): (usize, usize)) -> impl Iterator<Item = &FreeKey> {
         let mut chunks = self.chunks[at..].iter();
         // If every key is less, there is no chunk at `at`.
         let first = chunks.next().map(|chunk| &chunk[place..]).unwrap_or_default();

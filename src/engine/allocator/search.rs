@@ -18,7 +18,8 @@ impl CachingAllocator {
     pub(super) fn find_free_block(&mut self, request: &Request<'_>) -> Option<FreeKey> {
         let size = round_size(request.size, &self.settings);
         let free_list = self.pools.free_list(request.pool, request.stream, is_small_request(size));
-        self.find_candidate(free_list, size, self.uses_expandable_segments(request.pool))
+        let found = self.find_candidate(free_list, size, self.uses_expandable_segments(request.pool));
+        found.map(|(key, _)| key)
     }
 
     /// Removes the best free block from its pool. Like PyTorch, tries only one candidate: if the size rules reject
@@ -27,15 +28,18 @@ impl CachingAllocator {
         if self.is_gc_enabled() {
             self.pools.count_search(params.free_list);
         }
-        let found = self.find_candidate(params.free_list, params.size, params.is_expandable)?;
+        let (found, place) = self.find_candidate(params.free_list, params.size, params.is_expandable)?;
+        self.pools.free_lists[params.free_list as usize].free.likely_removal = place;
         self.remove_from_free_list(found.id);
         Some(found.id)
     }
 
+    /// The block, and where the search for it began: mostly its position.
     #[inline]
-    pub(super) fn find_candidate(&self, free_list: u32, size: u64, uses_expandable: bool) -> Option<FreeKey> {
+    fn find_candidate(&self, free_list: u32, size: u64, uses_expandable: bool) -> Option<(FreeKey, (usize, usize))> {
         let free_list = &self.pools.free_lists[free_list as usize];
-        let mut fitting = free_list.free.range_from(FreeKey::at_least(size));
+        let place = free_list.free.find(&FreeKey::at_least(size));
+        let mut fitting = free_list.free.range_at(place);
         let mut found = *fitting.next()?;
         if self.blocks[found.id].is_expandable() {
             if uses_expandable {
@@ -50,7 +54,7 @@ impl CachingAllocator {
                 found = *fitting.find(|key| !self.blocks[key.id].is_expandable())?;
             }
         }
-        self.is_acceptable_size(found.size, size).then_some(found)
+        self.is_acceptable_size(found.size, size).then_some((found, place))
     }
 
     /// The bytes of a free block and of the unmapped one after it.
