@@ -60,9 +60,9 @@ pub(super) fn draw_map(state: &State<'_, '_>, recording: &Recording, buffer: &mu
             cell.set_symbol("•").set_style(Style::new().add_modifier(Modifier::REVERSED));
         }
     }
-    let chosen = selected.and_then(|row| Some((recording.allocations.get(row)?, recording.line_of.get(row)?)));
+    let chosen = selected.and_then(|row| Some((row, recording.line_of.get(row)?)));
     let text = match chosen {
-        Some((one, line)) => format!("{}  {}", describe_block(one), recording.lines[*line as usize]),
+        Some((row, line)) => format!("{}  {}", describe_block(recording, row), recording.lines[*line as usize]),
         None => "↑ ↓ select a block, Enter shows its stack".to_owned(),
     };
     put(buffer, 0, layout.map.y + layout.map.height, body.width, &text, if chosen.is_some() { PLAIN } else { FAINT });
@@ -129,12 +129,12 @@ impl MapCells {
             let first = blocks.partition_point(|row| recording.allocations[*row].address < range.address);
             let (mut free_from, mut used) = (range.address, 0);
             for row in blocks[first..].iter().take_while(|row| recording.allocations[**row].address < range.end) {
-                let one = &recording.allocations[*row];
+                let (one, bytes) = (&recording.allocations[*row], recording.bytes[*row]);
                 map.largest_free = map.largest_free.max(one.address.saturating_sub(free_from));
-                free_from = free_from.max(one.address.saturating_add(one.bytes));
-                used += one.bytes;
+                free_from = free_from.max(one.address.saturating_add(bytes));
+                used += bytes;
                 let offset = range.offset + (one.address - range.address);
-                map.spread(offset..offset + one.bytes, |cell, bytes| {
+                map.spread(offset..offset + bytes, |cell, bytes| {
                     cell.used += bytes;
                     if cell.largest.is_none_or(|(_, most)| bytes > most) {
                         cell.largest = Some((*row, bytes));

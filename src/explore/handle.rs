@@ -143,10 +143,9 @@ impl State<'_, '_> {
                 let stack = self.device.device().entry(entry as usize).extended_stack;
                 self.stack_popup(format!("entry {}", count(entry.into())), stack)
             }),
-            View::Map => {
-                let one = selected.zip(self.recording.as_ref()).map(|(row, recording)| recording.allocations[row]);
-                one.map(|one| self.stack_popup(rows::describe_block(&one), one.made_by))
-            }
+            View::Map => selected.zip(self.recording.as_ref()).map(|(row, recording)| {
+                self.stack_popup(rows::describe_block(recording, row), recording.allocations[row].made_by)
+            }),
             View::Holders => {
                 let row = self.holders().into_iter().nth(selected.unwrap_or(0));
                 row.map(|row| self.stack_popup(row.name, row.stack))

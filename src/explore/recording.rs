@@ -62,6 +62,7 @@ pub(super) struct Column {
 #[derive(Debug)]
 pub struct Recording {
     pub(super) allocations: Vec<AllocationLifetime>,
+    pub(super) bytes: Vec<u64>,
     pub(super) segments: Vec<SegmentRange>,
     pub(super) lines: Vec<String>,
     /// The line of each allocation, an index in `lines`.
@@ -85,17 +86,21 @@ pub struct Recording {
 impl Recording {
     /// Reads the lifetimes of all allocations of `device`.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
-        let MemoryLifetimes { allocations, segments, .. } = MemoryLifetimes::from_device(device);
+        let lives = MemoryLifetimes::from_device(device);
+        let bytes: Vec<u64> = lives.allocations.iter().map(|one| lives.kind_of(one).bytes).collect();
+        let MemoryLifetimes { allocations, segments, .. } = lives;
         let moments = device.device().len() + 1;
         let starts: Vec<Moment> = allocations.iter().map(|one| one.start).collect();
         let ends: Vec<Moment> = allocations.iter().map(|one| one.freed_at().unwrap_or(NEVER)).collect();
         let reusable = allocations.iter().map(|one| one.reusable_at().unwrap_or(NEVER)).collect();
         let (changes, change_starts) = sort_changes(&starts, &ends, moments);
-        let allocated = totals(allocations.iter().map(|one| (one.start, one.freed_at(), one.bytes)), moments);
+        let allocated =
+            totals(allocations.iter().zip(&bytes).map(|(one, bytes)| (one.start, one.freed_at(), *bytes)), moments);
         let reserved = totals(segments.iter().map(|one| (one.start, one.end, one.bytes)), moments);
         let (lines, line_of) = find_lines(device, &allocations);
         let mut recording = Self {
             allocations,
+            bytes,
             segments,
             lines,
             line_of,
@@ -160,7 +165,7 @@ impl Recording {
         for change in &self.changes[changes] {
             let row = (change >> 1) as usize;
             let sum = &mut sums[of[row] as usize];
-            let bytes = self.allocations[row].bytes;
+            let bytes = self.bytes[row];
             *sum = if change & 1 == 0 { sum.saturating_add(bytes) } else { sum.saturating_sub(bytes) };
         }
     }
@@ -196,12 +201,12 @@ impl Recording {
     fn by_line(&self) -> Grouping {
         let mut weights = vec![(0_u64, 0_u128); self.lines.len()];
         for row in self.live(self.peak_in(0..self.allocated.len())) {
-            weights[self.line_of[row] as usize].0 += self.allocations[row].bytes;
+            weights[self.line_of[row] as usize].0 += self.bytes[row];
         }
         let last = to_u32(self.allocated.len() - 1);
         for (row, one) in self.allocations.iter().enumerate() {
             let entries = self.ends[row].min(last).saturating_sub(one.start);
-            weights[self.line_of[row] as usize].1 += u128::from(one.bytes) * u128::from(entries);
+            weights[self.line_of[row] as usize].1 += u128::from(self.bytes[row]) * u128::from(entries);
         }
         let order = (0..self.lines.len()).sorted_by_key(|line| Reverse(weights[*line])).collect_vec();
         let mut of_line = vec![0; self.lines.len()];

@@ -7,7 +7,6 @@ use super::recording::{BY_LINE, Grouping, Moment, Recording};
 use crate::base::ids::StackId;
 use crate::base::units::{count, signed_difference, size};
 use crate::study::attribution::Category;
-use crate::study::lifetimes::AllocationLifetime;
 
 /// A group that holds memory at a moment.
 #[derive(Debug, Clone, Default)]
@@ -43,20 +42,20 @@ pub(super) fn holders(
     let now = recording.live(moment).map(|index| (index, true));
     let then = marked.into_iter().flat_map(|marked| recording.live(marked)).map(|index| (index, false));
     for (index, is_now) in now.chain(then) {
-        let one = &recording.allocations[index];
+        let (one, bytes) = (&recording.allocations[index], recording.bytes[index]);
         let line = recording.line_of[index] as usize;
         let at = if is_by_line { line * parts + one.category as usize } else { grouping.of[index].into() };
         let row = &mut rows[at];
         if is_now {
-            row.bytes = row.bytes.saturating_add(one.bytes);
+            row.bytes = row.bytes.saturating_add(bytes);
             row.blocks += 1;
         } else {
-            before[at] += one.bytes;
+            before[at] += bytes;
         }
-        if one.bytes > largest[at] {
+        if bytes > largest[at] {
             let group = &colours.groups[usize::from(colours.of[index])];
             (row.slot, row.is_guess) = (group.slot, group.is_guess);
-            (largest[at], row.stack) = (one.bytes, one.made_by);
+            (largest[at], row.stack) = (bytes, one.made_by);
         }
     }
     if marked.is_some() {
@@ -72,7 +71,8 @@ pub(super) fn holders(
 }
 
 /// `2.0 MiB of activations at 0x7f.., entries 12 to 345`
-pub(super) fn describe_block(one: &AllocationLifetime) -> String {
+pub(super) fn describe_block(recording: &Recording, row: usize) -> String {
+    let one = &recording.allocations[row];
     let from = match one.start.checked_sub(1) {
         Some(entry) => format!("from entry {}", count(entry.into())),
         None => "from before the recording".to_owned(),
@@ -81,5 +81,5 @@ pub(super) fn describe_block(one: &AllocationLifetime) -> String {
         .freed_at()
         .map_or_else(|| ", never freed".to_owned(), |at| format!(" to {}", count((at.max(1) - 1).into())));
     let category = one.category.word().replace('-', " ");
-    format!("{} {category} at {:#x}, {from}{to}", size(one.bytes), one.address)
+    format!("{} {category} at {:#x}, {from}{to}", size(recording.bytes[row]), one.address)
 }

@@ -17,7 +17,8 @@ pub type EntryCount = u32;
 
 const NEVER: EntryCount = EntryCount::MAX;
 
-/// An allocation and its lifetime. A trace has millions: it takes 48 bytes.
+/// An allocation and its lifetime. A trace has millions: one takes 32 bytes, as what many have in common is an
+/// [`AllocationKind`].
 #[derive(Debug, Clone, Copy)]
 pub struct AllocationLifetime {
     /// 0 if it is older than the trace.
@@ -25,17 +26,24 @@ pub struct AllocationLifetime {
     freed_at: EntryCount,
     reusable_at: EntryCount,
     pub address: u64,
-    pub bytes: u64,
-    pub requested_bytes: u64,
     pub made_by: StackId,
-    /// Index into [`MemoryLifetimes::places`].
-    pub place: u32,
+    /// Index into the kinds of [`MemoryLifetimes`].
+    kind: u32,
     pub category: Category,
     pub confidence: Confidence,
     /// The phase that allocated it; `None` if it is older than the trace.
     pub phase: Option<Phase>,
     /// It is live at the snapshot.
     is_kept: bool,
+}
+
+/// The sizes and the place of an allocation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct AllocationKind {
+    pub bytes: u64,
+    pub requested_bytes: u64,
+    /// Index into [`MemoryLifetimes::places`].
+    pub place: u32,
 }
 
 /// A range of reserved device memory: a segment, or a mapped part of an expandable segment.
@@ -67,6 +75,7 @@ pub struct MemoryLifetimes {
     /// By ascending `start`. Adjacent ranges of one expandable segment are not joined.
     pub segments: Vec<SegmentRange>,
     pub places: Distinct<PoolStream>,
+    kinds: Distinct<AllocationKind>,
     /// The last text that the program attached to an allocation, by its start and address.
     annotations: SeededMap<(EntryCount, u64), SymbolId>,
     /// Indexes of live allocations, by address.
@@ -115,6 +124,12 @@ impl MemoryLifetimes {
         self
     }
 
+    /// The sizes and the place of `one`.
+    #[inline]
+    pub fn kind_of(&self, one: &AllocationLifetime) -> &AllocationKind {
+        &self.kinds.all[one.kind as usize]
+    }
+
     /// The last text that the program attached to `one` (`torch.cuda.memory._annotate_tensor`).
     pub fn annotation(&self, one: &AllocationLifetime) -> Option<SymbolId> {
         self.annotations.get(&(one.start, one.address)).copied()
@@ -124,10 +139,11 @@ impl MemoryLifetimes {
     fn classify(&mut self, device: DeviceStudy<'_, '_>, lifetimes: &BlockLives<'_>) {
         let judged = attribution::classify_allocations(device, lifetimes, self.allocations.len(), &|row: usize| {
             let one = &self.allocations[row];
+            let AllocationKind { bytes, requested_bytes, .. } = *self.kind_of(one);
             attribution::Allocation {
                 address: one.address,
-                bytes: one.bytes,
-                requested_bytes: one.requested_bytes,
+                bytes,
+                requested_bytes,
                 extended_stack: one.made_by,
                 allocated_at: one.start.checked_sub(1),
                 freed_after: one.freed_at(),
@@ -157,8 +173,9 @@ impl MemoryLifetimes {
             for block in segment.blocks_in(blocks) {
                 if block.state != BlockState::Inactive {
                     let is_pending = block.state == BlockState::ActivePendingFree;
-                    let sizes = (block.size, block.requested_size.min(block.size));
-                    self.add_allocation(block.address, 0, sizes, block.extended_stack, place);
+                    let (bytes, requested_bytes) = (block.size, block.requested_size.min(block.size));
+                    let kind = AllocationKind { bytes, requested_bytes, place };
+                    self.add_allocation(block.address, 0, kind, block.extended_stack);
                     if let (true, Some(added)) = (is_pending, self.allocations.last_mut()) {
                         added.free(0);
                     }
@@ -209,13 +226,14 @@ impl MemoryLifetimes {
         let is_pending = tile.state == BlockState::ActivePendingFree;
         if let Some(known) = known {
             let is_same = !is_new || known.start == now;
+            let kind = self.kinds.all[known.kind as usize];
             if is_same && is_pending {
                 known.free(now);
                 // An entry that splits a pending block contradicts the file: follow the entry.
-                known.bytes = tile.size;
+                known.kind = self.kinds.add(AllocationKind { bytes: tile.size, ..kind });
             }
             // Several changes by one entry are still one block.
-            if is_same && known.bytes == tile.size {
+            if is_same && (is_pending || kind.bytes == tile.size) {
                 return;
             }
             known.end(now);
@@ -223,28 +241,20 @@ impl MemoryLifetimes {
         // A block that first appears as pending was never allocated by this trace.
         if !is_pending {
             let place = self.place_of(step, tile.stream_pool);
-            self.add_allocation(address, now, (tile.size, tile.requested), tile.stack, place);
+            let kind = AllocationKind { bytes: tile.size, requested_bytes: tile.requested, place };
+            self.add_allocation(address, now, kind, tile.stack);
         }
     }
 
-    fn add_allocation(
-        &mut self,
-        address: u64,
-        start: EntryCount,
-        (bytes, requested_bytes): (u64, u64),
-        made_by: StackId,
-        place: u32,
-    ) {
+    fn add_allocation(&mut self, address: u64, start: EntryCount, kind: AllocationKind, made_by: StackId) {
         self.live.insert(address, to_u32(self.allocations.len()));
         self.allocations.push(AllocationLifetime {
             start,
             freed_at: NEVER,
             reusable_at: NEVER,
             address,
-            bytes,
-            requested_bytes,
             made_by,
-            place,
+            kind: self.kinds.add(kind),
             category: Category::Other,
             confidence: Confidence::Low,
             phase: None,

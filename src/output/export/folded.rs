@@ -38,7 +38,7 @@ impl FoldedWriter {
             let allocations = device.lives.allocations.iter();
             for one in allocations.filter(|one| is_live(one.start, one.freed_at(), &(position..position))) {
                 let bytes = by_stack.entry(one.made_by).or_default();
-                *bytes = bytes.saturating_add(one.bytes);
+                *bytes = bytes.saturating_add(device.lives.kind_of(one).bytes);
             }
             let snapshot = self.has_snapshots.then(|| snapshot_frame(recording));
             let root = snapshot.into_iter().chain([format!("device_{}", device.device.id())]).join(";");

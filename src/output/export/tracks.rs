@@ -107,8 +107,9 @@ impl DeviceRecording<'_, '_> {
     fn category_changes(&self) -> Vec<(usize, Category, u64)> {
         let mut changes = Vec::new();
         for one in self.allocations() {
-            changes.push((self.window.start.max(one.start as usize), one.category, one.bytes));
-            changes.extend(one.freed_at().map(|end| (end as usize, one.category, one.bytes.wrapping_neg())));
+            let bytes = self.lives.kind_of(one).bytes;
+            changes.push((self.window.start.max(one.start as usize), one.category, bytes));
+            changes.extend(one.freed_at().map(|end| (end as usize, one.category, bytes.wrapping_neg())));
         }
         changes.sort_unstable();
         changes.dedup_by(|next, sum| {

@@ -2,7 +2,7 @@
 //! recording and keeps their sum over time.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::mem;
 
 use itertools::Itertools as _;
 use rustc_hash::FxHashSet;
@@ -32,7 +32,7 @@ pub(super) const MAX_FRAMES: usize = 2_000_000;
 
 /// The allocations of a page of `entries` entries, and which of them it omits.
 pub(super) struct Budgeted<'l> {
-    lives: &'l MemoryLifetimes,
+    pub(super) lives: &'l MemoryLifetimes,
     entries: u32,
     /// The largest weight of those that are omitted; `None` if none is.
     max_omitted: Option<u64>,
@@ -63,22 +63,30 @@ impl<'l> Budgeted<'l> {
     /// The number of omitted allocations, and their bytes over time: the maximum of each bucket. `None` if none is omitted.
     pub(super) fn summarize_omitted(&self) -> Option<(Value, Column)> {
         self.max_omitted?;
+        let bucket_len = (self.entries as usize + 1).div_ceil(SERIES_LEN);
         let mut omitted = self.lives.allocations.iter().filter(|one| self.is_omitted(one)).peekable();
-        // Only those that are live now take memory here.
-        let mut live: BinaryHeap<Reverse<(u32, u64)>> = BinaryHeap::new();
-        let (mut count, mut sum) = (0_u64, 0_u64);
-        let held = (0..=self.entries).map(|now| {
-            while let Some(one) = omitted.next_if(|one| one.start == now) {
-                live.push(Reverse((self.end(one), one.bytes)));
-                (count, sum) = (count + 1, sum.saturating_add(one.bytes));
+        // Changes of the sum by entry of a bucket: most allocations begin and end in the same. The other ends wait.
+        let (mut changes, mut later) = (vec![0_i128; bucket_len], vec![Vec::new(); SERIES_LEN + 1]);
+        let (mut count, mut sum, mut series) = (0_u64, 0_i128, Vec::new());
+        for (bucket, first) in (0..=self.entries as usize).step_by(bucket_len).enumerate() {
+            changes.fill(0);
+            mem::take(&mut later[bucket]).into_iter().for_each(|(at, bytes)| changes[at] -= i128::from(bytes));
+            while let Some(one) = omitted.next_if(|one| (one.start as usize) < first + bucket_len) {
+                let (end, bytes) = (self.end(one) as usize, self.lives.kind_of(one).bytes);
+                changes[one.start as usize - first] += i128::from(bytes);
+                match changes.get_mut(end - first) {
+                    Some(change) => *change -= i128::from(bytes),
+                    None => later[end / bucket_len].push((end % bucket_len, bytes)),
+                }
+                count += 1;
             }
-            while live.peek().is_some_and(|Reverse((end, _))| *end == now) {
-                sum = sum.saturating_sub(live.pop().map_or(0, |Reverse((_, bytes))| bytes));
+            let mut most = 0;
+            for change in &changes {
+                sum += change;
+                most = most.max(sum);
             }
-            sum
-        });
-        let buckets = held.chunks((self.entries as usize + 1).div_ceil(SERIES_LEN));
-        let series: Vec<u64> = buckets.into_iter().map(|bucket| bucket.fold(0, u64::max)).collect();
+            series.push(u64::try_from(most).unwrap_or(u64::MAX));
+        }
         let bytes_at_most = series.iter().copied().fold(0, u64::max);
         let summary = json!({ "allocations": count, "bytes_at_most": bytes_at_most });
         Some((summary, Column::from_values("undrawn", series)))
@@ -90,7 +98,7 @@ impl<'l> Budgeted<'l> {
 
     /// The product of bytes and lifetime.
     fn weight(&self, one: &AllocationLifetime) -> u64 {
-        one.bytes.saturating_mul(self.end(one).saturating_sub(one.start).max(1).into())
+        self.lives.kind_of(one).bytes.saturating_mul(self.end(one).saturating_sub(one.start).max(1).into())
     }
 
     /// The number of allocations with the largest weights whose distinct stacks have at most `max` frames. `depth` is the

@@ -23,7 +23,7 @@ use crate::stacks::phases::Phase;
 use crate::study::DeviceStudy;
 use crate::study::attribution::{Category, Confidence};
 use crate::study::iterations::GrowthKind;
-use crate::study::lifetimes::{AllocationLifetime, EntryCount, MemoryLifetimes, SegmentRange, joined_ranges};
+use crate::study::lifetimes::{AllocationKind, EntryCount, MemoryLifetimes, joined_ranges};
 use crate::study::memory::Holder;
 
 /// Properties that allocations share.
@@ -48,7 +48,7 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &mut DeviceReport, budge
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
     let map_addresses = || {
         retain_shown(&mut lives, shown);
-        AddressMap::new(&lives.allocations, &lives.segments)
+        AddressMap::new(&lives)
     };
     let (space, (times, marks, ranges)) =
         threads::join(map_addresses, || (times(device), events::marks(device, shown), events::ranges(device, shown)));
@@ -119,11 +119,11 @@ impl Packing<'_, '_, '_> {
         let places = lives.places.all.iter();
         let places: Vec<(u32, u32)> =
             places.map(|place| (names.streams.add(place.stream), names.pools.add(pools.get(place.pool)))).collect();
-        let (mut scaling, kinds) = self.allocations(budgeted, &mut stacks, &places);
+        let ((undrawn, series), (mut scaling, kinds)) =
+            threads::join(|| budgeted.summarize_omitted().unzip(), || self.allocations(budgeted, &mut stacks, &places));
         let segments = self.segments(lives, &mut stacks, &places);
         let failures = self.failures(&mut stacks, &mut names);
         scaling.extend(stacks.columns());
-        let (undrawn, series) = budgeted.summarize_omitted().unzip();
         let fixed: Vec<&Column> = segments.iter().chain(&self.times).chain(&series).collect();
         let phases = device.phases();
         let (first_step, steps) = events::steps(phases, shown);
@@ -200,17 +200,18 @@ impl Packing<'_, '_, '_> {
             req.push(u64::from(freed - one.start));
             done.push(one.reusable_at().map_or(0, |done| u64::from(done - freed) + 1));
             addr.push_change(self.space.offset_of(one.address));
-            let rounded = one.requested_bytes.div_ceil(self.space.unit);
-            slack.push((one.bytes / self.space.unit).saturating_sub(rounded));
+            let AllocationKind { bytes, requested_bytes, place } = *budgeted.lives.kind_of(one);
+            let rounded = requested_bytes.div_ceil(self.space.unit);
+            slack.push((bytes / self.space.unit).saturating_sub(rounded));
             let (node, line) = stacks.intern(one.made_by, one.is_before_recording(self.device));
             let freed_by_node = one.freed_at().map_or(0, |at| stacks.intern_node(self.stack_at(at)));
             // Without stacks of frees PyTorch records that of the allocation again.
             freed_by.push(if freed_by_node == node { 0 } else { u64::from(freed_by_node) });
             let kind = Kind {
-                requested_bytes: one.requested_bytes,
+                requested_bytes,
                 node,
                 line,
-                place: one.place,
+                place,
                 category: one.category,
                 confidence: one.confidence,
                 phase: one.phase,
@@ -293,8 +294,9 @@ struct AddressMap {
 }
 
 impl AddressMap {
-    fn new(allocations: &[AllocationLifetime], segments: &[SegmentRange]) -> Self {
-        let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | one.bytes);
+    fn new(lives: &MemoryLifetimes) -> Self {
+        let MemoryLifetimes { allocations, segments, .. } = lives;
+        let bits = allocations.iter().fold(UNIT, |bits, one| bits | one.address | lives.kind_of(one).bytes);
         let bits = segments.iter().fold(bits, |bits, one| bits | one.address | one.bytes);
         let unit = 1 << bits.trailing_zeros();
         let mut units = 0_u64;
