@@ -469,7 +469,8 @@ class Walk:
             if index < MAX_CLIMBS and is_known:
                 alike[key] = self.climb(pair, sized, search_s)
             root, label = alike.get(key, value)
-            self.visit_tensor(tensor, Path(None, label, root=root))
+            if id(tensor) not in self.seen:  # the climb may have found its name
+                self.visit_tensor(tensor, Path(None, label, root=root))
 
     def push_values_of_calls(self):
         """The generators of the program that a loop goes through, and the list that a statement makes."""
@@ -513,29 +514,29 @@ class Walk:
         """Goes up from a tensor to what refers to it. Returns the root and the label of its name: those of a cycle, or
         of a value that only C++ or the stack has.
         """
-        tensor = pair[1]
-        level, passed, is_cycle = [tensor], {id(tensor): tensor}, False
+        level, passed = [pair[1]], {id(pair[1]): pair[1]}
         own = [pair, pairs, self.kept, passed, level]
         for _ in range(MAX_HOPS):
             if self.clock() + search_s > self.end:
                 return Root("unreached"), ""
-            known = gc.get_referrers(*level)
+            known = [obj for obj in gc.get_referrers(*level) if id(obj) not in self.seen]
             above = [obj for obj in known if type(obj) is not FRAME and not is_one_of(obj, own)]
-            is_cycle = is_cycle or any(id(obj) in passed for obj in above)
-            level = [obj for obj in above if id(obj) not in passed and id(obj) not in self.seen][:MAX_HOLDERS]
-            own += [known, above, level]
-            if not level:
-                break
+            below = {id(one) for obj in above for one in gc.get_referents(obj)}
+            values = [obj for obj in level if id(obj) not in below]  # in a cycle, everything has a referrer
+            if values:
+                for obj in filter(self.is_holder, values):
+                    self.push(obj, Path(None, _objects.type_name(type(obj)), root=Root("call")))
+                self.run(self.end)
+                return Root("call"), ""
+            level = [obj for obj in above if id(obj) not in passed][:MAX_HOLDERS]
+            own += [known, above, level, below, values]
             passed.update((id(obj), obj) for obj in level)
-        else:
-            is_cycle = True
-        if not is_cycle:
-            return Root("call"), ""
-        classes = [type(one) for one in passed.values()]
-        holders = [
-            cls for cls in classes if self.kind(cls) in ("object", "module") and not is_one_of(cls, (dict, list, tuple))
-        ]
-        return Root("cycle"), _objects.type_name((holders or classes[-1:])[0])
+        holders = list(filter(self.is_holder, passed.values())) or list(passed.values())[-1:]
+        return Root("cycle"), _objects.type_name(type(holders[0]))
+
+    def is_holder(self, obj):
+        """Whether the class of `obj` says what it is, unlike a plain container."""
+        return self.kind(type(obj)) in ("object", "module") and not is_one_of(type(obj), (dict, list, tuple))
 
     def search_s(self):
         """Seconds that a search among all objects takes at most, if this process waits as often as until now."""
@@ -646,8 +647,9 @@ def describe(budget_s=BUDGET_S):
         tensors = _tensors.Tensors(torch)
     except (AttributeError, StopIteration):
         return None
-    was_collecting = gc.isenabled()
+    was_collecting, interval = gc.isenabled(), sys.getswitchinterval()
     gc.disable()  # a collection would run finalizers of the program
+    sys.setswitchinterval(budget_s)  # other threads would go on while the walk keeps what they drop
     walk = None
     try:
         # Functions and modes that can take the place of a tensor's own methods are off.
@@ -656,13 +658,12 @@ def describe(budget_s=BUDGET_S):
             walk.calls = running_calls(walk)
             visit_all(walk, budget_s)
             walk.end = budget_s * TEXT_SHARE
-            described = encode(walk)
-            described["locals"] = describe_locals(walk)
-            described["calls"] = [{"frames": [call.frame]} for call in walk.calls]
-            return described
+            described, calls = encode(walk), [{"frames": [call.frame]} for call in walk.calls]
+            return {**described, "locals": describe_locals(walk), "calls": calls}
     finally:
         if walk is not None:
             walk.release()
+        sys.setswitchinterval(interval)
         if was_collecting:
             gc.enable()
 

@@ -137,6 +137,25 @@ def test_a_reference_cycle_is_said_to_be_one():
     assert found[address][0] == "Node" and found[address][2] == "cycle"
 
 
+def test_what_a_loop_goes_through_is_no_cycle():
+    class Loader:
+        def __init__(self, data):
+            data.cache = [torch.zeros(5000)]
+            self.data, self.sampler = data, Holder()
+            self.sampler.data = data
+
+        def __iter__(self):
+            return self
+
+        def __next__(self):
+            return torch._C._data_address(self.data.cache[0])
+
+    for address in Loader(Holder()):
+        name, _, root, *_ = rows(_names.describe(60))[address]
+        break
+    assert (name, root) == ("Loader.data.cache[0]", "call")
+
+
 def test_the_value_of_a_running_call_is_said_to_be_one():
     # The tensor is on the interpreter's stack while the second item is computed.
     found = (torch.zeros(7001), _names.describe(60))[1]
@@ -337,9 +356,9 @@ def test_nothing_is_kept_and_no_setting_stays_changed():
         del mine, tensor
         return [one() for one in gone]
 
-    before = gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()
+    before = gc.isenabled(), sys.getprofile(), torch.is_grad_enabled(), sys.getswitchinterval()
     assert visited() == [None, None]
-    assert (gc.isenabled(), sys.getprofile(), torch.is_grad_enabled()) == before
+    assert (gc.isenabled(), sys.getprofile(), torch.is_grad_enabled(), sys.getswitchinterval()) == before
 
 
 def test_frames_and_references_are_as_before():
