@@ -213,6 +213,7 @@ fn advise_on_stacks(oom: &OomReport, evidence: Evidence<'_>, is_grown: bool) -> 
     }
     if is_grown {
         let line = leaks.suspects.first().map(|suspect| user_line(&suspect.location));
+        let line = line.filter(|line| line.has_stack || line.backward.is_some());
         return Some(Advice::FreeGrowth(line, leaks.kind.unwrap_or(GrowthKind::Kept), leaks.variable.clone()));
     }
     // A setting would only postpone the failure.

@@ -62,8 +62,7 @@ pub(super) fn call_in_parts(
                 program.running_value(&running.lines[*at], inner).map(|value| (*at, value))
             });
             // Without text, nothing but PyTorch's own code shows that the line computes with tensors.
-            let is_unknown = known.is_none();
-            if is_unknown && (program.has_text(line) || !frames.is_in_torch && frames.outside_modules == 0) {
+            if known.is_none() && (program.has_text(line) || !frames.is_in_torch && frames.outside_modules == 0) {
                 return None;
             }
             let (at, value) = known.map_or((at, None), |(at, value)| (at, Some(value)));
@@ -96,9 +95,6 @@ pub(super) fn large_value_of(
         return None;
     }
     let values = device.text().large_values(line);
-    if values.is_empty() {
-        return None;
-    }
     let own = live_blocks(device.device(), running.since[0].0..running.failed, |_| true);
     let all = live_blocks(device.device(), 0..running.failed, |_| true);
     let sizes = Sizes { requested_bytes: oom.requested_bytes, own: &own, all: &all };

@@ -108,19 +108,20 @@ fn with_exception_keeper(device: DeviceStudy<'_, '_>, cure: Cure) -> Cure {
 fn cure_by_calls(device: DeviceStudy<'_, '_>, oom: &OomReport) -> Option<(Cure, Option<ProgramRow>)> {
     let (mut growing, mut serving) = (None, None);
     for (cure, group) in find_cures_by_stacks(oom) {
-        let grows = group.growth.is_some();
-        match replay_without_group(device, group) {
+        let row = match replay_without_group(device, group) {
             CureReplay::NotTried => return Some((cure, None)),
-            CureReplay::Served(row) if !grows || !row.then.fails_again() => {
-                let fails_later = row.then.fails_again();
-                let replayed = Some((Cure { then: Some(row.then.clone()), ..cure }, Some(*row)));
-                if !fails_later {
-                    return replayed;
-                }
-                serving = serving.or(replayed);
+            CureReplay::Served(row) => Some(*row),
+            CureReplay::NotServed => None,
+        };
+        let fails_again = row.as_ref().is_none_or(|row| row.then.fails_again());
+        if fails_again && group.growth.is_some() {
+            growing = growing.or(Some((cure, None)));
+        } else if let Some(row) = row {
+            let replayed = Some((Cure { then: Some(row.then.clone()), ..cure }, Some(row)));
+            if !fails_again {
+                return replayed;
             }
-            CureReplay::Served(_) | CureReplay::NotServed if grows => growing = growing.or(Some((cure, None))),
-            CureReplay::Served(_) | CureReplay::NotServed => {}
+            serving = serving.or(replayed);
         }
     }
     growing.or(serving)

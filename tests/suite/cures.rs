@@ -193,6 +193,26 @@ fn no_grad_is_not_advised_where_gradients_are_off() {
 }
 
 #[test]
+fn only_a_graph_keeps_operands_of_most_operators() {
+    let layer = |line| {
+        let [linear, module] = ["linear", "module"].map(|name| format!("{TORCH}/nn/modules/{name}.py"));
+        main_at(12, &[frame(&linear, line, "forward"), frame(&module, 1_800, "_call_impl")])
+    };
+    for (every, is_graph) in [(1, true), (3, false)] {
+        let mut program = Program::default();
+        for _ in 0..8 {
+            let input = program.alloc(&main_at(10, &[]), 2);
+            let made: Vec<u64> = (0..12).map(|line| program.alloc(&layer(line), 4)).collect();
+            made.into_iter().enumerate().filter(|(line, _)| line % every > 0).for_each(|(_, one)| program.free(one));
+            program.free(input);
+        }
+        program.fail(&layer(0), 64);
+        let (_, action) = program.advice();
+        assert_eq!(!action.contains("host memory"), is_graph, "{action}");
+    }
+}
+
+#[test]
 fn data_that_one_call_made_stays_in_host_memory() {
     let mut program = Program::default();
     program.alloc(&main_at(5, &[]), 500);

@@ -77,7 +77,8 @@ facts! {
     };
     /// The outputs that a stage of a pipeline keeps
     PipelineOutputs = "pipeline-outputs": variable |case| {
-        case.collection().is_some_and(is_output_of_pipeline) && case.write().is_none()
+        let outputs = case.collection().filter(|it| it.name.ends_with(PIPELINE_OUTPUTS) && it.filled_at.is_none());
+        outputs.is_some() && case.write().is_none()
     };
     /// The results of `functools.lru_cache`
     LruCache = "lru-cache": variable |case| case.is_in("lru_cache");
@@ -194,8 +195,11 @@ facts! {
     Doubles = "doubles": variable |case| is_double(case.keeper) && case.doubles_share() >= GRAPH_SHARE;
     /// Passes of a loop of the program left it, 4 or more, and the program does not drop old items
     Gathered = "gathered": stacks |group| is_gathering(group) && group.passes >= MIN_GATHERED;
-    /// Passes of a loop left as many bytes each, 3 or more, and the program does not drop old ones
-    MadeAgain = "made-again": stacks |group| is_gathering(group) && group.equal_passes >= MIN_ITEMS;
+    /// Passes of a loop left as many bytes each, 3 or more, or each of them adds to it, and the program does not drop old
+    /// ones
+    MadeAgain = "made-again": stacks |group| {
+        is_gathering(group) && (group.equal_passes >= MIN_ITEMS || group.growth == Some(GrowthKind::Kept))
+    };
     /// A call that is over made it, before the loop that runs
     MadeBefore = "made-before": stacks |group| {
         is_made_at_once(group) && group.passes_since >= MIN_PASSES_SINCE && !group.in_forward
@@ -216,6 +220,8 @@ facts! {
     OfFailedCall = "of-failed-call": stacks |group| group.of_failed_call;
     /// Forward passes with gradients made most of it
     WithGraphs = "with-graphs": stacks |group| group.keeps_graph && !group.is_grad_off;
+    /// Backward passes made blocks of the same sizes, which stay, too: its gradients
+    WithGradients = "with-gradients": stacks |group| group.has_gradients;
     /// A backward pass has run since
     TrainedSince = "trained-since": stacks |group| group.before_backward;
     /// By its category state of optimizers
@@ -245,10 +251,6 @@ fn is_moved(list: &str) -> bool {
     let item = list.trim_start_matches('[').split_once(" for ").map_or("", |(item, _)| item);
     let method = item.split_once('(').and_then(|(source, _)| source.rsplit_once('.'));
     item.ends_with(')') && method.is_some_and(|(_, method)| matches!(method, "to" | "cuda"))
-}
-
-fn is_output_of_pipeline(container: &Container) -> bool {
-    container.name.ends_with(PIPELINE_OUTPUTS) && container.filled_at.is_none()
 }
 
 fn is_attribute(keeper: &KeptByVariable) -> bool {

@@ -164,7 +164,7 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
         "call backward(), and detach the state there, after fewer steps: `{name}`{at} keeps the graphs of all steps since";
     BackwardEach: Graphs, Filled, BackwardLater => BACKWARD_EACH;
     PutValue: Graphs, Filled =>
-        "put `{value}.item()`, or `{value}.detach()` if it is no scalar, into `{name}`{at}: {items} with their \
+        "put `{result}.item()`, or `{result}.detach()` if it is no scalar, into `{name}`{at}: {items} with their \
          graphs",
         "put values without their graphs, .item() or .detach(), into `{name}`{at}: {items} with their graphs";
     BackwardEach: Graphs, Accumulated, Repeats, BackwardOfIt => BACKWARD_EACH;
@@ -240,7 +240,7 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
         "keep results, or weights in host memory (.cpu()), instead of the models that {line} makes: {calls} hold \
          {size}";
     KeepNoOptimizers: AsState, MadeAgain =>
-        "keep only the current optimizer of {line}: the state of several, {size}, is still allocated";
+        "keep only the current optimizer of {line} and its model: the state of several, {size}, is still allocated";
     Needed: AsState;
     Needed: AsModel;
     Needed: AsWeights;
@@ -257,6 +257,9 @@ pub(super) const OF_STACKS: &[CureRow] = rows! {
     BreakCycle: CollectorOff, Gathered =>
         "call gc.collect() in each step, or leave the garbage collector on: {calls} of {line} hold {size}, as in reference \
          cycles, and the program calls gc.disable()";
+    PutValue: WithGradients, Gathered =>
+        "keep what {made} makes, and what is computed from it, only as .item() or .detach().cpu(): it requires gradients, \
+         and {calls} hold {size} of it and its gradients";
     PutOnHost: Gathered =>
         "move what the program keeps of {made} to host memory ({detach}.cpu(), and back where it is read), or keep only \
          what you need of it: {calls} hold {size} on the GPU";

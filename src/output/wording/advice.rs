@@ -120,11 +120,11 @@ fn free_growth(line: Option<&CodeLocation>, kind: GrowthKind, variable: Option<&
         (GrowthKind::Kept, Some(line), Some(cycle)) if is_cycle => {
             format!("break {cycle}, which keeps what {line} makes in each step; until then gc.collect() frees it")
         }
-        (GrowthKind::Kept, Some(line), variable) => {
+        (GrowthKind::Kept, line, variable) => {
             let place = variable.map_or_else(String::new, |variable| format!(" in {variable}"));
-            format!("free what {line} keeps after each step{place}")
+            let kept = line.map_or_else(|| "is kept".to_owned(), |line| format!("{line} keeps"));
+            format!("free what {kept} after each step{place}")
         }
-        (GrowthKind::Kept, None, _) => "free what is kept after each step".to_owned(),
         (GrowthKind::Replaced, Some(line), Some(variable)) => {
             format!("limit {variable}, which {line} makes larger in each step")
         }

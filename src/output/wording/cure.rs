@@ -71,11 +71,9 @@ impl fmt::Display for ShapeCure {
                 format!("{action}: without gradients, one part need not wait for the others")
             }
             Self::Chunks(at) => format!("compute in parts: give vmap a chunk_size at {}", at.brief_label()),
-            Self::Parts([left, right]) if left.name == right.name => {
-                format!("compute the pairs of rows of {} in parts, not all at once", quoted_shape(left))
-            }
-            Self::Parts([left, right]) => {
-                format!("compute the pairs of rows of {} and {} in parts, not all at once", quoted_shape(left), quoted_shape(right))
+            Self::Parts(pair) => {
+                let tensors = pair.iter().unique_by(|tensor| &tensor.name).map(quoted_shape).join(" and ");
+                format!("compute the pairs of rows of {tensors} in parts, not all at once")
             }
         })
     }
@@ -115,9 +113,12 @@ impl Cure {
             // The variable before the exception's own: `failures` of `failures[*].__traceback__.step.x`.
             "exception" => name?.split("[*].__traceback__").next()?,
             "value" => value(keeper)?,
-            "tensor" => value(keeper).filter(|_| is_item(keeper))?,
+            // Other items than tensors may not have their methods.
+            "tensor" => value(keeper).filter(|_| below(keeper) == Some(ITEM))?,
+            "result" => value(keeper).filter(|_| below(keeper).is_none_or(|path| path.len() <= ITEM.len()))?,
             "expression" => keeper.written.as_ref()?.value.as_deref()?,
-            "attribute" => attribute(keeper)?,
+            // `cache` of `finished[*].cache[*]`.
+            "attribute" => below(keeper)?.strip_prefix("[*].")?.split(['.', '[']).next()?,
             "subject" => self.subject.as_deref()?,
             "dtype" => keeper.dtype.as_deref()?,
             "narrow" if keeper.dtype.as_deref() == Some("float64") => "float32",
@@ -184,16 +185,9 @@ fn is_identifier(part: &str) -> bool {
         && characters.all(|other| other.is_alphanumeric() || other == '_')
 }
 
-/// Whether the items are tensors: other objects may not have their methods.
-fn is_item(keeper: &KeptByVariable) -> bool {
-    let item = keeper.name.as_deref().zip(keeper.container.as_ref());
-    item.is_some_and(|(name, container)| name.strip_prefix(container.name.as_str()) == Some(ITEM))
-}
-
-/// The attribute of an item that has the memory: `cache` of `finished[*].cache[*]`.
-fn attribute(keeper: &KeptByVariable) -> Option<&str> {
-    let container = &keeper.container.as_ref()?.name;
-    keeper.name.as_deref()?.strip_prefix(container.as_str())?.strip_prefix("[*].")?.split(['.', '[']).next()
+/// Where the memory is below the container: `[*].cache[*]` of `finished[*].cache[*]`.
+fn below(keeper: &KeptByVariable) -> Option<&str> {
+    keeper.name.as_deref()?.strip_prefix(keeper.container.as_ref()?.name.as_str())
 }
 
 /// ` at train.py:12`; empty if it is not known.

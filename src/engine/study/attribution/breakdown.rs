@@ -155,7 +155,7 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if self.device.device().segments().any(|segment| segment.pool != Pools::DEFAULT) {
             return None;
         }
-        find_unused_graphs(self.device.stacks(), self.live_set, classified, self.lifetimes, self.all.bytes)
+        find_unused_graphs(self.device, self.live_set, classified, self.lifetimes, self.all.bytes)
     }
 
     fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {

@@ -1,10 +1,11 @@
 //! Groups the live blocks of a failure by the calls that made them: evidence of what the program keeps, without names.
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::loop_passes::{LoopPasses, MadeBy};
+use super::saved_operands::has_saved_operands;
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
 use crate::base::warning::words;
@@ -20,6 +21,8 @@ use crate::study::memory::{BlockSum, sorted_by_bytes, sum_by_key};
 const MIN_SHARE: f64 = 0.1;
 /// Most of the bytes.
 const HALF: f64 = 0.5;
+/// Passes that left less than 1/this of what another left add nothing to a collection.
+const MIN_PASS_PARTS: u64 = 64;
 /// One line made almost all of a group from this share on.
 const ALMOST_ALL: f64 = 0.9;
 /// A graph has at least this number of blocks of a pass.
@@ -90,6 +93,8 @@ pub struct KeptGroup {
     pub category: Category,
     /// Forward passes with gradients made most of it.
     pub keeps_graph: bool,
+    /// Backward passes left as many blocks of the same sizes.
+    pub has_gradients: bool,
     /// A backward pass started since most of it was made.
     pub before_backward: bool,
     /// Some stack shows that gradients are off, so that `torch.no_grad()` changes nothing.
@@ -114,12 +119,11 @@ pub(super) fn kept_groups(
     live_set: &LiveSet,
     classified: &[Classification],
 ) -> Vec<KeptGroup> {
-    let passes = LoopPasses::up_to(device, live_set);
-    let makers = Makers::new(device.snapshot(), device.stacks());
+    let passes = &LoopPasses::up_to(device, live_set);
+    let makers = &Makers::new(device.snapshot(), device.stacks());
     let all_bytes = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes)).bytes;
     let is_collector_off = device.text().turns_collector_off();
-    let (point, passes, makers) = (live_set.point, &passes, &makers);
-    let reader = GroupReader { device, lifetimes, point, passes, makers, all_bytes, is_collector_off };
+    let reader = GroupReader { device, lifetimes, live_set, passes, makers, all_bytes, is_collector_off };
     let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     for (block, classification) in live_set.blocks.iter().zip(classified) {
         if let Some(made_by) = passes.blocks.get(&block.address) {
@@ -137,8 +141,8 @@ pub(super) fn kept_groups(
 struct GroupReader<'g, 's, 'a> {
     device: DeviceStudy<'s, 'a>,
     lifetimes: &'g BlockLives<'g>,
-    /// The failed request.
-    point: TracePoint,
+    /// At the failed request.
+    live_set: &'g LiveSet,
     passes: &'g LoopPasses,
     makers: &'g Makers<'a>,
     all_bytes: u64,
@@ -155,7 +159,9 @@ impl GroupReader<'_, '_, '_> {
         let share_ratio = ratio(bytes, self.all_bytes);
         let line = blocks.first()?.2.chain.line.filter(|_| share_ratio >= MIN_SHARE)?;
         let by_pass = sum_by_key(blocks.iter().map(|(block, _, made_by)| (self.pass_of(block, made_by), block.bytes)));
-        let passes_by_bytes = sum_by_key(by_pass.values().map(|sum| (sum.bytes, 0)));
+        let largest_pass = by_pass.values().map(|sum| sum.bytes).max().unwrap_or(0);
+        let large = by_pass.values().filter(|sum| sum.bytes >= largest_pass / MIN_PASS_PARTS);
+        let passes_by_bytes = sum_by_key(large.map(|sum| (sum.bytes, 0)));
         let by_category = sum_by_key(blocks.iter().map(|(block, category, _)| (*category, block.bytes)));
         let points = || blocks.iter().filter_map(|(block, ..)| block.allocated_at);
         let [oldest, newest] = [points().min_by_key(|at| at.entry)?, points().max_by_key(|at| at.entry)?];
@@ -174,7 +180,7 @@ impl GroupReader<'_, '_, '_> {
             line: self.device.stacks().frame_report(line),
             bytes,
             share_ratio,
-            passes: iterations.max(by_pass.len() as u64),
+            passes: iterations.max(passes_by_bytes.values().map(|sum| sum.blocks).sum()),
             growth: growing.map(|lines| growth_kind(lines)),
             equal_passes: passes_by_bytes.values().map(|sum| sum.blocks).max().unwrap_or(0),
             is_bounded: passes.is_bounded(chain, bytes),
@@ -187,7 +193,9 @@ impl GroupReader<'_, '_, '_> {
             category: sorted_by_bytes(by_category).first().map_or(Category::Other, |(category, _)| *category),
             // With fewer blocks per pass, these are its outputs.
             keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
-                && are_most(blocks, |block| self.belongs_to_graph(block)),
+                && are_most(blocks, |block| self.belongs_to_graph(block))
+                && has_saved_operands(self.device, self.live_set, &points().collect::<Vec<_>>()),
+            has_gradients: self.has_gradients(blocks),
             before_backward: are_most(blocks, |block| self.is_before_backward(block)),
             is_grad_off: blocks.iter().any(|(block, ..)| self.makers.is_grad_off(block.stack)),
             is_collector_off: self.is_collector_off,
@@ -218,10 +226,19 @@ impl GroupReader<'_, '_, '_> {
         })
     }
 
+    /// Whether backward passes made as many live blocks of the sizes of `blocks`.
+    fn has_gradients(&self, blocks: &[GroupedBlock<'_>]) -> bool {
+        let phase = |block: &LiveBlock| block.allocated_at.map(|at| self.lifetimes.phase(at));
+        let sizes: FxHashSet<u64> = blocks.iter().map(|(block, ..)| block.bytes).collect();
+        let live = self.live_set.blocks.iter().filter(|block| sizes.contains(&block.bytes));
+        live.filter(|block| phase(block) == Some(Phase::Backward)).count() >= blocks.len()
+            && blocks.iter().all(|(block, ..)| phase(block) != Some(Phase::Backward))
+    }
+
     /// Whether a backward pass started after `block` was made, other than a running one, which may use its graph.
     fn is_before_backward(&self, block: &LiveBlock) -> bool {
-        let is_running = self.lifetimes.phase(self.point) == Phase::Backward;
-        let passes = self.lifetimes.backward_passes_at(self.point) - u32::from(is_running);
+        let is_running = self.lifetimes.phase(self.live_set.point) == Phase::Backward;
+        let passes = self.lifetimes.backward_passes_at(self.live_set.point) - u32::from(is_running);
         block.allocated_at.is_some_and(|at| self.lifetimes.backward_passes_at(at) < passes)
     }
 

@@ -23,6 +23,7 @@ mod named;
 mod older_blocks;
 mod parameter_copies;
 mod rules;
+mod saved_operands;
 mod unused_graphs;
 
 use serde::Serialize;

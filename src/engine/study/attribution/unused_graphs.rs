@@ -5,10 +5,12 @@ use serde::Serialize;
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::saved_operands::has_saved_operands;
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
-use crate::stacks::frames::{FrameReport, StackReader};
+use crate::stacks::frames::FrameReport;
 use crate::stacks::phases::{Phase, Phases};
+use crate::study::DeviceStudy;
 use crate::study::category::{Category, Classification};
 use crate::study::memory::{BlockSums, sorted_by_bytes, sum_by_key};
 
@@ -35,13 +37,13 @@ pub struct UnusedGraphs {
 
 /// Finds the unused graphs among the blocks of `live_set`, which hold `allocated_bytes`.
 pub(super) fn find_unused_graphs(
-    stacks: &StackReader<'_>,
+    device: DeviceStudy<'_, '_>,
     live_set: &LiveSet,
     classified: &[Classification],
     lifetimes: &BlockLives<'_>,
     allocated_bytes: u64,
 ) -> Option<UnusedGraphs> {
-    let phases = lifetimes.phases;
+    let (phases, stacks) = (lifetimes.phases, device.stacks());
     let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
     let activations = live_set.blocks.iter().zip(classified).filter(|(_, (kind, _))| *kind == Category::Activations);
     // Either no backward pass starts before it is freed, or other forward passes do while it is live.
@@ -63,13 +65,16 @@ pub(super) fn find_unused_graphs(
     let share_ratio = ratio(bytes, allocated_bytes);
     let usual = max_passes_before_backward(phases);
     let min_passes = usual.map_or(MIN_PASSES, |usual| usual + 1);
+    let points: Vec<TracePoint> = unused.iter().map(|(_, allocated_at)| *allocated_at).collect();
     if share_ratio < MIN_SHARE || !is_freed && passes.len() < min_passes {
         return None;
     }
     let (largest, _) = sorted_by_bytes(by_stack).into_iter().next()?;
     // Outside modules, a cache that the program extends itself looks the same.
     let called_at = stacks.frame_report(stacks.model_call(largest)?);
-    Some(UnusedGraphs { bytes, share_ratio, passes: passes.len() as u64, after_backward: usual.is_some(), called_at })
+    let (passes, after_backward) = (passes.len() as u64, usual.is_some());
+    let graphs = UnusedGraphs { bytes, share_ratio, passes, after_backward, called_at };
+    has_saved_operands(device, live_set, &points).then_some(graphs)
 }
 
 /// The maximum number of forward passes from one backward pass to the next; `None` without a backward pass.
