@@ -113,15 +113,16 @@ const GROUPS: [(&str, &[&str]); 6] = [
 /// The command line, whose help lists the commands in groups.
 fn grouped_command() -> clap::Command {
     let command = Cli::command();
-    let mut groups = String::new();
-    for (heading, names) in GROUPS {
-        groups.push_str(&format!("\n{heading}:\n"));
+    let groups = GROUPS.map(|(heading, names)| {
         // Not every build has all of them.
-        for command in names.iter().filter_map(|name| command.find_subcommand(name)) {
+        let commands = names.iter().filter_map(|name| command.find_subcommand(name));
+        let rows = commands.map(|command| {
             let about = command.get_about().map(ToString::to_string).unwrap_or_default();
-            groups.push_str(&format!("  {:<9} {about}\n", command.get_name()));
-        }
-    }
+            format!("  {:<9} {about}\n", command.get_name())
+        });
+        format!("\n{heading}:\n{}", rows.collect::<String>())
+    });
+    let groups = groups.concat();
     let usage = "oomscope FILE..            the same as oomscope analyze FILE..\n       oomscope COMMAND [OPTIONS] ..";
     command.override_usage(usage).help_template(format!(
         "{{about}}\n\n{{usage-heading}} {{usage}}\n{groups}\nOptions:\n{{options}}{{after-help}}"

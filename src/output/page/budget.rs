@@ -70,7 +70,9 @@ impl<'l> Budgeted<'l> {
         let (mut count, mut sum, mut series) = (0_u64, 0_i128, Vec::new());
         for (bucket, first) in (0..=self.entries as usize).step_by(bucket_len).enumerate() {
             changes.fill(0);
-            mem::take(&mut later[bucket]).into_iter().for_each(|(at, bytes)| changes[at] -= i128::from(bytes));
+            for (at, bytes) in mem::take(&mut later[bucket]) {
+                changes[at] -= i128::from(bytes);
+            }
             while let Some(one) = omitted.next_if(|one| (one.start as usize) < first + bucket_len) {
                 let (end, bytes) = (self.end(one) as usize, self.lives.kind_of(one).bytes);
                 changes[one.start as usize - first] += i128::from(bytes);

@@ -12,8 +12,8 @@ use crate::study::DeviceStudy;
 const MAX_UNSAVED_PARTS: usize = 4;
 
 /// Whether operators of PyTorch's modules still have their input or result, in the passes that made blocks at `points`. A
-/// graph saves one of the two: that of a linear layer the input, that of a ReLU the result. Without a graph, only what the
-/// program keeps is live.
+/// graph saves one of the two: that of a linear layer the input, that of a sigmoid the result. Without a graph, only what
+/// the program keeps is live.
 pub(super) fn has_saved_operands(device: DeviceStudy<'_, '_>, live_set: &LiveSet, points: &[TracePoint]) -> bool {
     let (trace, phases, stacks) = (device.device(), device.phases(), device.stacks());
     let live: FxHashSet<Option<u32>> = live_set.blocks.iter().map(|it| it.allocated_at.map(|at| at.entry)).collect();
