@@ -98,31 +98,3 @@ fn no_room_has_a_circle() {
         assert!(on_circles(sources(), &others).contains(pair.0), "{pair:?} is no circle any more");
     }
 }
-
-#[test]
-fn planted_circles_are_found_and_what_is_none_is_not() {
-    let file = |path: &str, code: &str| Source::parse(&format!("src/{path}.rs"), code);
-    let root = || file("a/mod", "mod b; mod c; mod d; pub use b::{B, Other as More}; pub use c::C;");
-    let one_way = || file("a/b", "use super::C; struct B;");
-    let d = || file("a/d", "use super::{B, C}; struct D;");
-    let none = [root(), one_way(), file("a/c", "struct C;"), d()];
-    assert!(on_circles(&none, &[]).is_empty());
-    for back in [
-        "use super::B;",
-        "use super::{d, More};",
-        "use crate::a::{b::{self, x}, d::D};",
-        "fn f() -> crate::a::B { super::b::f() }",
-        "fn f() { assert!(super::d::f()); }",
-        "mod inner { use super::super::B; }",
-    ] {
-        let files = [root(), file("a/b", "use super::{C, d};"), file("a/c", back), d()];
-        assert!(on_circles(&files, &[]).contains("a::c"), "{back}");
-    }
-    // A file that uses what its own folder defines, and the other way about.
-    let mutual = ["a::b", "a::b::e"];
-    let files = [file("a/b/mod", "mod e; use e::E; struct B;"), file("a/b/e", "use super::B; struct E;")];
-    assert_eq!(on_circles(&files, &[]), BTreeSet::from(mutual.map(str::to_owned)));
-    assert!(on_circles(&files, &[(mutual[1], mutual[0])]).is_empty());
-    let test = file("a/c", "struct C; #[cfg(test)] mod tests { use super::*; use crate::a::b::B; }");
-    assert!(on_circles(&[root(), one_way(), test], &[]).is_empty());
-}

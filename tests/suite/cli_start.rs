@@ -24,11 +24,6 @@ fn a_file_alone_is_analyzed() {
 }
 
 #[test]
-fn a_log_alone_is_explained() {
-    assert_eq!(result_of(&[LOG]), result_of(&["explain", LOG]));
-}
-
-#[test]
 fn a_word_that_is_neither_a_file_nor_a_command_is_refused() {
     let ran = run(&["no-such-thing"]);
     assert_eq!(ran.code, 2);
@@ -43,15 +38,6 @@ fn a_word_that_is_neither_a_file_nor_a_command_is_refused() {
 fn a_log_and_a_snapshot_each_name_the_other_command() {
     assert!(refusal(&["analyze", LOG]).contains("`oomscope explain` reads logs"));
     assert!(refusal(&["explain", SNAPSHOT]).contains("`oomscope analyze` reads snapshots"));
-}
-
-#[test]
-fn colour_follows_the_option() {
-    let failed = "fixtures/2.15.0-holes-at-oom.pickle.gz";
-    assert!(result_of(&["analyze", "--color", "always", failed]).contains("\u{1b}["));
-    for options in [&["--color", "never"][..], &["--color", "auto"], &[]] {
-        assert!(!result_of(&[&["analyze", failed], options].concat()).contains('\u{1b}'));
-    }
 }
 
 #[test]

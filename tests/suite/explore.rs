@@ -160,54 +160,6 @@ fn a_difference_is_that_of_two_analyses() {
     }
 }
 
-/// Why, what to do, who holds the memory and how full the device is, on the first screen.
-#[test]
-fn the_first_screen_has_the_answer() {
-    for name in [OOM, "2.15.0-gpt_varlen-at-oom", "2.15.0-fuzz-fraction-oom", "failures/capacity-training"] {
-        let path = fixtures::directory().join(format!("{name}.pickle.gz"));
-        let report = serde_json::to_value(fixtures::report(name)).unwrap();
-        let device = &report["devices"][0];
-        let oom = device["ooms"].as_array().unwrap().last().unwrap().clone();
-        for area in [[80, 24], [120, 40], [250, 80]] {
-            let (memory, all) = explore(&path, area, |mut explored| {
-                explored.type_in("1");
-                (explored.lines(UNICODE), explored.page(UNICODE))
-            })
-            .unwrap();
-            let why = device["conclusion"].as_str().unwrap().replace('-', " ");
-            assert!(all.contains(&why) || all.contains(device["conclusion"].as_str().unwrap()), "{name} {why}: {all}");
-            assert!(memory.iter().any(|line| line.contains("do")), "{name} {area:?}: {all}");
-            assert!(all.contains(&size(oom["requested_bytes"].as_u64().unwrap())), "{name} {area:?}: {all}");
-            if area[0] < 100 {
-                continue;
-            }
-            let rows = oom["held"]["by_line"]["rows"].as_array().unwrap();
-            for row in rows.iter().take(5) {
-                let bytes = size(row["bytes"].as_u64().unwrap());
-                let line = format!(":{} ", row["frame"]["line"]);
-                assert!(memory.iter().any(|text| text.contains(&bytes) && text.contains(&line)), "{name} {row}: {all}");
-            }
-            let device_bytes = oom["reserved_bytes"].as_u64().unwrap() + oom["device_free_bytes"].as_u64().unwrap();
-            let gauge =
-                format!("{} allocated of {}", size(oom["allocated_bytes"].as_u64().unwrap()), size(device_bytes));
-            assert!(all.contains(&gauge), "{name} {gauge}: {all}");
-        }
-    }
-}
-
-/// `j` and `k` are the arrows.
-#[test]
-fn letters_select() {
-    explore(&fixtures::path(OOM), [120, 40], |mut explored| {
-        explored.type_in("3");
-        explored.type_in("jj");
-        let by_letters = explored.page(UNICODE);
-        explored.type_in("k");
-        explored.press(Input::Down);
-        assert_eq!(explored.page(UNICODE), by_letters);
-    });
-}
-
 /// Each view shows something on the smallest screen.
 #[test]
 fn the_smallest_screen_has_every_view() {

@@ -105,7 +105,6 @@ mod replay_exact;
 mod replay_properties;
 mod replay_what_if;
 mod report_page;
-mod report_page_allocations;
 mod report_page_answers;
 mod report_page_entries;
 mod report_page_keys;

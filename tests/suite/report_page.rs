@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use crate::support::browser::Browser;
-use crate::support::program::{analyze, result_of, text};
+use crate::support::program::{result_of, text};
 use crate::support::{fixtures, made};
 
 /// One of every kind: failures of both sorts of segments, streams that lag, devices, private pools, graphs, a ring that
@@ -33,62 +33,6 @@ pub(crate) fn page(directory: &Path, snapshots: &[&str]) -> PathBuf {
 
 pub(crate) fn fixture(name: &str) -> String {
     text(&fixtures::path(name))
-}
-
-/// What the page should answer, from a device of `analyze`.
-fn figures(device: &Value) -> Value {
-    let (blocks, free) = (&device["blocks"], &device["fragmentation"]);
-    json!({
-        "allocated": device["allocated_bytes"],
-        "reserved": device["reserved_bytes"],
-        "requested": device["requested_bytes"],
-        "pending": blocks["active_pending_free"]["bytes"],
-        "free": blocks["inactive"]["bytes"],
-        "releasable": free["releasable_bytes"],
-        "stranded": free["stranded_bytes"],
-        "blocks": blocks["active_allocated"]["count"],
-        "largest_free_block": free["largest_free_block_bytes"],
-        "segments": device["segments"]["count"],
-    })
-}
-
-#[test]
-#[ignore = "slow: .ci/release runs it"]
-fn figures_at_any_moment_are_those_of_analyze() {
-    let Some(mut browser) = Browser::start() else { return };
-    for name in KINDS {
-        let file = fixture(name);
-        browser.report(&[name], "");
-        let pages: Value =
-            serde_json::from_value(browser.value("JSON.parse(document.getElementById('pages').textContent)")).unwrap();
-        for (index, row) in pages.as_array().unwrap().iter().enumerate() {
-            browser.value(&format!("oomscope.show({{ page: {index} }})"));
-            let device = row["device"].to_string();
-            let whole = analyze(&["--device", &device, &file]);
-            let whole = &whole["snapshots"][0]["devices"][0];
-            let entries = row["entries"].as_u64().unwrap();
-            let failed = whole["ooms"].as_array().unwrap().last().map(|oom| oom["event"].as_u64().unwrap() + 1);
-            let mut moments = vec![entries, entries / 2, entries / 3, entries.min(1)];
-            moments.extend(whole["peak"]["allocated_event"].as_u64().map(|event| event + 1));
-            moments.extend(failed);
-            moments.sort_unstable();
-            moments.dedup();
-            for m in moments.into_iter().filter(|m| *m > 0 || entries == 0) {
-                let told = match m.checked_sub(1) {
-                    Some(at) => analyze(&["--device", &device, "--at", &at.to_string(), &file]),
-                    None => analyze(&["--device", &device, &file]),
-                };
-                let told = &told["snapshots"][0]["devices"][0];
-                let mut state = browser.value(&format!("oomscope.state({m})"));
-                let lines = state.as_object_mut().unwrap().remove("top_lines").unwrap();
-                assert_eq!(state, figures(told), "{name}, device {device}, moment {m}");
-                let bytes = |lines: &Value| {
-                    lines.as_array().unwrap().iter().map(|line| line["bytes"].clone()).collect::<Vec<_>>()
-                };
-                assert_eq!(bytes(&lines), bytes(&told["top_lines"]), "{name}, device {device}, moment {m}");
-            }
-        }
-    }
 }
 
 /// What PyTorch itself said (`tests/oracle/moments.py`).
@@ -211,22 +155,6 @@ fn variables_have_colours_and_are_found() {
     browser.report(&["2.15.0-two_devices"], "#m=variable");
     assert_ne!(browser.value("oomscope.view().mode"), "variable");
     assert_eq!(browser.value("document.querySelector('[data-mode=variable]').hidden"), true);
-}
-
-#[test]
-fn devices_are_a_list_and_one_is_opened_from_it() {
-    let Some(mut browser) = Browser::start() else { return };
-    browser.report(&["2.15.0-two_devices", "2.15.0-holes-at-oom"], "");
-    let rows = browser.value("document.querySelectorAll('.page').length");
-    assert_eq!(rows, 3);
-    assert_eq!(
-        browser.value("[...document.querySelectorAll('.pages .bad')].map((one) => one.textContent)"),
-        json!(["fragmentation"]),
-    );
-    let first = "document.querySelector('.page').closest('tr').innerText";
-    assert!(browser.value(first).as_str().unwrap().contains("fragmentation"), "the worst is first");
-    browser.apply("document.querySelectorAll('.page')[2].click()");
-    assert_eq!(browser.value("oomscope.view().page"), 2);
 }
 
 /// Holds back the decoding of each device until the test calls `release(N)` for the Nth request.

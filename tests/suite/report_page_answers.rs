@@ -43,25 +43,6 @@ fn a_step_has_one_number_everywhere() {
     }
 }
 
-/// The verdict stands on top; the reason, the tables and the advice in the pane, each once.
-#[test]
-fn the_answer_is_there_once() {
-    let Some(mut browser) = open(FAILED) else { return };
-    assert_eq!(browser.value("document.title"), json!(format!("{FAILED}.pickle.gz")));
-    assert_eq!(browser.value("document.getElementById('page-title').title"), json!(fixture(FAILED)));
-    let headline = browser.text("h1");
-    assert!(
-        headline.starts_with("out of memory on GPU 0: ") && headline.contains("145 MiB fragmentation"),
-        "{headline}"
-    );
-    let pane = browser.text("#pane-result");
-    for part in ["why fragmentation", "held by", "tried in a replay", " do "] {
-        assert!(pane.contains(part), "{part} in {pane}");
-    }
-    assert_eq!(pane.matches("expandable_segments:True").count(), 1, "{pane}");
-    assert!(!pane.contains("oomscope report"), "the page exists: {pane}");
-}
-
 /// Headline and pane are of the device and the failed request that are selected, and say when the figures were so.
 #[test]
 fn the_result_is_that_of_the_selected_device_and_failure() {
@@ -109,22 +90,6 @@ fn the_result_is_that_of_the_selected_device_and_failure() {
     }
 }
 
-/// A warning stands in the pane, once, and the headline on top says what happened.
-#[test]
-fn a_warning_does_not_replace_the_answer() {
-    let Some(mut browser) = open("2.15.0-gpt_varlen-wrapped") else { return };
-    let warnings = "document.querySelectorAll('#app .warning, #first > .warning').length";
-    let shown = analyze(&[&fixture("2.15.0-gpt_varlen-wrapped")])["snapshots"][0]["warnings"].clone();
-    assert!(shown.as_array().unwrap().len() > 1, "{shown}");
-    let headline = browser.text("h1");
-    let seen = browser.text("#app");
-    for warning in shown.as_array().unwrap() {
-        let message = warning["message"].as_str().unwrap();
-        assert!(!headline.contains(message) && seen.matches(message).count() <= 1, "{message}");
-    }
-    assert!(browser.value(warnings).as_u64() <= Some(3));
-}
-
 #[test]
 fn a_blocker_is_found_at_once_and_shown_in_the_map() {
     let Some(mut browser) = open(FAILED) else { return };
@@ -153,43 +118,6 @@ fn a_blocker_is_found_at_once_and_shown_in_the_map() {
         browser.apply(&format!("{blocker}.click()"));
         assert_eq!(browser.text("#highlight-note"), "");
     }
-}
-
-#[test]
-fn the_legend_names_every_category_of_the_timeline() {
-    let Some(mut browser) = open(FAILED) else { return };
-    for moment in [5379, 60, 4700] {
-        browser.apply(&format!("oomscope.show({{ moment: {moment} }})"));
-        let legend = browser.text("#legend");
-        for category in ["activations", "optimizer state", "temporaries", "parameters", "inputs", "gradients"] {
-            assert!(legend.contains(category), "{moment}: {legend}");
-        }
-        assert!(!legend.contains("communication"), "no allocation is of it: {legend}");
-    }
-}
-
-#[test]
-fn every_entry_names_a_line_and_its_action_is_explained() {
-    let Some(mut browser) = open(FAILED) else { return };
-    for moment in [40, 600, 2000, 4000, 5379] {
-        browser.apply(&format!("oomscope.show({{ moment: {moment}, pane: 'entries' }})"));
-        let rows = "[...document.querySelectorAll('.entry')].map((row) => \
-                    [row.querySelector('b').textContent, row.title, row.querySelector('.where').textContent])";
-        for row in browser.value(rows).as_array().unwrap() {
-            let [action, title, place] = [0, 1, 2].map(|at| row[at].as_str().unwrap());
-            assert!(!title.is_empty(), "{action} is not explained");
-            let is_of_program = action.starts_with("alloc") || action.starts_with("free");
-            assert!(!is_of_program || place.contains(".py:"), "{action} names no line: {place}");
-        }
-    }
-    // A free that PyTorch recorded no stack for says so.
-    let of_free = browser.value(
-        "(async () => { for (let moment = 5379; moment; moment -= 1) { \
-           const { action, frames } = oomscope.entry(moment); \
-           if (action !== 'free_requested' || frames.length) continue; \
-           await oomscope.show({ moment }); return document.getElementById('entry').innerText; } })()",
-    );
-    assert!(of_free.as_str().unwrap().contains("No stack of its own is recorded"), "{of_free}");
 }
 
 #[test]

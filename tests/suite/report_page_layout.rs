@@ -6,7 +6,6 @@ use serde_json::json;
 
 use crate::report_page::{fixture, page};
 use crate::support::browser::Browser;
-use crate::support::page::Page;
 use crate::support::program::analyze;
 
 /// Where an element is in the window: top, right, bottom, left.
@@ -241,79 +240,6 @@ fn why_and_do_are_on_the_first_screen_of_every_failure() {
     }
 }
 
-/// The order of the pane, and the first stop of Tab.
-#[test]
-fn the_answer_comes_first() {
-    let Some(mut browser) = Browser::start() else { return };
-    browser.resize(1280, 800);
-    browser.report(&["2.15.0-gpt_varlen-at-oom"], "");
-    browser.settle();
-    let pane = browser.value("document.getElementById('pane-result').innerText");
-    let pane = pane.as_str().unwrap();
-    let places = ["why", "\ndo", "held by", "in the way", "tried in a replay"].map(|part| pane.find(part));
-    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{places:?} in {pane}");
-    let first = browser
-        .value("[...document.querySelectorAll('a[href], button, input, select, [tabindex=\"0\"]')][0].className");
-    assert_eq!(first, "skip");
-    browser.value("document.querySelector('.skip').click()");
-    assert_eq!(browser.value("document.activeElement.id"), "answer");
-    let copied = browser
-        .value("(() => { const button = document.querySelector('#answer button'); return button.textContent; })()");
-    assert_eq!(copied, "copy");
-}
-
-/// The step that failed is wide enough to be looked at, and the device is as high as it is.
-#[test]
-#[ignore = "slow: .ci/release runs it"]
-fn it_opens_on_the_step_that_failed() {
-    let Some(mut browser) = Browser::start() else { return };
-    let mut seen = 0;
-    for name in FAILURES {
-        let file = browser.report(&[name], "");
-        let steps = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["steps"].clone();
-        let steps: Vec<f64> = serde_json::from_value(steps).unwrap();
-        let view = browser.value("oomscope.view()");
-        let [start, end, moment] = ["start", "end", "moment"].map(|key| view[key].as_f64().unwrap());
-        if let Some(last) = steps.iter().rev().find(|step| **step < moment) {
-            let share = (moment + 1.0 - last) / (end - start);
-            assert!(share >= 0.25, "{name}: the step that failed has {share} of the width");
-            seen += 1;
-        }
-    }
-    assert!(seen > 8, "{seen} with steps");
-}
-
-/// The blocks of each holder of the result are those that the analysis counts.
-#[test]
-#[ignore = "slow: .ci/release runs it"]
-fn a_holder_shows_its_blocks() {
-    let Some(mut browser) = Browser::start() else { return };
-    for name in FAILURES {
-        browser.report(&[name], "");
-        browser.settle();
-        let oom = analyze(&[&fixture(name)])["snapshots"][0]["devices"][0]["ooms"]
-            .as_array()
-            .unwrap()
-            .last()
-            .unwrap()
-            .clone();
-        let held = &oom["held"];
-        let variables = held["by_variable"].as_array().is_some_and(|rows| !rows.is_empty());
-        let rows = browser.value("document.querySelectorAll('[data-held]').length").as_u64().unwrap();
-        assert!(rows > 0, "{name}");
-        for at in 0..rows {
-            browser.apply(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
-            let note = browser.content("highlight-note");
-            if !variables {
-                let row = &held["by_line"]["rows"][usize::try_from(at).unwrap()];
-                let expected = format!("{} in {} block", size(row["bytes"].as_u64().unwrap()), row["blocks"]);
-                assert!(note.replace(',', "").contains(&expected), "{name} {at}: {expected} in {note}");
-            }
-            browser.value(&format!("document.querySelector('[data-held=\"{at}\"]').parentElement.click()"));
-        }
-    }
-}
-
 #[test]
 fn a_search_does_not_move_the_charts() {
     let Some(mut browser) = Browser::start() else { return };
@@ -418,19 +344,4 @@ fn the_flame_graph_turns_over() {
     browser.open(&file, hash.as_str().unwrap());
     browser.settle();
     assert_eq!(said(&mut browser, 2), inner, "a link has it");
-}
-
-/// Marks say what they are and how many, and the device is a line.
-#[test]
-fn marks_are_counted_and_the_device_is_a_line() {
-    let Some(mut browser) = Browser::start() else { return };
-    let file = browser.report(&["2.15.0-oom_varlen-at-oom"], "");
-    let marks = Page::read(std::fs::read_to_string(&file).unwrap()).devices[0].header["marks"].clone();
-    let reclaimed = marks.as_array().unwrap().iter().filter(|mark| mark["kind"] == "reclaim").count();
-    browser.settle();
-    let note = browser.value("document.getElementById('marks-note').innerText");
-    assert!(note.as_str().unwrap().contains(&format!("{reclaimed} × memory freed for a request")), "{note}");
-    let oom = analyze(&[&fixture("2.15.0-oom_varlen-at-oom")])["snapshots"][0]["devices"][0]["ooms"][0].clone();
-    let reach = oom["reserved_bytes"].as_u64().unwrap() + oom["device_free_bytes"].as_u64().unwrap();
-    assert_eq!(browser.value("oomscope.capacity()"), json!(reach));
 }

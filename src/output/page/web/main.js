@@ -29,7 +29,7 @@ import { wirePinch } from "./pinch.js";
 import { repaint, wirePrint } from "./print.js";
 import { drawResult, forgetResult, placeAnswer } from "./result.js";
 import { drawSearch, wireSearch } from "./search.js";
-import { allocationText, drawSelection } from "./selection.js";
+import { drawSelection } from "./selection.js";
 import { drawSlider, wireSlider } from "./slider.js";
 import { startView } from "./start_view.js";
 import { arrangeSummary } from "./summary.js";
@@ -200,20 +200,12 @@ ready.catch(showError);
     const frames = device.stacks.framesOf(node).map((frame) => device.stacks.frameText(frame));
     return { action, bytes, address: addr === null ? null : device.data.address(addr), stream, frames };
   },
-  /** Where each allocation is, and its tooltip: as when the pointer is on it. */
-  allocations() {
-    const { data } = device;
-    const rows = Array.from({ length: data.allocations }, (_, row) => row);
-    return rows.map((row) => [data.address(data.addr[row]), allocationText(row, Infinity)]);
-  },
   /** The view as pictures, and a table as CSV. */
   svg: viewSvgText,
   png: async () => (await viewCanvas()).toDataURL(),
   csv: tableCsv,
   /** What came, went and stayed between two moments. @param {number} from @param {number} to @param {string} by */
   compare: (from, to, by) => compareMoments(device, from, device, to, by),
-  /** The size of the device, as the timeline draws it. */
-  capacity: () => device.capacity,
   /** The least contrast of text with the bars that it is drawn on. */
   contrast: () => Math.min(...[...groupPixels, ...dimPixels].map(textContrast)),
   /** The state. */
