@@ -158,4 +158,16 @@ mod tests {
         let part: Vec<_> = part.iter().map(|(name, _, entries, _)| (*name, entries.clone())).collect();
         assert_eq!(part, [("outer", 4..6), ("outer", 4..5), ("open", 5..6), ("b", 4..5)]);
     }
+
+    #[test]
+    fn names_and_spans_of_each_are_limited() {
+        let names: Vec<String> = (0..=MAX_NAMES).map(|name| name.to_string()).collect();
+        let repeated = (0..=MAX_SPANS).flat_map(|_| ["0", ""]);
+        let labels: Vec<&str> = names.iter().map(String::as_str).chain(repeated).collect();
+        let snapshot = labelled(&labels, &json!([]));
+        let spans = spans(&snapshot, 0..labels.len());
+        let count = |name: &str| spans.iter().filter(|span| span.0 == name).count();
+        assert_eq!([count("0"), count("63"), count("64")], [MAX_SPANS, 1, 0]);
+        assert_eq!(spans.len(), MAX_NAMES - 1 + MAX_SPANS);
+    }
 }

@@ -321,10 +321,8 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
             return *blocks.filter(|(_, source)| is_same_site(source)).nth(ordinal())?.0;
         }
         let earlier = self.iterations.complete().checked_sub(back - iteration)?;
-        let at_offset = starts[earlier] + offset;
-        if at_offset < starts[earlier + 1] && is_same_site(&at_offset) {
-            return Some(at_offset);
-        }
-        self.iterations.range(earlier).filter(is_same_site).nth(ordinal())
+        let requests = self.iterations.range(earlier);
+        let at_offset = requests.clone().nth(offset).filter(is_same_site);
+        at_offset.or_else(|| requests.filter(is_same_site).nth(ordinal()))
     }
 }

@@ -28,9 +28,6 @@ fn total_bytes(sizes: &SizeCounts) -> u64 {
 /// Whether `set` consists of one or more copies of `parameters`, or of a large part of them.
 fn is_copy(set: &SizeCounts, parameters: &SizeCounts) -> bool {
     let blocks: u64 = set.values().sum();
-    if blocks < 2 || parameters.len() < 2 {
-        return false;
-    }
     PRECISION_SCALES.iter().any(|(parameter_scale, copy_scale)| {
         let (mut matched, mut matched_sizes, mut copied) = (0_u64, 0_u64, 0_u64);
         for (size, blocks) in set {
@@ -343,6 +340,8 @@ mod tests {
         assert_eq!(weights(&[&MODEL, &MODEL, &adam], false), expected(&[(true, 8), (false, 12)]), "and an average");
         assert_eq!(weights(&[&MODEL, &adam, &MODEL], false), expected(&[(true, 4), (false, 12), (true, 4)]));
         assert_eq!(weights(&[&adam], false), expected(&[(false, 12)]));
+        let after_pairs = [&[800, 800, 40, 40, 40, 40, 300, 300][..], &[40, 40, 800, 300]];
+        assert_eq!(weights(&after_pairs, false), expected(&[(false, 8), (true, 4)]), "two pairs of 40 are all");
     }
 
     #[test]

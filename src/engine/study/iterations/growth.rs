@@ -356,6 +356,26 @@ mod tests {
     use super::*;
 
     #[test]
+    fn every_nth_iteration_leaves_a_block() {
+        let every =
+            |iterations: &[usize], compared| KeptRequest { bytes: 8, iterations: iterations.to_vec() }.every(compared);
+        for (iterations, compared, expected) in [
+            (&[0, 1, 2][..], 3, Some(1)),
+            (&[1, 2], 3, Some(1)),
+            (&[2], 2, None),
+            (&[2, 3], 4, None),
+            (&[2, 4, 6, 8], 10, Some(2)),
+            (&[2, 4, 6, 8], 11, None),
+            (&[3, 5, 7, 9], 10, None),
+            (&[2, 5, 8, 11], 14, Some(3)),
+            (&[2, 4, 6], 7, None),
+            (&[1, 3, 5, 8], 9, None),
+        ] {
+            assert_eq!(every(iterations, compared), expected, "{iterations:?} of {compared}");
+        }
+    }
+
+    #[test]
     fn a_single_jump_is_no_rise() {
         assert_eq!(typical_rise(&[10, 510, 510, 510, 510]), Some(0), "state that was made once");
         assert_eq!(typical_rise(&[10, 17, 24, 31, 1031, 1038]), Some(7));
