@@ -21,11 +21,10 @@ pub(super) fn has_saved_operands(device: DeviceStudy<'_, '_>, live_set: &LiveSet
     let end = live_set.point.entry as usize;
     let requests = trace.entries_where(|action| action == Action::Alloc).take_while(|(index, _)| *index < end);
     let requests = requests.map(|(index, entry)| (index, (phases.forwards_begun(index), entry.stack)));
-    let requests = requests.filter(|(_, (pass, _))| passes.contains(pass));
-    let requests = requests.map(|(index, call)| (call, live.contains(&Some(to_u32(index)))));
-    let requests: Vec<((usize, StackId), bool)> = requests.collect();
-    let calls = requests.chunk_by(|(call, _), (next, _)| call == next);
-    let calls: Vec<_> = calls.map(|blocks| (blocks[0].0, blocks.iter().any(|(_, is_live)| *is_live))).collect();
+    let requests: Vec<_> = requests.filter(|(_, (pass, _))| passes.contains(pass)).collect();
+    let calls = requests.chunk_by(|(last, call), (index, next)| last + 1 == *index && call == next);
+    let is_live = |(index, _): &(usize, (usize, StackId))| live.contains(&Some(to_u32(*index)));
+    let calls: Vec<_> = calls.map(|blocks| (blocks[0].1, blocks.iter().any(is_live))).collect();
     let is_torch = |stack| stacks.python_frame(stack).map(|frame| stacks.origin(frame)) == Some(Origin::Torch);
     let is_operator = |stack| is_torch(stack) && phases.stack_traits(stack).has_forward_frame;
     let operators = calls.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0 && is_operator(pair[1].0.1));
