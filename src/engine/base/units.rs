@@ -11,6 +11,11 @@ pub const MIB: u64 = 1 << 20;
 pub const GIB: u64 = 1 << 30;
 pub const TIB: u64 = 1 << 40;
 
+/// Whether `text` consists of digits.
+pub fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+}
+
 /// Parses `512MiB`, `20GB`, `80G`, `1.5GiB` or plain bytes.
 ///
 /// `K`, `M`, `G`, `T` alone are binary, as in PyTorch's own options, and so are `KiB` and so on; `KB`, `MB`, `GB`, `TB`

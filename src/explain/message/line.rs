@@ -6,6 +6,7 @@ use itertools::Itertools as _;
 use serde_json::Value;
 
 use super::traceback::leading_number;
+use crate::base::units::is_number;
 
 /// The process that wrote a line, as far as launchers label it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -202,10 +203,6 @@ fn parse_at_line_start(text: &str) -> Option<(Prefix<'_>, &str)> {
 /// The text before `behind` as a label.
 fn label_before<'a>(text: &'a str, behind: &str) -> Prefix<'a> {
     Prefix::Label(text[..text.len() - behind.len()].trim_end_matches([' ', ':', '|']))
-}
-
-fn is_number(word: &str) -> bool {
-    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// True if `word` may be the name of a host, a pod or a container: it has a digit.

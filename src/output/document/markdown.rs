@@ -6,7 +6,7 @@ use super::block::{Block, Document, Field, Item, Stack};
 use super::table::{Cell, Table};
 use super::text::{Span, Text, Tone, faint};
 use super::text_chart::{UNICODE, draw};
-use crate::base::units::{counted, escape_command_lines, escape_text};
+use crate::base::units::{counted, escape_command_lines, escape_text, is_number};
 
 /// Width of a chart.
 const WIDTH: usize = 90;
@@ -158,11 +158,9 @@ fn plain_text(text: &str, context: Context) -> String {
 /// commit (hexadecimal digits).
 fn is_autolinked(word: &str) -> bool {
     let mut parts = word.split(|c: char| !c.is_ascii_alphanumeric() && c != '-');
-    if parts.any(is_issue_or_commit) {
-        return true;
-    }
     let lower = word.to_ascii_lowercase();
-    word.split('@').skip(1).any(|rest| rest.starts_with(char::is_alphanumeric))
+    parts.any(is_issue_or_commit)
+        || word.split('@').skip(1).any(|rest| rest.starts_with(char::is_alphanumeric))
         || ["://", "www.", "mailto:", "xmpp:"].iter().any(|mark| lower.contains(mark))
 }
 
@@ -176,10 +174,6 @@ fn is_issue_or_commit(part: &str) -> bool {
         (7..=40).contains(&digits.len()) && is_hex && (digits.len() == 40 || !is_number(digits))
     });
     is_issue || is_commit
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 fn escape_markdown(text: &str) -> String {

@@ -5,6 +5,8 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use crate::base::units::is_number;
+
 /// Whose code a frame is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
@@ -215,13 +217,8 @@ fn is_windows(file: &str) -> bool {
 /// `python3.11`, and `python3.13t` without the interpreter lock.
 fn is_versioned(name: &str) -> bool {
     let version = name.strip_prefix("python").map(|version| version.strip_suffix('t').unwrap_or(version));
-    version
-        .and_then(|version| version.split_once('.'))
-        .is_some_and(|(major, minor)| is_number(major) && is_number(minor))
-}
-
-fn is_number(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit())
+    let numbers = version.and_then(|version| version.split_once('.'));
+    numbers.is_some_and(|(major, minor)| is_number(major) && is_number(minor))
 }
 
 /// `python310.zip` of the embeddable Windows distribution.
