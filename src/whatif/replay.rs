@@ -114,10 +114,8 @@ pub fn replay_with(
             let unchanged = unchanged.filter(|_| JobOutcome::recorded(device, None).goes_on());
             let report = simulated_device(device.inferred(), &hypothesis, &simulation, recorded);
             let outcome = (&then, report.figures.peak_reserved_bytes);
-            let tried = overrides
-                .settings
-                .as_ref()
-                .map(|(_, string)| TriedOn::from_device(device).settings(string.clone(), outcome, unchanged));
+            let string = overrides.settings.as_ref().map(|(_, string)| string.clone());
+            let tried = string.map(|string| TriedOn::from_device(device).settings(string, outcome, unchanged));
             let report =
                 ReplayedDevice { tried, then: Some(then), growth_bytes_per_step: growth_to_end(device), ..report };
             (report, ModelRun { device: device.id(), journal, allocator: simulation.allocator })
@@ -142,10 +140,8 @@ pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64
 
 fn release_range(snapshot: &Snapshot, inference: &Inference<'_>) -> String {
     // The file's own release, unless the allocator's decisions show others.
-    if candidate_releases(&snapshot.torch) == inference.releases {
-        return snapshot.torch_version();
-    }
-    describe_releases(&inference.releases)
+    let is_confirmed = candidate_releases(&snapshot.torch) == inference.releases;
+    if is_confirmed { snapshot.torch_version() } else { describe_releases(&inference.releases) }
 }
 
 pub(super) fn describe_releases(releases: &RangeInclusive<u32>) -> String {
@@ -212,6 +208,7 @@ fn device_report(
 ) -> ReplayedDevice {
     let snapshot = inferred.device.snapshot();
     let trigger = hypothesis.inferred_collection_trigger();
+    let is_recorded = hypothesis.settings == inferred.hypothesis.settings;
     ReplayedDevice {
         device: inferred.device.id(),
         start: if inferred.verification.starts_empty { "empty" } else { "reconstructed" },
@@ -222,11 +219,7 @@ fn device_report(
             limit_bytes: hypothesis.limit.filter(|_| trigger.is_none()),
             collection_trigger_bytes: trigger,
             no_split_pools: hypothesis.no_split.iter().map(|p| snapshot.pools.get(*p)).collect(),
-            settings: if hypothesis.settings == inferred.hypothesis.settings {
-                inferred_options(snapshot, &hypothesis.settings)
-            } else {
-                Vec::new()
-            },
+            settings: if is_recorded { inferred_options(snapshot, &hypothesis.settings) } else { Vec::new() },
             settings_changes: settings_changes(hypothesis),
         },
         ..ReplayedDevice::default()
@@ -417,10 +410,8 @@ fn settings_changes(hypothesis: &Hypothesis) -> Vec<SettingsFrom> {
     }
     let first = std::iter::once((0, &hypothesis.settings));
     let later = hypothesis.settings_changes.iter().map(|later| (later.first_entry, &later.settings));
-    first
-        .chain(later)
-        .map(|(event, settings)| SettingsFrom { event, settings_string: settings.options().join(",") })
-        .collect()
+    let all = first.chain(later);
+    all.map(|(event, settings)| SettingsFrom { event, settings_string: settings.options().join(",") }).collect()
 }
 
 /// Inferred options that the file does not record, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`. Expandable segments

@@ -13,14 +13,11 @@ pub(crate) fn settings_warning(settings: &Settings, is_limited: bool) -> Option<
     // segment maps new memory instead (pytorch/pytorch#123548).
     if settings.expandable_segments && settings.max_split_size != u64::MAX {
         let limit = settings.max_split_size / MIB;
-        return Some(Warning::new(
-            Code::HarmfulSettings,
-            format!(
-                "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow \
-                 without bound from step to step, because a free block that large serves no \
-                 smaller request; set only one of the two"
-            ),
-        ));
+        let message = format!(
+            "expandable_segments:True with max_split_size_mb:{limit}: reserved memory can grow without bound from \
+             step to step, because a free block that large serves no smaller request; set only one of the two"
+        );
+        return Some(Warning::new(Code::HarmfulSettings, message));
     }
     let why = match (collects, settings.expandable_segments, is_limited) {
         (true, true, _) => "expandable segments are never collected",

@@ -49,11 +49,9 @@ pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
         EngineChange::QuantizedCache => (serving.kv_cache_dtype == "auto").then(|| json!("fp8_e4m3")),
         EngineChange::MoreGpus => Some(json!(serving.tensor_parallel.max(1) * 2)),
     };
-    let changes = Engine::of_name(&serving.engine).map_or(&[][..], |engine| engine.changes);
-    changes
-        .iter()
-        .filter_map(|(name, change)| Some(OutsideRemedy::EngineOptions(vec![(*name, value(*change)?)])))
-        .collect()
+    let changes = Engine::of_name(&serving.engine).into_iter().flat_map(|engine| engine.changes);
+    let options = changes.filter_map(|(name, change)| Some(vec![(*name, value(*change)?)]));
+    options.map(OutsideRemedy::EngineOptions).collect()
 }
 
 /// A remedy from outside of the program, which needs no change to it.

@@ -86,14 +86,14 @@ impl<'r> SizeSearch<'r> {
         Ok(self.find_largest())
     }
 
-    fn fitting(&self) -> impl Iterator<Item = u64> {
-        self.done.iter().filter(|(_, ran)| !ran.has_failed).map(|(size, _)| *size)
+    fn fitting(&self) -> impl Iterator<Item = (u64, &SizeRun)> {
+        self.done.iter().filter(|(_, ran)| !ran.has_failed).map(|(size, ran)| (*size, ran))
     }
 
     /// The numbers of the sizes between which the answer is.
     fn bracket(&self) -> Bracket {
         let number = |size: u64| size.is_multiple_of(self.multiple).then_some(size / self.multiple);
-        let low = self.fitting().filter_map(number).last().unwrap_or(0);
+        let low = self.fitting().filter_map(|(size, _)| number(size)).last().unwrap_or(0);
         let refused = self.refused.iter().filter_map(|refused| number(refused.size)).filter(|size| *size > low);
         let failing = self.failing().map(|size| size.div_ceil(self.multiple));
         Bracket { low, high: refused.chain(failing).min() }
@@ -105,7 +105,7 @@ impl<'r> SizeSearch<'r> {
 
     /// The smallest size that failed above all that fit.
     fn failing(&self) -> Option<u64> {
-        let largest = self.fitting().last().unwrap_or(0);
+        let largest = self.fitting().last().map_or(0, |(size, _)| size);
         self.done.range(largest + 1..).next().map(|(size, _)| *size)
     }
 
@@ -214,16 +214,15 @@ impl<'r> SizeSearch<'r> {
 
     /// The largest size that fits if memory grows as between the two largest that do.
     fn extrapolate(&self) -> Option<u64> {
-        let fitting = self.done.iter().filter(|(_, ran)| !ran.has_failed);
-        let points: Vec<(u64, u64)> = fitting.map(|(size, ran)| (*size, ran.reserved())).collect();
+        let points: Vec<(u64, u64)> = self.fitting().map(|(size, ran)| (size, ran.reserved())).collect();
         size_on_line(&points, self.options.machine.usable_bytes())
     }
 
     /// The prediction from the runs that fit.
     fn fit_runs(&self) -> anyhow::Result<FitReport> {
         let mut recordings = SizedRecordings::default();
-        for (at, ran) in self.done.iter().filter(|(_, ran)| !ran.has_failed) {
-            recordings.add(*at, &ran.snapshot)?;
+        for (size, ran) in self.fitting() {
+            recordings.add(size, &ran.snapshot)?;
         }
         let options = FitOptions {
             sizes: &[],

@@ -113,12 +113,9 @@ fn warnings(studies: &[Study<'_>; 2], at: ComparedMoment, devices: &[DeviceDiff]
     let both = before.iter().filter(|warning| after.contains(warning)).map(|w| ("both", w));
     let only_before = before.iter().filter(|w| !after.contains(w)).map(|w| ("before", w));
     let only_after = after.iter().filter(|w| !before.contains(w)).map(|w| ("after", w));
-    both.chain(only_before)
-        .chain(only_after)
-        .map(|(side, warning)| SideWarning { side, warning: warning.clone() })
-        .chain(late)
-        .chain(without_peak)
-        .collect()
+    let recorded = both.chain(only_before).chain(only_after);
+    let recorded = recorded.map(|(side, warning)| SideWarning { side, warning: warning.clone() });
+    recorded.chain(late).chain(without_peak).collect()
 }
 
 /// A setting that differs.
@@ -147,21 +144,15 @@ fn changed(before: &Study<'_>, after: &Study<'_>) -> Vec<SettingChange> {
         let other = after.get(&key)?.clone();
         Some((key, value, other))
     });
-    named
-        .chain(recorded)
-        .filter(|(_, before, after)| before != after)
-        .map(|(key, before, after)| SettingChange { key, before, after })
-        .collect()
+    let changes = named.chain(recorded).filter(|(_, before, after)| before != after);
+    changes.map(|(key, before, after)| SettingChange { key, before, after }).collect()
 }
 
 fn found_settings(study: &Study<'_>) -> Value {
-    match inferred_options(study.snapshot(), study.settings()) {
-        found if found.is_empty() => Value::Null,
-        found => Value::from(found.join(",")),
-    }
+    let found = inferred_options(study.snapshot(), study.settings());
+    (!found.is_empty()).then(|| found.join(",")).into()
 }
 
 fn settings_string(study: &Study<'_>) -> Value {
-    let raw = study.snapshot().settings.as_ref();
-    raw.map_or(Value::Null, |raw| Value::from(raw.string.as_str()))
+    study.snapshot().settings.as_ref().map(|raw| raw.string.as_str()).into()
 }

@@ -78,8 +78,8 @@ impl CommonSteps {
             }
             ComparedMoment::Snapshot => (completed[0].min(completed[1]), [true; 2]),
         };
-        let [before_until, after_until] = [(devices[0], cut[0]), (devices[1], cut[1])]
-            .map(|(device, is_cut)| if is_cut { steps_end(device, compared) } else { None });
+        let [before_until, after_until] =
+            [0, 1].map(|side| if cut[side] { steps_end(devices[side], compared) } else { None });
         Some(Self {
             before_steps: started[0] as u64,
             after_steps: started[1] as u64,
@@ -148,12 +148,9 @@ impl ComparedPart {
         let maxima = [0, 1].map(|side| {
             devices[side].map(|device| PeaksByPhase::before_entry(device, until[side])).unwrap_or_default()
         });
-        let peaks = [0, 1].map(|side| {
-            if until[side].is_some() {
-                maxima[side].peak
-            } else {
-                devices[side].map(DeviceStudy::peak).unwrap_or_default()
-            }
+        let peaks = [0, 1].map(|side| match until[side] {
+            Some(_) => maxima[side].peak,
+            None => devices[side].map(DeviceStudy::peak).unwrap_or_default(),
         });
         Self { steps, until, peaks, maxima }
     }

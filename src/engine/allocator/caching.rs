@@ -141,8 +141,7 @@ impl CachingAllocator {
             });
             active.map(|b| b.size).sum()
         };
-        let action = Action::Snapshot;
-        self.entries.push(AllocatorEntry { action, size: active, pool, ..AllocatorEntry::default() });
+        self.entries.push(AllocatorEntry { action: Action::Snapshot, size: active, pool, ..AllocatorEntry::default() });
     }
 
     #[inline]

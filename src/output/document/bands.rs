@@ -60,15 +60,13 @@ fn names_by_column(bands: &[Band], entries: u64, columns: usize) -> Vec<Option<&
         while column + 1 < columns && starts[column + 1] <= *first {
             column += 1;
         }
-        let mut at = column;
-        while at < columns && starts[at] < *next {
+        for at in (column..columns).take_while(|at| starts[*at] < *next) {
             let share = starts[at + 1].min(*next).saturating_sub(starts[at].max(*first));
             let here = &mut shares[at];
             match here.iter_mut().find(|(known, _)| known == name) {
                 Some((_, sum)) => *sum += share,
                 None => here.push((name, share)),
             }
-            at += 1;
         }
     }
     let mut before = None;

@@ -72,9 +72,7 @@ pub(super) fn lay_out_labels(labels: Vec<(usize, String)>, columns: usize, lines
         }
         let line = &mut drawn[at];
         line.resize(line.len().max(end), ' ');
-        for (place, character) in line.iter_mut().skip(begin).zip(label) {
-            *place = character;
-        }
+        line[begin..end].copy_from_slice(&label);
     }
     drawn.into_iter().map(|line| line.into_iter().collect()).collect()
 }

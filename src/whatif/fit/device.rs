@@ -203,9 +203,10 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             PeakMemory::from_program(fitted, recording.size, &settings, None).freed_elsewhere_ratio(fitted)
         });
         let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
-        // If the number of unpaired requests grows with the size, the peak at another size is unknown.
+        // If the number of unpaired requests grows with the size, and does not only vary between steps, the peak at
+        // another size is unknown.
         let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
-            && self.recordings.windows(2).any(|two| makes_more_requests(&two[0], &two[1]));
+            && self.recordings.windows(2).any(|two| request_counts(&two[0]).end() < request_counts(&two[1]).start());
         let search = FitSearch { fitted: &fitted, multiple: options.multiple };
         let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
         // A size that makes more requests, as a number of steps does, may keep more after the recorded peak.
@@ -345,11 +346,6 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         });
         checks.collect()
     }
-}
-
-/// Whether the number of requests grows with the size, and does not only vary between steps.
-fn makes_more_requests(smaller: &SizedRecording<'_, '_>, larger: &SizedRecording<'_, '_>) -> bool {
-    request_counts(smaller).end() < request_counts(larger).start()
 }
 
 /// The fewest and the most requests of a step, without the first, which also makes what later ones keep; those of the

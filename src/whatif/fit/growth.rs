@@ -199,15 +199,14 @@ impl PeakMemory {
         let reports = rows.into_iter().map(|(name, line)| {
             let stack = line.growth_by_stack.iter().max_by_key(|(stack, growth)| (**growth, Reverse(**stack)));
             let main_law = line.growth_by_law.into_iter().rev().max_by_key(|(_, bytes)| *bytes);
+            let request = line.request.and_then(|index| fitted.base.requests.get(index));
             GrowingLine {
                 bytes: line.bytes,
                 share_ratio: ratio(line.bytes, total_bytes),
                 bytes_per_unit: signed_difference(0, line.growth),
                 law: main_law.map_or(LawKind::Constant, |(kind, _)| kind),
                 frames: stack.map_or_else(FrameList::default, |(stack, _)| stacks.frame_list(*stack)),
-                location: fitted
-                    .base
-                    .code_location(name, line.request.and_then(|index| fitted.base.requests.get(index))),
+                location: fitted.base.code_location(name, request),
             }
         });
         reports.collect()

@@ -1,5 +1,7 @@
 //! How the bytes of one request grow with the size.
 
+use itertools::Itertools as _;
+
 use crate::base::warning::words;
 
 words! {
@@ -75,8 +77,7 @@ impl Law {
     /// The whole power of the size that best fits the smallest and the largest of `points`, whose bytes depend on the
     /// data of each step. It goes through `own`, and only near the other points.
     pub(super) fn near_power(points: &[Point], own: Point) -> Self {
-        let fewest = points.iter().min().copied().unwrap_or(own);
-        let largest = points.iter().max().copied().unwrap_or(own);
+        let (fewest, largest) = points.iter().copied().minmax().into_option().unwrap_or((own, own));
         let growth = |more: u64, fewer: u64| (more.max(1) as f64 / fewer.max(1) as f64).ln();
         let power = growth(largest.1, fewest.1) / growth(largest.0, fewest.0);
         let distance = |degree: &u32| (power - f64::from(*degree)).abs();
@@ -98,12 +99,10 @@ impl Law {
         let slope = products / squares;
         let value_at = |bytes: f64, size: u64| bytes + slope * (size as f64 - largest.0 as f64);
         let errors = |origin: f64| points.iter().map(move |(size, bytes)| *bytes as f64 - value_at(origin, *size));
-        let mut origin = largest.1 as f64;
+        let origin = largest.1 as f64;
         // An approximation need not go through the largest point.
         let offset = errors(origin).sum::<f64>() / count;
-        if offset.abs() > 0.5 {
-            origin += offset;
-        }
+        let origin = if offset.abs() > 0.5 { origin + offset } else { origin };
         let is_underdetermined = points.len() == 2;
         let tolerance = PADDING_TOLERANCE * largest.1 as f64;
         let is_guess = if is_underdetermined {
@@ -135,13 +134,11 @@ impl Law {
     /// How bytes grow with the size.
     pub(super) fn kind(&self) -> LawKind {
         match self.curve {
-            Curve::Power { degree, .. } => match degree {
-                0 => LawKind::Constant,
-                1 => LawKind::Linear,
-                2 => LawKind::Quadratic,
-                3 => LawKind::Cubic,
-                _ => LawKind::Quartic,
-            },
+            Curve::Power { degree: 0, .. } => LawKind::Constant,
+            Curve::Power { degree: 1, .. } => LawKind::Linear,
+            Curve::Power { degree: 2, .. } => LawKind::Quadratic,
+            Curve::Power { degree: 3, .. } => LawKind::Cubic,
+            Curve::Power { .. } => LawKind::Quartic,
             Curve::Line { .. } if self.is_exact => LawKind::Line,
             Curve::Line { .. } => LawKind::Near,
         }
@@ -181,9 +178,7 @@ const STEEP_POWER: f64 = 1.5;
 
 /// Whether bytes grow much faster than in proportion to the size.
 fn rises_steeply(points: &[Point]) -> bool {
-    let (Some((smaller, fewer_bytes)), Some((size, bytes))) = (points.iter().min(), points.iter().max()) else {
-        return false;
-    };
+    let Some(((smaller, fewer_bytes), (size, bytes))) = points.iter().minmax().into_option() else { return false };
     *bytes as f64 / *fewer_bytes as f64 > (*size as f64 / *smaller as f64).powf(STEEP_POWER)
 }
 

@@ -88,9 +88,8 @@ fn number_stacks(sides: [&SizedRecording<'_, '_>; 2]) -> [FxHashMap<StackId, Sta
         }
     }
     let candidates = lists.each_ref().map(|list| {
-        list.iter()
-            .map(|(places, weight)| Candidate { frames: places, weight: *weight })
-            .collect::<Vec<Candidate<'_>>>()
+        let candidates = list.iter().map(|(frames, weight)| Candidate { frames, weight: *weight });
+        candidates.collect::<Vec<_>>()
     });
     let mut numbers = lists.each_ref().map(|list| vec![0; list.len()]);
     for (number, pair) in pair_stacks(&candidates[0], &candidates[1], &frame_table).iter().enumerate() {

@@ -155,52 +155,40 @@ impl FitRefusal {
 
 /// Warns about the recordings. Returns whether there is a warning: it makes every figure an estimate.
 fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warnings) -> bool {
+    let [first, rest @ ..] = family.recordings.as_slice() else { return false };
+    let id = first.device.id();
     let mut has_warnings = false;
-    let mut warn = |code, message: String| {
+    let mut warn = |code, text: String| {
         has_warnings = true;
-        warnings.add(code, message);
+        warnings.add(code, format!("GPU {id}: {text}"));
     };
     for recording in &family.recordings {
-        let (size, id) = (count(recording.size), recording.device.id());
+        let size = count(recording.size);
         if recording.ends_in_failure() {
-            warn(
-                Code::EndsInFailure,
-                format!("GPU {id}: the recording at {size} ends with a failed request: later ones are missing"),
-            );
+            let text = format!("the recording at {size} ends with a failed request: later ones are missing");
+            warn(Code::EndsInFailure, text);
         }
         if !recording.device.inferred().verification.is_exact() {
-            warn(
-                Code::ModelParted,
-                format!("GPU {id}: the model does not reproduce the recording at {size}: all is an estimate"),
-            );
+            let text = format!("the model does not reproduce the recording at {size}: all is an estimate");
+            warn(Code::ModelParted, text);
         }
         let reserved_before = recording.device.reserved_before();
         if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
-            warn(
-                Code::StartsLater,
-                format!(
-                    "GPU {id}: the recording at {size} starts late, and an earlier peak is unknown: record from the start"
-                ),
-            );
+            let text =
+                format!("the recording at {size} starts late, and an earlier peak is unknown: record from the start");
+            warn(Code::StartsLater, text);
         }
     }
-    let [first, rest @ ..] = family.recordings.as_slice() else { return has_warnings };
-    let id = first.device.id();
     if let Some(last) = rest.iter().rfind(|recording| requested_bytes(recording) == requested_bytes(first)) {
         let [first, last] = [first, last].map(|recording| count(recording.size));
-        warn(
-            Code::UnlikeRecordings,
-            format!(
-                "GPU {id}: the recordings at {first} and {last} request equal bytes: did the program run at these sizes?"
-            ),
-        );
+        let text =
+            format!("the recordings at {first} and {last} request equal bytes: did the program run at these sizes?");
+        warn(Code::UnlikeRecordings, text);
     }
     let settings = |recording: &SizedRecording<'_, '_>| recording.device.inferred().hypothesis.settings.clone();
     if rest.iter().any(|recording| settings(recording) != settings(first)) {
-        warn(
-            Code::UnlikeRecordings,
-            format!("GPU {id}: the recordings have different settings: a size is replayed under the nearest one's"),
-        );
+        let text = "the recordings have different settings: a size is replayed under the nearest one's";
+        warn(Code::UnlikeRecordings, text.to_owned());
     }
     has_warnings
 }

@@ -39,9 +39,8 @@ pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<Cha
         Some(_) => "run the model in bfloat16 where it is float32",
         None => "run the model in bfloat16",
     };
-    let line = recording.largest_line(
-        (0..to_u32(categories.len())).filter(|block| categories[*block as usize] == Category::Parameters),
-    );
+    let is_parameter = |block: &u32| categories[*block as usize] == Category::Parameters;
+    let line = recording.largest_line((0..to_u32(categories.len())).filter(is_parameter));
     let change = (ProgramChange::HalfPrecision, Sureness::Estimate);
     let changed = recording.resized_by(change, description, is_halved, |bytes| bytes.div_ceil(2));
     Some(ChangedProgram { line, ..changed })

@@ -190,27 +190,20 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         }
         let lifetimes = BlockLives::from_trace(self.device).with_live_sets(self.device, Vec::new());
         let categorized = classify_allocations(self.device, &lifetimes, allocations.len(), &|row| allocations[row]);
-        let categories = self.script.blocks.iter().enumerate().map(|(index, block)| match block.allocated_at {
-            None => categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low)),
-            Some(op) => {
-                if let Some(row) = allocation_rows.get(&at(op)) {
-                    categorized[*row]
-                } else {
-                    // A failed request gets the category of its stack, or that of most allocations of its phase.
-                    let purpose = self.device.phases().stack_traits(block.stack).purpose;
-                    let of_phase = match self.phase_at(op) {
-                        Phase::Forward => (Category::Activations, Confidence::Low),
-                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerState) => {
-                            (Category::OptimizerState, Confidence::Low)
-                        }
-                        Phase::Optimizer if purpose == Some(KnownPurpose::OptimizerStep) => {
-                            (Category::Temporaries, Confidence::Medium)
-                        }
-                        Phase::Backward | Phase::Optimizer => (Category::Temporaries, Confidence::Low),
-                        _ => (Category::Other, Confidence::Low),
-                    };
-                    rows_by_stack.get(&block.stack).map_or(of_phase, |row| categorized[*row])
-                }
+        let categories = self.script.blocks.iter().enumerate().map(|(index, block)| {
+            let Some(op) = block.allocated_at else {
+                return categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low));
+            };
+            // A failed request gets the category of its stack, or that of most allocations of its phase.
+            if let Some(row) = allocation_rows.get(&at(op)).or_else(|| rows_by_stack.get(&block.stack)) {
+                return categorized[*row];
+            }
+            match (self.phase_at(op), self.device.phases().stack_traits(block.stack).purpose) {
+                (Phase::Forward, _) => (Category::Activations, Confidence::Low),
+                (Phase::Optimizer, Some(KnownPurpose::OptimizerState)) => (Category::OptimizerState, Confidence::Low),
+                (Phase::Optimizer, Some(KnownPurpose::OptimizerStep)) => (Category::Temporaries, Confidence::Medium),
+                (Phase::Backward | Phase::Optimizer, _) => (Category::Temporaries, Confidence::Low),
+                _ => (Category::Other, Confidence::Low),
             }
         });
         categories.unzip()

@@ -89,14 +89,10 @@ impl ProgramRow {
 
     /// The change, and where.
     pub fn label(&self) -> String {
-        match &self.location.frame {
-            Some(frame) => {
-                let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
-                let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::brief_label).collect();
-                format!("{} ({})", self.description, lines.join(", "))
-            }
-            None => self.description.clone(),
-        }
+        let Some(frame) = &self.location.frame else { return self.description.clone() };
+        let others = self.other_locations.iter().filter_map(|line| line.frame.as_ref());
+        let lines: Vec<String> = std::iter::once(frame).chain(others).map(FrameReport::brief_label).collect();
+        format!("{} ({})", self.description, lines.join(", "))
     }
 }
 

@@ -152,13 +152,7 @@ impl<'a> StackReader<'a> {
         for id in self.snapshot.stacks.frames(stack).iter() {
             let (file, name) = self.snapshot.frame_text(id);
             match self.origin(id) {
-                Origin::Native => {
-                    if let Some(op) = operator_name(name)
-                        && operators.last() != Some(&op)
-                    {
-                        operators.push(op);
-                    }
-                }
+                Origin::Native => operators.extend(operator_name(name).filter(|op| operators.last() != Some(op))),
                 Origin::Torch if operators.is_empty() => {
                     let file = forward_slashes(file);
                     let short = file.rsplit_once("/torch/").map_or(&*file, |(_, inside)| inside);

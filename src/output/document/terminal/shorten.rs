@@ -18,9 +18,6 @@ pub(super) fn fit_spans(text: &Text, room: usize, style: Style) -> Text {
     let dots = style.pick("…", "...");
     let mut text = text.clone();
     for index in 0..text.spans.len() {
-        if style.columns(&text) <= room {
-            return text;
-        }
         let beside = style.columns(&text) - display_width(&style.escaped(&text.spans[index].text));
         text.spans[index].shorten_path(room.saturating_sub(beside), dots);
     }
@@ -63,8 +60,7 @@ fn cut_end(mut text: Text, room: usize, dots: &str) -> Text {
         }
     }
     // One ellipsis is enough.
-    let last = text.spans.iter().position(|span| span.text.ends_with(dots));
-    if let Some(last) = last {
+    if let Some(last) = text.spans.iter().position(|span| span.text.ends_with(dots)) {
         text.spans.truncate(last + 1);
     }
     text
