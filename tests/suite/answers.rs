@@ -10,14 +10,20 @@ use rayon::prelude::*;
 use serde_json::Value;
 use tempfile::TempDir;
 
+use crate::explain_messages;
 use crate::support::{fixtures, late, program};
 
-/// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all. Those after `last` and
-/// `failed` are run on what [`late`] makes of a recording.
-const COMMANDS: [(&str, &[&str]); 14] = [
+/// Commands, and the folders of `fixtures/` on whose recordings each is run; the first is run on all. One after a word of
+/// [`late::made`] is run on what that makes of a recording.
+const COMMANDS: [(&str, &[&str]); 20] = [
     ("analyze --full", &[]),
     ("last analyze --full", &["changes", "gate", "programs", "where"]),
     ("failed analyze --full", &["diff", "gate", "where"]),
+    ("early analyze --full", &["dead_ends", "mistakes", "recorded", "where"]),
+    ("peak analyze --full", &["advised", "dead_ends", "goes_on", "mistakes", "programs", "where"]),
+    ("peak whatif", &["goes_on", "where"]),
+    ("whatif --program", &["goes_on", "gpu"]),
+    ("analyze --request 100MiB --at peak", &["dead_ends", "recorded"]),
     ("analyze --request 100MiB", &["diff", "goes_on", "where"]),
     ("last whatif --capacity 30MiB", &["programs", "diff"]),
     ("analyze --full --at peak", &["mistakes", "programs", "recorded", "where"]),
@@ -30,9 +36,10 @@ const COMMANDS: [(&str, &[&str]); 14] = [
         &["changes", "dead_ends", "diff", "gate", "goes_on", "recorded"],
     ),
     ("export --format csv", &["advised", "dead_ends", "engines"]),
-    ("export --format parquet", &["programs"]),
+    ("export --format parquet", &["programs", "recorded"]),
     ("export --format pickle --from 20 --to end-20", &["diff", "goes_on", "recorded", "programs"]),
     ("export --format perfetto", &["diff", "engines", "programs"]),
+    ("export --format perfetto --from 20 --to end-20", &["goes_on", "recorded"]),
 ];
 
 /// FNV-1a.
@@ -74,31 +81,29 @@ fn files_in(directory: &Path) -> Vec<PathBuf> {
     files
 }
 
-fn output_of(args: &[&str]) -> (u8, Vec<u8>) {
-    let output = program::command().args(args).output().unwrap();
+fn output_of(args: &[&str], input: Vec<u8>) -> (u8, Vec<u8>) {
+    let output = program::oomscope(args).write_stdin(input).output().unwrap();
     (output.status.code().unwrap() as u8, output.stdout)
 }
 
 fn checksum_of(command: &str) -> u64 {
     let mut checksum = 0xcbf2_9ce4_8422_2325;
     let mut args: Vec<&str> = command.split(' ').collect();
+    let directory = TempDir::new().unwrap();
     if args[0] == "export" {
-        let directory = TempDir::new().unwrap();
         let tables = directory.path().join("tables");
         args.extend(["-o", tables.to_str().unwrap()]);
-        add(&mut checksum, &[output_of(&args).0]);
+        add(&mut checksum, &[output_of(&args, Vec::new()).0]);
         files_in(&tables).iter().for_each(|table| add(&mut checksum, &std::fs::read(table).unwrap()));
-    } else if matches!(args[0], "last" | "failed") {
-        let directory = TempDir::new().unwrap();
-        let name = args.pop().unwrap().strip_prefix("fixtures/").unwrap().trim_end_matches(".pickle.gz");
-        let snapshot = if args[0] == "last" { late::last(&directory, name) } else { late::failed(&directory, name) };
-        let args = [&args[1..], &["--format", "json", "-"]].concat();
-        let output = program::oomscope(&args).write_stdin(snapshot).output().unwrap();
-        add(&mut checksum, &[output.status.code().unwrap() as u8]);
-        add_figures(&mut checksum, &serde_json::from_slice(&output.stdout).expect(command));
     } else {
+        let name = args[args.len() - 1].trim_start_matches("fixtures/").trim_end_matches(".pickle.gz");
+        let made = late::made(args[0], &directory, name);
+        if made.is_some() {
+            args.remove(0);
+            *args.last_mut().unwrap() = "-";
+        }
         args.extend(["--format", "json"]);
-        let (code, out) = output_of(&args);
+        let (code, out) = output_of(&args, made.unwrap_or_default());
         add(&mut checksum, &[code]);
         add_figures(&mut checksum, &serde_json::from_slice(&out).expect(command));
     }
@@ -145,8 +150,13 @@ fn commands() -> Vec<String> {
 #[test]
 fn figures_change_only_where_they_are_meant_to() {
     let commands = commands();
-    let answers: Vec<String> =
+    let mut answers: Vec<String> =
         commands.par_iter().map(|command| format!("{:016x} {command}\n", checksum_of(command))).collect();
+    for (from, answer) in explain_messages::answers() {
+        let mut checksum = 0;
+        add_figures(&mut checksum, &answer);
+        answers.push(format!("{checksum:016x} explain {from}\n"));
+    }
     let path = fixtures::directory().with_file_name("tests").join("golden/answers.txt");
     if std::env::var_os("UPDATE_ANSWERS").is_some() {
         std::fs::write(&path, answers.concat()).unwrap();

@@ -19,15 +19,41 @@ fn page(report: &ExplainReport, top: usize) -> String {
     terminal(&oomscope::output::report::explain(report, top).in_full(), style)
 }
 
+fn value<'t>(message: &'t DeTable, key: &str) -> Option<&'t str> {
+    message.get(key).and_then(|value| value.get_ref().as_str())
+}
+
+/// The text, or that of the log that it names.
+fn text_of(message: &DeTable) -> String {
+    let log =
+        || std::fs::read_to_string(fixtures::directory().join("logs").join(value(message, "log").unwrap())).unwrap();
+    value(message, "text").map_or_else(log, str::to_owned)
+}
+
+/// Calls `with` with each message.
+fn each_message<T>(with: impl Fn(&DeTable) -> T) -> Vec<T> {
+    let text = std::fs::read_to_string(fixtures::directory().join("logs/messages.toml")).unwrap();
+    let table = DeTable::parse(&text).unwrap();
+    let messages = table.get_ref()["message"].get_ref().as_array().unwrap();
+    messages.iter().map(|message| with(message.get_ref().as_table().unwrap())).collect()
+}
+
+/// The answer to each message, with its source.
+pub(super) fn answers() -> Vec<(String, serde_json::Value)> {
+    each_message(|message| {
+        let report = explain(&message::read(text_of(message).as_bytes()).unwrap(), "log");
+        (value(message, "from").unwrap().to_owned(), serde_json::to_value(report).unwrap())
+    })
+}
+
 /// What is wrong with the answer to `expected`.
 fn faults(expected: &DeTable) -> Vec<String> {
-    let of = |key: &str| expected.get(key).and_then(|value| value.get_ref().as_str());
+    let of = |key: &str| value(expected, key);
     let list = |key: &str| {
         let all = expected.get(key).and_then(|value| value.get_ref().as_array());
         all.into_iter().flatten().map(|word| word.get_ref().as_str().unwrap()).collect::<Vec<_>>()
     };
-    let log = || std::fs::read_to_string(fixtures::directory().join("logs").join(of("log").unwrap())).unwrap();
-    let text = &of("text").map_or_else(log, str::to_owned);
+    let text = &text_of(expected);
     if of("kind") == Some("none") {
         let log = message::read(text.as_bytes()).unwrap();
         return explain(&log, "log")
@@ -76,23 +102,13 @@ fn faults(expected: &DeTable) -> Vec<String> {
 
 #[test]
 fn messages_as_people_paste_them_get_the_right_answer() {
-    let path = fixtures::directory().join("logs/messages.toml");
-    let text = std::fs::read_to_string(path).unwrap();
-    let table = DeTable::parse(&text).unwrap();
-    let messages = table.get_ref()["message"].get_ref().as_array().unwrap();
-    assert!(messages.len() >= 300);
-    let wrong: Vec<String> = messages
-        .iter()
-        .map(|message| message.get_ref().as_table().unwrap())
-        .filter_map(|message| match faults(message) {
-            faults if faults.is_empty() => None,
-            faults => {
-                let from = message["from"].get_ref().as_str().unwrap();
-                Some(format!("{from}: {}", faults.join(", ")))
-            }
-        })
-        .collect();
-    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), messages.len(), wrong.join("\n"));
+    let wrong = each_message(|message| match faults(message) {
+        faults if faults.is_empty() => None,
+        faults => Some(format!("{}: {}", value(message, "from").unwrap(), faults.join(", "))),
+    });
+    assert!(wrong.len() >= 300);
+    let wrong: Vec<String> = wrong.into_iter().flatten().collect();
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
 #[test]
