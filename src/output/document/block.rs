@@ -194,8 +194,12 @@ pub struct Stack {
 
 #[doc(hidden)]
 impl Document {
-    /// The first screen and everything below it.
+    /// The code of a warning that counts those below the first screen.
+    pub const MORE: &'static str = "more";
+
+    /// The first screen and everything below it, which needs no count.
     pub fn in_full(mut self) -> Self {
+        self.blocks.retain(|block| !matches!(block, Block::Warning(code, _) if code == Self::MORE));
         self.blocks.append(&mut self.sections);
         self
     }

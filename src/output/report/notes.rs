@@ -15,7 +15,7 @@ pub(super) fn add_notes(document: &mut Document, warnings: &[Warning]) {
         document.warning(warning.code.word(), &*warning.message);
     }
     if !shown.is_empty() && !others.is_empty() {
-        document.warning("more", format!("{}: --full", counted(others.len() as u64, "more note")));
+        document.warning(Document::MORE, format!("{}: --full", counted(others.len() as u64, "more note")));
     }
 }
 

@@ -11,7 +11,6 @@ impl Settings {
         let plain = Self::default();
         let mut options = Vec::new();
         let mut add = |differs: bool, option: String| options.extend(differs.then_some(option));
-
         add(self.expandable_segments, EXPANDABLE_SEGMENTS.to_owned());
         add(self.max_split_size != plain.max_split_size, format!("max_split_size_mb:{}", self.max_split_size / MIB));
         let divisions = self.roundup_power2_divisions;
