@@ -53,6 +53,7 @@ pub(super) fn changes_answer(code: Code) -> bool {
             | Code::SmallCapacity
             | Code::StartsLater
             | Code::TraceInconsistent
+            | Code::TrailingBytes
             | Code::UnknownMemory
             | Code::UnlikeRecordings
             | Code::Unpaired

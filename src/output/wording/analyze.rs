@@ -211,9 +211,9 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
     });
     let optimizer = device.optimizer_change.as_ref().and_then(|row| {
         let gain = u64::try_from(row.reserved_gain_bytes).ok()?;
-        let replayed = size(row.peak_reserved_bytes);
+        let [changed, unchanged] = [row.peak_reserved_bytes, row.peak_reserved_bytes.saturating_add(gain)].map(size);
         let action =
-            format!("{}: in a replay the peak of reserved memory falls by {} to {replayed}", row.label(), size(gain));
+            format!("{}: in replays the peak of reserved memory is {changed} instead of {unchanged}", row.label());
         Some((gain, action, row.location.frame.as_ref().map(FrameReport::file_line)))
     });
     let idle = device.idle_cache.map(|idle| {

@@ -37,13 +37,17 @@ impl<R: BufRead> Read for ZstdFrames<R> {
             if self.is_in_frame {
                 while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
                     let one_block = BlockDecodingStrategy::UptoBlocks(1);
-                    self.decoder.decode_blocks(&mut self.source, one_block).map_err(to_io_error)?;
+                    self.decoder.decode_blocks(&mut self.source, one_block).map_err(|error| to_io_error(&error))?;
                 }
                 let n = self.decoder.read(out)?;
                 if n > 0 || out.is_empty() {
                     return Ok(n);
                 }
                 self.is_in_frame = false;
+                let stored = self.decoder.get_checksum_from_data();
+                if stored.is_some() && stored != self.decoder.get_calculated_checksum() {
+                    return Err(io::Error::other("its checksum does not match"));
+                }
             }
             if self.source.fill_buf()?.is_empty() {
                 return Ok(0);
@@ -58,14 +62,15 @@ impl<R: BufRead> Read for ZstdFrames<R> {
                         return Err(io::ErrorKind::UnexpectedEof.into());
                     }
                 }
-                Err(error) => return Err(to_io_error(error)),
+                Err(error) => return Err(to_io_error(&error)),
             }
         }
     }
 }
 
-/// A truncated frame becomes `UnexpectedEof`, wherever it ends; the decoder reports it in several ways.
-fn to_io_error(error: FrameDecoderError) -> io::Error {
+/// A truncated frame becomes `UnexpectedEof`, wherever it ends; the decoder reports it in several ways. Other errors have
+/// names of the decoder's own types.
+fn to_io_error(error: &FrameDecoderError) -> io::Error {
     let causes = std::iter::successors(error.source(), |&cause| cause.source());
     if causes
         .filter_map(|cause| cause.downcast_ref())
@@ -73,5 +78,23 @@ fn to_io_error(error: FrameDecoderError) -> io::Error {
     {
         return io::ErrorKind::UnexpectedEof.into();
     }
-    io::Error::other(error)
+    io::Error::other("a frame cannot be decoded")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_has_the_checksum_of_its_frame() {
+        // `printf oomscope | zstd`
+        let mut frame = [&b"\x28\xb5\x2f\xfd\x04\x58\x41\x00\x00"[..], b"oomscope", b"\x97\xb5\xd9\x69"].concat();
+        let read = |frames: &[u8]| {
+            let mut content = Vec::new();
+            ZstdFrames::new(frames).read_to_end(&mut content).map(|_| content)
+        };
+        assert_eq!(read(&frame.repeat(2)).unwrap(), b"oomscopeoomscope");
+        frame[12] ^= 1;
+        assert!(read(&frame).is_err());
+    }
 }
