@@ -1,11 +1,12 @@
 //! Writes a large snapshot to try the analyzer on:
 //! `cargo run --release --example generate -- OUT [--seed N] [--size 300MB] [--depth 40]
-//! [--distinct-stacks 2000|all] [--batch 8]`.
+//! [--distinct-stacks 2000|all] [--batch 8] [--devices 1]`.
 #![allow(clippy::print_stdout)]
 
 use std::error::Error;
 use std::fs::File;
 use std::io::BufWriter;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 #[path = "../support/generator/mod.rs"]
@@ -13,7 +14,8 @@ mod generator;
 
 use generator::{Options, write_snapshot};
 
-const USAGE: &str = "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all] [--batch 8]";
+const USAGE: &str =
+    "generate OUT [--seed N] [--size 300MB] [--depth 40] [--distinct-stacks 2000|all] [--batch 8] [--devices 1]";
 /// In decimal, as file sizes mostly are; the first unit that matches counts, so `B` comes last.
 const UNITS: [(&str, u64); 4] = [("GB", 1_000_000_000), ("MB", 1_000_000), ("KB", 1_000), ("B", 1)];
 
@@ -48,6 +50,7 @@ fn parse(mut arguments: impl Iterator<Item = String>) -> Result<(PathBuf, Option
             "--distinct-stacks" if value == "all" => options.distinct_stacks = None,
             "--distinct-stacks" => options.distinct_stacks = Some(value.parse()?),
             "--batch" => options.batch = value.parse()?,
+            "--devices" => options.devices = value.parse::<NonZeroUsize>()?.get(),
             _ => return Err(USAGE.into()),
         }
     }

@@ -42,6 +42,18 @@ fn a_generated_snapshot_is_read_as_written() {
 }
 
 #[test]
+fn devices_have_equal_traces() {
+    let options = Options { target_bytes: 1_000_000, depth: 20, devices: 3, ..Options::default() };
+    let mut bytes = Vec::new();
+    let summary = write_snapshot(&mut bytes, &options).unwrap();
+    let snapshot = Snapshot::read(&bytes, &|_| {}).unwrap();
+    let entries: Vec<usize> = snapshot.devices().map(|device| device.len()).collect();
+    assert_eq!(entries, [summary.events as usize / 3; 3]);
+    assert!(snapshot.devices().all(|device| device.segments().count() * 3 == snapshot.segments.len()));
+    assert_eq!(summary.bytes, bytes.len() as u64);
+}
+
+#[test]
 fn a_generated_trace_leads_exactly_to_its_segments() {
     for stacks in STACKS {
         let (bytes, _) = generated(7, stacks);

@@ -41,11 +41,13 @@ pub struct Options {
     pub distinct_stacks: Option<usize>,
     /// Sequences in a batch: activations grow with it.
     pub batch: u64,
+    /// Devices, which all do the same. They share the stacks, so the file is a little smaller.
+    pub devices: usize,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Options { seed: 1, target_bytes: 20_000_000, depth: 40, distinct_stacks: Some(2_000), batch: 8 }
+        Options { seed: 1, target_bytes: 20_000_000, depth: 40, distinct_stacks: Some(2_000), batch: 8, devices: 1 }
     }
 }
 
@@ -66,22 +68,28 @@ pub fn write_snapshot(out: &mut dyn Write, options: &Options) -> io::Result<Summ
     let rehearsal = Rehearsal::run(options, &stacks)?;
 
     let mut writer = SnapshotWriter::new(PickleWriter::new(out)?, &stacks)?;
-    let mut workload = Workload::new(options);
-    writer.segments(&rehearsal.workload.allocator, &rehearsal.workload.stacks)?;
-    writer.begin_trace()?;
+    let Workload { allocator, stacks, journal, .. } = &rehearsal.workload;
+    writer.segments(allocator, stacks, options.devices)?;
     let mut events = 0;
-    for _ in 0..rehearsal.operations {
-        workload.advance();
-        for event in workload.journal.events.drain(..) {
-            writer.event(&event, events, rehearsal.events)?;
-            events += 1;
+    for device in 0..options.devices {
+        let mut workload = Workload::new(options);
+        writer.begin_trace(device, options.devices)?;
+        let mut written = 0;
+        for _ in 0..rehearsal.operations {
+            workload.advance();
+            for event in workload.journal.events.drain(..) {
+                writer.event(&event, written, rehearsal.events)?;
+                written += 1;
+            }
         }
+        writer.end_trace(device, options.devices);
+        events += written;
     }
     Ok(Summary {
         events: events as u64,
         frames: writer.frames(),
-        stacks: workload.stacks.distinct(),
-        bytes: writer.finish(&workload.journal.annotations)?,
+        stacks: stacks.distinct(),
+        bytes: writer.finish(&journal.annotations)?,
     })
 }
 
@@ -107,14 +115,14 @@ impl Rehearsal {
         for _ in 0..STAND_IN {
             workload.advance();
         }
-        writer.segments(&workload.allocator, &workload.stacks)?;
-        writer.begin_trace()?;
+        writer.segments(&workload.allocator, &workload.stacks, 1)?;
+        writer.begin_trace(0, 1)?;
         loop {
             for event in workload.journal.events.drain(..) {
                 writer.event(&event, events, usize::MAX)?;
                 events += 1;
             }
-            if writer.bytes() >= options.target_bytes {
+            if writer.bytes() >= options.target_bytes / options.devices as u64 {
                 break;
             }
             workload.advance();

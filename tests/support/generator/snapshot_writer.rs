@@ -35,24 +35,34 @@ impl<'a> SnapshotWriter<'a> {
         self.frame_lists.frames_written()
     }
 
-    pub fn segments(&mut self, allocator: &Allocator, stacks: &StackSource) -> io::Result<()> {
+    /// The same segments for each of `devices`.
+    pub fn segments(&mut self, allocator: &Allocator, stacks: &StackSource, devices: usize) -> io::Result<()> {
         let (segments, blocks) = allocator.view();
+        let total = devices * segments.len();
         self.pickle.write_interned("segments")?;
         self.pickle.begin_list()?;
-        for (index, segment) in segments.iter().enumerate() {
-            self.pickle.begin_item(index, segments.len());
-            self.segment(segment, &blocks[segment.blocks.clone()], stacks)?;
-            self.pickle.end_list_item(index, segments.len());
+        for index in 0..total {
+            let (device, segment) = (index / segments.len(), &segments[index % segments.len()]);
+            self.pickle.begin_item(index, total);
+            self.segment(device, segment, &blocks[segment.blocks.clone()], stacks)?;
+            self.pickle.end_list_item(index, total);
         }
         Ok(())
     }
 
-    pub fn begin_trace(&mut self) -> io::Result<()> {
-        self.pickle.write_interned("device_traces")?;
-        self.pickle.begin_list()?;
-        self.pickle.begin_item(0, 1);
+    /// Begins the trace of `device`, the first of `devices` or one after [`Self::end_trace`].
+    pub fn begin_trace(&mut self, device: usize, devices: usize) -> io::Result<()> {
+        if device == 0 {
+            self.pickle.write_interned("device_traces")?;
+            self.pickle.begin_list()?;
+        }
+        self.pickle.begin_item(device, devices);
         self.pickle.begin_list()?;
         Ok(())
+    }
+
+    pub fn end_trace(&mut self, device: usize, devices: usize) {
+        self.pickle.end_list_item(device, devices);
     }
 
     pub fn event(&mut self, event: &Event, index: usize, total: usize) -> io::Result<()> {
@@ -77,9 +87,8 @@ impl<'a> SnapshotWriter<'a> {
         Ok(())
     }
 
-    /// Writes what follows the trace and returns the length of the pickle.
+    /// Writes what follows the traces and returns the length of the pickle.
     pub fn finish(mut self, annotations: &[Annotation]) -> io::Result<u64> {
-        self.pickle.end_list_item(0, 1);
         self.settings()?;
         self.pickle.write_interned("external_annotations")?;
         self.pickle.begin_list()?;
@@ -96,12 +105,18 @@ impl<'a> SnapshotWriter<'a> {
         self.pickle.finish()
     }
 
-    fn segment(&mut self, segment: &SegmentView, blocks: &[BlockView], stacks: &StackSource) -> io::Result<()> {
+    fn segment(
+        &mut self,
+        device: usize,
+        segment: &SegmentView,
+        blocks: &[BlockView],
+        stacks: &StackSource,
+    ) -> io::Result<()> {
         let in_use = || blocks.iter().filter(|block| block.state != BlockState::Inactive);
         let allocated: u64 = in_use().map(|block| block.size).sum();
         let requested: u64 = in_use().map(|block| block.requested).sum();
         self.pickle.begin_small_dict()?;
-        self.integer("device", 0)?;
+        self.integer("device", device as u64)?;
         self.integer("address", segment.range.addr)?;
         self.integer("total_size", segment.range.size)?;
         self.integer("allocated_size", allocated)?;
