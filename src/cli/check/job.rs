@@ -9,7 +9,6 @@ use anyhow::Context as _;
 use itertools::Itertools as _;
 
 use super::args::Check;
-
 use crate::cli::dry_run::{AnalyzedRun, DryRunOptions, Intervention};
 use crate::cli::exit::print_stderr;
 use crate::cli::guess::shell_line;

@@ -13,7 +13,6 @@ pub(super) use self::args::Check;
 use self::args::CheckFormat;
 use self::entry::{EntryArgs, name_in_entry};
 use self::job::FinishedJob;
-
 use super::args::Format;
 use super::config::{CONFIG, Config, EXAMPLE};
 use super::exit::{Exit, print_stderr};
