@@ -103,17 +103,17 @@ class Path:
 
 
 class Storage:
-    """GPU memory, and the paths to tensors that use it."""
+    """GPU memory, the paths to tensors that use it, and the offsets at which these begin (places)."""
 
-    __slots__ = ("address", "bytes", "dtype", "kinds", "operator", "order", "paths", "places", "shape")
+    __slots__ = ("address", "bytes", "dtype", "elements", "kinds", "operator", "order", "paths", "places", "shape")
 
-    def __init__(self, address, size, dtype, shape):
-        self.address, self.bytes, self.dtype, self.shape = address, size, dtype, shape
+    def __init__(self, address, size):
+        self.address, self.bytes = address, size
+        # Elements of the largest tensor in it, and its type and shape.
+        self.elements, self.dtype, self.shape = -1, None, None
         # The largest comes first.
         self.order = -size, address
-        self.paths, self.kinds, self.operator = [], set(), None
-        # Offsets of the tensors in it.
-        self.places = set()
+        self.paths, self.kinds, self.places, self.operator = [], set(), set(), None
 
 
 # The default is the real clock even if a test of the program replaces `time.perf_counter`.
@@ -284,9 +284,12 @@ class Walk:
         address, size, offset = found
         storage = self.storages.get(address)
         if storage is None:
-            storage = Storage(address, size, self.tensors.dtype(tensor), self.tensors.shape(tensor))
-            self.storages[address] = storage
+            storage = self.storages[address] = Storage(address, size)
             self.named_bytes += size
+        elements = self.tensors.base.numel(tensor)
+        if elements > storage.elements:
+            storage.elements, storage.dtype = elements, self.tensors.dtype(tensor)
+            storage.shape = self.tensors.shape(tensor)
         storage.kinds.add(path.kind or VARIABLE)
         if len(storage.places) < MAX_PLACES:
             storage.places.add(offset)
@@ -385,12 +388,10 @@ class Walk:
 
     def visit_sharded(self, sharded, path):
         """FSDP2's own record of a parameter, which knows the name that it has in the model."""
-        own = self.objects.instance_dict(sharded)
-        name = own.get("_param_fqn")
+        name = self.objects.instance_dict(sharded).get("_param_fqn")
         name = _objects.plain(name) if type(name) is str else "?"
         for label, value in self.objects.attributes(sharded):
-            is_shard = "sharded_param" in label and "unsharded" not in label
-            part = "shard of " if is_shard else "all-gathered "
+            part = "shard of " if "sharded_param" in label and "unsharded" not in label else "all-gathered "
             self.push(value, Path(None, part + name, PARAMETER, root=path.root))
 
     @staticmethod

@@ -51,8 +51,7 @@ class Tensors:
 
     def allocated(self):
         """Bytes of GPU memory that the allocator has handed out, on each device."""
-        cuda = self.torch.cuda
-        return [cuda.memory_allocated(index) for index in range(cuda.device_count())]
+        return [self.torch.cuda.memory_allocated(index) for index in range(self.torch.cuda.device_count())]
 
     def kind(self, cls):
         """`tensor`, `module`, `optimizer`, `node` (of an autograd graph), `sharded` (FSDP2) or `object`."""

@@ -4,6 +4,7 @@ use itertools::Itertools as _;
 use serde::Serialize;
 
 use crate::base::units::escape_name;
+use crate::snapshot::tensor_bytes;
 use crate::stacks::frames::FrameReport;
 use crate::study::DeviceStudy;
 
@@ -85,20 +86,7 @@ fn explain_request(tensors: &[LocalTensorReport], bytes: u64) -> Option<RequestS
 
 /// Bytes that PyTorch requests for a tensor; `None` if they are too many, or the type is of a later release.
 pub(crate) fn request_bytes(shape: &[u64], dtype: &str) -> Option<u64> {
-    let size = shape.iter().try_fold(element_bytes(dtype)?, |product: u64, size| product.checked_mul(*size))?;
-    size.checked_next_multiple_of(REQUEST_GRANULE)
-}
-
-/// Bytes of an element; `None` for types that PyTorch may add.
-fn element_bytes(dtype: &str) -> Option<u64> {
-    Some(match dtype {
-        "bool" | "uint8" | "int8" | "float8_e4m3fn" | "float8_e5m2" => 1,
-        "float16" | "bfloat16" | "int16" => 2,
-        "float32" | "int32" => 4,
-        "float64" | "int64" | "complex64" => 8,
-        "complex128" => 16,
-        _ => return None,
-    })
+    tensor_bytes(shape, dtype)?.checked_next_multiple_of(REQUEST_GRANULE)
 }
 
 #[cfg(test)]

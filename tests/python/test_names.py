@@ -211,9 +211,12 @@ def test_tensors_that_share_a_storage_are_counted():
     flat = torch.zeros(100)
     views = [flat[10 * i : 10 * i + 10] for i in range(10)]
     alone = torch.zeros(100)
-    places = {row[0]: row[9] for row in _names.describe(60)["tensors"]}
-    addresses = [torch._C._data_address(tensor) for tensor in (flat, alone)]
-    assert [places[address] for address in addresses] == [10, 1]
+    view = torch.zeros(50, 2)[:, -1]
+    found = _names.describe(60)
+    rows = {row[0]: (found["shapes"][row[8]], row[9]) for row in found["tensors"]}
+    addresses = [torch._C._data_address(tensor) for tensor in (flat, alone, view)]
+    # The largest tensor of each.
+    assert [rows[address] for address in addresses] == [([100], 10), ([100], 1), ([50], 1)]
     del views
 
 

@@ -12,6 +12,8 @@ use crate::study::variables::{Container, KeptByVariable, KeptReport, Written};
 
 /// Minimum share of the allocated memory at which a container without a known filling statement leads the advice.
 const MIN_UNKNOWN_SHARE: f64 = 0.3;
+/// A change that frees a smaller share of the allocated memory does not lead the advice.
+const MIN_SHARE: f64 = 0.1;
 /// Memory from fewer passes ago may still belong to the running pass.
 const MIN_PASSES_SINCE: u64 = 2;
 /// Memory that fewer passes of a loop left is no collection.
@@ -96,6 +98,11 @@ facts! {
     Graphs = "graphs": variable |case| keeps_graphs(case.keeper);
     /// No autograd graph keeps most of it
     NoGraphs = "no-graphs": variable |case| !keeps_graphs(case.keeper);
+    /// Views, which keep whole tensors of which no known tensor uses more
+    Views = "views": variable |case| {
+        let unused = case.keeper.unused_bytes;
+        case.kept.complete && unused > 0 && case.request.is_served_by(unused)
+    };
     /// The statement assigns it
     Assigned = "assigned": variable |case| case.is_written(&[WriteKind::Assign]);
     /// The statement puts an item into a container
@@ -293,6 +300,13 @@ pub(super) struct Request<'a> {
     pub(super) frames: &'a [FrameReport],
     pub(super) shortfall_bytes: u64,
     pub(super) allocated_bytes: u64,
+}
+
+impl Request<'_> {
+    /// Whether a change that frees `bytes` serves it, and may lead the advice.
+    pub(super) fn is_served_by(self, bytes: u64) -> bool {
+        bytes >= self.shortfall_bytes && ratio(bytes, self.allocated_bytes) >= MIN_SHARE
+    }
 }
 
 /// Evidence that a row is compared with.

@@ -5,14 +5,10 @@ use itertools::Itertools as _;
 use super::facts::{Case, Fact, Request};
 use super::table::{CureKind, CureRow, OF_A_VARIABLE, OF_STACKS, OF_THE_PROCESS};
 use crate::analysis::failure::OomReport;
-use crate::base::units::ratio;
 use crate::stacks::frames::{FrameReport, forward_slashes};
 use crate::study::attribution::KeptGroup;
 use crate::study::variables::{KeptByVariable, KeptReport};
 use crate::whatif::JobOutcome;
-
-/// A change that frees a smaller share of the allocated memory does not lead the advice.
-const MIN_SHARE: f64 = 0.1;
 
 /// A change of the program, and the memory that it frees.
 #[derive(Debug, Clone, PartialEq)]
@@ -65,8 +61,7 @@ pub(in crate::analysis) fn find_cure(oom: &OomReport, kept: &KeptReport) -> Opti
 
 pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
     let case = |keeper| Case { request, kept, keeper };
-    let is_enough = |bytes: u64| bytes >= request.shortfall_bytes && ratio(bytes, request.allocated_bytes) >= MIN_SHARE;
-    let of_a_variable = kept.keepers.iter().filter(|keeper| is_enough(keeper.bytes)).find_map(|keeper| {
+    let of_a_variable = kept.keepers.iter().filter(|keeper| request.is_served_by(keeper.bytes)).find_map(|keeper| {
         let row = OF_A_VARIABLE.iter().find(|row| row.holds(case(keeper)))?;
         (row.kind != CureKind::Needed).then(|| Cure::new(row, case(keeper)))
     });
@@ -74,7 +69,9 @@ pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
         OF_THE_PROCESS.iter().find_map(|row| {
             let keepers = kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
             let largest = keepers.clone().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
-            is_enough(keepers.map(|keeper| row.freed_bytes(keeper)).sum()).then(|| Cure::new(row, case(largest)))
+            request
+                .is_served_by(keepers.map(|keeper| row.freed_bytes(keeper)).sum())
+                .then(|| Cure::new(row, case(largest)))
         })
     })
 }

@@ -34,6 +34,8 @@ pub enum CureKind {
     BackwardSooner,
     /// Detach what goes from one step to the next.
     DetachState,
+    /// Copy views, which keep whole tensors.
+    CopyViews,
     /// Put copies in host memory into a container.
     PutOnHost,
     /// Join parts in host memory.
@@ -142,6 +144,10 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
         "limit the results that `{name}` keeps, such as lru_cache(maxsize=1): {items}";
     RepeatLoader: Cycled =>
         "start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}";
+    CopyViews: Views, Plain, NoGraphs =>
+        "put `{tensor}{detach}.clone()` into `{name}`{at}: {items}, views that keep whole tensors alive",
+        "put copies ({detach}.clone()) into `{name}`{at}: {items}, views that keep whole tensors alive",
+        "copy `{name}`{at} (.clone()): it is a view that keeps a whole tensor alive";
     PutOnHost: Unwritten, Items, Large, Plain, NoGraphs => PUT_ON_HOST;
     Needed: Unwritten;
     NoGrad: Graphs, TrainsNothing => NO_GRAD;

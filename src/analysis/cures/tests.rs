@@ -114,6 +114,19 @@ fn forward_allocations_are_the_result_of_the_pass() {
 }
 
 #[test]
+fn views_of_what_nothing_else_uses_are_copied() {
+    // 0.4 GiB is a tenth of the allocated memory.
+    let views =
+        |unused_bytes| KeptByVariable { unused_bytes, ..keeper("log", TensorKind::Variable, 0, Some(("list", 2))) };
+    let tenth = (4 << 30) / 10 + 1;
+    for (unused_bytes, cure) in [(0, None), (tenth - 1, None), (tenth, Some(CureKind::CopyViews))] {
+        assert_eq!(cured(views(unused_bytes), written(Put, "logits[:, -1].detach()", None)), cure, "{unused_bytes}");
+    }
+    let optimizer = KeptByVariable { kind: Some(TensorKind::OptimizerState), ..views(tenth) };
+    assert_eq!(cured(optimizer, None), None);
+}
+
+#[test]
 fn a_cycle_is_broken() {
     let sample = KeptByVariable { root: Some(RootKind::Cycle), ..keeper("Sample", TensorKind::Variable, 0, None) };
     assert_eq!(cured(sample, None), Some(CureKind::BreakCycle));

@@ -52,7 +52,7 @@ pub use source_files::SourceFiles;
 pub use stacks::{ExtendedStack, Frame, Stacks};
 pub use tensor_names::{
     Author, BackwardCall, LocalTensor, NameRoot, NamedContainer, NamedModule, NamedTensor, RootKind, TensorKind,
-    TensorNames, WriteKind,
+    TensorNames, WriteKind, tensor_bytes,
 };
 pub use torch_range::TorchRange;
 pub use trace::{Annotation, TraceEntries, TraceEntry};

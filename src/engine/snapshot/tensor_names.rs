@@ -63,6 +63,33 @@ pub struct NamedTensor {
     pub places: u64,
 }
 
+impl NamedTensor {
+    /// Bytes of the storage that no known tensor uses: all that are known begin at one place, and the largest of them, whose
+    /// row of `shapes` this one names, is a view of less. 0 if that is not known.
+    pub fn unused_bytes(&self, dtype: &str, shapes: &[Vec<u64>]) -> u64 {
+        let shape = self.shape.filter(|_| self.places == 1).and_then(|shape| shapes.get(shape));
+        let used = shape.and_then(|shape| tensor_bytes(shape, dtype));
+        used.map_or(0, |used| self.bytes.saturating_sub(used))
+    }
+}
+
+/// Bytes of the elements of a tensor; `None` if they are too many, or the type is of a later release.
+pub fn tensor_bytes(shape: &[u64], dtype: &str) -> Option<u64> {
+    shape.iter().try_fold(element_bytes(dtype)?, |product: u64, size| product.checked_mul(*size))
+}
+
+/// Bytes of an element; `None` for types that PyTorch may add.
+fn element_bytes(dtype: &str) -> Option<u64> {
+    Some(match dtype {
+        "bool" | "uint8" | "int8" | "float8_e4m3fn" | "float8_e5m2" => 1,
+        "float16" | "bfloat16" | "int16" => 2,
+        "float32" | "int32" => 4,
+        "float64" | "int64" | "complex64" => 8,
+        "complex128" => 16,
+        _ => return None,
+    })
+}
+
 words! {
     /// The use of a storage.
     pub enum TensorKind {
@@ -197,4 +224,41 @@ pub struct NamedModule {
     pub forward: StackId,
     /// The last line of that method.
     pub last_line: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_leaves_the_rest_of_its_storage_unused() {
+        let shapes = [vec![8, 16_000], vec![8, 160, 16_000], vec![u64::MAX, 2]];
+        let unused = |shape, places, dtype| {
+            let (kind, dtype_id) = (TensorKind::Variable, SymbolId::default());
+            let tensor = NamedTensor {
+                address: 1 << 40,
+                bytes: 81_920_000,
+                kind,
+                name: None,
+                root: 0,
+                operator: None,
+                is_in_graph: false,
+                dtype: dtype_id,
+                shape,
+                places,
+            };
+            tensor.unused_bytes(dtype, &shapes)
+        };
+        assert_eq!(unused(Some(0), 1, "float32"), 81_920_000 - 512_000);
+        assert_eq!(unused(Some(1), 1, "float32"), 0);
+        // Parts at several places, a shape that is not known, a type that is not, too many elements.
+        let unknown = [
+            (Some(0), 2, "float32"),
+            (None, 1, "float32"),
+            (Some(3), 1, "float32"),
+            (Some(0), 1, "float7"),
+            (Some(2), 1, "bool"),
+        ];
+        assert_eq!(unknown.map(|(shape, places, dtype)| unused(shape, places, dtype)), [0; 5]);
+    }
 }

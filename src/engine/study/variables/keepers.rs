@@ -83,6 +83,7 @@ impl LiveVariables<'_> {
                 row.bytes = row.bytes.saturating_add(group.sum.bytes);
                 row.blocks = row.blocks.saturating_add(group.sum.blocks);
                 row.graph_bytes = row.graph_bytes.saturating_add(group.graph_bytes);
+                row.unused_bytes = row.unused_bytes.saturating_add(group.unused_bytes);
                 row.share_ratio = ratio(row.bytes, self.all.bytes);
                 return Some(*known);
             }

@@ -72,7 +72,7 @@ impl<'a> LiveVariables<'a> {
                 variables.push((holder.clone(), Group::default()));
                 to_u32(variables.len() - 1)
             });
-            variables[index as usize].1.add(block, tensor);
+            variables[index as usize].1.add(block, tensor, snapshot, names);
             of_block.insert(block.address, (index, tensor.is_some_and(|tensor| tensor.is_in_graph)));
             all = all.plus(BlockSum { bytes: block.size, blocks: 1 });
         }
@@ -178,6 +178,7 @@ impl<'a> LiveVariables<'a> {
             blocks: group.sum.blocks,
             share_ratio: ratio(group.sum.bytes, self.all.bytes),
             graph_bytes: group.graph_bytes,
+            unused_bytes: group.unused_bytes,
             name: (!name.is_empty()).then(|| escape_name(name)),
             kind: group.kind(),
             root: kind,
@@ -213,6 +214,8 @@ pub(super) struct Group<'n> {
     pub(super) sum: BlockSum,
     /// Bytes that the variable keeps only through autograd graphs.
     pub(super) graph_bytes: u64,
+    /// Bytes that no known tensor uses.
+    pub(super) unused_bytes: u64,
     kinds: FxHashMap<TensorKind, u64>,
     stacks: BlockSums<StackId>,
 }
@@ -277,7 +280,7 @@ impl<'n> Group<'n> {
         self.kinds.iter().max_by_key(|(kind, bytes)| (**bytes, Reverse(**kind))).map(|(kind, _)| *kind)
     }
 
-    fn add(&mut self, block: &Block, tensor: Option<&'n NamedTensor>) {
+    fn add(&mut self, block: &Block, tensor: Option<&'n NamedTensor>, snapshot: &Snapshot, names: &TensorNames) {
         let sum = BlockSum { bytes: block.size, blocks: 1 };
         self.sum = self.sum.plus(sum);
         let of_stack = self.stacks.entry(block.extended_stack).or_default();
@@ -285,6 +288,8 @@ impl<'n> Group<'n> {
         let Some(tensor) = tensor else { return }; // no tensor of Python uses this block
         let of_kind = self.kinds.entry(tensor.kind).or_default();
         *of_kind = of_kind.saturating_add(block.size);
+        let unused_bytes = tensor.unused_bytes(snapshot.text(tensor.dtype), &names.shapes);
+        self.unused_bytes = self.unused_bytes.saturating_add(unused_bytes);
         if tensor.is_in_graph {
             self.graph_bytes = self.graph_bytes.saturating_add(block.size);
         }

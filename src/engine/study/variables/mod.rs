@@ -72,6 +72,9 @@ pub struct KeptByVariable {
     pub share_ratio: f64,
     /// The part of `bytes` that the variable keeps only through autograd graphs.
     pub graph_bytes: u64,
+    /// The part of `bytes` that no known tensor uses: the variable has views of parts of it.
+    #[serde(skip)]
+    pub unused_bytes: u64,
     /// The name, with `*` for each index: `trainer.history[*]`; for a reference cycle, the type of an object in it; null
     /// if no variable leads to the memory.
     pub name: Option<String>,
