@@ -265,13 +265,16 @@ fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
     }
 }
 
-/// The best change with a noticeable effect whose sizes are a guess, but not its category.
+/// The best change with a noticeable effect, even if its sizes are a guess, but not if its category is.
 fn best_guess(oom: &OomReport, changes: &[ProgramRow]) -> Option<Advice> {
     let mut guesses = changes.iter().filter(|row| {
         let gain = u64::try_from(row.allocated_gain_bytes).unwrap_or(0);
         !row.rests_on_guess && gain >= oom.allocated_bytes / NOTICEABLE_PARTS && may_help(row)
     });
     let guess = guesses.clone().find(|row| row.then.goes_on()).or_else(|| guesses.next())?;
+    if guess.sure != Sureness::Estimate {
+        return Some(as_advice(guess));
+    }
     Some(Advice::Guess(guess.label(), guess.location.clone(), guess.then.clone()))
 }
 
@@ -343,8 +346,10 @@ fn unused_graphs(oom: &OomReport, evidence: Evidence<'_>) -> Option<UnusedGraphs
 fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     let sure = changes.iter().filter(|row| row.sure != Sureness::Estimate);
     let mut sure = sure.filter(|row| row.fits == Some(true) && !row.then.fails_again());
-    // Unlike the other changes, this one keeps the optimizer's arithmetic.
-    sure.clone().find(|row| row.change == ProgramChange::OptimizerForeach).or_else(|| sure.next())
+    // These compute the same as before.
+    let is_equal =
+        |row: &&ProgramRow| matches!(row.change, ProgramChange::GradientsFreed | ProgramChange::OptimizerForeach);
+    sure.clone().find(is_equal).or_else(|| sure.next())
 }
 
 /// The best settings that serve the request, if the requests after it are not known, and why not.

@@ -107,11 +107,25 @@ fn memory_that_a_step_leaves_behind_is_reserved() {
     assert!(bytes(row, "peak_reserved_bytes") < truth("kept", "none", "peak_reserved"));
 }
 
+/// The program with `zero_grad()` after the forward pass, against the same with it before.
+#[test]
+fn gradients_are_freed_before_the_forward_pass() {
+    let recorded = |program: &str| device(&format!("fixtures/changes/2.11.0-zero_grad_{program}.pickle.gz"));
+    let (late, early) = (recorded("late"), recorded("early"));
+    let freed = row(&late, "gradients-freed").unwrap();
+    for peak in ["peak_allocated_bytes", "peak_reserved_bytes"] {
+        assert_eq!(freed[peak], early["as_recorded"][peak], "{peak}");
+        assert!(bytes(freed, peak) < bytes(&late["as_recorded"], peak), "{peak}");
+    }
+    assert_eq!(row(&early, "gradients-freed"), None);
+}
+
 #[test]
 fn no_row_is_given_without_a_reason() {
     let has = |program: &str, change: &str| row(&recorded(program), change).is_some();
     assert!(!has("dense", "left-behind"), "nothing is left");
     assert!(!has("zeros", "left-behind"), "gradients are not left behind");
+    assert!(!has("zeros", "gradients-freed"), "backward passes add to them");
     assert!(!has("amp", "half-precision"), "numbers are of half precision already");
     let inference = device("fixtures/where/2.15.0-decode.pickle.gz");
     for row in inference["rows"].as_array().unwrap() {

@@ -7,6 +7,7 @@ use rayon::prelude::*;
 use super::batch::halve_batch;
 use super::change_replay::ChangeReplayer;
 use super::checkpoint::{checkpoint_by_default, checkpoint_modules};
+use super::gradients::free_gradients;
 use super::leftovers::free_leftovers;
 use super::optimizer::{fuse_optimizer, offload_state, step_by_parameter};
 use super::precision::halve_precision;
@@ -40,8 +41,8 @@ pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: O
 pub(in crate::whatif) type FindChange = fn(&RecordedProgram<'_, '_>) -> Option<ChangedProgram>;
 
 /// The changes that only a recording of training steps suggests.
-const STEP_CHANGES: [FindChange; 6] =
-    [step_by_parameter, fuse_optimizer, offload_state, free_leftovers, halve_batch, halve_precision];
+const STEP_CHANGES: [FindChange; 7] =
+    [free_gradients, step_by_parameter, fuse_optimizer, offload_state, free_leftovers, halve_batch, halve_precision];
 
 /// The changes that `recording` suggests, with those that `checkpoint` finds. Each is a copy of the program: the lazy
 /// iterator keeps only as many of them as there are threads.

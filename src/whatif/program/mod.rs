@@ -14,6 +14,7 @@ mod change_replay;
 mod checkpoint;
 mod cures;
 mod find_changes;
+mod gradients;
 mod leftovers;
 mod modules;
 mod optimizer;

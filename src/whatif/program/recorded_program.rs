@@ -118,9 +118,19 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         }
     }
 
+    /// The source line of `op`.
+    pub(crate) fn line_of(&self, op: u32) -> LineId {
+        self.device.stacks().line_id(self.device.device().entry(self.entry_index_of(op)).extended_stack)
+    }
+
     /// The trace entry of `op`, which has its stack and phase.
     pub(crate) fn entry_index_of(&self, op: u32) -> usize {
         self.entry_indexes[op as usize] as usize
+    }
+
+    /// Whether `op` is recorded, not predicted.
+    pub(super) fn is_recorded(&self, op: u32) -> bool {
+        (op as usize) < self.recorded_ops
     }
 
     /// Whether the operations go on beyond the trace.
@@ -131,7 +141,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// The training step of `op`. Operations beyond the trace repeat the last step, so they count as the next one.
     pub(crate) fn step_at(&self, op: u32) -> Option<u32> {
         let step = self.device.phases().steps.step_at(self.entry_index_of(op))?;
-        Some(step + u32::from(op as usize >= self.recorded_ops))
+        Some(step + u32::from(!self.is_recorded(op)))
     }
 
     /// Whether `block` is live after the end of step `step`.
@@ -160,15 +170,14 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
 
     fn categorize(&self) -> Categories {
         let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
-        let is_recorded = |op: &u32| (*op as usize) < self.recorded_ops;
         let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
         let mut rows_by_stack: FxHashMap<StackId, usize> = FxHashMap::default();
         let mut allocations = Vec::new();
         for (index, block) in self.script.blocks.iter().enumerate() {
-            let freed_at = block.freed_at.filter(is_recorded).map(|op| at(op).saturating_add(1));
+            let freed_at = block.freed_at.filter(|op| self.is_recorded(*op)).map(|op| at(op).saturating_add(1));
             let bytes = self.rounded_bytes(to_u32(index));
             let initial = self.program().initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
-            let allocated_at = block.allocated_at.filter(is_recorded).filter(|_| !block.is_failed).map(at);
+            let allocated_at = block.allocated_at.filter(|op| self.is_recorded(*op) && !block.is_failed).map(at);
             let requested = allocated_at.map(|entry| {
                 let entry = trace.entry(entry as usize);
                 (entry.addr, entry.extended_stack)
@@ -222,7 +231,7 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let saved = names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Saved);
         let saved: FxHashSet<u64> = saved.map(|tensor| tensor.address).collect();
         let saved = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks).filter(|(_, block)| {
-            let allocated_at = block.allocated_at.filter(|op| (*op as usize) < self.recorded_ops && !block.is_failed);
+            let allocated_at = block.allocated_at.filter(|op| self.is_recorded(*op) && !block.is_failed);
             let address = allocated_at.map(|op| self.device.device().entry(self.entry_index_of(op)).addr);
             block.freed_at.is_none() && address.is_some_and(|address| saved.contains(&address))
         });

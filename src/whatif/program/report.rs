@@ -152,6 +152,8 @@ words! {
         StateOffloaded = "state-offloaded",
         /// Memory that a step leaves behind is freed at its end
         LeftBehind = "left-behind",
+        /// Gradients are freed before the forward pass that follows a step of the optimizer
+        GradientsFreed = "gradients-freed",
         /// Half the batch, in two passes before each optimizer step
         HalfBatch = "half-batch",
         /// A call without gradients computes in parts
