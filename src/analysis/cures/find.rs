@@ -64,19 +64,25 @@ pub(in crate::analysis) fn find_cure(oom: &OomReport, kept: &KeptReport) -> Opti
 }
 
 pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
-    let case = |keeper| Case { request, kept, keeper };
-    let is_enough = |bytes: u64| bytes >= request.shortfall_bytes && ratio(bytes, request.allocated_bytes) >= MIN_SHARE;
-    let of_a_variable = kept.keepers.iter().filter(|keeper| is_enough(keeper.bytes)).find_map(|keeper| {
-        let row = OF_A_VARIABLE.iter().find(|row| row.holds(case(keeper)))?;
-        (row.kind != CureKind::Needed).then(|| Cure::new(row, case(keeper)))
+    let cases = kept.keepers.iter().map(|keeper| Case { request, kept, keeper });
+    let of_a_variable = cases.clone().filter(|case| request.is_met_by(case.keeper.bytes)).find_map(|case| {
+        let row = OF_A_VARIABLE.iter().find(|row| row.holds(case))?;
+        (row.kind != CureKind::Needed).then(|| Cure::new(row, case))
     });
     of_a_variable.or_else(|| {
         OF_THE_PROCESS.iter().find_map(|row| {
-            let keepers = kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
-            let largest = keepers.clone().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
-            is_enough(keepers.map(|keeper| row.freed_bytes(keeper)).sum()).then(|| Cure::new(row, case(largest)))
+            let cases = cases.clone().filter(|case| row.holds(*case));
+            let largest = cases.clone().find(|case| row.kind != CureKind::Narrow || case.keeper.written.is_some())?;
+            request.is_met_by(cases.map(|case| row.freed_bytes(case.keeper)).sum()).then(|| Cure::new(row, largest))
         })
     })
+}
+
+impl Request<'_> {
+    /// Whether `bytes` serve the request, and are a notable part of the memory.
+    fn is_met_by(self, bytes: u64) -> bool {
+        bytes >= self.shortfall_bytes && ratio(bytes, self.allocated_bytes) >= MIN_SHARE
+    }
 }
 
 impl CureRow {

@@ -11,6 +11,7 @@ use super::failed::FailureFacts;
 use crate::allocator::conf::{ConfChange, Settings};
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
+use crate::replay::ops::Program;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{Candidate, JobOutcome, Overrides, candidates, free_of, hypothesis_with, settings_order};
@@ -51,6 +52,11 @@ impl Remedy {
         let removed = self.without.iter().flat_map(|options| options.split(',')).map(|key| format!("{key}:default"));
         let set = (!self.settings.is_empty()).then(|| self.settings.clone());
         set.into_iter().chain(removed).collect::<Vec<_>>().join(",")
+    }
+
+    /// Settings that get further have more.
+    fn gain(&self) -> (bool, (u8, u64)) {
+        (self.avoids_oom, self.then.reach())
     }
 }
 
@@ -147,32 +153,47 @@ struct SettingTrials<'f, 'a> {
     is_rounded_up: bool,
 }
 
+/// The recorded program and what follows its last failure, for replays.
+struct JobReplay<'d, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    program: &'d Program<'a>,
+    forecast: Option<&'d Forecast<'a>>,
+    headroom_entries: BTreeSet<usize>,
+    /// Each setting is replayed with and without captures.
+    has_unknown_captures: bool,
+}
+
+impl JobReplay<'_, '_, '_> {
+    fn simulate_each(&self, hypothesis: &Hypothesis) -> Vec<(Simulation, JobOutcome)> {
+        let captures: &[bool] = if self.has_unknown_captures { &[true, false] } else { &[true] };
+        let trials = captures.iter().map(|assumes_captures| {
+            let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
+            let done = simulate_with_headroom(self.program, &hypothesis, &self.headroom_entries);
+            let later = self.forecast.map(|known| known.outcome(self.device, &done));
+            let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
+            let then = JobOutcome::from_replay(self.device, &done.ooms, later, free_bytes);
+            (done, then)
+        });
+        trials.collect()
+    }
+}
+
 impl<'f, 'a> SettingTrials<'f, 'a> {
     fn new(device: DeviceStudy<'_, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
         let program = forecast.map_or_else(|| device.program(), |known| &known.program);
         let ooms = ooms.iter().map(|oom| oom.entry);
         let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
-        let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
-        let simulate_each = |hypothesis: &Hypothesis| -> Vec<(Simulation, JobOutcome)> {
-            let trials = captures.iter().map(|assumes_captures| {
-                let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
-                let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
-                let later = forecast.map(|known| known.outcome(device, &done));
-                let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
-                let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
-                (done, then)
-            });
-            trials.collect()
-        };
-        let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
+        let has_unknown_captures = program.has_unknown_captures(as_recorded.minor);
+        let job = JobReplay { device, program, forecast, headroom_entries, has_unknown_captures };
+        let controls: Vec<Simulation> = job.simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
             .into_par_iter()
             .map(|candidate| {
                 let overrides = Overrides { settings: Some(candidate.settings.clone()), ..Overrides::default() };
-                (candidate, simulate_each(&hypothesis_with(device, &overrides)))
+                (candidate, job.simulate_each(&hypothesis_with(device, &overrides)))
             })
             .collect();
         let divisions = as_recorded.settings.roundup_power2_divisions;
@@ -225,13 +246,11 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             no_setting_helps,
         });
         // Settings that get further come first.
-        let group = |r: &Remedy| Reverse((r.avoids_oom, r.then.reach()));
-        let lowest = remedies.iter().map(|r| (group(r), r.peak_of_trace_bytes)).into_grouping_map().min();
+        let lowest = remedies.iter().map(|r| (r.gain(), r.peak_of_trace_bytes)).into_grouping_map().min();
         remedies.sort_by_key(|r| {
-            let group = group(r);
-            let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group
+            let lowest = lowest.get(&r.gain()).copied().unwrap_or(0); // every remedy has a group
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (group, settings_order(&r.settings_change(), r.peak_of_trace_bytes, lowest), calls)
+            (Reverse(r.gain()), settings_order(&r.settings_change(), r.peak_of_trace_bytes, lowest), calls)
         });
         TrialResults { as_recorded, remedies }
     }
@@ -255,9 +274,9 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             && !self.needed.get(&event).is_some_and(|needed| self.exceeds_reach(*needed));
         let forecast = self.forecast.filter(|known| avoids_oom && known.failed == event);
         // The failed request is served, and so is its repetition.
-        let is_repeated = |known: &&Forecast<'_>| known.first_failure(&done.ooms) != Some(0);
-        let avoids_oom = avoids_oom && forecast.is_none_or(|known| is_repeated(&known));
-        let forecast = forecast.filter(is_repeated);
+        let fails_again = forecast.is_some_and(|known| known.first_failure(&done.ooms) == Some(0));
+        let avoids_oom = avoids_oom && !fails_again;
+        let forecast = forecast.filter(|_| !fails_again);
         let fails_soon = forecast.and_then(|known| known.fails_soon(done));
         let held_at = forecast.map_or(event, |known| known.headroom_entries()[0]);
         let change = ConfChange::parse(&candidate.option);
@@ -286,19 +305,18 @@ mod tests {
 
     #[test]
     fn a_request_for_all_memory_within_reach_may_be_served() {
-        let exceeds = |needed, is_rounded_up| {
-            let trials = SettingTrials {
-                forecast: None,
-                controls: Vec::new(),
-                failed: Vec::new(),
-                tried: Vec::new(),
-                needed: BTreeMap::new(),
-                reach: 100,
-                reserved_before: 0,
-                is_rounded_up,
-            };
-            trials.exceeds_reach(needed)
+        let mut trials = SettingTrials {
+            forecast: None,
+            controls: Vec::new(),
+            failed: Vec::new(),
+            tried: Vec::new(),
+            needed: BTreeMap::new(),
+            reach: 100,
+            reserved_before: 0,
+            is_rounded_up: false,
         };
-        assert_eq!([exceeds(100, false), exceeds(101, false), exceeds(101, true)], [false, true, false]);
+        assert_eq!([100, 101].map(|needed| trials.exceeds_reach(needed)), [false, true]);
+        trials.is_rounded_up = true;
+        assert!(!trials.exceeds_reach(101));
     }
 }

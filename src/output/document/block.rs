@@ -176,8 +176,11 @@ pub struct Source {
 impl Source {
     /// Each line with its number, the marked one with its note.
     pub(super) fn numbered(&self) -> Vec<String> {
-        let note = |number| if number == self.marked { format!("  ← {}", self.note) } else { String::new() };
-        (self.first..).zip(&self.lines).map(|(number, line)| format!("{number} {line}{}", note(number))).collect()
+        let lines = (self.first..).zip(&self.lines).map(|(number, line)| match number {
+            _ if number == self.marked => format!("{number} {line}  ← {}", self.note),
+            _ => format!("{number} {line}"),
+        });
+        lines.collect()
     }
 }
 

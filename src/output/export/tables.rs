@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
-use crate::base::ids::{StackId, SymbolId};
+use crate::base::ids::{PoolId, StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot, Stacks, TraceEntry};
@@ -75,8 +75,10 @@ impl<S: TableSink + Send> TableSet<S> {
         let mut used_by_events = vec![false; count];
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
-            let allocations = || rows.allocations(to_allocations, &mut used);
-            let (allocations, events) = rayon::join(allocations, || rows.events(to_events, &mut used_by_events));
+            let (allocations, events) = rayon::join(
+                || rows.allocations(to_allocations, &mut used),
+                || rows.events(to_events, &mut used_by_events),
+            );
             let last_totals = allocations.and(events)?;
             rows.segments(to_segments, &mut used)?;
             rows.run(to_run, last_totals)?;
@@ -121,6 +123,13 @@ impl UsedStacks<'_> {
         let is_older = !has_stack && one.is_before_recording(device);
         if is_older { Some(BEFORE_RECORDING) } else { self.lines[one.made_by.index()].as_deref() }
     }
+}
+
+/// Texts that entries refer to.
+#[derive(Default)]
+struct EventTexts {
+    metadata: FxHashMap<SymbolId, Option<String>>,
+    pools: FxHashMap<PoolId, String>,
 }
 
 /// The rows of one device.
@@ -178,7 +187,7 @@ impl DeviceRows<'_, '_, '_> {
                 used.line(one.made_by);
                 self.add_text(&mut texts, self.attached(one));
             }
-            let start = |row: usize| last_entry(all[row].start);
+            let starts: Vec<Option<usize>> = all.iter().map(|one| last_entry(one.start)).collect();
             sink.rows(
                 all.len(),
                 &[
@@ -189,9 +198,9 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::from_u64(all[row].address),
                     &|row| Cell::from_u64(lives.kind_of(all[row]).bytes),
                     &|row| Cell::from_u64(lives.kind_of(all[row]).requested_bytes),
-                    &|row| Cell::from_option(start(row).map(|entry| entry as u64)),
+                    &|row| Cell::from_option(starts[row].map(|entry| entry as u64)),
                     &|row| Cell::from_option(all[row].freed_at().and_then(last_entry).map(|entry| entry as u64)),
-                    &|row| self.time_us(start(row)),
+                    &|row| self.time_us(starts[row]),
                     &|row| self.time_us(all[row].freed_at().and_then(last_entry)),
                     &|row| Cell::from_u64(lives.places.all[lives.kind_of(all[row]).place as usize].stream),
                     &|row| Cell::Text(&pools[lives.kind_of(all[row]).place as usize]),
@@ -199,7 +208,7 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::Text(all[row].category.word()),
                     &|row| Cell::Text(all[row].confidence.word()),
                     &|row| text_cell(all[row].phase.map(Phase::word)),
-                    &|row| Cell::from_option(start(row).and_then(|entry| steps.step_at(entry)).map(u64::from)),
+                    &|row| Cell::from_option(starts[row].and_then(|entry| steps.step_at(entry)).map(u64::from)),
                     &|row| text_cell(all[row].variable(device).map(|index| &*names[index])),
                     &|row| text_cell(self.attached(all[row]).and_then(|text| texts[&text].as_deref())),
                     &|row| text_cell(used.line_of(all[row], device)),
@@ -216,42 +225,7 @@ impl DeviceRows<'_, '_, '_> {
 
     /// Returns the totals after the last entry.
     fn events(&self, sink: &mut impl TableSink, used: &mut [bool]) -> io::Result<[u64; 2]> {
-        let (phases, trace, window) = (self.device.device.phases(), self.device.device.device(), &self.device.window);
-        let (mut texts, mut pools, mut last_pool) = (FxHashMap::default(), FxHashMap::default(), None);
-        for index in window.clone() {
-            let TraceEntry { extended_stack, pool, user_metadata, .. } = trace.entry(index);
-            used[extended_stack.index()] = true;
-            self.add_text(&mut texts, user_metadata);
-            if let Some(pool) = pool.filter(|pool| last_pool.replace(*pool) != Some(*pool)) {
-                pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
-            }
-        }
-        let key = self.key();
-        let mut write = |first: usize, totals: &[[u64; 2]]| {
-            let entries: Vec<TraceEntry> = (first..first + totals.len()).map(|index| trace.entry(index)).collect();
-            sink.rows(
-                totals.len(),
-                &[
-                    &|_| key[0],
-                    &|_| key[1],
-                    &|_| key[2],
-                    &|row| Cell::from_u64((first + row) as u64),
-                    &|row| self.time_us(Some(first + row)),
-                    &|row| Cell::Text(entries[row].action.word()),
-                    &|row| Cell::from_option((entries[row].action != Action::Oom).then_some(entries[row].addr)),
-                    &|row| Cell::from_u64(entries[row].size),
-                    &|row| Cell::from_option((entries[row].action == Action::Oom).then_some(entries[row].addr)),
-                    &|row| Cell::from_u64(entries[row].stream),
-                    &|row| text_cell(entries[row].pool.map(|pool| &*pools[&pool])),
-                    &|row| Cell::from_u64(entries[row].extended_stack.0.into()),
-                    &|row| text_cell(entries[row].user_metadata.and_then(|text| texts[&text].as_deref())),
-                    &|row| Cell::from_u64(totals[row][0]),
-                    &|row| Cell::from_u64(totals[row][1]),
-                    &|row| Cell::Text(phases.phase_at(first + row).word()),
-                    &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
-                ],
-            )
-        };
+        let (texts, window) = (self.event_texts(used), &self.device.window);
         let (mut totals, mut last) = (Vec::new(), [0; 2]);
         self.device.each_totals(|applied, now| {
             last = now;
@@ -259,12 +233,61 @@ impl DeviceRows<'_, '_, '_> {
                 totals.push(now);
             }
             if totals.len() == ROWS_AT_ONCE || applied == window.end {
-                write(applied - totals.len(), &totals)?;
+                self.write_events(sink, &texts, applied - totals.len(), &totals)?;
                 totals.clear();
             }
             Ok(())
         })?;
         Ok(last)
+    }
+
+    /// Marks the stacks of the entries in `used`.
+    fn event_texts(&self, used: &mut [bool]) -> EventTexts {
+        let (mut texts, mut last_pool) = (EventTexts::default(), None);
+        for index in self.device.window.clone() {
+            let TraceEntry { extended_stack, pool, user_metadata, .. } = self.device.device.device().entry(index);
+            used[extended_stack.index()] = true;
+            self.add_text(&mut texts.metadata, user_metadata);
+            if let Some(pool) = pool.filter(|pool| last_pool.replace(*pool) != Some(*pool)) {
+                texts.pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
+            }
+        }
+        texts
+    }
+
+    /// Writes the entries from `first` on, with the `totals` after each.
+    fn write_events(
+        &self,
+        sink: &mut impl TableSink,
+        texts: &EventTexts,
+        first: usize,
+        totals: &[[u64; 2]],
+    ) -> io::Result<()> {
+        let (key, phases, trace) = (self.key(), self.device.device.phases(), self.device.device.device());
+        let EventTexts { metadata, pools } = texts;
+        let entries: Vec<TraceEntry> = (first..first + totals.len()).map(|index| trace.entry(index)).collect();
+        sink.rows(
+            totals.len(),
+            &[
+                &|_| key[0],
+                &|_| key[1],
+                &|_| key[2],
+                &|row| Cell::from_u64((first + row) as u64),
+                &|row| self.time_us(Some(first + row)),
+                &|row| Cell::Text(entries[row].action.word()),
+                &|row| Cell::from_option((entries[row].action != Action::Oom).then_some(entries[row].addr)),
+                &|row| Cell::from_u64(entries[row].size),
+                &|row| Cell::from_option((entries[row].action == Action::Oom).then_some(entries[row].addr)),
+                &|row| Cell::from_u64(entries[row].stream),
+                &|row| text_cell(entries[row].pool.map(|pool| &*pools[&pool])),
+                &|row| Cell::from_u64(entries[row].extended_stack.0.into()),
+                &|row| text_cell(entries[row].user_metadata.and_then(|text| metadata[&text].as_deref())),
+                &|row| Cell::from_u64(totals[row][0]),
+                &|row| Cell::from_u64(totals[row][1]),
+                &|row| Cell::Text(phases.phase_at(first + row).word()),
+                &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
+            ],
+        )
     }
 
     fn segments(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {

@@ -135,9 +135,9 @@ impl DeviceRecording<'_, '_> {
             slices.extend(self.slice_of(Track::Phases, entries, || phase.word().to_owned()));
         }
         slices.extend(self.annotations());
-        timeline::metadata_spans(self.device.device(), &self.window, |span| {
+        for span in timeline::metadata_spans(self.device.device(), &self.window) {
             slices.extend(self.slice_of(Track::Metadata, span.entries, || self.text(span.name)));
-        });
+        }
         slices.extend(self.annotated_tensors());
         slices
     }

@@ -84,14 +84,18 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
 
 fn calls(document: &mut Document, device: &LiveDevice) {
     let calls = &device.calls;
-    let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
+
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
     let table = Table::from_rows(kinds.into_iter().filter(|(_, times)| times.count > 0))
         .text("device calls", |(name, _)| *name)
         .number("count", |(_, times)| count(times.count))
-        .number("total", |(_, times)| time(times.total_us))
-        .number("median", |(_, times)| time(times.median_us))
-        .number("p99", |(_, times)| time(times.p99_us));
+        .number("total", |(_, times)| call_time(times.total_us))
+        .number("median", |(_, times)| call_time(times.median_us))
+        .number("p99", |(_, times)| call_time(times.p99_us));
     document.table(table.wide());
+}
+
+fn call_time(us: u64) -> String {
+    if us == 0 { "<1 us".to_owned() } else { duration(us) }
 }
