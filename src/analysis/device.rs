@@ -194,10 +194,16 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let mut warnings = Warnings::default();
     let mut failures = FailureCollector::new(device);
     let mut lives = options.keeps_lifetimes.then(MemoryLifetimes::default);
+    let tracking = if options.keeps_lifetimes { Tracking::Changes } else { Tracking::Totals };
     // The replay and the stacks are independent: two cores share them.
     let ((history, cache_flushes), lifetimes) = threads::join(
         || {
-            let history = replay_trace(device, &mut failures, lives.as_mut());
+            let history = device.replay(tracking, |step| {
+                failures.observe(step);
+                if let Some(lives) = &mut lives {
+                    lives.add_step(step, device);
+                }
+            });
             (history, history.and_then(|history| cache_flushes(device, history)))
         },
         || {
@@ -256,19 +262,6 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         ..DeviceReport::default()
     };
     (report, warnings)
-}
-
-/// Replays the trace for `failures` and, if wanted, `lives`.
-fn replay_trace<'s>(
-    device: DeviceStudy<'s, '_>,
-    failures: &mut FailureCollector<'s, '_>,
-    lives: Option<&mut MemoryLifetimes>,
-) -> Option<&'s MemoryHistory> {
-    let Some(lives) = lives else { return device.replay(Tracking::Totals, |step| failures.observe(step)) };
-    device.replay(Tracking::Changes, |step| {
-        failures.observe(step);
-        lives.add_step(step, device);
-    })
 }
 
 /// A smaller part of the peak is not worth a change to the program.

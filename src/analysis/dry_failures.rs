@@ -61,15 +61,11 @@ impl DeviceFailures {
         let first = failed.first().copied().unwrap_or(device.len());
         let mut unserved: BTreeSet<Option<LineId>> = BTreeSet::new();
         for entry in first..device.len() {
-            let action = device.action(entry);
-            if !matches!(action, Some(Action::Alloc | Action::Oom)) {
-                continue;
-            }
             let line = device.stack(entry).map(|stack| stacks.line_id(stack));
-            if action == Some(Action::Oom) {
-                unserved.insert(line);
-            } else {
-                unserved.remove(&line);
+            match device.action(entry) {
+                Some(Action::Oom) => _ = unserved.insert(line),
+                Some(Action::Alloc) => _ = unserved.remove(&line),
+                _ => {}
             }
         }
         Self { count: failed.len(), last: failed.last().copied(), are_served_later: unserved.is_empty() }

@@ -257,40 +257,34 @@ impl DryRunReport {
         // The figures of a server's engine do not depend on time.
         let for_timings = if self.server().is_some() { Code::DryRun } else { Code::UnknownMemory };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
-        warnings.add(Code::DryRun, DryRunWarning::NoGpu(self));
+        let for_reads = if decides { Code::ValuesRead } else { Code::DryRun };
+        // If the estimates fit, the first line includes them.
+        let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
+        let for_workspaces = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
+        let unknown = &self.unknown_sizes;
+        let found = [
+            (true, Code::DryRun, DryRunWarning::NoGpu(self)),
+            (!self.reads_only_substitutes(), for_reads, DryRunWarning::Reads(self)),
+            (unknown.calls() > 0, for_workspaces, DryRunWarning::Workspaces(self)),
+            (unknown.timings > 0, for_timings, DryRunWarning::Timings(unknown.timings)),
+            (self.unfilled_bytes > 0, Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes)),
+            (!self.missing.is_empty(), Code::UnknownMemory, DryRunWarning::Missing(&self.missing)),
+            (self.stopped, Code::UnknownMemory, DryRunWarning::Stopped),
+        ];
+        for (_, code, warning) in found.into_iter().filter(|(is_found, ..)| *is_found) {
+            warnings.add(code, warning);
+        }
         for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
             warnings.add(Code::DryRun, DryRunWarning::Placements(range));
         }
-        if !self.reads_only_substitutes() {
-            warnings.add(if decides { Code::ValuesRead } else { Code::DryRun }, DryRunWarning::Reads(self));
-        }
-        for value in [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
-            if self.has_read(value) {
-                warnings.add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
-            }
-        }
-        if self.unknown_sizes.calls() > 0 {
-            // If the estimates fit, the first line includes them.
-            let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
-            let code = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
-            warnings.add(code, DryRunWarning::Workspaces(self));
-        }
-        if self.unknown_sizes.timings > 0 {
-            warnings.add(for_timings, DryRunWarning::Timings(self.unknown_sizes.timings));
-        }
-        if self.unfilled_bytes > 0 {
-            warnings.add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));
-        }
-        if !self.missing.is_empty() {
-            warnings.add(Code::UnknownMemory, DryRunWarning::Missing(&self.missing));
+        let substitutes = [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite];
+        for value in substitutes.into_iter().filter(|value| self.has_read(*value)) {
+            warnings.add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
         }
         // Less of it does not change that a request failed.
         let has_failed = matches!(self.reason, DryRunReason::Failed(_));
         if let Some(serving) = self.serving.as_ref().filter(|serving| !has_failed && serving.kv_cache_bytes.is_some()) {
             warnings.add(Code::UnknownMemory, DryRunWarning::Uncounted(serving));
-        }
-        if self.stopped {
-            warnings.add(Code::UnknownMemory, DryRunWarning::Stopped);
         }
     }
 }
@@ -357,7 +351,6 @@ mod tests {
     fn each_fact_alone_lowers_the_certainty() {
         use DryRunCertainty::{Exact, LowerBound, MayDiffer};
         let run = DryRun::default;
-
         let [read, mask] =
             [false, true].map(|decides_a_size| vec![ReadReport { decides_a_size, ..Default::default() }]);
         for (dry_run, reads, expected) in [

@@ -273,7 +273,6 @@ mod tests {
         let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
         let drawn = ReadReport { value: ReadValue::Assumed, ..branch.clone() };
         let most = ReadReport { value: ReadValue::Maximum, usage: ReadUsage::Report, ..mask.clone() };
-
         let cases = [
             (well(), WouldFit),
             (ProcessFacts { reads: std::slice::from_ref(&item), ..well() }, WouldFit),

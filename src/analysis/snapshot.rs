@@ -220,9 +220,9 @@ mod tests {
 
     #[test]
     fn pinned_memory_is_summed() {
-        let host =
-            |host_segments| analyze(&Snapshot { host_segments, ..Snapshot::default() }, "", 0, Options::default()).host;
-        assert_eq!(host(vec![]), None);
-        assert_eq!(host(vec![512, 1024]), Some(SizedCount { count: 2, bytes: 1536 }));
+        for (host_segments, host) in [(vec![], None), (vec![512, 1024], Some(SizedCount { count: 2, bytes: 1536 }))] {
+            let snapshot = Snapshot { host_segments, ..Snapshot::default() };
+            assert_eq!(analyze(&snapshot, "", 0, Options::default()).host, host);
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Finds live blocks that keep free memory from being joined or released.
 
-use std::cmp::{Ordering, Reverse};
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -55,7 +55,11 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     let relevant = by_stack.into_iter().filter(|(_, line)| line.bytes_held > 0);
     let relevant = relevant.filter(|(_, line)| line.bytes_unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked);
     let mut relevant: Vec<(StackId, Blocker)> = relevant.collect();
-    relevant.sort_by(|(_, a), (_, b)| b.cmp_unlocked_share(a).then(b.bytes_unlocked.cmp(&a.bytes_unlocked)));
+    relevant.sort_by(|(_, a), (_, b)| {
+        // Compares a / b with c / d as a * d with c * b.
+        let [less, more] = [(b, a), (a, b)].map(|(a, b)| u128::from(a.bytes_unlocked) * u128::from(b.bytes_held));
+        less.cmp(&more).then(b.bytes_unlocked.cmp(&a.bytes_unlocked))
+    });
     relevant.truncate(SHOWN_BLOCKERS);
     relevant.sort_by_key(|(_, line)| Reverse(line.bytes_unlocked));
     let blockers = relevant.into_iter().map(|(stack, line)| Blocker {
@@ -65,14 +69,6 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
         ..line
     });
     blockers.collect()
-}
-
-impl Blocker {
-    /// Compares the bytes unlocked per byte held: a / b with c / d as a * d with c * b.
-    fn cmp_unlocked_share(&self, other: &Self) -> Ordering {
-        let ours = u128::from(self.bytes_unlocked) * u128::from(other.bytes_held);
-        ours.cmp(&(u128::from(other.bytes_unlocked) * u128::from(self.bytes_held)))
-    }
 }
 
 /// For each stack, the first one that was seen with the same line.

@@ -2,7 +2,7 @@
 
 use super::blockers::{Blocker, blockers};
 use crate::allocator::device::GpuModel;
-use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
+use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, reclaimable_outside};
 use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
 use crate::base::ids::PoolId;
 use crate::replay::literal::{ContiguousRange, ReplayStep, Tiling, Totals};
@@ -60,12 +60,9 @@ impl FailureFacts {
         let has_private_pool = homes.any(|home| home.pool != Pools::DEFAULT);
         // Unreleased memory suggests a private pool; which one is unknown.
         let pool = unreleased.is_none().then_some(request.pool.unwrap_or(Pools::DEFAULT));
-        let pool_guess = PoolGuess {
-            pool,
-            is_open: unreleased.is_some() || (!is_recorded && has_private_pool),
-            unreleased,
-            is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
-        };
+        let is_open = unreleased.is_some() || (!is_recorded && has_private_pool);
+        let is_pending_unknown = step.lacks_completions && pool != Some(Pools::DEFAULT);
+        let pool_guess = PoolGuess { pool, is_open, unreleased, is_pending_unknown };
         Self::new(device, (entry, request), pool_guess, step.tiling, is_late, false)
     }
 
@@ -178,35 +175,30 @@ fn circumstances(
     let is_small = is_small_request(bytes);
     let pool = pool_guess.pool;
     let largest = pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
-    let (mut own, mut pending) = (FreeMemory::default(), FreeMemory::default());
-    let (mut other_stream, mut other_pool) = (ApproxBytes::default(), ApproxBytes::default());
-    for home in tiling.stream_pools() {
-        let [free, pending_free] = [home.free, home.pending].map(ApproxBytes::exact);
-        let sum = match (Some(home.pool) == pool, home.stream == stream) {
-            (true, true) => &mut own.all,
-            (true, false) => &mut other_stream,
-            (false, _) => &mut other_pool,
-        };
-        *sum = sum.saturating_add(free);
-        pending.all = pending.all.saturating_add(pending_free);
-        if (Some(home.pool), home.stream, home.is_small) == (pool, stream, is_small) {
-            (own.in_place, pending.in_place) = (free, pending_free);
-        }
-    }
     let exactly = ApproxBytes::exact;
-    MemoryAtFailure {
+    let mut memory = MemoryAtFailure {
         request: exactly(bytes),
         segment: exactly(segment_size(bytes, device.settings())),
         segment_in_granules: exactly(max_growth(bytes, device.settings())),
         device_free: exactly(device_free),
         largest: Some(exactly(largest)),
-        own,
-        other_stream,
-        other_pool,
-        pending,
         outside: reclaimable(device, outside),
         unreleased: pool_guess.unreleased.map(exactly),
         is_pending_unknown: pool_guess.is_pending_unknown,
         ..MemoryAtFailure::default()
+    };
+    for home in tiling.stream_pools() {
+        let [free, pending] = [home.free, home.pending].map(exactly);
+        let sum = match (Some(home.pool) == pool, home.stream == stream) {
+            (true, true) => &mut memory.own.all,
+            (true, false) => &mut memory.other_stream,
+            (false, _) => &mut memory.other_pool,
+        };
+        *sum = sum.saturating_add(free);
+        memory.pending.all = memory.pending.all.saturating_add(pending);
+        if (Some(home.pool), home.stream, home.is_small) == (pool, stream, is_small) {
+            (memory.own.in_place, memory.pending.in_place) = (free, pending);
+        }
     }
+    memory
 }

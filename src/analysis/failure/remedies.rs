@@ -11,7 +11,6 @@ use super::failed::FailureFacts;
 use crate::allocator::conf::{ConfChange, Settings};
 use crate::allocator::device::UNBOUNDED;
 use crate::replay::model::{Divergence, Hypothesis, Simulation, simulate_with_headroom};
-use crate::replay::ops::Program;
 use crate::study::{DeviceStudy, MAX_CONTINUED_ENTRIES};
 use crate::whatif::forecast::Forecast;
 use crate::whatif::{Candidate, JobOutcome, Overrides, candidates, free_of, hypothesis_with, settings_order};
@@ -153,47 +152,21 @@ struct SettingTrials<'f, 'a> {
     is_rounded_up: bool,
 }
 
-/// The recorded program and what follows its last failure, for replays.
-struct JobReplay<'d, 's, 'a> {
-    device: DeviceStudy<'s, 'a>,
-    program: &'d Program<'a>,
-    forecast: Option<&'d Forecast<'a>>,
-    headroom_entries: BTreeSet<usize>,
-    /// Each setting is replayed with and without captures.
-    has_unknown_captures: bool,
-}
-
-impl JobReplay<'_, '_, '_> {
-    fn simulate_each(&self, hypothesis: &Hypothesis) -> Vec<(Simulation, JobOutcome)> {
-        let captures: &[bool] = if self.has_unknown_captures { &[true, false] } else { &[true] };
-        let trials = captures.iter().map(|assumes_captures| {
-            let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
-            let done = simulate_with_headroom(self.program, &hypothesis, &self.headroom_entries);
-            let later = self.forecast.map(|known| known.outcome(self.device, &done));
-            let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
-            let then = JobOutcome::from_replay(self.device, &done.ooms, later, free_bytes);
-            (done, then)
-        });
-        trials.collect()
-    }
-}
-
 impl<'f, 'a> SettingTrials<'f, 'a> {
     fn new(device: DeviceStudy<'_, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
-        let program = forecast.map_or_else(|| device.program(), |known| &known.program);
         let ooms = ooms.iter().map(|oom| oom.entry);
         let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
-        let has_unknown_captures = program.has_unknown_captures(as_recorded.minor);
-        let job = JobReplay { device, program, forecast, headroom_entries, has_unknown_captures };
-        let controls: Vec<Simulation> = job.simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
+        let controls = simulate_job(device, forecast, &as_recorded, &headroom_entries);
+        let controls: Vec<Simulation> = controls.into_iter().map(|(done, _)| done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
             .into_par_iter()
             .map(|candidate| {
                 let overrides = Overrides { settings: Some(candidate.settings.clone()), ..Overrides::default() };
-                (candidate, job.simulate_each(&hypothesis_with(device, &overrides)))
+                let hypothesis = hypothesis_with(device, &overrides);
+                (candidate, simulate_job(device, forecast, &hypothesis, &headroom_entries))
             })
             .collect();
         let divisions = as_recorded.settings.roundup_power2_divisions;
@@ -297,6 +270,26 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             then: then.clone(),
         }
     }
+}
+
+/// Replays the recorded program and its forecast. Where unrecorded graph captures matter, with and without captures.
+fn simulate_job(
+    device: DeviceStudy<'_, '_>,
+    forecast: Option<&Forecast<'_>>,
+    hypothesis: &Hypothesis,
+    headroom_entries: &BTreeSet<usize>,
+) -> Vec<(Simulation, JobOutcome)> {
+    let program = forecast.map_or_else(|| device.program(), |known| &known.program);
+    let captures: &[bool] = if program.has_unknown_captures(hypothesis.minor) { &[true, false] } else { &[true] };
+    let trials = captures.iter().map(|assumes_captures| {
+        let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
+        let done = simulate_with_headroom(program, &hypothesis, headroom_entries);
+        let later = forecast.map(|known| known.outcome(device, &done));
+        let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
+        let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
+        (done, then)
+    });
+    trials.collect()
 }
 
 #[cfg(test)]

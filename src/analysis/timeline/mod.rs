@@ -67,12 +67,8 @@ pub fn timeline(snapshot: &Snapshot, path: &str, scope: Scope, buckets: usize) -
     let selected = study.devices().filter(|device| !device.window().is_empty());
     let devices: Vec<DeviceTimeline> =
         selected.filter_map(|device| follow_device(device, buckets, &mut warnings)).collect();
-    TimelineReport {
-        path: path.to_owned(),
-        torch_version: snapshot.torch_version(),
-        warnings: warnings.to_vec(),
-        devices,
-    }
+    let (path, warnings) = (path.to_owned(), warnings.to_vec());
+    TimelineReport { path, torch_version: snapshot.torch_version(), warnings, devices }
 }
 
 fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warnings) -> Option<DeviceTimeline> {

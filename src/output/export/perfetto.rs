@@ -98,29 +98,20 @@ impl<W: Write> PerfettoWriter<W> {
 
     fn device(&mut self, device: &DeviceRecording<'_, '_>, process: u64) -> io::Result<()> {
         let slices = device.slices();
-        let tracks = self.describe_device(device, process, device.tracks(&slices))?;
-
+        let numbers = self.describe_device(device, process, device.tracks(&slices))?; // all tracks in use
         if !device.window.is_empty() {
             device.counters(|track, time_us, bytes| {
-                self.event(
-                    time_us,
-                    &start_event(event::COUNTER, tracks.number(track)).unsigned(event::COUNTER_VALUE, bytes),
-                )
+                self.event(time_us, &start_event(event::COUNTER, numbers[&track]).unsigned(event::COUNTER_VALUE, bytes))
             })?;
         }
         for slice in &slices {
-            let mut begin =
-                start_event(event::SLICE_BEGIN, tracks.number(slice.track)).string(event::NAME, &slice.name);
-            if let Some(bytes) = slice.bytes {
-                begin = begin.message(event::ANNOTATION, &annotation("bytes", bytes));
-            }
+            let begin = start_event(event::SLICE_BEGIN, numbers[&slice.track]).string(event::NAME, &slice.name);
+            let bytes = slice.bytes.map(|bytes| annotation("bytes", bytes));
+            let begin = bytes.iter().fold(begin, |begin, bytes| begin.message(event::ANNOTATION, bytes));
             self.event(slice.time_us.start, &begin)?;
-            self.event(slice.time_us.end, &start_event(event::SLICE_END, tracks.number(slice.track)))?;
+            self.event(slice.time_us.end, &start_event(event::SLICE_END, numbers[&slice.track]))?;
         }
-        device
-            .device
-            .failed_requests()
-            .try_for_each(|index| self.failure(tracks.number(Track::Failures), device, index))
+        device.device.failed_requests().try_for_each(|index| self.failure(numbers[&Track::Failures], device, index))
     }
 
     fn next_track(&mut self) -> u64 {
@@ -134,7 +125,7 @@ impl<W: Write> PerfettoWriter<W> {
         device: &DeviceRecording<'_, '_>,
         process: u64,
         tracks: BTreeSet<Track>,
-    ) -> io::Result<TrackNumbers> {
+    ) -> io::Result<BTreeMap<Track, u64>> {
         let id = device.device.id();
         let group = self.next_track();
         let descriptor = describe_track(group, process, &format!("cuda:{id}"));
@@ -142,7 +133,7 @@ impl<W: Write> PerfettoWriter<W> {
         self.track(&descriptor)?;
         let in_bytes = Message::new().unsigned(field::COUNTER_UNIT, field::UNIT_BYTES);
         let in_bytes = in_bytes.string(field::Y_AXIS_KEY, &format!("cuda:{id} {process}"));
-        let mut numbers = TrackNumbers(BTreeMap::new());
+        let mut numbers = BTreeMap::new();
         for (track, rank) in tracks.into_iter().zip(1..) {
             let number = self.next_track();
             let mut descriptor = describe_track(number, group, &track.label());
@@ -150,7 +141,7 @@ impl<W: Write> PerfettoWriter<W> {
                 descriptor = descriptor.message(field::COUNTER, &in_bytes);
             }
             self.track(&descriptor.unsigned(field::RANK, rank))?;
-            numbers.0.insert(track, number);
+            numbers.insert(track, number);
         }
         Ok(numbers)
     }
@@ -187,15 +178,6 @@ impl<W: Write> PerfettoWriter<W> {
     /// Completes the file.
     pub fn finish(&mut self) -> io::Result<()> {
         self.out.flush()
-    }
-}
-
-/// The number of each track in use.
-struct TrackNumbers(BTreeMap<Track, u64>);
-
-impl TrackNumbers {
-    fn number(&self, track: Track) -> u64 {
-        self.0.get(&track).copied().unwrap_or_default()
     }
 }
 

@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 
 use super::recording::{DeviceRecording, Recording, last_entry};
 use super::table::{Cell, Column, Kind, Table, TableSink, text_cell};
-use crate::base::ids::{PoolId, StackId, SymbolId};
+use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::escape_name;
 use crate::output::wording::keeper_name;
 use crate::snapshot::{Action, Snapshot, Stacks, TraceEntry};
@@ -125,13 +125,6 @@ impl UsedStacks<'_> {
     }
 }
 
-/// Texts that entries refer to.
-#[derive(Default)]
-struct EventTexts {
-    metadata: FxHashMap<SymbolId, Option<String>>,
-    pools: FxHashMap<PoolId, String>,
-}
-
 /// The rows of one device.
 struct DeviceRows<'r, 's, 'a> {
     recording: &'r Recording<'s, 'a>,
@@ -155,10 +148,9 @@ impl DeviceRows<'_, '_, '_> {
 
     /// Adds text of the program to `texts`: escaped, and nothing if it is empty.
     fn add_text(&self, texts: &mut FxHashMap<SymbolId, Option<String>>, symbol: Option<SymbolId>) {
-        if let Some(symbol) = symbol {
-            let text = self.snapshot().text(symbol);
-            texts.entry(symbol).or_insert_with(|| (!text.is_empty()).then(|| escape_name(text)));
-        }
+        let Some(symbol) = symbol else { return }; // no text
+        let text = self.snapshot().text(symbol);
+        texts.entry(symbol).or_insert_with(|| (!text.is_empty()).then(|| escape_name(text)));
     }
 
     /// Text that the program attached to an allocation.
@@ -225,69 +217,54 @@ impl DeviceRows<'_, '_, '_> {
 
     /// Returns the totals after the last entry.
     fn events(&self, sink: &mut impl TableSink, used: &mut [bool]) -> io::Result<[u64; 2]> {
-        let (texts, window) = (self.event_texts(used), &self.device.window);
+        let (phases, trace, window) = (self.device.device.phases(), self.device.device.device(), &self.device.window);
+        let (mut texts, mut pools, mut last_pool) = (FxHashMap::default(), FxHashMap::default(), None);
+        for index in window.clone() {
+            let TraceEntry { extended_stack, pool, user_metadata, .. } = trace.entry(index);
+            used[extended_stack.index()] = true;
+            self.add_text(&mut texts, user_metadata);
+            if let Some(pool) = pool.filter(|pool| last_pool.replace(*pool) != Some(*pool)) {
+                pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
+            }
+        }
+        let key = self.key();
         let (mut totals, mut last) = (Vec::new(), [0; 2]);
         self.device.each_totals(|applied, now| {
             last = now;
             if applied > window.start {
                 totals.push(now);
             }
-            if totals.len() == ROWS_AT_ONCE || applied == window.end {
-                self.write_events(sink, &texts, applied - totals.len(), &totals)?;
-                totals.clear();
+            if totals.len() < ROWS_AT_ONCE && applied < window.end {
+                return Ok(());
             }
+            let first = applied - totals.len();
+            let entries: Vec<TraceEntry> = (first..applied).map(|index| trace.entry(index)).collect();
+            sink.rows(
+                totals.len(),
+                &[
+                    &|_| key[0],
+                    &|_| key[1],
+                    &|_| key[2],
+                    &|row| Cell::from_u64((first + row) as u64),
+                    &|row| self.time_us(Some(first + row)),
+                    &|row| Cell::Text(entries[row].action.word()),
+                    &|row| Cell::from_option((entries[row].action != Action::Oom).then_some(entries[row].addr)),
+                    &|row| Cell::from_u64(entries[row].size),
+                    &|row| Cell::from_option((entries[row].action == Action::Oom).then_some(entries[row].addr)),
+                    &|row| Cell::from_u64(entries[row].stream),
+                    &|row| text_cell(entries[row].pool.map(|pool| &*pools[&pool])),
+                    &|row| Cell::from_u64(entries[row].extended_stack.0.into()),
+                    &|row| text_cell(entries[row].user_metadata.and_then(|text| texts[&text].as_deref())),
+                    &|row| Cell::from_u64(totals[row][0]),
+                    &|row| Cell::from_u64(totals[row][1]),
+                    &|row| Cell::Text(phases.phase_at(first + row).word()),
+                    &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
+                ],
+            )?;
+            totals.clear();
             Ok(())
         })?;
         Ok(last)
-    }
-
-    /// Marks the stacks of the entries in `used`.
-    fn event_texts(&self, used: &mut [bool]) -> EventTexts {
-        let (mut texts, mut last_pool) = (EventTexts::default(), None);
-        for index in self.device.window.clone() {
-            let TraceEntry { extended_stack, pool, user_metadata, .. } = self.device.device.device().entry(index);
-            used[extended_stack.index()] = true;
-            self.add_text(&mut texts.metadata, user_metadata);
-            if let Some(pool) = pool.filter(|pool| last_pool.replace(*pool) != Some(*pool)) {
-                texts.pools.entry(pool).or_insert_with(|| self.snapshot().pools.label(pool));
-            }
-        }
-        texts
-    }
-
-    /// Writes the entries from `first` on, with the `totals` after each.
-    fn write_events(
-        &self,
-        sink: &mut impl TableSink,
-        texts: &EventTexts,
-        first: usize,
-        totals: &[[u64; 2]],
-    ) -> io::Result<()> {
-        let (key, phases, trace) = (self.key(), self.device.device.phases(), self.device.device.device());
-        let EventTexts { metadata, pools } = texts;
-        let entries: Vec<TraceEntry> = (first..first + totals.len()).map(|index| trace.entry(index)).collect();
-        sink.rows(
-            totals.len(),
-            &[
-                &|_| key[0],
-                &|_| key[1],
-                &|_| key[2],
-                &|row| Cell::from_u64((first + row) as u64),
-                &|row| self.time_us(Some(first + row)),
-                &|row| Cell::Text(entries[row].action.word()),
-                &|row| Cell::from_option((entries[row].action != Action::Oom).then_some(entries[row].addr)),
-                &|row| Cell::from_u64(entries[row].size),
-                &|row| Cell::from_option((entries[row].action == Action::Oom).then_some(entries[row].addr)),
-                &|row| Cell::from_u64(entries[row].stream),
-                &|row| text_cell(entries[row].pool.map(|pool| &*pools[&pool])),
-                &|row| Cell::from_u64(entries[row].extended_stack.0.into()),
-                &|row| text_cell(entries[row].user_metadata.and_then(|text| metadata[&text].as_deref())),
-                &|row| Cell::from_u64(totals[row][0]),
-                &|row| Cell::from_u64(totals[row][1]),
-                &|row| Cell::Text(phases.phase_at(first + row).word()),
-                &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
-            ],
-        )
     }
 
     fn segments(&self, sink: &mut impl TableSink, used: &mut UsedStacks<'_>) -> io::Result<()> {

@@ -161,12 +161,8 @@ impl DeviceRecording<'_, '_> {
             let text =
                 entry.user_metadata.filter(|text| entry.addr > 0 && !self.device.snapshot().text(*text).is_empty());
             let time_us = self.time_us(index);
-            Some(Slice {
-                track: Track::Tensors,
-                time_us: time_us..time_us,
-                name: self.text(text?),
-                bytes: Some(entry.size),
-            })
+            let (name, bytes) = (self.text(text?), Some(entry.size));
+            Some(Slice { track: Track::Tensors, time_us: time_us..time_us, name, bytes })
         })
     }
 

@@ -27,7 +27,6 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
     let reach = failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes));
     let capacity = device.capacity_bytes.or(reach).filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);
     let top = used.max(capacity.unwrap_or(0));
-
     let [filled, line] = series.each_ref().map(|values| {
         let mut points = String::new();
         let wide = WIDTH / ratio(values.len().max(1) as u64, 1);

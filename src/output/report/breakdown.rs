@@ -78,7 +78,6 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, 
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
-
     let groups: [(&str, bool, Vec<_>); 3] = [
         ("for", has_categories, categories.collect()),
         ("by rule", !held.by_rule.is_empty(), named_rows(&held.by_rule, "no rule")),
@@ -114,9 +113,7 @@ impl HeldRow {
 pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow>, all: BlockSum) -> TableOf<HeldRow> {
     let mut rows: Vec<HeldRow> = holders.collect();
     let rest = rows.iter().fold(all, |rest, row| rest.minus(row.sum));
-    if rest.bytes > 0 {
-        rows.push(HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks));
-    }
+    rows.extend((rest.bytes > 0).then(|| HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks)));
     let has_category = rows.iter().any(|row| row.category.is_some());
     Table::from_rows(rows)
         .text(by, |row| row.holder.clone())

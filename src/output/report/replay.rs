@@ -137,9 +137,9 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     let capacity = assumed.capacity_bytes.filter(|_| device.recorded.is_none());
     document.fields("device", capacity.map(|capacity| format!("{} within reach", size(capacity))));
     document.fields("limit", assumed.limit_bytes.map(|limit| format!("the process may reserve {}", size(limit))));
-    if let Some(trigger) = assumed.collection_trigger_bytes {
-        document.field("inferred", format!("garbage collection starts at {} reserved (not recorded)", size(trigger)));
-    }
+    let trigger = assumed.collection_trigger_bytes.map(size);
+    document
+        .fields("inferred", trigger.map(|size| format!("garbage collection starts at {size} reserved (not recorded)")));
     for setting in &assumed.settings {
         document.field("inferred", format!("{setting} (not recorded by this release)"));
     }

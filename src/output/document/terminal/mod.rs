@@ -34,7 +34,7 @@ pub fn terminal(document: &Document, style: Style) -> String {
         page.block(block);
         last = Some(block);
     }
-    escape_command_lines(page.out)
+    escape_command_lines(&page.out)
 }
 
 struct Page {
