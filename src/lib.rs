@@ -67,13 +67,11 @@
 //! use oomscope::compare::diff::{DiffOptions, File, diff};
 //! use oomscope::snapshot::{Snapshot, Source};
 //!
-//! let paths = ["fixtures/diff/base.pickle.gz", "fixtures/diff/later.pickle.gz"];
-//! let read = |path: &str| -> Result<_, Box<dyn std::error::Error>> {
-//!     Ok(Snapshot::read(&Source::open(path.as_ref())?, &|_| ())?)
-//! };
-//! let [before, after] = [read(paths[0])?, read(paths[1])?];
-//! let before = File { path: paths[0], snapshot: &before };
-//! let after = File { path: paths[1], snapshot: &after };
+//! let [base, later] = ["fixtures/diff/base.pickle.gz", "fixtures/diff/later.pickle.gz"];
+//! let before = Snapshot::read(&Source::open(base.as_ref())?, &|_| ())?;
+//! let after = Snapshot::read(&Source::open(later.as_ref())?, &|_| ())?;
+//! let before = File { path: base, snapshot: &before };
+//! let after = File { path: later, snapshot: &after };
 //! let report = diff(before, after, DiffOptions::default());
 //! println!("{}", report.summary().answer);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

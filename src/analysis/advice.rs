@@ -4,7 +4,7 @@
 use super::cures::{Cure, find_cure};
 use super::in_parts::ShapeCure;
 use crate::allocator::verdict::Verdict;
-use crate::analysis::failure::{DeadEnd, Growth, OomReport, Remedy};
+use crate::analysis::failure::{DeadEnd, OomReport, Remedy};
 use crate::snapshot::TensorKind;
 use crate::stacks::engines::Engine;
 use crate::stacks::frames::{CodeLocation, FrameReport, Origin, forward_slashes};
@@ -123,9 +123,10 @@ const MIN_GROWING_STEPS: u64 = 8;
 pub(super) fn explaining_growth(oom: &OomReport, leaks: &Leaks) -> Option<u64> {
     // Growth and a growing input may both be found; the larger one explains the failure.
     let input = oom.unusual_input.as_ref().map_or(0, UnusualInput::excess_bytes);
-    let explains = |growth: &Growth| (growth.explains || ends_job_later(oom)) && growth.bytes >= input;
     match oom.outlook.growth {
-        Some(growth) if explains(&growth) => Some(growth.bytes_per_step),
+        Some(growth) if (growth.explains || ends_job_later(oom)) && growth.bytes >= input => {
+            Some(growth.bytes_per_step)
+        }
         _ if input > oom.shortfall_bytes => None,
         _ => leaks.explain_shortfall(oom.shortfall_bytes).then_some(leaks.bytes_per_step),
     }
@@ -200,8 +201,8 @@ fn advise_on_stacks(oom: &OomReport, evidence: Evidence<'_>, is_grown: bool) -> 
         return Some(Advice::NoGrad(graphs));
     }
     if let Some(graphs) = leaks.kept_graphs.clone().filter(|_| is_grown) {
-        let in_text = || evidence.kept?.keepers.iter().find(|keeper| keeper.written.is_some());
-        let variable = leaks.variable.clone().or_else(|| in_text().cloned().map(Box::new));
+        let in_text = evidence.kept.and_then(|kept| kept.keepers.iter().find(|keeper| keeper.written.is_some()));
+        let variable = leaks.variable.clone().or_else(|| in_text.cloned().map(Box::new));
         return Some(Advice::Detach(graphs, variable.filter(|variable| variable.is_graph())));
     }
     if let Some(cure) = evidence.by_calls.filter(|cure| cure.then.as_ref().is_none_or(|then| !then.fails_again())) {
@@ -385,8 +386,8 @@ fn is_device_too_full(oom: &OomReport) -> bool {
 impl OomReport {
     /// Whether an optimizer of PyTorch made the request.
     pub fn is_in_optimizer(&self) -> bool {
-        let in_optimizer = |frame: &FrameReport| forward_slashes(&frame.file).contains("/torch/optim/");
-        self.frames.iter().any(|frame| frame.origin == Origin::Torch && in_optimizer(frame))
+        let mut of_torch = self.frames.iter().filter(|frame| frame.origin == Origin::Torch);
+        of_torch.any(|frame| forward_slashes(&frame.file).contains("/torch/optim/"))
     }
 
     /// Whether code of a serving engine made the request.

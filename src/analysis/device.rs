@@ -194,30 +194,33 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let mut warnings = Warnings::default();
     let mut failures = FailureCollector::new(device);
     let mut lives = options.keeps_lifetimes.then(MemoryLifetimes::default);
+    let tracking = if options.keeps_lifetimes { Tracking::Changes } else { Tracking::Totals };
     // The replay and the stacks are independent: two cores share them.
-    let replay = || {
-        let history = match &mut lives {
-            None => device.replay(Tracking::Totals, |step| failures.observe(step)),
-            Some(lives) => device.replay(Tracking::Changes, |step| {
+    let ((history, cache_flushes), lifetimes) = threads::join(
+        || {
+            let history = device.replay(tracking, |step| {
                 failures.observe(step);
-                lives.add_step(step, device);
-            }),
-        };
-        (history, history.and_then(|history| cache_flushes(device, history)))
-    };
-    let ((history, cache_flushes), lifetimes) = threads::join(replay, || {
-        device.read_stacks();
-        BlockLives::from_trace(device)
-    });
+                if let Some(lives) = &mut lives {
+                    lives.add_step(step, device);
+                }
+            });
+            (history, history.and_then(|history| cache_flushes(device, history)))
+        },
+        || {
+            device.read_stacks();
+            BlockLives::from_trace(device)
+        },
+    );
     let moment = options.at.and_then(|selector| device.position(selector));
     if let Some(selector) = options.at.filter(|_| moment.is_none()) {
         warnings.add(Code::NoMoment, missing_position_warning(device, selector));
     }
     let position = moment.unwrap_or_default();
     let (rules, top) = (options.rules, options.top);
-    let attribute = || attribution::attribute_memory(device, lifetimes, position, rules, top);
-    let ((attribution, lifetimes), annotated) =
-        threads::join(attribute, || if moment.is_none() { by_annotation(device, top) } else { None });
+    let ((attribution, lifetimes), annotated) = threads::join(
+        || attribution::attribute_memory(device, lifetimes, position, rules, top),
+        || if moment.is_none() { by_annotation(device, top) } else { None },
+    );
     let lives = lives.map(|lives| lives.finish(device, &lifetimes));
     drop(lifetimes);
     let Attribution { at_peak, at_failure, at_position: held, steps, leaks } = attribution;
@@ -230,7 +233,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
     let names = device.variables().filter(|_| is_at_snapshot);
     let kept_by = names.map(|names| KeptReport::new(names, device.stacks(), device.text(), top));
     let has_failed = !ooms.is_empty();
-    let is_optimizer_peak = |peak: &&MemoryBreakdown| !has_failed && peak.phase == Phase::Optimizer;
+    let is_optimizer_peak = !has_failed && at_peak.as_ref().is_some_and(|peak| peak.phase == Phase::Optimizer);
     let report = DeviceReport {
         device: device.id(),
         moment,
@@ -244,7 +247,7 @@ pub(super) fn report(device: DeviceStudy<'_, '_>, options: Options<'_>) -> (Devi
         kept_by,
         annotated,
         expandable_gain: if has_failed { None } else { ExpandableGain::from_replay(device, figures) },
-        optimizer_change: at_peak.as_ref().filter(is_optimizer_peak).and_then(|_| best_optimizer_change(device)),
+        optimizer_change: if is_optimizer_peak { best_optimizer_change(device) } else { None },
         idle_cache: history.and_then(|history| IdleCache::from_history(history, figures, device.phases())),
         memory: memory.figures,
         at_peak,

@@ -1,10 +1,10 @@
 //! The failed requests of a dry run, and how the program went on after them.
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 
 use super::dry_verdict::{FailedRequest, ProcessFacts, Retry};
 use super::running_calls::live_blocks;
-use crate::base::ids::StackId;
+
 use crate::replay::literal::Tracking;
 use crate::snapshot::{Action, Device, DryRun, ReadValue};
 use crate::stacks::frames::LineId;
@@ -26,10 +26,10 @@ pub(super) fn failures(study: &Study<'_>, dry_run: &DryRun, usable_bytes: u64) -
     let recorded = dry_run.failures.last();
     let failed =
         traced.or(recorded.map(|failure| (failure.stack, failure.bytes, None))).map(|(stack, bytes, retry)| {
-            let locate = |stack: StackId| study.stacks().location_of(stack);
             // The trace has no stack for a backward pass; the recorder has that of the thread that waits for it.
-            let location = stack.map(locate).filter(|location| location.frame.is_some());
-            let location = location.or_else(|| recorded.and_then(|failure| failure.stack).map(locate));
+            let location = stack.map(|stack| study.stacks().location_of(stack));
+            let location = location.filter(|location| location.frame.is_some());
+            let location = location.or_else(|| Some(study.stacks().location_of(recorded?.stack?)));
             FailedRequest { location: location.unwrap_or_default(), bytes, retry }
         });
     ProcessFacts { failed, has_recovered, fails_at_least: minimum_bytes > usable_bytes, ..ProcessFacts::default() }
@@ -57,14 +57,15 @@ struct DeviceFailures {
 impl DeviceFailures {
     fn from_trace(study: DeviceStudy<'_, '_>) -> Self {
         let (device, stacks) = (study.device(), study.stacks());
-        let line = |entry: usize| device.stack(entry).map(|stack| stacks.line_id(stack));
         let failed: Vec<usize> = device.failed_requests().collect();
-        let mut unserved: BTreeMap<Option<LineId>, usize> = failed.iter().map(|entry| (line(*entry), *entry)).collect();
         let first = failed.first().copied().unwrap_or(device.len());
-        for entry in (first..device.len()).filter(|entry| device.action(*entry) == Some(Action::Alloc)) {
-            let line = line(entry);
-            if unserved.get(&line).is_some_and(|failed| *failed < entry) {
-                unserved.remove(&line);
+        let mut unserved: BTreeSet<Option<LineId>> = BTreeSet::new();
+        for entry in first..device.len() {
+            let line = device.stack(entry).map(|stack| stacks.line_id(stack));
+            match device.action(entry) {
+                Some(Action::Oom) => _ = unserved.insert(line),
+                Some(Action::Alloc) => _ = unserved.remove(&line),
+                _ => {}
             }
         }
         Self { count: failed.len(), last: failed.last().copied(), are_served_later: unserved.is_empty() }

@@ -81,13 +81,8 @@ pub(super) fn range(device: DeviceStudy<'_, '_>, dry_run: &DryRun) -> Option<Ran
         let calls = workspaces.clone().count() as u64;
         WorkspacesReport { calls, largest_bytes, allocated_bytes, reserved_bytes, failing_placements }
     });
-    Some(RangeReport {
-        device: device.id(),
-        placements: PLACEMENTS.len() as u64,
-        failing_placements,
-        reserved_bytes,
-        with_workspaces,
-    })
+    let placements = PLACEMENTS.len() as u64;
+    Some(RangeReport { device: device.id(), placements, failing_placements, reserved_bytes, with_workspaces })
 }
 
 /// The most allocated bytes, the range of the peaks of reserved bytes, and the number of placements in which a request

@@ -8,7 +8,7 @@ use super::dry_range::{RangeReport, range};
 use super::dry_reads::{ReadReport, read_report};
 use super::dry_verdict::{DryRunReason, DryRunVerdict, ProcessFacts, ProgramError, ReadBefore, Served, decide};
 use crate::base::details::promised;
-use crate::base::ids::StackId;
+
 use crate::base::warning::{Code, Warnings, words};
 use crate::snapshot::{Action, DryRun, ProcessEnd, ReadValue, Serving, TextLength, UnsizedWork};
 use crate::stacks::frames::CodeLocation;
@@ -123,11 +123,11 @@ pub(super) fn dry_run(study: &Study<'_>, devices: &[DeviceReport], warnings: &mu
     (report.verdict, report.reason) = decide(facts(study, dry_run, &report, peak));
     // Only the first notes are on the first screen.
     if let Some(stack) = dry_run.free_memory_query {
-        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&study.stacks().location_of(stack)).to_string());
+        warnings.add(Code::ValuesRead, DryRunWarning::QueriesMemory(&study.stacks().location_of(stack)));
     }
     report.add_warnings(warnings);
     if let Some(length) = dry_run.generated {
-        warnings.add(Code::ValuesRead, DryRunWarning::Generated(length).to_string());
+        warnings.add(Code::ValuesRead, DryRunWarning::Generated(length));
     }
     Some(report)
 }
@@ -139,21 +139,23 @@ fn trains(device: &DeviceReport) -> bool {
 
 /// The facts for the verdict. `peak` is the most memory that a device has reserved.
 fn facts<'r>(study: &Study<'_>, dry_run: &DryRun, report: &'r DryRunReport, peak: u64) -> ProcessFacts<'r> {
-    let locate = |stack: &Option<StackId>| stack.map(|stack| study.stacks().location_of(stack)).unwrap_or_default();
+    let stacks = study.stacks();
     let end = match &dry_run.end {
         ProcessEnd::Finished => None,
         ProcessEnd::Unrecorded => Some(DryRunReason::EndNotRecorded),
         ProcessEnd::Running => Some(DryRunReason::StillRunning),
         ProcessEnd::Stopped => Some(DryRunReason::Stopped),
         ProcessEnd::Signal(number) => Some(DryRunReason::Signal(*number)),
-        ProcessEnd::Exit(code, stack) => Some(DryRunReason::ExitCode(*code, stack.map(|stack| locate(&Some(stack))))),
+        ProcessEnd::Exit(code, stack) => {
+            Some(DryRunReason::ExitCode(*code, stack.map(|stack| stacks.location_of(stack))))
+        }
         ProcessEnd::Error(error) => Some(DryRunReason::Error(Box::new(ProgramError {
             name: error.name.clone(),
             message: error.message.clone(),
-            location: locate(&error.stack),
+            location: error.stack.map(|stack| stacks.location_of(stack)).unwrap_or_default(),
             after_read: error.after_read.as_ref().map(|(operator, stack, value)| ReadBefore {
                 operator: operator.clone(),
-                location: locate(stack),
+                location: stack.map(|stack| stacks.location_of(stack)).unwrap_or_default(),
                 value: value.clone(),
             }),
             absent_device: dry_run.absent_device,
@@ -252,44 +254,37 @@ impl DryRunReport {
     }
 
     fn add_warnings(&self, warnings: &mut Warnings) {
-        let mut add = |code, warning: DryRunWarning<'_>| warnings.add(code, warning.to_string());
         // The figures of a server's engine do not depend on time.
         let for_timings = if self.server().is_some() { Code::DryRun } else { Code::UnknownMemory };
         let decides = self.omitted_reads > 0 || self.reads.iter().any(ReadReport::is_deciding);
-        add(Code::DryRun, DryRunWarning::NoGpu(self));
+        let for_reads = if decides { Code::ValuesRead } else { Code::DryRun };
+        // If the estimates fit, the first line includes them.
+        let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
+        let for_workspaces = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
+        let unknown = &self.unknown_sizes;
+        let found = [
+            (true, Code::DryRun, DryRunWarning::NoGpu(self)),
+            (!self.reads_only_substitutes(), for_reads, DryRunWarning::Reads(self)),
+            (unknown.calls() > 0, for_workspaces, DryRunWarning::Workspaces(self)),
+            (unknown.timings > 0, for_timings, DryRunWarning::Timings(unknown.timings)),
+            (self.unfilled_bytes > 0, Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes)),
+            (!self.missing.is_empty(), Code::UnknownMemory, DryRunWarning::Missing(&self.missing)),
+            (self.stopped, Code::UnknownMemory, DryRunWarning::Stopped),
+        ];
+        for (_, code, warning) in found.into_iter().filter(|(is_found, ..)| *is_found) {
+            warnings.add(code, warning);
+        }
         for range in self.ranges.iter().filter(|range| range.is_affected_by_placement()) {
-            add(Code::DryRun, DryRunWarning::Placements(range));
+            warnings.add(Code::DryRun, DryRunWarning::Placements(range));
         }
-        if !self.reads_only_substitutes() {
-            add(if decides { Code::ValuesRead } else { Code::DryRun }, DryRunWarning::Reads(self));
-        }
-        for value in [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite] {
-            if self.has_read(value) {
-                add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
-            }
-        }
-        if self.unknown_sizes.calls() > 0 {
-            // If the estimates fit, the first line includes them.
-            let are_served = !self.ranges.is_empty() && self.ranges.iter().all(RangeReport::fits);
-            let code = if self.is_known() && are_served { Code::DryRun } else { Code::UnknownMemory };
-            add(code, DryRunWarning::Workspaces(self));
-        }
-        if self.unknown_sizes.timings > 0 {
-            add(for_timings, DryRunWarning::Timings(self.unknown_sizes.timings));
-        }
-        if self.unfilled_bytes > 0 {
-            add(Code::DryRun, DryRunWarning::Unfilled(self.unfilled_bytes));
-        }
-        if !self.missing.is_empty() {
-            add(Code::UnknownMemory, DryRunWarning::Missing(&self.missing));
+        let substitutes = [ReadValue::Maximum, ReadValue::Assumed, ReadValue::Random, ReadValue::Finite];
+        for value in substitutes.into_iter().filter(|value| self.has_read(*value)) {
+            warnings.add(Code::ValuesRead, DryRunWarning::Substitutes(self, value));
         }
         // Less of it does not change that a request failed.
         let has_failed = matches!(self.reason, DryRunReason::Failed(_));
         if let Some(serving) = self.serving.as_ref().filter(|serving| !has_failed && serving.kv_cache_bytes.is_some()) {
-            add(Code::UnknownMemory, DryRunWarning::Uncounted(serving));
-        }
-        if self.stopped {
-            add(Code::UnknownMemory, DryRunWarning::Stopped);
+            warnings.add(Code::UnknownMemory, DryRunWarning::Uncounted(serving));
         }
     }
 }
@@ -356,16 +351,15 @@ mod tests {
     fn each_fact_alone_lowers_the_certainty() {
         use DryRunCertainty::{Exact, LowerBound, MayDiffer};
         let run = DryRun::default;
-        let with = |unsized_work| DryRun { unsized_work, ..run() };
         let [read, mask] =
             [false, true].map(|decides_a_size| vec![ReadReport { decides_a_size, ..Default::default() }]);
         for (dry_run, reads, expected) in [
             (run(), &vec![], Exact),
             (run(), &read, MayDiffer),
             (DryRun { omitted_reads: 1, ..run() }, &vec![], MayDiffer),
-            (with(UnsizedWork { timings: 1, ..Default::default() }), &vec![], MayDiffer),
+            (DryRun { unsized_work: UnsizedWork { timings: 1, ..Default::default() }, ..run() }, &vec![], MayDiffer),
             (run(), &mask, LowerBound),
-            (with(UnsizedWork { cufft: 1, ..Default::default() }), &vec![], LowerBound),
+            (DryRun { unsized_work: UnsizedWork { cufft: 1, ..Default::default() }, ..run() }, &vec![], LowerBound),
             (DryRun { missing: vec!["cuNew".to_owned()], ..run() }, &vec![], LowerBound),
             (DryRun { is_stopped: true, ..run() }, &vec![], LowerBound),
         ] {

@@ -253,6 +253,14 @@ mod tests {
         ProcessFacts { served: Served::Always, ..ProcessFacts::default() }
     }
 
+    fn ample() -> ProcessFacts<'static> {
+        ProcessFacts { served: Served::Amply, ..well() }
+    }
+
+    fn error() -> Reason {
+        Reason::Error(Box::default())
+    }
+
     fn failed() -> FailedRequest {
         FailedRequest { location: CodeLocation::default(), bytes: 1, retry: None }
     }
@@ -260,13 +268,11 @@ mod tests {
     #[test]
     #[expect(clippy::large_stack_arrays, reason = "the cases borrow from each other's reads")]
     fn facts_lead_to_verdicts() {
-        let error = || Some(Reason::Error(Box::default()));
         let item = ReadReport { usage: ReadUsage::Report, ..ReadReport::default() };
         let branch = ReadReport { usage: ReadUsage::Branch, ..ReadReport::default() };
         let mask = ReadReport { decides_a_size: true, ..ReadReport::default() };
         let drawn = ReadReport { value: ReadValue::Assumed, ..branch.clone() };
         let most = ReadReport { value: ReadValue::Maximum, usage: ReadUsage::Report, ..mask.clone() };
-        let ample = || ProcessFacts { served: Served::Amply, ..well() };
         let cases = [
             (well(), WouldFit),
             (ProcessFacts { reads: std::slice::from_ref(&item), ..well() }, WouldFit),
@@ -296,9 +302,9 @@ mod tests {
             (ProcessFacts { failed: Some(failed()), ..well() }, WouldNotFit),
             (ProcessFacts { failed: Some(failed()), has_recovered: true, ..well() }, WouldFit),
             (ProcessFacts { failed: Some(failed()), has_recovered: true, reads: &[branch], ..well() }, MayFit),
-            (ProcessFacts { failed: Some(failed()), has_recovered: true, end: error(), ..well() }, WouldNotFit),
+            (ProcessFacts { failed: Some(failed()), has_recovered: true, end: Some(error()), ..well() }, WouldNotFit),
             (ProcessFacts { failed: Some(failed()), end: Some(Reason::Signal(9)), ..well() }, WouldNotFit),
-            (ProcessFacts { end: error(), ..well() }, DidNotFinish),
+            (ProcessFacts { end: Some(error()), ..well() }, DidNotFinish),
             (ProcessFacts { end: Some(Reason::ExitCode(3, None)), ..well() }, DidNotFinish),
             (ProcessFacts { end: Some(Reason::Signal(15)), ..well() }, NoVerdict),
             (ProcessFacts { end: Some(Reason::StillRunning), ..well() }, NoVerdict),
@@ -313,22 +319,22 @@ mod tests {
 
     #[test]
     fn the_worst_process_decides_and_then_the_command() {
-        let job = |verdicts: &[DryRunVerdict], command| {
-            decide_job(verdicts.iter().map(|verdict| (*verdict, Reason::Served)), command).map(|(verdict, _)| verdict)
-        };
-        let (code, signal) = (|code| Some(ProgramEnd::Code(code)), Some(ProgramEnd::Signal(9)));
-        assert_eq!(job(&[], code(0)), None);
+        let [success, failure, other] = [0, 1, 3].map(|code| Some(ProgramEnd::Code(code)));
+        let signal = Some(ProgramEnd::Signal(9));
         for (verdicts, command, expected) in [
-            (&[WouldFit, WouldFit][..], code(0), WouldFit),
-            (&[WouldFit, WouldFit], None, WouldFit),
-            (&[WouldFit, MayFit], code(0), MayFit),
-            (&[NoVerdict, WouldNotFit], code(1), WouldNotFit),
-            (&[NoVerdict, DidNotFinish, WouldFit], code(1), DidNotFinish),
-            (&[WouldFit], code(3), DidNotFinish),
-            (&[WouldFit], signal, NoVerdict),
-            (&[DidNotFinish], signal, DidNotFinish),
+            (&[][..], success, None),
+            (&[WouldFit, WouldFit], success, Some(WouldFit)),
+            (&[WouldFit, WouldFit], None, Some(WouldFit)),
+            (&[WouldFit, MayFit], success, Some(MayFit)),
+            (&[NoVerdict, WouldNotFit], failure, Some(WouldNotFit)),
+            (&[NoVerdict, DidNotFinish, WouldFit], failure, Some(DidNotFinish)),
+            (&[WouldFit], other, Some(DidNotFinish)),
+            (&[WouldFit], signal, Some(NoVerdict)),
+            (&[DidNotFinish], signal, Some(DidNotFinish)),
         ] {
-            assert_eq!(job(verdicts, command), Some(expected), "{verdicts:?} {command:?}");
+            let processes = verdicts.iter().map(|verdict| (*verdict, Reason::Served));
+            let decided = decide_job(processes, command).map(|(verdict, _)| verdict);
+            assert_eq!(decided, expected, "{verdicts:?} {command:?}");
         }
     }
 }

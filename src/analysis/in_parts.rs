@@ -42,13 +42,12 @@ pub(super) fn call_in_parts(
         let since = running.start_of_call(at);
         let live = live_blocks(device.device(), since..running.failed, |_| true);
         let bytes = live.into_iter().fold(oom.requested_bytes, u64::saturating_add);
-        let fits = |parts: &u64| ratio(bytes, needed) >= MIN_SHARE && bytes - bytes / parts >= oom.shortfall_bytes;
-        let replayed = PARTS.iter().filter(|parts| fits(parts)).find_map(|parts| {
-            match replay_in_parts(device, since, running.failed, *parts) {
-                CureReplay::Served(row) => Some(Some(*row)),
-                CureReplay::NotTried => Some(None),
-                CureReplay::NotServed => None,
-            }
+        let is_cause = ratio(bytes, needed) >= MIN_SHARE;
+        let mut parts = PARTS.into_iter().filter(|parts| is_cause && bytes - bytes / parts >= oom.shortfall_bytes);
+        let replayed = parts.find_map(|parts| match replay_in_parts(device, since, running.failed, parts) {
+            CureReplay::Served(row) => Some(Some(*row)),
+            CureReplay::NotTried => Some(None),
+            CureReplay::NotServed => None,
         });
         if let Some(row) = replayed {
             // An outer call that has made nothing else has the same parts, and more to choose from.
@@ -98,12 +97,7 @@ pub(super) fn large_value_of(
     let own = live_blocks(device.device(), running.since[0].0..running.failed, |_| true);
     let all = live_blocks(device.device(), 0..running.failed, |_| true);
     let sizes = Sizes { requested_bytes: oom.requested_bytes, own: &own, all: &all };
-    let known = |name: &str| locals?.tensors.iter().find(|tensor| tensor.name == name).cloned();
-    values.into_iter().find_map(|value| {
-        shape_cure(value, &sizes, |name: String| {
-            known(&name).unwrap_or_else(|| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() })
-        })
-    })
+    values.into_iter().find_map(|value| shape_cure(value, &sizes, locals))
 }
 
 /// Facts about the stack of the failing request.
@@ -215,8 +209,9 @@ impl Sizes<'_> {
     fn is_square(&self) -> bool {
         [4_u64, 2, 8].into_iter().any(|element| {
             let rows = (self.requested_bytes / element).isqrt();
-            let has_side = || self.all.iter().any(|bytes| is_bytes(rows * element, *bytes));
-            rows >= MIN_ROWS && is_bytes(rows * rows * element, self.requested_bytes) && has_side()
+            rows >= MIN_ROWS
+                && is_bytes(rows * rows * element, self.requested_bytes)
+                && self.all.iter().any(|bytes| is_bytes(rows * element, *bytes))
         })
     }
 
@@ -238,13 +233,21 @@ fn is_bytes(bytes: u64, known: u64) -> bool {
     known == bytes || bytes.checked_next_multiple_of(REQUEST_GRANULE) == Some(known)
 }
 
-/// The change that `value` suggests. `tensor` returns the tensor of a variable.
-fn shape_cure(value: LargeValue, sizes: &Sizes<'_>, tensor: impl Fn(String) -> LocalTensorReport) -> Option<ShapeCure> {
+/// The tensor of the variable `name`.
+fn local_tensor(name: String, locals: Option<&LocalTensors>) -> LocalTensorReport {
+    let known = locals.and_then(|locals| locals.tensors.iter().find(|tensor| tensor.name == name));
+    known.cloned().unwrap_or_else(|| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() })
+}
+
+/// The change that `value` suggests.
+fn shape_cure(value: LargeValue, sizes: &Sizes<'_>, locals: Option<&LocalTensors>) -> Option<ShapeCure> {
     let (is_it, cure) = match value {
         LargeValue::Scores(names) => (sizes.is_largest(), ShapeCure::FusedAttention(names)),
-        LargeValue::Distances(names) => (true, ShapeCure::Distances(names.map(tensor))),
-        LargeValue::Pairs(names) => (true, ShapeCure::Parts(names.map(tensor))),
-        LargeValue::Elements(names) => (sizes.is_square(), ShapeCure::SameShape(names.map(tensor))),
+        LargeValue::Distances(names) => (true, ShapeCure::Distances(names.map(|name| local_tensor(name, locals)))),
+        LargeValue::Pairs(names) => (true, ShapeCure::Parts(names.map(|name| local_tensor(name, locals)))),
+        LargeValue::Elements(names) => {
+            (sizes.is_square(), ShapeCure::SameShape(names.map(|name| local_tensor(name, locals))))
+        }
         // Values, or indices in int64.
         LargeValue::Sorted(name) => (sizes.has_source(|times| matches!(times, 1 | 2 | 4)), ShapeCure::Largest(name)),
         LargeValue::Repeated(name) => (sizes.has_source(|times| times > 1), ShapeCure::Broadcast(name)),
@@ -260,43 +263,45 @@ mod tests {
     use super::*;
 
     fn cure(value: LargeValue, requested_bytes: u64, blocks: &[u64]) -> Option<ShapeCure> {
-        let tensor = |name| LocalTensorReport { name, dtype: String::new(), shape: Vec::new() };
-        shape_cure(value, &Sizes { requested_bytes, own: blocks, all: blocks }, tensor)
+        shape_cure(value, &Sizes { requested_bytes, own: blocks, all: blocks }, None)
     }
 
     #[test]
     fn all_pairs_have_the_square_of_the_elements_of_a_block() {
-        let names = || LargeValue::Elements(["prediction".to_owned(), "target".to_owned()]);
-        let Some(ShapeCure::SameShape([column, row])) = cure(names(), 1_600_000_000, &[80_000]) else { panic!() };
+        let pair = LargeValue::Elements(["prediction".to_owned(), "target".to_owned()]);
+        let Some(ShapeCure::SameShape([column, row])) = cure(pair.clone(), 1_600_000_000, &[80_000]) else { panic!() };
         assert_eq!((column.name, row.name), ("prediction".into(), "target".into()));
         // In blocks of 512 bytes.
-        assert!(cure(names(), 1_600_000_000, &[80_384]).is_some());
-        assert_eq!(cure(names(), 1_600_000_000, &[40_000]), None);
-        assert_eq!(cure(names(), 80_000, &[80_000]), None);
-        assert_eq!(cure(names(), (MIN_ROWS - 1) * (MIN_ROWS - 1) * 4, &[(MIN_ROWS - 1) * 4]), None);
-        assert_eq!(cure(names(), u64::MAX, &[u64::MAX]), None);
+        assert!(cure(pair.clone(), 1_600_000_000, &[80_384]).is_some());
+        assert_eq!(cure(pair.clone(), 1_600_000_000, &[40_000]), None);
+        assert_eq!(cure(pair.clone(), 80_000, &[80_000]), None);
+        assert_eq!(cure(pair.clone(), (MIN_ROWS - 1) * (MIN_ROWS - 1) * 4, &[(MIN_ROWS - 1) * 4]), None);
+        assert_eq!(cure(pair, u64::MAX, &[u64::MAX]), None);
         let diagonal = cure(LargeValue::Diagonal("weights".to_owned()), 3_600_000_000, &[120_000]);
         assert_eq!(diagonal, Some(ShapeCure::Diagonal("weights".to_owned())));
     }
 
     #[test]
     fn copies_are_several_times_as_large_as_a_block() {
-        let repeated = |bytes, blocks: &[u64]| cure(LargeValue::Repeated("history".to_owned()), bytes, blocks);
-        assert_eq!(repeated(500 << 20, &[1 << 20]), Some(ShapeCure::Broadcast("history".to_owned())));
-        assert_eq!(repeated(1 << 20, &[1 << 20]), None);
-        assert_eq!(repeated(500 << 20, &[1 << 10]), None);
-        let sorted = |bytes| cure(LargeValue::Sorted("scores".to_owned()), bytes, &[1 << 20]).is_some();
-        assert_eq!([1 << 20, 2 << 20, 3 << 20].map(sorted), [true, true, false]);
+        let repeated = LargeValue::Repeated("history".to_owned());
+        let broadcast = Some(ShapeCure::Broadcast("history".to_owned()));
+        assert_eq!(cure(repeated.clone(), 500 << 20, &[1 << 20]), broadcast);
+        assert_eq!(cure(repeated.clone(), 1 << 20, &[1 << 20]), None);
+        assert_eq!(cure(repeated, 500 << 20, &[1 << 10]), None);
+        for (times, is_cured) in [(1, true), (2, true), (3, false)] {
+            let sorted = LargeValue::Sorted("scores".to_owned());
+            assert_eq!(cure(sorted, times << 20, &[1 << 20]).is_some(), is_cured, "{times}");
+        }
     }
 
     #[test]
     fn scores_are_larger_than_queries_and_keys() {
-        let names = || LargeValue::Scores(["q", "k", "v"].map(str::to_owned));
-        assert!(cure(names(), 400 << 20, &[36 << 20, 400 << 20]).is_some());
-        assert!(cure(names(), 400 << 20, &[200 << 20]).is_some());
-        assert_eq!(cure(names(), 400 << 20, &[201 << 20]), None);
+        let scores = LargeValue::Scores(["q", "k", "v"].map(str::to_owned));
+        assert!(cure(scores.clone(), 400 << 20, &[36 << 20, 400 << 20]).is_some());
+        assert!(cure(scores.clone(), 400 << 20, &[200 << 20]).is_some());
+        assert_eq!(cure(scores.clone(), 400 << 20, &[201 << 20]), None);
         // One new query.
-        assert_eq!(cure(names(), 1 << 20, &[36 << 20]), None);
-        assert_eq!(cure(names(), 1 << 20, &[1 << 20]), None);
+        assert_eq!(cure(scores.clone(), 1 << 20, &[36 << 20]), None);
+        assert_eq!(cure(scores, 1 << 20, &[1 << 20]), None);
     }
 }

@@ -64,16 +64,14 @@ fn job_key(snapshot: &SnapshotReport) -> Option<(Option<&str>, Option<&str>, &[S
 
 /// Snapshots of one job by attempt, the first attempt first: a rank has one process in each.
 fn attempts_of(mut snapshots: Vec<&SnapshotReport>) -> Vec<Vec<&SnapshotReport>> {
-    let rank = |snapshot: &SnapshotReport| snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone());
-    let restarts = |snapshot: &SnapshotReport| snapshot.recorder.as_ref().and_then(|recorder| recorder.restarts);
-    let ranks: BTreeSet<_> = snapshots.iter().map(|snapshot| rank(snapshot)).collect();
+    let ranks: BTreeSet<_> = snapshots.iter().map(|snapshot| snapshot.recorded_rank()).collect();
     if ranks.len() == snapshots.len() || ranks.contains(&None) {
         return vec![snapshots];
     }
     snapshots.sort_by_key(|snapshot| (restarts(snapshot), snapshot.time_us));
     let mut attempts: Vec<(Option<u64>, BTreeSet<_>, Vec<&SnapshotReport>)> = Vec::new();
     for snapshot in snapshots {
-        let (rank, restarts) = (rank(snapshot), restarts(snapshot));
+        let (rank, restarts) = (snapshot.recorded_rank(), restarts(snapshot));
         match attempts.last_mut() {
             Some((of, ranks, attempt)) if *of == restarts && !ranks.contains(&rank) => {
                 ranks.insert(rank);
@@ -83,6 +81,10 @@ fn attempts_of(mut snapshots: Vec<&SnapshotReport>) -> Vec<Vec<&SnapshotReport>>
         }
     }
     attempts.into_iter().map(|(.., attempt)| attempt).collect()
+}
+
+fn restarts(snapshot: &SnapshotReport) -> Option<u64> {
+    snapshot.recorder.as_ref()?.restarts
 }
 
 /// Sorts the job or the attempt to look at first last.

@@ -43,8 +43,7 @@ impl Names {
     fn from_snapshot(snapshot: &SnapshotReport) -> Self {
         let in_path = rank_in_path(&snapshot.path).map(|rank| rank.to_string());
         let series = in_path.as_ref().and_then(|_| Some(without_step(&snapshot.path)?.0));
-        let recorded = snapshot.recorder.as_ref().and_then(|recorder| recorder.rank.clone());
-        Self { fingerprint: snapshot.process, rank: recorded.or(in_path), series }
+        Self { fingerprint: snapshot.process, rank: snapshot.recorded_rank().map(str::to_owned).or(in_path), series }
     }
 }
 
@@ -57,13 +56,14 @@ struct Processes {
 
 impl Processes {
     fn find(&self, names: &Names) -> Option<usize> {
-        let of_trace = || {
-            let ranks = self.by_fingerprint.get(&names.fingerprint?)?;
-            // A name without a rank contradicts none.
-            let without_rank = || if names.rank.is_some() { ranks.get(&None) } else { ranks.values().next() };
-            ranks.get(&names.rank).or_else(without_rank).copied()
-        };
-        of_trace().or_else(|| self.by_series.get(names.series.as_ref()?).copied())
+        self.find_by_fingerprint(names).or_else(|| self.by_series.get(names.series.as_ref()?).copied())
+    }
+
+    fn find_by_fingerprint(&self, names: &Names) -> Option<usize> {
+        let ranks = self.by_fingerprint.get(&names.fingerprint?)?;
+        // A name without a rank contradicts none.
+        let compatible = if names.rank.is_some() { ranks.get(&None) } else { ranks.values().next() };
+        ranks.get(&names.rank).or(compatible).copied()
     }
 
     fn add(&mut self, names: Names, index: usize) {
@@ -81,28 +81,29 @@ mod tests {
     use super::*;
     use crate::analysis::device::DeviceReport;
 
+    fn order_of(events: u64, oom_count: u64) -> impl Ord {
+        order(&SnapshotReport {
+            path: "a.pickle".to_owned(),
+            size_bytes: 0,
+            process: None,
+            events,
+            time_us: None,
+            torch_version: String::new(),
+            settings: serde_json::Map::new(),
+            settings_string: None,
+            found_settings: Vec::new(),
+            truncated: false,
+            warnings: Vec::new(),
+            host: None,
+            recorder: None,
+            dry_run: None,
+            devices: vec![DeviceReport { oom_count, ..DeviceReport::default() }],
+        })
+    }
+
     #[test]
     fn a_failure_outranks_later_snapshots() {
-        let order = |path: &str, events, oom_count| {
-            super::order(&SnapshotReport {
-                path: path.to_owned(),
-                size_bytes: 0,
-                process: None,
-                events,
-                time_us: None,
-                torch_version: String::new(),
-                settings: serde_json::Map::new(),
-                settings_string: None,
-                found_settings: Vec::new(),
-                truncated: false,
-                warnings: Vec::new(),
-                host: None,
-                recorder: None,
-                dry_run: None,
-                devices: vec![DeviceReport { oom_count, ..DeviceReport::default() }],
-            })
-        };
-        assert!(order("a.pickle", 9, 0) < order("a.pickle", 5, 1));
-        assert!(order("a.pickle", 5, 1) < order("a.pickle", 6, 1));
+        assert!(order_of(9, 0) < order_of(5, 1));
+        assert!(order_of(5, 1) < order_of(6, 1));
     }
 }

@@ -68,25 +68,29 @@ mod tests {
 
     #[test]
     fn files_of_the_recorder_are_of_one_rank() {
-        let name = |path| without_reason(path).map(|(name, _)| name);
-        assert_eq!(name("a-b/rank2-oom1.pickle.gz").as_deref(), Some("a-b/rank2.pickle.gz"));
-        assert_eq!(name("node-7-pid12-asked3.pickle").as_deref(), Some("node-7-pid12.pickle"));
-        for other in ["rank2.pickle", "rank-2.pickle", "rank2-oom.pickle", "a-oom1/rank2.pickle", "rank2-oom1"] {
-            assert!(name(other).is_none());
+        for (path, name, reason) in [
+            ("a-b/rank2-oom1.pickle.gz", "a-b/rank2.pickle.gz", "oom"),
+            ("node-7-pid12-asked3.pickle", "node-7-pid12.pickle", "asked"),
+            ("rank2-asked12.pickle", "rank2.pickle", "asked"),
+        ] {
+            assert_eq!(without_reason(path), Some((name.to_owned(), reason)));
         }
-        let reason = |path| without_reason(path).map(|(_, reason)| reason);
-        assert_eq!(reason("rank2-oom1.pickle"), Some("oom"));
-        assert_eq!(reason("rank2-asked12.pickle"), Some("asked"));
+        for other in ["rank2.pickle", "rank-2.pickle", "rank2-oom.pickle", "a-oom1/rank2.pickle", "rank2-oom1"] {
+            assert_eq!(without_reason(other), None);
+        }
     }
 
     #[test]
     fn steps_are_read_from_paths() {
-        let series = |path| without_step(path).map(|(name, step)| format!("{name} {step}"));
-        assert_eq!(series("out/iteration_200/rank0.pickle").as_deref(), Some("out/iteration_#/rank0.pickle 200"));
-        assert_eq!(series("rank3_global_step-7.pickle").as_deref(), Some("rank3_global_step-#.pickle 7"));
-        assert_eq!(series("rank3_Step12.pickle.gz").as_deref(), Some("rank3_Step#.pickle.gz 12"));
+        for (path, name, step) in [
+            ("out/iteration_200/rank0.pickle", "out/iteration_#/rank0.pickle", 200),
+            ("rank3_global_step-7.pickle", "rank3_global_step-#.pickle", 7),
+            ("rank3_Step12.pickle.gz", "rank3_Step#.pickle.gz", 12),
+        ] {
+            assert_eq!(without_step(path), Some((name.to_owned(), step)));
+        }
         for other in ["rank3.pickle", "stepper/rank3.pickle", "step", "iteration_/rank1.pickle"] {
-            assert_eq!(series(other), None);
+            assert_eq!(without_step(other), None);
         }
     }
 }

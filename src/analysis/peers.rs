@@ -11,7 +11,7 @@ use super::rank_row::{EQUAL_RATIO, RankRow, median};
 use crate::base::units::ratio;
 use crate::base::warning::words;
 use crate::stacks::frames::CodeLocation;
-use crate::study::attribution::Category;
+use crate::study::attribution::{Category, Leaks};
 
 /// A larger share of the rank's memory is a cause.
 const MIN_SHARE: f64 = 0.05;
@@ -122,17 +122,19 @@ fn difference(kind: DifferenceKind, location: Option<CodeLocation>, [bytes, peer
 
 /// Ranks that hold memory on the GPU of another rank, or all on the same.
 fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
-    let indexes = |is_wanted: &dyn Fn(&RankRow) -> bool| -> Vec<usize> {
-        (0..devices.len()).filter(|index| is_wanted(devices[*index].row)).collect()
-    };
     devices.iter().enumerate().filter(|(_, peer)| peer.row.is_own_device).find_map(|(first, owner)| {
-        let on_gpu = |row: &RankRow| row.gpu().is_some() && row.gpu() == owner.row.gpu() && row.rank != owner.row.rank;
-        let sharing = indexes(&|row| row.is_own_device && on_gpu(row));
-        let foreign = if sharing.is_empty() { indexes(&|row| on_gpu(row)) } else { sharing.clone() };
+        let gpu = owner.row.gpu()?;
+        let others = (0..devices.len()).filter(|index| devices[*index].row.rank != owner.row.rank);
+        let on_gpu: Vec<usize> = others.filter(|index| devices[*index].row.gpu() == Some(gpu)).collect();
+        let sharing: Vec<usize> = on_gpu.iter().copied().filter(|index| devices[*index].row.is_own_device).collect();
+        let (kind, foreign) = if sharing.is_empty() {
+            (DifferenceKind::ForeignMemory, on_gpu)
+        } else {
+            (DifferenceKind::SharedGpu, sharing)
+        };
         let bytes =
             foreign.iter().fold(0, |sum: u64, index| sum.saturating_add(devices[*index].row.peak_reserved_bytes));
         let is_cause = !foreign.is_empty() && ratio(bytes, owner.row.peak_reserved_bytes) >= MIN_SHARE;
-        let kind = if sharing.is_empty() { DifferenceKind::ForeignMemory } else { DifferenceKind::SharedGpu };
         let lines =
             foreign.iter().filter_map(|index| devices[*index].device.held()).flat_map(|held| &held.compared_lines);
         let location = lines.filter(|line| line.location.frame.is_some()).max_by_key(|line| line.bytes);
@@ -143,41 +145,38 @@ fn foreign_memory(devices: &[Peer<'_>]) -> Option<RankDifference> {
 
 /// Parameters or optimizer state of different sizes: stages of a pipeline, or uneven shards.
 fn uneven_state(devices: &[Peer<'_>]) -> Option<RankDifference> {
-    let comparable: Vec<usize> =
-        (0..devices.len()).filter(|index| devices[*index].row.is_own_device && devices[*index].has_state()).collect();
-    let bytes_of = |index: usize, category| devices[index].device.category_bytes(category);
-    let excess = |category: Category| {
-        let most = comparable.iter().copied().max_by_key(|index| (bytes_of(*index, category), !index))?;
-        let bytes = bytes_of(most, category);
-        let peers = comparable.iter().filter(|index| ratio(bytes, bytes_of(**index, category).max(1)) >= MIN_LARGER);
-        let peers: Vec<usize> = peers.copied().collect();
-        let usual = median(peers.iter().map(|index| bytes_of(*index, category)));
-        let is_cause = !peers.is_empty() && ratio(bytes - usual, devices[most].allocated()) >= 2.0 * MIN_SHARE;
-        let equal = comparable.iter().copied().filter(|index| !peers.contains(index));
-        // Where ranks failed, the first of them is the one to look at.
-        let has_failed = devices.iter().any(|peer| peer.row.has_failed());
-        let is_wanted = !has_failed || equal.clone().any(|index| index == 0);
-        (is_cause && is_wanted).then(|| (equal.clone().collect::<Vec<usize>>(), peers.len() as u64, [bytes, usual]))
-    };
-    let state = excess(Category::OptimizerState)?;
-    let (kind, (rows, peers, bytes)) = match excess(Category::Parameters) {
-        Some(parameters) => (DifferenceKind::Parameters, parameters),
-        None => (DifferenceKind::OptimizerState, state),
-    };
-    Some(RankDifference { rows, peers, ..difference(kind, None, bytes) })
+    let state = excess(devices, Category::OptimizerState, DifferenceKind::OptimizerState)?;
+    excess(devices, Category::Parameters, DifferenceKind::Parameters).or(Some(state))
+}
+
+/// The devices that hold most of `category`, compared with those that hold notably less.
+fn excess(devices: &[Peer<'_>], category: Category, kind: DifferenceKind) -> Option<RankDifference> {
+    let comparable = devices.iter().enumerate().filter(|(_, peer)| peer.row.is_own_device && peer.has_state());
+    let held = comparable.map(|(index, peer)| (index, peer.device.category_bytes(category)));
+    let held: Vec<(usize, u64)> = held.collect();
+    let (most, bytes) = held.iter().copied().max_by_key(|(index, bytes)| (*bytes, !index))?;
+    let (peers, equal): (Vec<_>, Vec<_>) =
+        held.into_iter().partition(|(_, other)| ratio(bytes, (*other).max(1)) >= MIN_LARGER);
+    let usual = median(peers.iter().map(|(_, bytes)| *bytes));
+    let is_cause = !peers.is_empty() && ratio(bytes - usual, devices[most].allocated()) >= 2.0 * MIN_SHARE;
+    let rows: Vec<usize> = equal.into_iter().map(|(index, _)| index).collect();
+    // Where ranks failed, the first of them is the one to look at.
+    let is_wanted = rows.contains(&0) || !devices.iter().any(|peer| peer.row.has_failed());
+    let found = difference(kind, None, [bytes, usual]);
+    (is_cause && is_wanted).then_some(RankDifference { rows, peers: peers.len() as u64, ..found })
 }
 
 /// Growth of one rank alone.
 fn growth(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
-    let rate = |peer: &Peer<'_>| peer.device.leaks.bytes_per_step;
-    let suspect = subject.device.leaks.suspects.first()?;
-    let usual = median(peers.iter().map(|peer| rate(peer)));
+    let Leaks { suspects, bytes_per_step, .. } = &subject.device.leaks;
+    let suspect = suspects.first()?;
+    let usual = median(peers.iter().map(|peer| peer.device.leaks.bytes_per_step));
     let explains = match subject.device.ooms.last() {
         Some(oom) => subject.device.explaining_growth(oom).is_some(),
         None => subject.device.is_growth_notable(),
     };
-    let is_cause = explains && ratio(rate(subject), usual.max(1)) >= 2.0;
-    is_cause.then(|| difference(DifferenceKind::Growth, Some(suspect.location.clone()), [rate(subject), usual]))
+    let is_cause = explains && ratio(*bytes_per_step, usual.max(1)) >= 2.0;
+    is_cause.then(|| difference(DifferenceKind::Growth, Some(suspect.location.clone()), [*bytes_per_step, usual]))
 }
 
 /// The first request of the step that is larger than those of the peers at the same line in the same step.
@@ -185,11 +184,10 @@ fn larger_request(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDiffere
     let requests = &subject.device.step_requests;
     // Data comes before the first module runs; then only what modules request depends on it.
     let first_module = requests.lines.iter().position(|line| line.in_module).unwrap_or(requests.lines.len());
-    let parameters = |peer: &Peer<'_>| peer.device.category_bytes(Category::Parameters);
-    let usual_parameters = median(peers.iter().map(|peer| parameters(peer)));
+    let parameters = subject.device.category_bytes(Category::Parameters);
+    let usual_parameters = median(peers.iter().map(|peer| peer.device.category_bytes(Category::Parameters)));
     // Other stages of a pipeline have other modules.
-    let has_same_modules =
-        ratio(parameters(subject).abs_diff(usual_parameters), usual_parameters.max(1)) <= EQUAL_RATIO;
+    let has_same_modules = ratio(parameters.abs_diff(usual_parameters), usual_parameters.max(1)) <= EQUAL_RATIO;
     let mut compared = requests.lines.iter().enumerate().filter(|(index, line)| {
         let runs_in_step = if line.in_module { has_same_modules } else { *index < first_module };
         runs_in_step && !is_constructor(&line.location)
@@ -217,12 +215,13 @@ fn is_constructor(location: &CodeLocation) -> bool {
 /// The line that holds most beyond what the peers hold there.
 fn larger_line(subject: &Peer<'_>, peers: &[&Peer<'_>]) -> Option<RankDifference> {
     let rows = subject.device.held()?.compared_lines.iter().filter(|row| row.location.frame.is_some());
-    let compare = |location: &CodeLocation| {
-        [bytes_at(subject, location), median(peers.iter().map(|peer| bytes_at(peer, location)))]
-    };
-    let compared = rows.map(|row| (row, compare(&row.location))).filter(|(_, [bytes, usual])| bytes > usual);
+    let compared = rows.map(|row| {
+        let usual = median(peers.iter().map(|peer| bytes_at(peer, &row.location)));
+        (row, bytes_at(subject, &row.location), usual)
+    });
     // The first row of a line has most.
-    let (row, [bytes, usual]) = compared.rev().max_by_key(|(_, [bytes, usual])| bytes - usual)?;
+    let larger = compared.filter(|(_, bytes, usual)| bytes > usual).rev();
+    let (row, bytes, usual) = larger.max_by_key(|(_, bytes, usual)| bytes - usual)?;
     let peak = median(peers.iter().map(|peer| peer.row.peak_allocated_bytes));
     let is_cause =
         ratio(bytes - usual, subject.allocated()) >= MIN_SHARE && ratio(subject.demand(), peak.max(1)) >= MIN_LARGER;
@@ -251,16 +250,17 @@ mod tests {
     #[test]
     fn memory_on_the_gpu_of_another_rank_is_a_cause_from_a_twentieth_on() {
         let devices = vec![DeviceReport::default(); 3];
-        let found = |foreign_bytes, is_own_device| {
+        for (foreign_bytes, is_own_device, expected) in [
+            (5, false, Some((DifferenceKind::ForeignMemory, vec![0], vec![2], 5))),
+            (4, false, None),
+            (90, true, Some((DifferenceKind::SharedGpu, vec![0], vec![2], 90))),
+        ] {
             let foreign = RankRow { host_device: Some(0), is_own_device, ..RankRow::of_rank(1) };
             let rows = [(RankRow::of_rank(0), 100), (RankRow::of_rank(1), 90), (foreign, foreign_bytes)];
             let rows = rows.map(|(row, bytes)| RankRow { peak_reserved_bytes: bytes, ..row });
-            let found = foreign_memory(&peers(&rows, &devices))?;
-            Some((found.kind, found.rows, found.foreign, found.bytes))
-        };
-        assert_eq!(found(5, false), Some((DifferenceKind::ForeignMemory, vec![0], vec![2], 5)));
-        assert_eq!(found(4, false), None);
-        assert_eq!(found(90, true), Some((DifferenceKind::SharedGpu, vec![0], vec![2], 90)));
+            let found = foreign_memory(&peers(&rows, &devices));
+            assert_eq!(found.map(|found| (found.kind, found.rows, found.foreign, found.bytes)), expected);
+        }
     }
 
     /// Memory of which a step holds `state` bytes.
@@ -298,47 +298,58 @@ mod tests {
     #[test]
     fn a_rank_with_a_tenth_more_state_differs_from_those_that_have_state() {
         let rows: Vec<RankRow> = (0..4).map(RankRow::of_rank).collect();
-        let found = |allocated, state, last_step| {
-            let usual = || holding(1, 200, 200);
-            let devices = [holding(1, allocated, state), usual(), usual(), holding(last_step, 100, 0)];
-            let found = uneven_state(&peers(&rows, &devices))?;
-            Some((found.kind, found.rows, found.peers, [found.bytes, found.peers_bytes]))
-        };
-        assert_eq!(found(200, 220, 0), Some((DifferenceKind::OptimizerState, vec![0], 2, [220, 200])));
-        assert_eq!(found(200, 220, 1).map(|(_, _, peers, _)| peers), Some(3), "it has lost its state");
-        assert_eq!(found(201, 220, 0), None, "no tenth of the memory");
-        assert_eq!(found(100, 219, 0), None, "no tenth more");
-        let failed = |first| {
-            let row = |rank| RankRow { oom_count: u64::from(rank >= first), ..RankRow::of_rank(rank) };
-            let rows: Vec<RankRow> = (0..2).map(row).collect();
-            uneven_state(&peers(&rows, &[holding(1, 200, 200), holding(1, 200, 220)])).map(|found| found.rows)
-        };
-        assert_eq!([2, 1, 0].map(failed), [Some(vec![1]), None, None], "the first failure is that of another rank");
+        for (allocated, state, last_step, expected, why) in [
+            (200, 220, 0, Some((vec![0], 2, [220, 200])), "a tenth more"),
+            (200, 220, 1, Some((vec![0], 3, [220, 200])), "it has lost its state"),
+            (201, 220, 0, None, "no tenth of the memory"),
+            (100, 219, 0, None, "no tenth more"),
+        ] {
+            let usual = holding(1, 200, 200);
+            let devices = [holding(1, allocated, state), usual.clone(), usual, holding(last_step, 100, 0)];
+            let found = uneven_state(&peers(&rows, &devices));
+            assert!(found.as_ref().is_none_or(|found| found.kind == DifferenceKind::OptimizerState), "{why}");
+            let found = found.map(|found| (found.rows, found.peers, [found.bytes, found.peers_bytes]));
+            assert_eq!(found, expected, "{why}");
+        }
+    }
+
+    #[test]
+    fn the_first_failure_is_the_one_to_look_at() {
+        for (first_failed, expected) in [(2, Some(vec![1])), (1, None), (0, None)] {
+            let rows =
+                [0, 1].map(|rank| RankRow { oom_count: u64::from(rank >= first_failed), ..RankRow::of_rank(rank) });
+            let found = uneven_state(&peers(&rows, &[holding(1, 200, 200), holding(1, 200, 220)]));
+            assert_eq!(found.map(|found| found.rows), expected, "{first_failed}");
+        }
     }
 
     #[test]
     fn a_request_is_compared_with_those_of_the_same_line() {
         let rows = [0, 1, 2].map(RankRow::of_rank);
-        let device = |lines: &[(u64, bool)], steps| {
-            let line = |&(bytes, in_module): &(u64, bool)| LineRequests {
-                location: CodeLocation::default(),
-                in_module,
-                bytes: [(0, bytes)].into(),
-            };
-            let lines = lines.iter().map(line).collect();
-            DeviceReport { step_requests: StepRequests { step: 0, steps, lines }, ..DeviceReport::default() }
-        };
-        let found = |line, steps, others: &[(u64, bool)]| {
-            let devices = [device(&[line], steps), device(others, steps), device(others, steps)];
+        for (bytes, in_module, steps, others, expected) in [
+            (220, false, 1, Some(200), Some((DifferenceKind::Input, [220, 200]))),
+            (219, false, 1, Some(200), None),
+            (220, true, 1, Some(200), Some((DifferenceKind::Routed, [220, 200]))),
+            (220, false, 3, None, Some((DifferenceKind::Alone, [220, 0]))),
+            // Half of the steps run it.
+            (220, false, 2, None, None),
+            (220, true, 3, None, None),
+        ] {
+            let devices = [Some(bytes), others, others].map(|bytes| requesting(bytes, in_module, steps));
             let peers = peers(&rows, &devices);
-            let found = larger_request(&peers[0], &[&peers[1], &peers[2]])?;
-            Some((found.kind, [found.bytes, found.peers_bytes]))
-        };
-        assert_eq!(found((220, false), 1, &[(200, false)]), Some((DifferenceKind::Input, [220, 200])));
-        assert_eq!(found((219, false), 1, &[(200, false)]), None);
-        assert_eq!(found((220, true), 1, &[(200, true)]), Some((DifferenceKind::Routed, [220, 200])));
-        assert_eq!(found((220, false), 3, &[]), Some((DifferenceKind::Alone, [220, 0])));
-        assert_eq!(found((220, false), 2, &[]), None, "half of the steps run it");
-        assert_eq!(found((220, true), 3, &[]), None);
+            let found = larger_request(&peers[0], &[&peers[1], &peers[2]]);
+            assert_eq!(found.map(|found| (found.kind, [found.bytes, found.peers_bytes])), expected, "{bytes} {steps}");
+        }
+    }
+
+    /// A line that requests `bytes`, if any does.
+    fn requesting(bytes: Option<u64>, in_module: bool, steps: usize) -> DeviceReport {
+        let lines = bytes.into_iter().map(|bytes| LineRequests {
+            location: CodeLocation::default(),
+            in_module,
+            bytes: [(0, bytes)].into(),
+        });
+        let step_requests = StepRequests { step: 0, steps, lines: lines.collect() };
+        DeviceReport { step_requests, ..DeviceReport::default() }
     }
 }

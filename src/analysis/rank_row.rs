@@ -78,8 +78,14 @@ pub struct RankRow {
 pub(super) fn median(values: impl Iterator<Item = u64>) -> u64 {
     let mut values: Vec<u64> = values.collect();
     values.sort_unstable();
-    let middle = |index: usize| values.get(index).copied().unwrap_or(0);
-    middle(values.len().saturating_sub(1) / 2).midpoint(middle(values.len() / 2))
+    let middle = [values.len().saturating_sub(1) / 2, values.len() / 2];
+    let [low, high] = middle.map(|index| values.get(index).copied().unwrap_or(0));
+    low.midpoint(high)
+}
+
+/// Whether the difference is at most this part of the larger number.
+fn is_near(a: u64, b: u64, most: f64) -> bool {
+    ratio(a.abs_diff(b), a.max(b).max(1)) <= most
 }
 
 /// The rows of one snapshot.
@@ -106,7 +112,6 @@ impl RankRow {
     }
 
     pub(super) fn is_equal(&self, other: &Self) -> bool {
-        let is_near = |a: u64, b: u64, most: f64| ratio(a.abs_diff(b), a.max(b).max(1)) <= most;
         self.ending() == other.ending()
             && is_near(self.peak_reserved_bytes, other.peak_reserved_bytes, EQUAL_RATIO)
             && is_near(self.peak_allocated_bytes, other.peak_allocated_bytes, OUTLIER_RATIO)

@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
+use itertools::Itertools as _;
 use serde::Serialize;
 
 use super::device::DeviceReport;
@@ -80,12 +81,11 @@ pub(super) fn compare_ranks(snapshots: &[SnapshotReport]) -> Option<Ranks> {
     let with_history = devices.iter().filter(|(_, device)| device.history().is_some()).count();
     let (rows, reports): (Vec<RankRow>, Vec<&DeviceReport>) = devices.into_iter().unzip();
     // A second device of a rank has no peers. Devices of one process are compared with each other.
-    let is_compared = |row: &RankRow| row.is_own_device || latest.len() == 1;
-    let median = median(rows.iter().filter(|row| is_compared(row)).map(|row| row.peak_allocated_bytes));
-    let distance = |row: &RankRow| row.peak_allocated_bytes.abs_diff(median);
-    let farthest =
-        rows.iter().enumerate().rev().filter(|(_, row)| is_compared(row)).max_by_key(|(_, row)| distance(row));
-    let outlier = farthest.filter(|(_, row)| ratio(distance(row), median) > OUTLIER_RATIO).map(|(index, _)| index);
+    let compared = rows.iter().enumerate().filter(|(_, row)| row.is_own_device || latest.len() == 1);
+    let median = median(compared.clone().map(|(_, row)| row.peak_allocated_bytes));
+    let distances = compared.map(|(index, row)| (index, row.peak_allocated_bytes.abs_diff(median)));
+    let farthest = distances.rev().max_by_key(|(_, distance)| *distance);
+    let outlier = farthest.filter(|(_, distance)| ratio(*distance, median) > OUTLIER_RATIO).map(|(index, _)| index);
     let names = RowNames::new(&rows);
     let are_ranks = names.kind == RowKind::Ranks;
     // By what they hold and how they ended; each group begins with its worst.
@@ -127,10 +127,9 @@ fn failures(devices: &[(RankRow, &DeviceReport)]) -> Vec<FailureGroup> {
             groups.entry((line, oom.verdict, conclusion)).or_default().push(row);
         }
     }
-    let group = |((line, verdict, conclusion), rows)| FailureGroup { verdict, conclusion, line, rows };
-    let mut failures: Vec<FailureGroup> = groups.into_iter().map(group).collect();
-    failures.sort_by_key(|failure| Reverse(failure.rows.len()));
-    failures
+    let groups = groups.into_iter();
+    let failures = groups.map(|((line, verdict, conclusion), rows)| FailureGroup { verdict, conclusion, line, rows });
+    failures.sorted_by_key(|failure| Reverse(failure.rows.len())).collect()
 }
 
 /// The kind of rows, which decides how a sentence names them.
@@ -155,14 +154,14 @@ struct RowNames {
 
 impl RowNames {
     fn new(rows: &[RankRow]) -> Self {
-        let mut seen = BTreeSet::new();
         let paths: BTreeSet<&str> = rows.iter().map(|row| &*row.path).collect();
         let hosts: BTreeSet<&Option<String>> = rows.iter().map(|row| &row.host).collect();
-        let mut is_new_rank =
-            |row: &RankRow| row.rank.is_some() && seen.insert((row.rank.clone(), row.host.clone(), row.device));
+        let have_ranks = rows.iter().all(|row| row.rank.is_some());
         let kind = match () {
             () if paths.len() == 1 => RowKind::Devices,
-            () if rows.iter().all(&mut is_new_rank) => RowKind::Ranks,
+            () if have_ranks && rows.iter().map(|row| (&row.rank, &row.host, row.device)).all_unique() => {
+                RowKind::Ranks
+            }
             () => RowKind::Snapshots,
         };
         Self { kind, has_hosts: hosts.len() > 1, has_devices: paths.len() < rows.len() }
@@ -274,8 +273,8 @@ pub(crate) fn group<T>(all: impl IntoIterator<Item = T>, is_same: impl Fn(&T, &T
 fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: usize, names: RowNames) -> String {
     /// Maximum number of groups in the sentence.
     const MAX_GROUPS: usize = 3;
-    let has_failed = |row: usize| failures.iter().any(|failure| failure.rows.contains(&row));
-    let (all, failed) = (count_processes(rows, &|_| true), count_processes(rows, &has_failed));
+    let all = count_processes(rows, &|_| true);
+    let failed = count_processes(rows, &|row| failures.iter().any(|failure| failure.rows.contains(&row)));
     if failed == 0 {
         return match with_history {
             0 => match rows.iter().filter(|row| row.has_recorded_failure).count() {
@@ -286,15 +285,14 @@ fn describe_failures(failures: &[FailureGroup], rows: &[RankRow], with_history: 
             some => format!("none of the {} with a history ran out of memory", count(some as u64)),
         };
     }
-    let who = |failure: &FailureGroup| match failure.rows.as_slice() {
-        [row] => rows.get(*row).map_or_else(String::new, |row| names.label(row)),
-        _ if failures.len() == 1 => String::new(),
-        several => several.len().to_string(),
-    };
-    let listed = failures
-        .iter()
-        .take(MAX_GROUPS)
-        .map(|failure| format!("{} at {} ({})", who(failure), failure.line, failure.conclusion).trim().to_owned());
+    let listed = failures.iter().take(MAX_GROUPS).map(|failure| {
+        let who = match failure.rows.as_slice() {
+            [row] => rows.get(*row).map_or_else(String::new, |row| names.label(row)),
+            _ if failures.len() == 1 => String::new(),
+            several => several.len().to_string(),
+        };
+        format!("{who} at {} ({})", failure.line, failure.conclusion).trim().to_owned()
+    });
     let more = failures.len().checked_sub(MAX_GROUPS).filter(|more| *more > 0);
     let more = more.map(|more| format!("{} elsewhere", counted(more as u64, "more group")));
     let groups: Vec<String> = listed.chain(more).collect();
@@ -342,9 +340,9 @@ mod tests {
 
     #[test]
     fn devices_of_one_rank_are_counted() {
-        let row = |(rank, device)| RankRow { device, ..RankRow::of_rank(rank) };
+        let rows = [(0, 0), (0, 1), (1, 0), (2, 0)];
         let ranks = Ranks {
-            rows: [(0, 0), (0, 1), (1, 0), (2, 0)].map(row).to_vec(),
+            rows: rows.map(|(rank, device)| RankRow { device, ..RankRow::of_rank(rank) }).to_vec(),
             failures: Vec::new(),
             groups: Vec::new(),
             difference: None,
@@ -365,17 +363,18 @@ mod tests {
     #[test]
     fn groups_of_failures_are_counted_unless_there_is_one() {
         let rows: Vec<RankRow> = (0..4).map(RankRow::of_rank).collect();
-        let failure = |rows: &[usize], line: &str| FailureGroup {
+        let groups = [(vec![0, 2], "a.py:1"), (vec![3], "b.py:2")].map(|(rows, line)| FailureGroup {
             verdict: Verdict::Capacity,
             conclusion: Verdict::Capacity,
             line: line.to_owned(),
-            rows: rows.to_vec(),
-        };
-        let described = |failures: &[FailureGroup]| describe_failures(failures, &rows, 4, RowNames::new(&rows));
-        assert_eq!(described(&[failure(&[0, 2], "a.py:1")]), "2 of 4 ran out of memory: at a.py:1 (capacity)");
-        let two = [failure(&[0, 2], "a.py:1"), failure(&[3], "b.py:2")];
-        let text = "3 of 4 ran out of memory: 2 at a.py:1 (capacity), rank 3 at b.py:2 (capacity)";
-        assert_eq!(described(&two), text);
-        assert_eq!(described(&[]), "none ran out of memory");
+            rows,
+        });
+        for (failures, text) in [
+            (&groups[..1], "2 of 4 ran out of memory: at a.py:1 (capacity)"),
+            (&groups, "3 of 4 ran out of memory: 2 at a.py:1 (capacity), rank 3 at b.py:2 (capacity)"),
+            (&[], "none ran out of memory"),
+        ] {
+            assert_eq!(describe_failures(failures, &rows, 4, RowNames::new(&rows)), text);
+        }
     }
 }

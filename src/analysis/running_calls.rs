@@ -36,10 +36,11 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
             }
             let shared_lines = shared.entry(entry.extended_stack).or_insert_with(|| {
                 let other = lines_of(device, entry.extended_stack);
-                let pairs = || other.iter().rev().zip(lines.iter().rev());
-                let same =
-                    pairs().take_while(|(a, b)| (a.file, a.line, a.function) == (b.file, b.line, b.function)).count();
-                let goes_on = pairs().nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
+                let mut pairs = other.iter().rev().zip(lines.iter().rev());
+                let same_lines =
+                    pairs.clone().take_while(|(a, b)| (a.file, a.line, a.function) == (b.file, b.line, b.function));
+                let same = same_lines.count();
+                let goes_on = pairs.nth(same).is_some_and(|(a, b)| (a.file, a.function) == (b.file, b.function));
                 (!other.is_empty()).then_some((same + usize::from(goes_on), same))
             });
             let Some((calls, same)) = *shared_lines else { continue };
@@ -63,8 +64,8 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
     pub(super) fn start_of_call(&self, at: usize) -> usize {
         let (trace, since) = (self.device.device(), self.since[at].1);
         let mut entries = (since..self.failed).filter(|index| trace.entry(*index).action == Action::Alloc);
-        let is_repeated = || self.device.text().is_repeated(&self.lines[at]);
-        let Some(first) = entries.next().filter(|_| is_repeated()) else { return since };
+        let first = entries.next().filter(|_| self.device.text().is_repeated(&self.lines[at]));
+        let Some(first) = first else { return since };
         let stack = trace.entry(first).extended_stack;
         entries.rfind(|index| trace.entry(*index).extended_stack == stack).unwrap_or(first)
     }
@@ -74,8 +75,8 @@ impl<'s, 'a> RunningCalls<'s, 'a> {
 /// again. `since` has the innermost line first.
 fn begin_at_last_calls(device: DeviceStudy<'_, '_>, failed: usize, since: &mut [(usize, usize)]) {
     let trace = device.device();
-    let call = |(start, _): &(usize, usize)| CallInTrace { start: *start, ..CallInTrace::default() };
-    let mut calls: Vec<CallInTrace> = since.iter().rev().map(call).collect();
+    let calls = since.iter().rev().map(|(start, _)| CallInTrace { start: *start, ..CallInTrace::default() });
+    let mut calls: Vec<CallInTrace> = calls.collect();
     let mut lines_by_stack: FxHashMap<StackId, Vec<Line<'_>>> = FxHashMap::default();
     for index in since.last().map_or(failed, |(start, _)| *start)..failed {
         let entry = trace.entry(index);
@@ -170,16 +171,17 @@ mod tests {
     fn a_call_begins_where_its_first_line_runs_again() {
         let text = "def f(x):\n    a = g(x)\n    b = g(a)\n    for c in b:\n        g(c)\n";
         let program = ProgramText::new([("m.py", text)].into_iter(), true);
-        let start = |since, lines: &[u32]| {
+        for (since, lines, start, why) in [
+            (0, &[2, 3, 3, 2, 2, 3][..], 3, "the first line runs again"),
+            (2, &[2, 3, 3, 2, 3, 3], 4, "earlier entries are of other calls"),
+            (1, &[2, 5, 2, 5], 1, "a loop runs its line several times in one call"),
+        ] {
             let mut call = CallInTrace { start: since, ..CallInTrace::default() };
             for (index, line) in lines.iter().enumerate() {
                 let line = Line { file: "m.py", line: *line, function: "f", calls_package: false };
                 call.add(index, &line, &program);
             }
-            call.start
-        };
-        assert_eq!(start(0, &[2, 3, 3, 2, 2, 3]), 3);
-        assert_eq!(start(2, &[2, 3, 3, 2, 3, 3]), 4, "earlier entries are of other calls");
-        assert_eq!(start(1, &[2, 5, 2, 5]), 1, "a loop runs its line several times in one call");
+            assert_eq!(call.start, start, "{why}");
+        }
     }
 }

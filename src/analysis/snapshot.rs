@@ -154,24 +154,32 @@ pub fn warn_about_file(study: &Study<'_>, warnings: &mut Warnings) {
     warnings.extend(settings_warning(study.settings(), true));
 }
 
+impl SnapshotReport {
+    /// The rank of the process, as the recorder saw it.
+    pub(super) fn recorded_rank(&self) -> Option<&str> {
+        self.recorder.as_ref()?.rank.as_deref()
+    }
+}
+
 /// Entries of a fingerprint. A single time may coincide: a thousand ranks start within a second.
 const FINGERPRINT_ENTRIES: usize = 16;
 
 /// Fingerprint of the process: the start of its trace, with times. `None` if no times were recorded. The processes of a
 /// dry run may make only a few requests; they are distinguished by process id, as are short traces.
 fn process(study: &Study<'_>) -> Option<u64> {
-    let recorder = study.snapshot().recorder_info.as_ref();
-    let recorded = recorder.and_then(|info| Some((info.host.as_ref()?, info.pid?)));
+    let is_dry_run = study.snapshot().recorder_info.as_ref().is_some_and(|info| info.dry_run.is_some());
+    let of_trace = study.devices().find_map(|device| start_of_trace(device.device()));
+    let of_recorder = recorded_process(study);
+    if is_dry_run { of_recorder.or(of_trace) } else { of_trace.or(of_recorder) }
+}
+
+fn recorded_process(study: &Study<'_>) -> Option<u64> {
+    let info = study.snapshot().recorder_info.as_ref()?;
+    let process = (info.host.as_ref()?, info.pid?);
     // Numbers of processes repeat, so the first time counts as well.
-    let first_us = |device: Device<'_>| if device.is_empty() { None } else { device.time_us(0) };
-    let of_recorder =
-        || Some(FxBuildHasher.hash_one((recorded?, study.devices().map(|it| first_us(it.device())).min())));
-    let of_trace = || study.devices().find_map(|device| start_of_trace(device.device()));
-    if recorder.is_some_and(|info| info.dry_run.is_some()) {
-        of_recorder().or_else(of_trace)
-    } else {
-        of_trace().or_else(of_recorder)
-    }
+    let devices = study.devices().map(DeviceStudy::device);
+    let first_us = devices.map(|device| if device.is_empty() { None } else { device.time_us(0) }).min();
+    Some(FxBuildHasher.hash_one((process, first_us)))
 }
 
 /// Fingerprint of the process, or else of everything in the snapshot that differs between processes. Two files with the
@@ -212,9 +220,9 @@ mod tests {
 
     #[test]
     fn pinned_memory_is_summed() {
-        let host =
-            |host_segments| analyze(&Snapshot { host_segments, ..Snapshot::default() }, "", 0, Options::default()).host;
-        assert_eq!(host(vec![]), None);
-        assert_eq!(host(vec![512, 1024]), Some(SizedCount { count: 2, bytes: 1536 }));
+        for (host_segments, host) in [(vec![], None), (vec![512, 1024], Some(SizedCount { count: 2, bytes: 1536 }))] {
+            let snapshot = Snapshot { host_segments, ..Snapshot::default() };
+            assert_eq!(analyze(&snapshot, "", 0, Options::default()).host, host);
+        }
     }
 }

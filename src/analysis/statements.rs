@@ -269,8 +269,7 @@ impl RunningCalls<'_, '_> {
     /// statement cannot hold what it is making now.
     fn is_possible(&self, keep: &Keep, group: &Group) -> bool {
         let blocks = group.entries.len();
-        let is_in = |line: &Line<'_>| line.file == keep.file && line.function == keep.function;
-        let call = self.lines.iter().position(is_in);
+        let call = self.lines.iter().position(|line| is_in(keep, line));
         let is_call_over = call.is_none_or(|call| group.made_since(self.since[call].0) * 2 < blocks);
         let is_one = keep.kind == WriteKind::Assign && keep.in_loop && keep.container.is_none();
         // An assigned variable has one value at a time, with the graph of one pass.
@@ -281,7 +280,7 @@ impl RunningCalls<'_, '_> {
         if is_limited || keep.local_to.is_some() && is_call_over {
             return false;
         }
-        let running = self.lines.iter().position(|line| is_in(line) && line.line == keep.line);
+        let running = self.lines.iter().position(|line| is_in(keep, line) && line.line == keep.line);
         // In a loop, the same statement may have stored the blocks of earlier passes.
         let is_joined = matches!(keep.kind, WriteKind::Join | WriteKind::Recur) && keep.container.is_none();
         // A list whose items are still being made, not one that exists at once.
@@ -299,6 +298,11 @@ impl RunningCalls<'_, '_> {
     }
 }
 
+/// Whether the statement is in the function of `line`.
+fn is_in(keep: &Keep, line: &Line<'_>) -> bool {
+    line.file == keep.file && line.function == keep.function
+}
+
 /// Whether each run of the statement keeps more.
 fn collects(keep: &Keep) -> bool {
     let grows = match keep.kind {
@@ -313,12 +317,13 @@ fn collects(keep: &Keep) -> bool {
 /// The statement among `keeps`, the nearest first, that explains the number of blocks.
 fn best_keep<'k>(keeps: &'k [Keep], group: &Group) -> Option<&'k Keep> {
     let is_collection = group.sum.blocks >= MIN_ITEMS;
-    let collecting = |filled: bool| {
-        keeps.iter().find(move |keep| collects(keep) && keep.container.is_some() == filled).filter(|_| is_collection)
-    };
-    let stored = || keeps.iter().find(|keep| keep.local_to.is_none() || keep.function == "<module>");
-    let made = || keeps.iter().find(|keep| keep.container.is_some());
-    collecting(true).or_else(|| collecting(false)).or_else(made).or_else(stored).or_else(|| keeps.first())
+    keeps.iter().min_by_key(|keep| match keep.container {
+        Some(_) if is_collection && collects(keep) => 0,
+        None if is_collection && collects(keep) => 1,
+        Some(_) => 2,
+        None if keep.local_to.is_none() || keep.function == "<module>" => 3,
+        None => 4,
+    })
 }
 
 impl Kept {
@@ -357,11 +362,11 @@ impl Kept {
         let min_lines = MIN_GRAPH_LINES - usize::from(keep.is_none());
         let is_graph = (graph_lines >= min_lines || records || is_chain) && kind.is_none();
         let graph_bytes = if records || is_chain { sum.bytes } else { graph_bytes };
-        let at = |keep: &Keep| stacks.statement_report(&keep.file, keep.line, &keep.function);
+        let at = keep.map(|keep| stacks.statement_report(&keep.file, keep.line, &keep.function));
         let name = keep.map(|keep| escape_name(&keep.variable));
         let container = keep.and_then(|keep| keep.container).zip(name.clone()).map(|(of, name)| {
             let (name, of) = if of == "queue" { (format!("{name}.queue"), "deque") } else { (name, of) };
-            Container { name, r#type: of.to_owned(), items, filled_at: keep.map(at) }
+            Container { name, r#type: of.to_owned(), items, filled_at: at.clone() }
         });
         KeptByVariable {
             bytes: sum.bytes,
@@ -370,7 +375,7 @@ impl Kept {
             graph_bytes: if is_graph { graph_bytes } else { 0 },
             name,
             kind: kind.or(Some(if is_graph || !graphs.is_empty() { TensorKind::Saved } else { TensorKind::Variable })),
-            function: keep.filter(|keep| keep.local_to.is_some()).map(at),
+            function: at.filter(|_| keep.is_some_and(|keep| keep.local_to.is_some())),
             container,
             written: keep.filter(|keep| !matches!(keep.container, Some("lru_cache"))).map(|keep| {
                 let written = Written::new(keep, stacks);

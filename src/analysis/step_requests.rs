@@ -54,16 +54,13 @@ impl StepRequests {
         let ends: Vec<usize> = device.phases().steps.ends().iter().map(|end| *end as usize).collect();
         let window = device.window();
         let step = usize::try_from(entry).map_or(0, |entry| ends.partition_point(|end| *end < entry));
-        let range = |step: usize| {
-            let start = step.checked_sub(1).and_then(|before| ends.get(before)).map_or(window.start, |end| end + 1);
-            start..ends.get(step).map_or(window.end, |end| end + 1)
-        };
+        let bounds = [vec![window.start], ends.iter().map(|end| end + 1).collect(), vec![window.end]].concat();
         let mut found = Self { step, steps: ends.len().min(MAX_STEPS) + 1, lines: Vec::new() };
         let (mut row_of_line, mut row_of_stack) = (BTreeMap::new(), SeededMap::default());
         let others = (0..=ends.len()).rev().filter(|other| *other != step).take(MAX_STEPS);
         for step in std::iter::once(step).chain(others) {
             let mut bytes_of_row = [None; MAX_LINES];
-            for entry in range(step) {
+            for entry in bounds[step]..bounds[step + 1] {
                 if !matches!(device.device().action(entry), Some(Action::Alloc | Action::Oom)) {
                     continue;
                 }

@@ -40,7 +40,7 @@ pub(super) fn print_clap_error(error: &clap::Error) -> ExitCode {
 fn print_usage_error(error: &clap::Error) {
     let plain = error.render().to_string();
     let escaped: Vec<String> = plain.lines().map(escape_text).collect();
-    let escaped = escape_command_lines(escaped.join("\n"));
+    let escaped = escape_command_lines(&escaped.join("\n"));
     // If standard error is closed, there is nowhere to report it.
     let _ = if escaped == plain.trim_end_matches('\n') {
         error.print()

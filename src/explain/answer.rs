@@ -276,14 +276,14 @@ mod tests {
 
     #[test]
     fn large_numbers_in_small_units_are_spelled_out() {
-        let printed = |text: &str| {
+        let cupy = "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 1,024 bytes).";
+        let vllm = "Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.85 GiB). Decrease GPU memory utilization";
+        for (text, printed) in
+            [(cupy, &["8589934592 bytes (8 GiB)", "1024 bytes"][..]), (vllm, &["19.77 GiB", "22.05 GiB", "19.85 GiB"])]
+        {
             let form = FORMS.iter().find(|form| form.find(text).is_some()).unwrap();
             let figures = form_figures(form, form.find_figures(text));
-            figures.into_iter().map(|figure| figure.printed).collect::<Vec<_>>()
-        };
-        let cupy = "cupy.cuda.memory.OutOfMemoryError: Out of memory allocating 8,589,934,592 bytes (allocated so far: 1,024 bytes).";
-        assert_eq!(printed(cupy), ["8589934592 bytes (8 GiB)", "1024 bytes"]);
-        let vllm = "Free memory on device cuda:0 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.85 GiB). Decrease GPU memory utilization";
-        assert_eq!(printed(vllm), ["19.77 GiB", "22.05 GiB", "19.85 GiB"]);
+            assert_eq!(figures.iter().map(|figure| &*figure.printed).collect::<Vec<_>>(), printed);
+        }
     }
 }

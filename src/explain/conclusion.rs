@@ -118,9 +118,7 @@ fn texts(numbers: &MessageNumbers, verdict: Verdict, settings_can_help: Option<b
         texts.entry("unallocated").or_insert_with(|| format_approx(cached));
     }
     // The size as printed has more digits.
-    if let Some(limit) = numbers.printed.figure("block_limit") {
-        texts.insert("block_limit", limit.text.clone());
-    }
+    texts.extend(numbers.printed.figure("block_limit").map(|limit| ("block_limit", limit.text.clone())));
     let needed = memory.needed_from_device();
     let requested = texts.get("requested").cloned().unwrap_or_default();
     let granules = format!("{} (whole granules of an expandable segment, for {requested})", format_approx(needed));
@@ -200,9 +198,8 @@ fn add_processes(texts: &mut BTreeMap<&'static str, String>, numbers: &MessageNu
         let all = others.iter().map(|other| other.in_use.bytes).fold(0, u64::saturating_add);
         users = vec![format!("{} together: {}", counted(others.len() as u64, "process"), size(all))];
     }
-    if let Some(outside) = numbers.this_process_outside.filter(|outside| outside.bytes > 0) {
-        users.push(format!("this process itself: {}", format_approx(outside)));
-    }
+    let own = numbers.this_process_outside.filter(|outside| outside.bytes > 0);
+    users.extend(own.map(|outside| format!("this process itself: {}", format_approx(outside))));
     texts.insert("users", if users.is_empty() { String::new() } else { format!(" ({})", users.join(", ")) });
     match numbers.equal_processes() {
         Some((count, bytes)) => {
@@ -216,9 +213,8 @@ fn add_processes(texts: &mut BTreeMap<&'static str, String>, numbers: &MessageNu
         let or_this = " It may be this process itself: inside a container it has another number.";
         texts.insert("or_this", if is_known { String::new() } else { or_this.to_owned() });
     }
-    if numbers.printed.processes.is_empty() && !texts.contains_key("own_outside") {
-        texts.insert("nobody", String::new());
-    }
+    let is_nobody = numbers.printed.processes.is_empty() && !texts.contains_key("own_outside");
+    texts.extend(is_nobody.then(|| ("nobody", String::new())));
 }
 
 pub(super) fn conclude(numbers: &MessageNumbers) -> Conclusion {
@@ -356,8 +352,8 @@ mod tests {
 
     #[test]
     fn every_row_that_is_chosen_is_in_the_table() {
-        let is_row = |word: &&str| word.contains('-') && !word.contains(' ');
-        let names: Vec<&str> = include_str!("conclusion.rs").split('"').filter(is_row).collect();
+        let words = include_str!("conclusion.rs").split('"');
+        let names: Vec<&str> = words.filter(|word| word.contains('-') && !word.contains(' ')).collect();
         assert!(names.len() > 15, "{names:?}");
         for name in names.into_iter().chain(["metal", "expandable", "incomplete", "fragmentation", "capacity"]) {
             assert_eq!(conclusion_row(name).name, name);

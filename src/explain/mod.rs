@@ -18,7 +18,7 @@ pub use standard_advice::{Snippet, StandardAdvice};
 
 use self::conclusion::Conclusion;
 use self::numbers::MessageNumbers;
-use crate::allocator::verdict::{ApproxBytes, Certainty, Verdict};
+use crate::allocator::verdict::{Certainty, Verdict};
 use crate::base::units::{escape_name, escape_text};
 use crate::base::warning::RECORD_COMMAND;
 use crate::explain::message::{FailedAllocation, Log, MAPPING_REFUSED, Message, NO_EXPANDABLE, Wording};
@@ -103,9 +103,8 @@ impl Reading {
         let form = message.form;
         let found = PrintedNumbers::find(form, &format!("{} {}", message.text, message.context));
         let mut conclusion = Conclusion::from_form(form, &found);
-        if matches!(form.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework") {
-            conclusion.advice.splice(0..0, place);
-        }
+        let is_in_place = matches!(form.kind.as_str(), "cuda-runtime" | "hip-runtime" | "nccl" | "framework");
+        conclusion.advice.splice(0..0, place.filter(|_| is_in_place));
         let copy = found.fill_first(&form.copy);
         Self { numbers: None, conclusion, figures: answer::form_figures(form, found.amounts), copy }
     }
@@ -128,7 +127,10 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
     conclusion.advice.retain(|advice| !is_already_set(advice, log));
     let numbers = numbers.as_ref();
     let system = Some(form).filter(|form| !form.is_allocator());
-    let bytes = |amount: fn(&MessageNumbers) -> Option<ApproxBytes>| Some(amount(numbers?)?.bytes);
+    let amounts = numbers.map(|n| [n.request, n.capacity, n.free, n.reserved, n.tensors, n.outside]);
+    let [requested_bytes, capacity_bytes, device_free_bytes, reserved_bytes, allocated_bytes, outside_bytes] =
+        amounts.unwrap_or_default().map(|amount| amount.map(|amount| amount.bytes));
+    let shortfall_bytes = requested_bytes.zip(device_free_bytes).map(|(request, free)| request.saturating_sub(free));
     ExplainedFailure {
         file: message.file.clone(),
         line: message.line,
@@ -152,15 +154,14 @@ fn explain_message(message: &Message, log: &Log) -> ExplainedFailure {
         settings_can_help: conclusion.settings_can_help,
         advice: conclusion.advice,
         copy: copy.or_else(|| culprit.as_ref().map(FrameReport::file_line)),
-        requested_bytes: bytes(|numbers| numbers.request)
-            .or_else(|| figures.iter().find(|f| f.name == "requested").map(|f| f.bytes)),
-        capacity_bytes: bytes(|numbers| numbers.capacity),
-        device_free_bytes: bytes(|numbers| numbers.free),
-        reserved_bytes: bytes(|numbers| numbers.reserved),
-        allocated_bytes: bytes(|numbers| numbers.tensors),
+        requested_bytes: requested_bytes.or_else(|| figures.iter().find(|f| f.name == "requested").map(|f| f.bytes)),
+        capacity_bytes,
+        device_free_bytes,
+        reserved_bytes,
+        allocated_bytes,
         exceeds_device: numbers.is_some_and(MessageNumbers::exceeds_device),
-        outside_bytes: bytes(|numbers| numbers.outside),
-        shortfall_bytes: bytes(|numbers| Some(numbers.request?.saturating_sub(numbers.free?))),
+        outside_bytes,
+        shortfall_bytes,
         figures,
         culprit_code,
         culprit,

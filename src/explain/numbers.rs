@@ -58,44 +58,36 @@ pub(super) struct MessageNumbers {
 
 impl MessageNumbers {
     pub(super) fn from_allocation(printed: FailedAllocation, text: &str) -> Self {
-        let approx = |name: &str| printed.figure(name).map(ApproxBytes::from);
-        let (capacity, free) = (approx("capacity"), approx("free"));
+        let (capacity, free) = (printed.amount("capacity"), printed.amount("free"));
         // PyTorch prints private pools only if they hold memory.
-        let private = approx("private_pools").unwrap_or_default();
-        let (allocated, reserved) = (approx("allocated"), approx("reserved"));
+        let private = printed.amount("private_pools").unwrap_or_default();
+        let (allocated, reserved) = (printed.amount("allocated"), printed.amount("reserved"));
         // Messages of Metal and cudaMallocAsync do not have the size of the cache.
         let has_cache = !matches!(printed.wording, Wording::Async | Wording::Mps);
-        let unallocated = approx("unallocated").or_else(|| Some(reserved?.saturating_sub(allocated?)));
+        let unallocated = printed.amount("unallocated").or_else(|| Some(reserved?.saturating_sub(allocated?)));
         let unallocated = unallocated.filter(|_| has_cache);
         let reserved = reserved.or_else(|| Some(allocated?.saturating_add(unallocated?)));
-        let outside = match (capacity, free, reserved) {
-            (Some(capacity), Some(free), Some(reserved)) => {
-                Some(capacity.saturating_sub(free).saturating_sub(reserved))
-            }
-            _ => approx("other"),
-        };
-        let this_process = approx("this_process");
-        let this_pid = match (this_process, reserved) {
-            (None, Some(reserved)) => find_this_process(&printed.processes, reserved),
-            _ => None,
-        };
+        let used = capacity.zip(free).map(|(capacity, free)| capacity.saturating_sub(free));
+        let outside = used.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
+        let outside = outside.or_else(|| printed.amount("other"));
+        let this_process = printed.amount("this_process");
+        let unlisted = reserved.filter(|_| this_process.is_none());
+        let this_pid = unlisted.and_then(|reserved| find_this_process(&printed.processes, reserved));
         let this_process = this_process.or_else(|| {
             let listed = printed.processes.iter().find(|process| Some(process.pid) == this_pid)?;
             Some(ApproxBytes::from(&listed.in_use))
         });
         let this_process_outside = this_process.zip(reserved).map(|(used, reserved)| used.saturating_sub(reserved));
-        let reclaimable = outside.map(|outside| {
+        let is_alone = printed.processes.iter().all(|process| Some(process.pid) == this_pid);
+        let reclaimable = outside.map(|outside| match outside.bytes {
             // Nothing shows that another process uses the device, and a context explains as much.
-            if outside.bytes <= USUAL_OUTSIDE && !printed.processes.iter().any(|process| Some(process.pid) != this_pid)
-            {
-                return ApproxBytes::default();
-            }
-            reclaimable_outside(outside, this_process_outside, capacity)
+            ..=USUAL_OUTSIDE if is_alone => ApproxBytes::default(),
+            _ => reclaimable_outside(outside, this_process_outside, capacity),
         });
         Self {
             is_impossible_size: text.contains("more than 1EB"),
-            request: approx("requested"),
-            allowed: approx("allowed"),
+            request: printed.amount("requested"),
+            allowed: printed.amount("allowed"),
             tensors: allocated.map(|allocated| allocated.saturating_sub(private)),
             capacity,
             free,

@@ -123,16 +123,15 @@ impl State<'_, '_> {
     fn select(&mut self, by: isize) {
         let view = self.view as usize;
         let now = self.selected[view];
-        let step = |index: usize, count: usize| index.saturating_add_signed(by).min(count.saturating_sub(1));
         self.selected[view] = match self.view {
             View::Memory => None,
             View::Map => {
                 let blocks = self.recording.as_ref().map(|recording| blocks_at(recording, self.moment));
                 let blocks = blocks.unwrap_or_default();
                 let index = now.and_then(|row| blocks.iter().position(|other| *other == row));
-                blocks.get(index.map_or(0, |index| step(index, blocks.len()))).copied()
+                blocks.get(index.map_or(0, |index| moved_by(by, index, blocks.len()))).copied()
             }
-            View::Holders => Some(now.map_or(0, |index| step(index, self.holders().len()))),
+            View::Holders => Some(now.map_or(0, |index| moved_by(by, index, self.holders().len()))),
         };
     }
 
@@ -211,6 +210,11 @@ impl State<'_, '_> {
             _ => {}
         }
     }
+}
+
+/// `index` moved `by` as many rows of `count`.
+fn moved_by(by: isize, index: usize, count: usize) -> usize {
+    index.saturating_add_signed(by).min(count.saturating_sub(1))
 }
 
 fn keys_popup() -> Popup {

@@ -70,15 +70,9 @@ impl Layout {
         } else {
             part(body, [0, body.height.saturating_sub(below), 0, 0])
         };
-        Self {
-            body,
-            has_bands,
-            foot: area.y + area.height.saturating_sub(1),
-            chart,
-            legend,
-            map: part(body, [0, 2, 0, 1]),
-            rows: part(body, [0, 1, 0, 0]),
-        }
+        let foot = area.y + area.height.saturating_sub(1);
+        let [map, rows] = [[0, 2, 0, 1], [0, 1, 0, 0]].map(|margins| part(body, margins));
+        Self { body, has_bands, foot, chart, legend, map, rows }
     }
 
     /// Whether the picture has a column beside it.

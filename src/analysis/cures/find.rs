@@ -60,18 +60,16 @@ pub(in crate::analysis) fn find_cure(oom: &OomReport, kept: &KeptReport) -> Opti
 }
 
 pub(super) fn cure_of(request: Request<'_>, kept: &KeptReport) -> Option<Cure> {
-    let case = |keeper| Case { request, kept, keeper };
-    let of_a_variable = kept.keepers.iter().filter(|keeper| request.is_served_by(keeper.bytes)).find_map(|keeper| {
-        let row = OF_A_VARIABLE.iter().find(|row| row.holds(case(keeper)))?;
-        (row.kind != CureKind::Needed).then(|| Cure::new(row, case(keeper)))
+    let cases = kept.keepers.iter().map(|keeper| Case { request, kept, keeper });
+    let of_a_variable = cases.clone().filter(|case| request.is_served_by(case.keeper.bytes)).find_map(|case| {
+        let row = OF_A_VARIABLE.iter().find(|row| row.holds(case))?;
+        (row.kind != CureKind::Needed).then(|| Cure::new(row, case))
     });
     of_a_variable.or_else(|| {
         OF_THE_PROCESS.iter().find_map(|row| {
-            let keepers = kept.keepers.iter().filter(|keeper| row.holds(case(keeper)));
-            let largest = keepers.clone().find(|keeper| row.kind != CureKind::Narrow || keeper.written.is_some())?;
-            request
-                .is_served_by(keepers.map(|keeper| row.freed_bytes(keeper)).sum())
-                .then(|| Cure::new(row, case(largest)))
+            let cases = cases.clone().filter(|case| row.holds(*case));
+            let largest = cases.clone().find(|case| row.kind != CureKind::Narrow || case.keeper.written.is_some())?;
+            request.is_served_by(cases.map(|case| row.freed_bytes(case.keeper)).sum()).then(|| Cure::new(row, largest))
         })
     })
 }

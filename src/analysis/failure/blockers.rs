@@ -55,9 +55,11 @@ pub(super) fn blockers(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Blocker
     let relevant = by_stack.into_iter().filter(|(_, line)| line.bytes_held > 0);
     let relevant = relevant.filter(|(_, line)| line.bytes_unlocked.saturating_mul(MIN_LOCKED_FRACTION) >= locked);
     let mut relevant: Vec<(StackId, Blocker)> = relevant.collect();
-    // Compares a / b with c / d as a * d with c * b.
-    let scale = |a: &Blocker, b: &Blocker| u128::from(a.bytes_unlocked) * u128::from(b.bytes_held);
-    relevant.sort_by(|(_, a), (_, b)| scale(b, a).cmp(&scale(a, b)).then(b.bytes_unlocked.cmp(&a.bytes_unlocked)));
+    relevant.sort_by(|(_, a), (_, b)| {
+        // Compares a / b with c / d as a * d with c * b.
+        let [less, more] = [(b, a), (a, b)].map(|(a, b)| u128::from(a.bytes_unlocked) * u128::from(b.bytes_held));
+        less.cmp(&more).then(b.bytes_unlocked.cmp(&a.bytes_unlocked))
+    });
     relevant.truncate(SHOWN_BLOCKERS);
     relevant.sort_by_key(|(_, line)| Reverse(line.bytes_unlocked));
     let blockers = relevant.into_iter().map(|(stack, line)| Blocker {
@@ -132,11 +134,11 @@ fn add_locking_blocks(run: &[RangeBlock], granule: u64, releasable: &Range<u64>,
         let first = block.offset / granule * granule;
         let last = block.end().div_ceil(granule).saturating_mul(granule);
         let common = first.max(releasable.start)..last.min(releasable.end);
-        let reaches = |before: u64, after: u64| {
-            free_before.is_some_and(|end| end >= before) || free_after.is_some_and(|at| at <= after)
-        };
-        let is_joined = !common.is_empty() && reaches(common.start + 1, common.end - 1);
-        if reaches(block.offset, block.end()) || is_joined {
+        let is_adjacent =
+            free_before.is_some_and(|end| end >= block.offset) || free_after.is_some_and(|at| at <= block.end());
+        let is_joined = !common.is_empty()
+            && (free_before.is_some_and(|end| end > common.start) || free_after.is_some_and(|at| at < common.end));
+        if is_adjacent || is_joined {
             locked.blocks += 1;
             locked.bytes_held += block.size;
         }
@@ -162,17 +164,16 @@ mod tests {
     /// `[blocks, bytes, unlocked, released]` of each stack.
     fn locked(blocks: &[(u32, u64)], granule: u64) -> Vec<(u32, [u64; 4])> {
         let mut offset = 0;
-        let block = |&(stack, size): &(u32, u64)| {
+        let blocks = blocks.iter().map(|&(stack, size)| {
             let state = if stack == FREE { BlockState::Inactive } else { BlockState::ActiveAllocated };
             offset += size;
             RangeBlock { offset: offset - size, size, state, stack: StackId(stack) }
-        };
-        let blocks = blocks.iter().map(block).collect();
+        });
         let mut by_stack = BTreeMap::new();
-        let range = ContiguousRange { blocks, granule, is_private: false };
+        let range = ContiguousRange { blocks: blocks.collect(), granule, is_private: false };
         add_contiguous_range(&range, &mut by_stack);
-        let figures = |m: Blocker| [m.blocks, m.bytes_held, m.bytes_unlocked, m.bytes_released];
-        by_stack.into_iter().map(|(stack, memory)| (stack.0, figures(memory))).collect()
+        let rows = by_stack.into_iter();
+        rows.map(|(stack, m)| (stack.0, [m.blocks, m.bytes_held, m.bytes_unlocked, m.bytes_released])).collect()
     }
 
     #[test]

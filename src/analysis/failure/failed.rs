@@ -2,10 +2,10 @@
 
 use super::blockers::{Blocker, blockers};
 use crate::allocator::device::GpuModel;
-use crate::allocator::verdict::{ApproxBytes, FreeMemory, MemoryAtFailure, reclaimable_outside};
+use crate::allocator::verdict::{ApproxBytes, MemoryAtFailure, reclaimable_outside};
 use crate::allocator::{is_small_request, max_growth, segment_size, whole_granule_bytes};
 use crate::base::ids::PoolId;
-use crate::replay::literal::{ContiguousRange, ReplayStep, StreamPool, Tiling, Totals};
+use crate::replay::literal::{ContiguousRange, ReplayStep, Tiling, Totals};
 use crate::snapshot::{BlockState, Pools, TraceEntry};
 use crate::stacks::frames::StackReader;
 use crate::study::DeviceStudy;
@@ -56,15 +56,13 @@ impl FailureFacts {
         let is_recorded = request.pool.is_some();
         let unreleased = Some(step.tiling).filter(|_| is_late && !is_recorded).map(releasable);
         let unreleased = unreleased.filter(|bytes| *bytes > 0);
-        let has_private = |home: &StreamPool| home.pool != Pools::DEFAULT && home.stream == request.stream;
+        let mut homes = step.tiling.stream_pools().iter().filter(|home| home.stream == request.stream);
+        let has_private_pool = homes.any(|home| home.pool != Pools::DEFAULT);
         // Unreleased memory suggests a private pool; which one is unknown.
         let pool = unreleased.is_none().then_some(request.pool.unwrap_or(Pools::DEFAULT));
-        let pool_guess = PoolGuess {
-            pool,
-            is_open: unreleased.is_some() || (!is_recorded && step.tiling.stream_pools().iter().any(has_private)),
-            unreleased,
-            is_pending_unknown: step.lacks_completions && pool != Some(Pools::DEFAULT),
-        };
+        let is_open = unreleased.is_some() || (!is_recorded && has_private_pool);
+        let is_pending_unknown = step.lacks_completions && pool != Some(Pools::DEFAULT);
+        let pool_guess = PoolGuess { pool, is_open, unreleased, is_pending_unknown };
         Self::new(device, (entry, request), pool_guess, step.tiling, is_late, false)
     }
 
@@ -158,10 +156,12 @@ fn releasable_in(range: &ContiguousRange) -> u64 {
 
 /// Pending blocks by the line that allocated them.
 fn pending(tiling: &Tiling, stacks: &StackReader<'_>) -> Vec<Holder> {
-    let blocks = || tiling.active_blocks().filter(|block| block.state == BlockState::ActivePendingFree);
-    let all = BlockSum::from_sizes(blocks().map(|block| block.size));
-    let held = |stack| HeldBlock { stack, classification: None, is_older: false };
-    top_holders(stacks, blocks().map(|block| (held(block.context), block.size)), all, SHOWN_PENDING).rows
+    let blocks = tiling.active_blocks().filter(|block| block.state == BlockState::ActivePendingFree);
+    let blocks =
+        blocks.map(|block| (HeldBlock { stack: block.context, classification: None, is_older: false }, block.size));
+    let blocks: Vec<(HeldBlock, u64)> = blocks.collect();
+    let all = BlockSum::from_sizes(blocks.iter().map(|(_, size)| *size));
+    top_holders(stacks, blocks.into_iter(), all, SHOWN_PENDING).rows
 }
 
 fn circumstances(
@@ -175,30 +175,30 @@ fn circumstances(
     let is_small = is_small_request(bytes);
     let pool = pool_guess.pool;
     let largest = pool.map_or(0, |pool| tiling.largest_free(pool, stream, is_small));
-    let homes = tiling.stream_pools();
     let exactly = ApproxBytes::exact;
-    let free = |keep: &dyn Fn(&&StreamPool) -> bool| {
-        exactly(homes.iter().filter(keep).map(|home| home.free).fold(0, u64::saturating_add))
-    };
-    let own = homes.iter().find(|h| (Some(h.pool), h.stream, h.is_small) == (pool, stream, is_small));
-    let in_own = |bytes: fn(&StreamPool) -> u64| exactly(own.map_or(0, bytes));
-    let pending = homes.iter().map(|home| home.pending).fold(0, u64::saturating_add);
-    MemoryAtFailure {
+    let mut memory = MemoryAtFailure {
         request: exactly(bytes),
         segment: exactly(segment_size(bytes, device.settings())),
         segment_in_granules: exactly(max_growth(bytes, device.settings())),
         device_free: exactly(device_free),
         largest: Some(exactly(largest)),
-        own: FreeMemory {
-            all: free(&|h| Some(h.pool) == pool && h.stream == stream),
-            in_place: in_own(|home| home.free),
-        },
-        other_stream: free(&|h| Some(h.pool) == pool && h.stream != stream),
-        other_pool: free(&|h| Some(h.pool) != pool),
-        pending: FreeMemory { all: exactly(pending), in_place: in_own(|home| home.pending) },
         outside: reclaimable(device, outside),
         unreleased: pool_guess.unreleased.map(exactly),
         is_pending_unknown: pool_guess.is_pending_unknown,
         ..MemoryAtFailure::default()
+    };
+    for home in tiling.stream_pools() {
+        let [free, pending] = [home.free, home.pending].map(exactly);
+        let sum = match (Some(home.pool) == pool, home.stream == stream) {
+            (true, true) => &mut memory.own.all,
+            (true, false) => &mut memory.other_stream,
+            (false, _) => &mut memory.other_pool,
+        };
+        *sum = sum.saturating_add(free);
+        memory.pending.all = memory.pending.all.saturating_add(pending);
+        if (Some(home.pool), home.stream, home.is_small) == (pool, stream, is_small) {
+            (memory.own.in_place, memory.pending.in_place) = (free, pending);
+        }
     }
+    memory
 }

@@ -289,19 +289,18 @@ mod tests {
 
     #[test]
     fn the_first_reason_that_holds_ends_a_program() {
-        let next_step = |spare_bytes| Some(NextStep { requests: 1, needed_bytes: 40, spare_bytes });
-        let filling = |spare_bytes| Some(Filling { requests: 8, bytes: 40, spare_bytes });
-        let growth = |explains| {
+        let [fits, exceeds, unknown] =
+            [Some(40), Some(39), None].map(|spare_bytes| Some(NextStep { requests: 1, needed_bytes: 40, spare_bytes }));
+        let [slow, fast] = [10, 9].map(|spare_bytes| Some(Filling { requests: 8, bytes: 40, spare_bytes }));
+        let [other, cause] = [false, true].map(|explains| {
             let (kind, steps, bytes_per_step, bytes) = (GrowthKind::Kept, 4, 10, 40);
             Some(Growth { kind, steps, bytes_per_step, bytes, steps_left: None, explains })
-        };
-        let [fits, exceeds] = [next_step(Some(40)), next_step(Some(39))];
-        let [slow, fast] = [filling(10), filling(9)];
+        });
         for (growth, next_step, filling, is_avoidable, expected) in [
-            (growth(true), exceeds, fast, true, DeadEnd::Growth(10)),
-            (growth(false), exceeds, fast, true, DeadEnd::NextStep(exceeds.unwrap())),
-            (growth(false), fits, fast, true, DeadEnd::Filling(fast.unwrap())),
-            (None, next_step(None), slow, true, DeadEnd::EverySettingFails),
+            (cause, exceeds, fast, true, DeadEnd::Growth(10)),
+            (other, exceeds, fast, true, DeadEnd::NextStep(exceeds.unwrap())),
+            (other, fits, fast, true, DeadEnd::Filling(fast.unwrap())),
+            (None, unknown, slow, true, DeadEnd::EverySettingFails),
             (None, fits, slow, false, DeadEnd::ExceedsReach),
             (None, None, slow, true, DeadEnd::ExceedsReach),
         ] {

@@ -235,14 +235,14 @@ fn causes(failed: &FailureFacts) -> Vec<Cause> {
     // If a block was large enough, the verdict says why it did not serve.
     let largest = circumstances.largest.unwrap_or_default().bytes;
     let own = CauseNote::Own(largest, largest >= failed.request.size);
-    let cause = |kind, bytes, note| Cause { kind, bytes, note };
     let causes = [
-        cause(Verdict::Fragmentation, circumstances.own.all.bytes, own),
-        cause(Verdict::OtherStream, circumstances.other_stream.bytes, CauseNote::OtherStream),
-        cause(Verdict::PrivatePool, circumstances.other_pool.bytes, other_pool),
-        cause(Verdict::PendingFree, circumstances.pending.all.bytes, CauseNote::Pending),
-        cause(Verdict::NonPytorch, failed.outside, CauseNote::Outside),
+        (Verdict::Fragmentation, circumstances.own.all.bytes, own),
+        (Verdict::OtherStream, circumstances.other_stream.bytes, CauseNote::OtherStream),
+        (Verdict::PrivatePool, circumstances.other_pool.bytes, other_pool),
+        (Verdict::PendingFree, circumstances.pending.all.bytes, CauseNote::Pending),
+        (Verdict::NonPytorch, failed.outside, CauseNote::Outside),
     ];
+    let causes = causes.map(|(kind, bytes, note)| Cause { kind, bytes, note });
     causes.into_iter().filter(|cause| cause.bytes > 0).sorted_by_key(|cause| std::cmp::Reverse(cause.bytes)).collect()
 }
 

@@ -52,6 +52,11 @@ impl Remedy {
         let set = (!self.settings.is_empty()).then(|| self.settings.clone());
         set.into_iter().chain(removed).collect::<Vec<_>>().join(",")
     }
+
+    /// Settings that get further have more.
+    fn gain(&self) -> (bool, (u8, u64)) {
+        (self.avoids_oom, self.then.reach())
+    }
 }
 
 /// The replay under the recorded settings, for comparison.
@@ -149,30 +154,19 @@ struct SettingTrials<'f, 'a> {
 
 impl<'f, 'a> SettingTrials<'f, 'a> {
     fn new(device: DeviceStudy<'_, 'a>, ooms: &[FailureFacts], forecast: Option<&'f Forecast<'a>>) -> Self {
-        let program = forecast.map_or_else(|| device.program(), |known| &known.program);
         let ooms = ooms.iter().map(|oom| oom.entry);
         let headroom_entries = ooms.chain(forecast.iter().flat_map(|known| known.headroom_entries())).collect();
         let as_recorded = hypothesis_with(device, &Overrides::default());
-        let captures: &[bool] = if program.has_unknown_captures(as_recorded.minor) { &[true, false] } else { &[true] };
-        let simulate_each = |hypothesis: &Hypothesis| -> Vec<(Simulation, JobOutcome)> {
-            let trials = captures.iter().map(|assumes_captures| {
-                let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
-                let done = simulate_with_headroom(program, &hypothesis, &headroom_entries);
-                let later = forecast.map(|known| known.outcome(device, &done));
-                let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
-                let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
-                (done, then)
-            });
-            trials.collect()
-        };
-        let controls: Vec<Simulation> = simulate_each(&as_recorded).into_iter().map(|(done, _)| done).collect();
+        let controls = simulate_job(device, forecast, &as_recorded, &headroom_entries);
+        let controls: Vec<Simulation> = controls.into_iter().map(|(done, _)| done).collect();
         let failed = controls.iter().map(|done| done.ooms.iter().map(|(event, _)| *event).collect());
         let limit = device.inferred_limit().map_or(as_recorded.limit, |limits| Some(*limits.end()));
         let tried = candidates(device)
             .into_par_iter()
             .map(|candidate| {
                 let overrides = Overrides { settings: Some(candidate.settings.clone()), ..Overrides::default() };
-                (candidate, simulate_each(&hypothesis_with(device, &overrides)))
+                let hypothesis = hypothesis_with(device, &overrides);
+                (candidate, simulate_job(device, forecast, &hypothesis, &headroom_entries))
             })
             .collect();
         let divisions = as_recorded.settings.roundup_power2_divisions;
@@ -225,13 +219,11 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             no_setting_helps,
         });
         // Settings that get further come first.
-        let group = |r: &Remedy| Reverse((r.avoids_oom, r.then.reach()));
-        let lowest = remedies.iter().map(|r| (group(r), r.peak_of_trace_bytes)).into_grouping_map().min();
+        let lowest = remedies.iter().map(|r| (r.gain(), r.peak_of_trace_bytes)).into_grouping_map().min();
         remedies.sort_by_key(|r| {
-            let group = group(r);
-            let lowest = lowest.get(&group).copied().unwrap_or(0); // every remedy has a group
+            let lowest = lowest.get(&r.gain()).copied().unwrap_or(0); // every remedy has a group
             let calls = r.device_allocs.saturating_add(r.device_frees);
-            (group, settings_order(&r.settings_change(), r.peak_of_trace_bytes, lowest), calls)
+            (Reverse(r.gain()), settings_order(&r.settings_change(), r.peak_of_trace_bytes, lowest), calls)
         });
         TrialResults { as_recorded, remedies }
     }
@@ -255,9 +247,9 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
             && !self.needed.get(&event).is_some_and(|needed| self.exceeds_reach(*needed));
         let forecast = self.forecast.filter(|known| avoids_oom && known.failed == event);
         // The failed request is served, and so is its repetition.
-        let is_repeated = |known: &&Forecast<'_>| known.first_failure(&done.ooms) != Some(0);
-        let avoids_oom = avoids_oom && forecast.is_none_or(|known| is_repeated(&known));
-        let forecast = forecast.filter(is_repeated);
+        let fails_again = forecast.is_some_and(|known| known.first_failure(&done.ooms) == Some(0));
+        let avoids_oom = avoids_oom && !fails_again;
+        let forecast = forecast.filter(|_| !fails_again);
         let fails_soon = forecast.and_then(|known| known.fails_soon(done));
         let held_at = forecast.map_or(event, |known| known.headroom_entries()[0]);
         let change = ConfChange::parse(&candidate.option);
@@ -280,25 +272,44 @@ impl<'f, 'a> SettingTrials<'f, 'a> {
     }
 }
 
+/// Replays the recorded program and its forecast. Where unrecorded graph captures matter, with and without captures.
+fn simulate_job(
+    device: DeviceStudy<'_, '_>,
+    forecast: Option<&Forecast<'_>>,
+    hypothesis: &Hypothesis,
+    headroom_entries: &BTreeSet<usize>,
+) -> Vec<(Simulation, JobOutcome)> {
+    let program = forecast.map_or_else(|| device.program(), |known| &known.program);
+    let captures: &[bool] = if program.has_unknown_captures(hypothesis.minor) { &[true, false] } else { &[true] };
+    let trials = captures.iter().map(|assumes_captures| {
+        let hypothesis = Hypothesis { assumes_captures: *assumes_captures, ..hypothesis.clone() };
+        let done = simulate_with_headroom(program, &hypothesis, headroom_entries);
+        let later = forecast.map(|known| known.outcome(device, &done));
+        let free_bytes = free_of(&hypothesis, done.figures().peak_reserved_bytes);
+        let then = JobOutcome::from_replay(device, &done.ooms, later, free_bytes);
+        (done, then)
+    });
+    trials.collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn a_request_for_all_memory_within_reach_may_be_served() {
-        let exceeds = |needed, is_rounded_up| {
-            let trials = SettingTrials {
-                forecast: None,
-                controls: Vec::new(),
-                failed: Vec::new(),
-                tried: Vec::new(),
-                needed: BTreeMap::new(),
-                reach: 100,
-                reserved_before: 0,
-                is_rounded_up,
-            };
-            trials.exceeds_reach(needed)
+        let mut trials = SettingTrials {
+            forecast: None,
+            controls: Vec::new(),
+            failed: Vec::new(),
+            tried: Vec::new(),
+            needed: BTreeMap::new(),
+            reach: 100,
+            reserved_before: 0,
+            is_rounded_up: false,
         };
-        assert_eq!([exceeds(100, false), exceeds(101, false), exceeds(101, true)], [false, true, false]);
+        assert_eq!([100, 101].map(|needed| trials.exceeds_reach(needed)), [false, true]);
+        trials.is_rounded_up = true;
+        assert!(!trials.exceeds_reach(101));
     }
 }

@@ -67,21 +67,16 @@ pub fn timeline(snapshot: &Snapshot, path: &str, scope: Scope, buckets: usize) -
     let selected = study.devices().filter(|device| !device.window().is_empty());
     let devices: Vec<DeviceTimeline> =
         selected.filter_map(|device| follow_device(device, buckets, &mut warnings)).collect();
-    TimelineReport {
-        path: path.to_owned(),
-        torch_version: snapshot.torch_version(),
-        warnings: warnings.to_vec(),
-        devices,
-    }
+    let (path, warnings) = (path.to_owned(), warnings.to_vec());
+    TimelineReport { path, torch_version: snapshot.torch_version(), warnings, devices }
 }
 
 fn follow_device(study: DeviceStudy<'_, '_>, buckets: usize, warnings: &mut Warnings) -> Option<DeviceTimeline> {
     let (device, window) = (study.device(), &study.window());
-    let fresh = || (SeriesRecorder::new(window.len(), buckets), TimelineMarks::default());
-    let (mut recorder, mut marks) = fresh();
+    let (mut recorder, mut marks) = (SeriesRecorder::new(window.len(), buckets), TimelineMarks::default());
     let history = study.replay(Tracking::FreeKinds, |step| {
         if step.at.is_none() {
-            (recorder, marks) = fresh();
+            (recorder, marks) = (SeriesRecorder::new(window.len(), buckets), TimelineMarks::default());
         }
         let Some(sample) = sample_index(window, step.at.map(|(index, _)| index)) else { return }; // outside the window
         // A block that is freed and completed within one call never counts as pending.

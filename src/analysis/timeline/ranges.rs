@@ -29,12 +29,12 @@ pub(crate) struct NamedSpan {
 pub(crate) fn named_spans(device: Device<'_>, window: &Range<usize>) -> Vec<NamedSpan> {
     let mut spans = Vec::new();
     let mut count_by_name: FxHashMap<(SymbolId, &str), usize> = FxHashMap::default();
-    let mut add = |span: NamedSpan| {
+    for span in annotation_spans(device).into_iter().chain(metadata_spans(device, window)) {
         let name = (span.name, span.source);
         // The ring drops entries but no annotations: many spans end before the first entry.
         let is_outside = span.entries.end <= window.start || span.entries.start >= window.end;
         if is_outside || count_by_name.len() == MAX_NAMES && !count_by_name.contains_key(&name) {
-            return;
+            continue;
         }
         let count = count_by_name.entry(name).or_default();
         *count += 1;
@@ -42,9 +42,7 @@ pub(crate) fn named_spans(device: Device<'_>, window: &Range<usize>) -> Vec<Name
             let entries = span.entries.start.max(window.start)..span.entries.end.min(window.end);
             spans.push(NamedSpan { entries, ..span });
         }
-    };
-    annotation_spans(device).into_iter().for_each(&mut add);
-    metadata_spans(device, window, &mut add);
+    }
     spans
 }
 
@@ -54,11 +52,6 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
     if device.time_us(0).is_none() {
         return Vec::new();
     }
-    let found = |name, start: Option<u64>, end: Option<u64>| {
-        let from = start.map_or(0, |start| device.first_entry_at(0, start));
-        let to = end.map_or(device.len(), |end| device.first_entry_at(0, end.saturating_add(1)));
-        NamedSpan { name, source: "annotation", entries: from..to.max(from), times: [start, end] }
-    };
     let mut open: FxHashMap<SymbolId, Vec<u64>> = FxHashMap::default();
     let mut spans = Vec::new();
     for annotation in device.snapshot().annotations.iter().filter(|a| a.device == device.id()) {
@@ -66,36 +59,38 @@ pub(crate) fn annotation_spans(device: Device<'_>) -> Vec<NamedSpan> {
         if annotation.is_start {
             open_starts.push(annotation.time_us);
         } else {
-            spans.push(found(annotation.name, open_starts.pop(), Some(annotation.time_us)));
+            spans.push((annotation.name, [open_starts.pop(), Some(annotation.time_us)]));
         }
     }
     let open = open.into_iter().flat_map(|(name, open_starts)| open_starts.into_iter().map(move |b| (name, b)));
-    spans.extend(open.sorted_unstable().map(|(name, start)| found(name, Some(start), None)));
-    spans.sort_by_key(|span| (span.entries.start, span.entries.end));
-    spans
+    spans.extend(open.sorted_unstable().map(|(name, start)| (name, [Some(start), None])));
+    let spans = spans.into_iter().map(|(name, times)| {
+        let from = times[0].map_or(0, |start| device.first_entry_at(0, start));
+        let to = times[1].map_or(device.len(), |end| device.first_entry_at(0, end.saturating_add(1)));
+        NamedSpan { name, source: "annotation", entries: from..to.max(from), times }
+    });
+    spans.sorted_by_key(|span| (span.entries.start, span.entries.end)).collect()
 }
 
-/// Passes each span of consecutive entries in `window` with the same `user_metadata` to `add`.
-pub(crate) fn metadata_spans(device: Device<'_>, window: &Range<usize>, mut add: impl FnMut(NamedSpan)) {
-    let mut open: Option<NamedSpan> = None;
-    for index in window.clone() {
-        let event = device.entry(index);
-        // Entries that annotate a block carry metadata of the block.
-        if event.action == Action::Other {
-            continue;
-        }
-        let label = event.user_metadata.filter(|label| !device.snapshot().text(*label).is_empty());
-        let time = Some(event.time_us).filter(|time| *time != 0);
-        if let Some(span) = open.as_mut().filter(|span| label == Some(span.name)) {
-            span.entries.end = index + 1;
-            span.times[1] = time;
-            continue;
-        }
-        open.take().into_iter().for_each(&mut add);
-        let entries = index..index + 1;
-        open = label.map(|name| NamedSpan { name, source: "user_metadata", entries, times: [time; 2] });
-    }
-    open.into_iter().for_each(add);
+/// The spans of consecutive entries in `window` with the same `user_metadata`.
+pub(crate) fn metadata_spans<'a>(
+    device: Device<'a>,
+    window: &Range<usize>,
+) -> impl Iterator<Item = NamedSpan> + use<'a> {
+    // Entries that annotate a block carry metadata of the block.
+    let entries = window.clone().filter(move |index| device.action(*index) != Some(Action::Other));
+    let labelled = entries.map(move |index| {
+        let label = device.entry(index).user_metadata.filter(|label| !device.snapshot().text(*label).is_empty())?;
+        Some((label, index..index + 1))
+    });
+    let joined = labelled.coalesce(|before, next| match (before, next) {
+        (Some((name, before)), Some((label, next))) if name == label => Ok(Some((name, before.start..next.end))),
+        different => Err(different),
+    });
+    joined.flatten().map(move |(name, entries)| {
+        let times = [entries.start, entries.end - 1].map(|index| device.time_us(index));
+        NamedSpan { name, source: "user_metadata", entries, times }
+    })
 }
 
 #[cfg(test)]
@@ -127,19 +122,21 @@ mod tests {
 
     #[test]
     fn ranges_without_start_or_end_are_shown() {
-        let annotation = |name, stage, time| json!({"name": name, "stage": stage, "device": 0, "time_us": time});
-        let annotations = json!([
-            annotation("lost", "END", 2000),
-            annotation("outer", "START", 2500),
-            annotation("outer", "START", 3500),
-            annotation("outer", "END", 4500),
-            annotation("outer", "END", 5500),
-            annotation("open", "START", 5000),
-            annotation("brief", "START", 2100),
-            annotation("brief", "END", 2200),
-            json!({"name": "elsewhere", "stage": "START", "device": 1, "time_us": 1}),
-        ]);
-        let snapshot = labelled(&["", "a", "a", "b", "", "b"], &annotations);
+        let annotations = [
+            ("lost", "END", 0, 2000),
+            ("outer", "START", 0, 2500),
+            ("outer", "START", 0, 3500),
+            ("outer", "END", 0, 4500),
+            ("outer", "END", 0, 5500),
+            ("open", "START", 0, 5000),
+            ("brief", "START", 0, 2100),
+            ("brief", "END", 0, 2200),
+            ("elsewhere", "START", 1, 1),
+        ];
+        let annotations = annotations.map(
+            |(name, stage, device, time)| json!({"name": name, "stage": stage, "device": device, "time_us": time}),
+        );
+        let snapshot = labelled(&["", "a", "a", "b", "", "b"], &json!(annotations));
         // Entry 0 is the segment, entry n was recorded at n milliseconds.
         assert_eq!(
             spans(&snapshot, 0..7),
@@ -166,8 +163,8 @@ mod tests {
         let labels: Vec<&str> = names.iter().map(String::as_str).chain(repeated).collect();
         let snapshot = labelled(&labels, &json!([]));
         let spans = spans(&snapshot, 0..labels.len());
-        let count = |name: &str| spans.iter().filter(|span| span.0 == name).count();
-        assert_eq!([count("0"), count("63"), count("64")], [MAX_SPANS, 1, 0]);
+        let counts = ["0", "63", "64"].map(|name| spans.iter().filter(|span| span.0 == name).count());
+        assert_eq!(counts, [MAX_SPANS, 1, 0]);
         assert_eq!(spans.len(), MAX_NAMES - 1 + MAX_SPANS);
     }
 }

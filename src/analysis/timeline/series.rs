@@ -174,14 +174,12 @@ fn state_of(tiling: &Tiling, being_freed: u64) -> MemoryState {
     debug_assert!(kinds.is_some(), "a timeline's replay keeps them");
     let kinds = kinds.unwrap_or_default();
     let allocated = totals.allocated + being_freed;
-    let of_size = |bytes| SizedCount { bytes, count: 0 }; // no series has the number of blocks
+    let sizes = [allocated, totals.active - allocated, totals.reserved - totals.active];
+    // No series has the number of blocks.
+    let [active_allocated, active_pending_free, inactive] = sizes.map(|bytes| SizedCount { bytes, count: 0 });
     MemoryState {
         reserved: totals.reserved,
-        blocks: BlockTotals {
-            active_allocated: of_size(allocated),
-            active_pending_free: of_size(totals.active - allocated),
-            inactive: of_size(totals.reserved - totals.active),
-        },
+        blocks: BlockTotals { active_allocated, active_pending_free, inactive },
         largest_free_block: kinds.largest,
         releasable: kinds.releasable,
         private_reserved: kinds.private_reserved,

@@ -111,8 +111,9 @@ fn summarize(moment: &str, figures: &[Option<Figures>; 2], lines: &[LineChange])
         [Some(before), None] => only_on_side(moment, "before", before),
         [None, None] => String::new(), // a device is listed because one of the snapshots has it
         [Some(before), Some(after)] => {
-            let number = |figure| [before.number(figure), after.number(figure)];
-            summary(moment, number(Figure::Allocated), lines) + &failures(number(Figure::Ooms))
+            let [allocated, ooms] =
+                [Figure::Allocated, Figure::Ooms].map(|figure| [before.number(figure), after.number(figure)]);
+            summary(moment, allocated, lines) + &failures(ooms)
         }
     }
 }
@@ -286,19 +287,22 @@ struct NestedFigures<'a>(&'a [(&'static str, Amount)]);
 
 impl Serialize for NestedFigures<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let head = |path: &'static str| path.split_once('.').map_or(path, |(head, _)| head);
         let mut map = serializer.serialize_map(None)?;
-        for rows in self.0.chunk_by(|a, b| head(a.0) == head(b.0)) {
+        for rows in self.0.chunk_by(|a, b| first_key(a.0) == first_key(b.0)) {
             let inner: Vec<_> =
                 rows.iter().filter_map(|(path, amount)| Some((path.split_once('.')?.1, *amount))).collect();
             match rows {
                 [(path, amount)] if inner.is_empty() => map.serialize_entry(path, amount)?,
-                [(path, _), ..] => map.serialize_entry(head(path), &NestedFigures(&inner))?,
+                [(path, _), ..] => map.serialize_entry(first_key(path), &NestedFigures(&inner))?,
                 [] => {}
             }
         }
         map.end()
     }
+}
+
+fn first_key(path: &str) -> &str {
+    path.split_once('.').map_or(path, |(key, _)| key)
 }
 
 #[cfg(test)]
@@ -309,18 +313,16 @@ mod tests {
 
     #[test]
     fn changes_that_add_up_to_nothing_are_counted() {
-        let line = |delta_bytes| LineChange {
+        let lines = [9, -5, -4, 0].map(|delta_bytes| LineChange {
             status: Status::Grown,
             held: LiveChange { delta_bytes, ..LiveChange::default() },
             location: CodeLocation::default(),
             operation: None,
             operation_share_ratio: None,
-        };
-        let of =
-            |deltas: &[i64]| summary("at peak", [512, 512], &deltas.iter().map(|by| line(*by)).collect::<Vec<_>>());
-        assert_eq!(of(&[]), "allocated at peak is the same, 512 B");
+        });
+        assert_eq!(summary("at peak", [512, 512], &[]), "allocated at peak is the same, 512 B");
         let text = "allocated at peak is the same, 512 B, though 1 line of code holds more and 2 less";
-        assert_eq!(of(&[9, -5, -4, 0]), text);
+        assert_eq!(summary("at peak", [512, 512], &lines), text);
         assert_eq!(
             [growth(512, 768), growth(512, 256)],
             ["grew 256 B (+50%) to 768 B", "shrank 256 B (-50%) to 256 B"]

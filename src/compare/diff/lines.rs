@@ -112,9 +112,7 @@ impl<'a> DeviceHolders<'a> {
                 *largest = stack.filter(|s| largest.is_none_or(|known| known.bytes < s.bytes)).or(*largest);
             }
             let by = held.delta_bytes.unsigned_abs();
-            if by > 0 {
-                row.changed.push((by, side, stack));
-            }
+            row.changed.extend((by > 0).then_some((by, side, stack)));
         }
         let (shown, others) = split_listed(rows.into_iter().map(|row| (row.held, row)).collect(), top);
         let rows = shown.into_iter().map(|(status, held, row)| {
@@ -132,13 +130,9 @@ impl<'a> DeviceHolders<'a> {
             let all = row.changed.iter().map(|(by, ..)| *by).fold(0, u64::saturating_add);
             let operations = row.changed.iter().map(|(by, side, stack)| (self.readers[*side].operation(stack.id), *by));
             let main = largest_operation(operations);
-            LineChange {
-                status,
-                held,
-                location,
-                operation_share_ratio: main.as_ref().map(|(_, by)| ratio(*by, all)),
-                operation: main.map(|(operation, _)| operation),
-            }
+            let operation_share_ratio = main.as_ref().map(|(_, by)| ratio(*by, all));
+            let operation = main.map(|(operation, _)| operation);
+            LineChange { status, held, location, operation, operation_share_ratio }
         });
         (rows.collect(), others)
     }

@@ -83,9 +83,11 @@ impl BaselineComparison {
     /// Compares `after` with `before`, the entry of the baseline if there is one.
     pub fn new(path: String, entry: String, before: Option<&BaselineEntry>, after: &BaselineEntry) -> Self {
         let is_only = after.has_single_process();
-        let matching = |device: &MeasuredDevice| before?.device(&device.process, is_only, device.device);
-        let devices: Vec<DeviceChange> =
-            after.devices.iter().map(|device| DeviceChange::new(matching(device), device)).collect();
+        let devices = after.devices.iter().map(|device| {
+            let before = before.and_then(|entry| entry.device(&device.process, is_only, device.device));
+            DeviceChange::new(before, device)
+        });
+        let devices: Vec<DeviceChange> = devices.collect();
         let text: Vec<String> = devices.iter().flat_map(|device| device.describe(devices.len() > 1)).collect();
         let most =
             devices.iter().max_by_key(|device| (device.peak_growth(), Reverse((&device.process, device.device))));
@@ -147,20 +149,20 @@ fn describe_total(what: &str, before: u64, after: u64, unit: fn(u64) -> String) 
 
 /// One sentence for each changed line, such as `+412 MiB at model.py:57 in forward: activations +412 MiB`.
 fn describe_lines(changes: &[LineDelta]) -> Vec<String> {
-    let sum = |line: &[&LineDelta]| line.iter().map(|change| change.change()).sum::<i128>();
-    let mut lines = group(changes, |a: &&LineDelta, b: &&LineDelta| {
+    let lines = group(changes, |a: &&LineDelta, b: &&LineDelta| {
         (&a.file, a.line, &a.function) == (&b.file, b.line, &b.function)
     });
-    lines.sort_by_key(|line| Reverse(sum(line).unsigned_abs())); // stable
+    let lines = lines.into_iter().map(|line| (line.iter().map(|change| change.change()).sum::<i128>(), line));
+    let lines = lines.sorted_by_key(|(sum, _)| Reverse(sum.unsigned_abs())); // stable
     let more = lines.len().saturating_sub(MAX_LINES);
-    let rest: i128 = lines.iter().skip(MAX_LINES).map(|line| sum(line)).sum();
+    let rest: i128 = lines.clone().skip(MAX_LINES).map(|(sum, _)| sum).sum();
     let rest = (more > 0).then(|| format!("{} at {} more", signed(rest), count(more as u64)));
-    let described = lines.iter().take(MAX_LINES).map(|changes| {
+    let described = lines.take(MAX_LINES).map(|(sum, changes)| {
         let sums = changes.iter().map(|change| {
             let variable = change.variable.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
             format!("{} {}{variable}", change.category, signed(change.change()))
         });
-        let (line, by, parts) = (changes[0], signed(sum(changes)), sums.format(", "));
+        let (line, by, parts) = (changes[0], signed(sum), sums.format(", "));
         let text = match (line.file.is_empty(), line.line) {
             (true, _) => format!("{by} at lines below 1% of the peak"),
             (false, 0) => format!("{by} by {}: {parts}", line.file),
@@ -266,8 +268,9 @@ mod tests {
     }
 
     fn text(before: MeasuredDevice, after: MeasuredDevice) -> Vec<String> {
-        let entry = |device| BaselineEntry { devices: vec![device], ..BaselineEntry::default() };
-        BaselineComparison::new(String::new(), String::new(), Some(&entry(before)), &entry(after)).text
+        let [before, after] =
+            [before, after].map(|device| BaselineEntry { devices: vec![device], ..BaselineEntry::default() });
+        BaselineComparison::new(String::new(), String::new(), Some(&before), &after).text
     }
 
     #[test]

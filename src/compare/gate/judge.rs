@@ -190,10 +190,9 @@ impl Gate<'_> {
         severity: Severity,
         limit: Amount,
     ) -> Finding {
-        let missing = |row: &MeasuredDevice| {
-            Err(UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() })
-        };
-        let (actual, why) = match device.map_or_else(missing, |device| device.read(figure)) {
+        let read =
+            device.map_err(|row| UnknownReason::MissingSnapshot { device: row.device, snapshot: row.process.clone() });
+        let (actual, why) = match read.and_then(|device| device.read(figure)) {
             Ok(actual) => (Some(actual), None),
             // An incomplete figure may violate the limit already.
             Err(why) => (why.lower_bound(figure.unit()).filter(|seen| !holds(limit, Some(*seen))), Some(why)),
@@ -237,14 +236,17 @@ impl Gate<'_> {
         let is_any = self.is_only && entry.has_single_process();
         let rows_of: BTreeMap<&str, &[u64]> =
             judged.iter().map(|snapshot| (&*snapshot.name, &*snapshot.devices)).collect();
-        let is_there = |row: &MeasuredDevice| match rows_of.get(&*row.process) {
-            Some(devices) => devices.contains(&row.device),
-            None if is_any => judged.iter().any(|other| other.devices.contains(&row.device)),
-            None => unreadable.contains(&row.process),
-        };
         let rows = entry.devices.iter().filter(|row| self.device.is_none_or(|only| only == row.device));
         let mut findings = Vec::new();
-        for row in rows.filter(|row| !is_there(row)) {
+        for row in rows {
+            let is_there = match rows_of.get(&*row.process) {
+                Some(devices) => devices.contains(&row.device),
+                None if is_any => judged.iter().any(|other| other.devices.contains(&row.device)),
+                None => unreadable.contains(&row.process),
+            };
+            if is_there {
+                continue;
+            }
             let limits = self.limits(&row.process, &row.process, row.device);
             for (severity, limits) in [Severity::Fail, Severity::Warn].into_iter().zip(&limits) {
                 for (limit, most) in limits.iter().filter(|(limit, _)| limit.needs_baseline()) {

@@ -74,26 +74,22 @@ impl GatedDevice<'_, '_> {
 
     /// The value of a figure.
     pub(super) fn read(&self, figure: Figure) -> Result<Amount, UnknownReason> {
-        let bytes = |bytes: u64| Amount::Bytes(bytes.into());
-        match figure {
-            Figure::PeakReserved => self.traced(|| self.device.peak().reserved_bytes).map(bytes),
-            Figure::PeakAllocated => self.traced(|| self.device.peak().allocated_bytes).map(bytes),
-            Figure::Ooms => {
-                let failed = self.traced(|| self.device.failed_requests().count() as u64);
-                failed.map(|failed| Amount::Count(failed.into()))
-            }
+        Ok(match figure {
+            Figure::PeakReserved => Amount::Bytes(self.traced(|| self.device.peak().reserved_bytes)?.into()),
+            Figure::PeakAllocated => Amount::Bytes(self.traced(|| self.device.peak().allocated_bytes)?.into()),
+            Figure::Ooms => Amount::Count(self.traced(|| self.device.failed_requests().count() as u64)?.into()),
             Figure::StepGrowth => {
                 self.check_complete(None)?;
-                Ok(bytes(Leaks::bytes_per_step(self.device)))
+                Amount::Bytes(Leaks::bytes_per_step(self.device).into())
             }
             Figure::GrowthPeakAllocated | Figure::GrowthPeakReserved => {
-                self.replayed_peaks(figure).map(|peaks| Amount::Bytes(growth(peaks)))
+                Amount::Bytes(growth(self.replayed_peaks(figure)?))
             }
             Figure::GrowthRatioPeakAllocated | Figure::GrowthRatioPeakReserved => {
-                growth_ratio(self.replayed_peaks(figure)?).map(Amount::Ratio)
+                Amount::Ratio(growth_ratio(self.replayed_peaks(figure)?)?)
             }
-            _ => figure.at(&self.device.memory().state).ok_or(UnknownReason::NoHistory),
-        }
+            _ => return figure.at(&self.device.memory().state).ok_or(UnknownReason::NoHistory),
+        })
     }
 
     /// The peaks that a figure of growth compares, replayed from an empty pool: in the baseline and now.

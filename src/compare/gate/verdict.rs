@@ -235,11 +235,14 @@ fn first_file(entry: &BaselineEntry) -> Option<&str> {
 /// Whether two descriptions of a release exclude each other: `2.15.0+cu128` as recorded, whose build does not matter, or
 /// what a file shows, such as `2.10-2.11` and `2.14+`.
 fn differ(before: &str, after: &str) -> bool {
-    let exact = |text| release(text).filter(|release| release.split('.').count() > 2 && !release.contains('-'));
-    if let (Some(before), Some(after)) = (exact(before), exact(after)) {
+    if let [Some(before), Some(after)] = [before, after].map(exact_release) {
         return before != after;
     }
     minors(before).zip(minors(after)).is_some_and(|(before, after)| before.1 < after.0 || after.1 < before.0)
+}
+
+fn exact_release(version: &str) -> Option<&str> {
+    release(version).filter(|release| release.split('.').count() > 2 && !release.contains('-'))
 }
 
 fn release(version: &str) -> Option<&str> {

@@ -287,23 +287,21 @@ pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dy
     let is_gzip = start.starts_with(&GZIP);
     let mut plain: Box<dyn BufRead + 'a> = if is_gzip || is_zstd(start) {
         let counted = Rc::clone(&stored);
-        let count = move |read| {
+        let source = BufReader::new(CheckedReader::new(source, move |read| {
             counted.set(counted.get() + read);
             Ok(())
-        };
-        let source = BufReader::new(CheckedReader { source, check: count });
+        }));
         let inflated: Box<dyn Read + 'a> = if is_gzip {
             Box::new(flate2::bufread::MultiGzDecoder::new(source))
         } else {
             Box::new(ZstdFrames::new(source))
         };
         let mut bytes = 0;
-        let check = move |read| {
+        Box::new(BufReader::new(CheckedReader::new(inflated, move |read| {
             bytes += read;
             let limit = expansion_limit(stored.get());
             if bytes > limit { Err(InputError::DecompressionBomb { limit }) } else { Ok(()) }
-        };
-        Box::new(BufReader::new(CheckedReader { source: inflated, check }))
+        })))
     } else if let Some(error) = unsupported_compression(start) {
         return Err(io::Error::other(error));
     } else {
@@ -318,11 +316,10 @@ pub fn decompress_reader<'a>(mut source: impl BufRead + 'a) -> io::Result<Box<dy
 /// Fails once `source` exceeds `MAX_LOG_BYTES`.
 pub fn with_size_limit(source: impl Read) -> impl BufRead {
     let mut bytes = 0;
-    let check = move |read| {
+    BufReader::new(CheckedReader::new(source, move |read| {
         bytes += read;
         if bytes > MAX_LOG_BYTES { Err(InputError::Unbounded { limit: MAX_LOG_BYTES }) } else { Ok(()) }
-    };
-    BufReader::new(CheckedReader { source, check })
+    }))
 }
 
 /// The result of `read`, which takes the content of a file in pieces, decompressed at the same time where a core is
@@ -332,27 +329,34 @@ pub fn read_pieces<T>(
     progress: &(dyn Fn(u64) + Sync),
     read: impl FnOnce(&mut dyn Iterator<Item = io::Result<Vec<u8>>>) -> T,
 ) -> Option<T> {
-    let pieces = || {
-        let check = |more| {
-            progress(more);
-            Ok(())
-        };
-        let counted = BufReader::with_capacity(READ_BYTES, CheckedReader { source: stored, check });
-        decompress_reader(counted).into_iter().flat_map(|mut content| {
-            iter::from_fn(move || {
-                let mut piece = Vec::with_capacity(READ_BYTES);
-                let read = content.by_ref().take(READ_BYTES as u64).read_to_end(&mut piece);
-                read.map(|read| (read > 0).then_some(piece)).transpose()
-            })
+    (stored.starts_with(&GZIP) || is_zstd(stored))
+        .then(|| threads::feed(|| decompressed_pieces(stored, progress), read))
+}
+
+fn decompressed_pieces<'a>(stored: &'a [u8], progress: &'a dyn Fn(u64)) -> impl Iterator<Item = io::Result<Vec<u8>>> {
+    let counted = CheckedReader::new(stored, move |more| {
+        progress(more);
+        Ok(())
+    });
+    decompress_reader(BufReader::with_capacity(READ_BYTES, counted)).into_iter().flat_map(|mut content| {
+        iter::from_fn(move || {
+            let mut piece = Vec::with_capacity(READ_BYTES);
+            let read = content.by_ref().take(READ_BYTES as u64).read_to_end(&mut piece);
+            read.map(|read| (read > 0).then_some(piece)).transpose()
         })
-    };
-    (stored.starts_with(&GZIP) || is_zstd(stored)).then(|| threads::feed(pieces, read))
+    })
 }
 
 /// Gives `check` the number of bytes of each read, which fails if that does.
 struct CheckedReader<R, F> {
     source: R,
     check: F,
+}
+
+impl<R, F: FnMut(u64) -> Result<(), InputError>> CheckedReader<R, F> {
+    fn new(source: R, check: F) -> Self {
+        Self { source, check }
+    }
 }
 
 impl<R: Read, F: FnMut(u64) -> Result<(), InputError>> Read for CheckedReader<R, F> {

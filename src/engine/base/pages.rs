@@ -40,15 +40,17 @@ pub(crate) fn read_mapped<T>(bytes: &[u8], read: impl FnOnce() -> T) -> T {
         return read();
     }
     let is_read = AtomicBool::new(false);
-    let read = || {
-        let result = read();
-        is_read.store(true, Ordering::Relaxed);
-        result
-    };
-    threads::join(read, || {
-        for byte in bytes.iter().step_by(MAPPED_AT_ONCE).take_while(|_| !is_read.load(Ordering::Relaxed)) {
-            black_box(*byte);
-        }
-    })
-    .0
+    let (result, ()) = threads::join(
+        || {
+            let result = read();
+            is_read.store(true, Ordering::Relaxed);
+            result
+        },
+        || {
+            for byte in bytes.iter().step_by(MAPPED_AT_ONCE).take_while(|_| !is_read.load(Ordering::Relaxed)) {
+                black_box(*byte);
+            }
+        },
+    );
+    result
 }

@@ -30,12 +30,14 @@ pub fn map<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<
         return items.iter().map(work).collect();
     }
     let next = AtomicUsize::new(0);
-    let run = || {
-        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
-        numbers.map_while(|index| Some((index, work(items.get(index)?)))).collect::<Vec<_>>()
-    };
     let mut results: Vec<(usize, R)> = thread::scope(|scope| {
-        let threads: Vec<_> = (0..count).map(|_| scope.spawn(run)).collect();
+        let threads = (0..count).map(|_| {
+            scope.spawn(|| {
+                let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+                numbers.map_while(|index| Some((index, work(items.get(index)?)))).collect::<Vec<_>>()
+            })
+        });
+        let threads: Vec<_> = threads.collect();
         threads.into_iter().flat_map(finish).collect()
     });
     results.sort_by_key(|(index, _)| *index);

@@ -24,8 +24,12 @@ pub fn is_number(text: &str) -> bool {
 /// # Errors
 /// One sentence.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let error = || format!("'{text}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)");
-    let trimmed = text.trim();
+    parse_with_unit(text.trim()).ok_or_else(|| {
+        format!("'{text}' is not a size: write bytes (1048576) or a number with a unit (512MiB, 20GB, 80G)")
+    })
+}
+
+fn parse_with_unit(trimmed: &str) -> Option<u64> {
     let split = trimmed.find(|c: char| !(c.is_ascii_digit() || c == '.' || c == '_')).unwrap_or(trimmed.len());
     let (number, unit) = trimmed.split_at(split);
     let number = number.replace('_', "");
@@ -39,20 +43,17 @@ pub fn parse_size(text: &str) -> Result<u64, String> {
         "mb" => 1_000_000,
         "gb" => 1_000_000_000,
         "tb" => 1_000_000_000_000,
-        _ => return Err(error()),
+        _ => return None,
     };
     if let Ok(integer) = number.parse::<u64>() {
-        return integer.checked_mul(scale).ok_or_else(error);
+        return integer.checked_mul(scale);
     }
-    if scale == 1 {
-        return Err(error());
-    }
-    let value = number.parse::<f64>().map_err(|_| error())? * scale as f64;
-    if !(0.0..9.0e18).contains(&value) {
-        return Err(error());
+    let value = number.parse::<f64>().ok()? * scale as f64;
+    if scale == 1 || !(0.0..9.0e18).contains(&value) {
+        return None;
     }
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "range checked above")]
-    Ok(value.round() as u64)
+    Some(value.round() as u64)
 }
 
 /// Parses an amount of GPU memory. A number below 1 MiB needs a unit: without one it is not meant.

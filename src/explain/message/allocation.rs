@@ -10,7 +10,8 @@ use std::fmt;
 use itertools::Itertools as _;
 
 use super::traceback::{self, TracebackFrame, leading_number};
-use crate::explain::table::{FORMS, Form, PrintedAmount, vendor};
+use crate::allocator::verdict::ApproxBytes;
+use crate::explain::table::{FORMS, Form, PrintedAmount, is_number_char, vendor};
 
 /// The meaning of the numbers depends on the wording.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,6 +134,11 @@ impl FailedAllocation {
         self.figures.get(name).map(|(_, amount)| amount)
     }
 
+    /// That figure in bytes.
+    pub(in crate::explain) fn amount(&self, name: &str) -> Option<ApproxBytes> {
+        self.figure(name).map(ApproxBytes::from)
+    }
+
     /// The numbers as printed, and a mark if the wording is known. The longer the list, the better the parse.
     pub(super) fn printed_numbers(&self) -> Vec<&str> {
         let figures = self.figures.values().map(|(_, amount)| amount);
@@ -241,12 +247,12 @@ pub(super) struct PartialMessage {
 /// Joins the lines of a message. People and loggers wrap lines at blanks, terminals anywhere: digits on both sides of a
 /// break are one number, and elsewhere the way that yields more numbers is taken. Lines that add none are left out.
 pub(super) fn join_pieces(before: &str, pieces: &[String]) -> (FailedAllocation, String) {
-    let is_number = |c: char| c.is_ascii_digit() || matches!(c, '.' | ',');
     let mut pieces = pieces.iter();
     let mut text = pieces.next().cloned().unwrap_or_default();
     let mut best = (parse_allocation(before, &text), text.clone());
     for piece in pieces {
-        let is_cut_number = text.ends_with(is_number) && piece.starts_with(is_number) && !text.ends_with(", ");
+        let is_cut_number =
+            text.ends_with(is_number_char) && piece.starts_with(is_number_char) && !text.ends_with(", ");
         let [glued, spaced] = [format!("{text}{piece}"), format!("{text} {piece}")];
         let [read_glued, read_spaced] = [&glued, &spaced].map(|text| parse_allocation(before, text));
         let is_glued = is_cut_number || completeness(&read_glued) > completeness(&read_spaced);
@@ -340,8 +346,9 @@ mod tests {
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU \u{1} has a total capacity of 1.00 GiB of which",
         );
         assert_eq!((one.device, one.releases.unwrap().to_string().as_str()), (Some(1), "2.3"));
-        let device = |code: &str| parse_device(&format!("Tried to allocate 1 MiB. GPU {code} has"));
-        assert_eq!(["\u{1f}", " ", "7", "x"].map(device), [Some(31), None, Some(7), None]);
+        for (code, device) in [("\u{1f}", Some(31)), (" ", None), ("7", Some(7)), ("x", None)] {
+            assert_eq!(parse_device(&format!("Tried to allocate 1 MiB. GPU {code} has")), device);
+        }
         let lost = parse_allocation(
             "",
             "CUDA out of memory. Tried to allocate 96.00 MiB. GPU  has a total capacity of 1.00 GiB of which",

@@ -139,11 +139,12 @@ impl LogBuilder {
         let is_explained =
             messages.iter().any(|message| message.form.role == Role::Message && message.form.kind == "host");
         messages.retain(|message| !is_explained || message.form.role != Role::Echo);
-        let is_note = |message: &Message| matches!(message.form.role, Role::Note | Role::Echo);
         let mut seen: SeededSet<&str> = SeededSet::default();
-        seen.extend(messages.iter().filter(|message| !is_note(message)).map(|message| message.form.name.as_str()));
+        seen.extend(
+            messages.iter().filter(|message| !message.form.is_note()).map(|message| message.form.name.as_str()),
+        );
         messages.retain(|message| {
-            let is_kept = !is_note(message) || seen.insert(&message.form.name);
+            let is_kept = !message.form.is_note() || seen.insert(&message.form.name);
             if !is_kept {
                 context.push((message.form, message.text.clone()));
             }

@@ -264,7 +264,7 @@ impl Scanner {
         let form = start::choose_by_frame(form, &text, frames.first());
         state.message_below = (form.below > 0).then_some((line, form.below));
         // A note is repeated with other numbers: an allocator tries smaller and smaller sizes.
-        let wording = form.wording(&text).filter(|_| matches!(form.role, Role::Note | Role::Echo));
+        let wording = form.wording(&text).filter(|_| form.is_note());
         let key = wording.map_or_else(|| text.trim_end_matches(['\'', '"', ')']), |wording| &wording.0);
         self.builder.add(format!("{} {key}", form.name), message(form, line, source, frames, text));
     }

@@ -66,14 +66,19 @@ impl PrintedAmount {
         let text = text.trim_end();
         let unit = end_of_last(text, |c| !c.is_ascii_alphabetic());
         let number = text.get(..unit)?.trim_end();
-        let start = end_of_last(number, |c| !c.is_ascii_digit() && !matches!(c, '.' | ','));
+        let start = end_of_last(number, |c| !is_number_char(c));
         Self::at_start(text.get(start..)?.trim_start_matches(['.', ',']))
     }
 }
 
+/// A digit, a point or a comma.
+pub(in crate::explain) fn is_number_char(c: char) -> bool {
+    c.is_ascii_digit() || matches!(c, '.' | ',')
+}
+
 /// Splits off the number at the start of `text`, with its points and commas.
 pub(super) fn split_number(text: &str) -> Option<(&str, &str)> {
-    let end = text.find(|c: char| !c.is_ascii_digit() && !matches!(c, '.' | ',')).unwrap_or(text.len());
+    let end = text.find(|c| !is_number_char(c)).unwrap_or(text.len());
     let number = text.get(..end)?.trim_end_matches(['.', ',']);
     Some((number, text.get(number.len()..)?)).filter(|_| !number.is_empty())
 }
@@ -229,26 +234,32 @@ mod tests {
 
     #[test]
     fn an_amount_is_found_before_a_phrase() {
-        let at_end = |text| PrintedAmount::at_end(text).map(|amount| amount.text);
-        assert_eq!(at_end("of which 384.00 MiB ").as_deref(), Some("384.00 MiB"));
-        assert_eq!(at_end("é5.00 GiB").as_deref(), Some("5.00 GiB"));
-        assert_eq!(at_end("nothing here é"), None);
-        assert_eq!(at_end(""), None);
+        for (text, amount) in [
+            ("of which 384.00 MiB ", Some("384.00 MiB")),
+            ("é5.00 GiB", Some("5.00 GiB")),
+            ("nothing here é", None),
+            ("", None),
+        ] {
+            assert_eq!(PrintedAmount::at_end(text).map(|amount| amount.text).as_deref(), amount);
+        }
     }
 
     #[test]
     fn patterns_match_in_order_with_numbers_and_bounds() {
-        let find = |pattern: &str, text: &str| Pattern(pattern.to_owned()).find(text);
-        assert_eq!(find("b…d", "abcd"), Some(1));
-        assert_eq!(find("d…b", "abcd"), None);
-        assert_eq!(find("code {}, x", "exit code , code 137, x"), Some(12));
-        assert_eq!(find("code {}", "exit code x"), None);
-        assert_eq!(find("CODE 137", "exit Code 1370, code 137"), Some(16));
-        assert_eq!(find("code 137$", "exit code 137 means"), None);
-        assert_eq!(find("{}/{} ready", "a 1/2 ready"), Some(2));
-        assert_eq!(find("^Killed$", "  Killed "), Some(2));
-        assert_eq!(find("^Killed$", "Killed by"), None);
-        assert_eq!(find("^a…b$", "a x b"), Some(0));
+        for (pattern, text, at) in [
+            ("b…d", "abcd", Some(1)),
+            ("d…b", "abcd", None),
+            ("code {}, x", "exit code , code 137, x", Some(12)),
+            ("code {}", "exit code x", None),
+            ("CODE 137", "exit Code 1370, code 137", Some(16)),
+            ("code 137$", "exit code 137 means", None),
+            ("{}/{} ready", "a 1/2 ready", Some(2)),
+            ("^Killed$", "  Killed ", Some(2)),
+            ("^Killed$", "Killed by", None),
+            ("^a…b$", "a x b", Some(0)),
+        ] {
+            assert_eq!(Pattern(pattern.to_owned()).find(text), at, "{pattern}");
+        }
         assert_eq!(Pattern("^a {}bcd…ef$".to_owned()).longest_literal(), "bcd");
     }
 }

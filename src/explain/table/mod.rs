@@ -8,6 +8,7 @@
 mod amount;
 mod numbers;
 
+pub(super) use amount::is_number_char;
 pub use amount::{Pattern, PrintedAmount, Side};
 pub use numbers::{PrintedNumbers, fill};
 
@@ -81,6 +82,11 @@ pub enum Role {
 }
 
 impl Form {
+    /// Whether it only adds to a message of its system.
+    pub fn is_note(&self) -> bool {
+        matches!(self.role, Role::Note | Role::Echo)
+    }
+
     /// The byte at which a message of this form starts in `text`.
     pub fn find(&self, text: &str) -> Option<usize> {
         self.text.iter().find_map(|pattern| pattern.find(text))
@@ -256,7 +262,7 @@ mod tests {
         assert!(rows.len() > 100, "{}", rows.len());
         for row in &rows {
             let parts = [&row.kind, &row.name, &row.title];
-            let is_shown = matches!(row.role, Role::Message | Role::Note | Role::Echo) && !row.is_allocator();
+            let is_shown = (row.role == Role::Message || row.is_note()) && !row.is_allocator();
             assert!(!is_shown || parts.iter().all(|part| !part.is_empty()), "{row:?}");
             assert!(!is_shown || !row.advice.is_empty() && !row.why.is_empty(), "{row:?}");
             assert!(row.why.iter().all(|why| !why.ends_with('.')), "{row:?}");
@@ -268,10 +274,9 @@ mod tests {
                 let first = rows.iter().find(|other| other.in_frame == row.in_frame && other.find(text).is_some());
                 assert_eq!(first, Some(row), "{text}: another row is found first");
             }
-            let is_pattern = |text: &String| text.matches("{}").count() == 1;
             for (name, patterns, meaning) in row.figures() {
-                assert!(!patterns.is_empty() && patterns.iter().all(is_pattern), "{name} of {row:?}");
-                assert!(!is_pattern(&meaning.to_owned()), "{name} of {row:?}");
+                assert!(!patterns.is_empty() && patterns.iter().all(|text| is_pattern(text)), "{name} of {row:?}");
+                assert!(!is_pattern(meaning), "{name} of {row:?}");
             }
             assert!(row.numbers.values().flatten().all(|pattern| is_pattern(&pattern.0)), "{row:?}");
             let names: Vec<&String> = row.figures.keys().chain(row.numbers.keys()).collect();
@@ -295,30 +300,39 @@ mod tests {
         assert!(Tables::parse::<Form>("[like]\n[[form]]\nmeans = 'typo'\n").is_err());
     }
 
+    /// Whether it has one number.
+    fn is_pattern(text: &str) -> bool {
+        text.matches("{}").count() == 1
+    }
+
     fn frame(file: &str, name: &str) -> FrameReport {
         FrameReport::new(file.to_owned(), 1, name.to_owned())
     }
 
     #[test]
     fn the_options_of_the_engine_lead_by_what_it_does() {
-        let of = |file: &str, name: &str| {
-            let place = find_place(&[frame("torch/nn/functional.py", "linear"), frame(file, name)], None);
-            place.map_or("", |place| place.advice.as_str())
-        };
         let vllm = "/opt/site-packages/vllm/v1/worker/gpu_model_runner.py";
-        assert!(of(vllm, "load_model").contains("--tensor-parallel-size"));
-        assert!(of(vllm, "_dummy_run").contains("--gpu-memory-utilization"));
-        assert!(of(vllm, "__init__").contains("--gpu-memory-utilization"));
         let llama = "/opt/site-packages/vllm/model_executor/models/llama.py";
-        assert!(of(llama, "__init__").contains("--tensor-parallel-size"));
-        assert!(of(llama, "forward").contains("--gpu-memory-utilization"));
-        assert!(of("/sgl/python/sglang/srt/layers/linear.py", "forward").contains("--mem-fraction-static"));
-        assert!(of("/opt/text_generation_server/server.py", "Prefill").contains("--max-batch-total-tokens"));
         let zero = "/opt/site-packages/deepspeed/runtime/zero/stage_1_and_2.py";
-        assert!(of(zero, "initialize_optimizer_states").contains("optimizer's state"));
-        assert!(of("/opt/torch/optim/adamw.py", "_init_group").contains("8-bit Adam"));
-        assert_eq!(of("/home/me/vllm/train.py", "main"), "");
-        assert_eq!(of("/app/train.py", "load_model"), "");
+        for (file, function, option) in [
+            (vllm, "load_model", Some("--tensor-parallel-size")),
+            (vllm, "_dummy_run", Some("--gpu-memory-utilization")),
+            (vllm, "__init__", Some("--gpu-memory-utilization")),
+            (llama, "__init__", Some("--tensor-parallel-size")),
+            (llama, "forward", Some("--gpu-memory-utilization")),
+            ("/sgl/python/sglang/srt/layers/linear.py", "forward", Some("--mem-fraction-static")),
+            ("/opt/text_generation_server/server.py", "Prefill", Some("--max-batch-total-tokens")),
+            (zero, "initialize_optimizer_states", Some("optimizer's state")),
+            ("/opt/torch/optim/adamw.py", "_init_group", Some("8-bit Adam")),
+            ("/home/me/vllm/train.py", "main", None),
+            ("/app/train.py", "load_model", None),
+        ] {
+            let place = find_place(&[frame("torch/nn/functional.py", "linear"), frame(file, function)], None);
+            match option {
+                Some(option) => assert!(place.unwrap().advice.contains(option), "{file} {function}"),
+                None => assert_eq!(place, None),
+            }
+        }
     }
 
     #[test]
@@ -331,13 +345,16 @@ mod tests {
 
     #[test]
     fn terms_of_cuda_are_replaced_for_each_vendor() {
-        let translated =
-            |backend| vendor(backend).translate("nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned());
-        assert_eq!(translated("CUDA"), "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda");
-        assert_eq!(translated("HIP"), "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda");
-        assert_eq!(translated("XPU"), "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu");
-        assert_eq!(translated("NPU"), "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu");
-        assert_eq!(translated("GCU"), "the vendor's monitor; PYTORCH_ALLOC_CONF; torch");
+        for (backend, text) in [
+            ("CUDA", "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda"),
+            ("HIP", "rocm-smi; PYTORCH_HIP_ALLOC_CONF; torch.cuda"),
+            ("XPU", "xpu-smi; PYTORCH_ALLOC_CONF; torch.xpu"),
+            ("NPU", "npu-smi info; PYTORCH_NPU_ALLOC_CONF; torch.npu"),
+            ("GCU", "the vendor's monitor; PYTORCH_ALLOC_CONF; torch"),
+        ] {
+            let terms = "nvidia-smi; PYTORCH_CUDA_ALLOC_CONF; torch.cuda".to_owned();
+            assert_eq!(vendor(backend).translate(terms), text);
+        }
         let snapshot = conclusion_row("capacity").settled_by.clone().unwrap();
         assert!(vendor("XPU").translate(snapshot).contains("torch.xpu.memory_stats()"));
     }

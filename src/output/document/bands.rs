@@ -84,8 +84,7 @@ mod tests {
     use super::*;
 
     fn bands(spans: &[(u64, u64, &str)]) -> Vec<Band> {
-        let band = |(first, next, name): &(u64, u64, &str)| Band { range: [*first, *next], name: (*name).to_owned() };
-        spans.iter().map(band).collect()
+        spans.iter().map(|&(first, next, name)| Band { range: [first, next], name: name.to_owned() }).collect()
     }
 
     #[test]

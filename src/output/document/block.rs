@@ -176,8 +176,11 @@ pub struct Source {
 impl Source {
     /// Each line with its number, the marked one with its note.
     pub(super) fn numbered(&self) -> Vec<String> {
-        let note = |number| if number == self.marked { format!("  ← {}", self.note) } else { String::new() };
-        (self.first..).zip(&self.lines).map(|(number, line)| format!("{number} {line}{}", note(number))).collect()
+        let lines = (self.first..).zip(&self.lines).map(|(number, line)| match number {
+            _ if number == self.marked => format!("{number} {line}  ← {}", self.note),
+            _ => format!("{number} {line}"),
+        });
+        lines.collect()
     }
 }
 
@@ -246,9 +249,7 @@ impl Document {
 
     /// Appends the callers of a line unless there are none.
     pub fn callers(&mut self, callers: Vec<Text>) {
-        if !callers.is_empty() {
-            self.blocks.push(Block::Callers(callers));
-        }
+        self.blocks.extend((!callers.is_empty()).then_some(Block::Callers(callers)));
     }
 
     pub fn source(&mut self, source: Source) {
@@ -287,9 +288,7 @@ impl Document {
     /// Appends a list unless `items` is empty.
     pub fn list<T: Into<Item>>(&mut self, items: impl IntoIterator<Item = T>) {
         let items: Vec<Item> = items.into_iter().map(Into::into).collect();
-        if !items.is_empty() {
-            self.blocks.push(Block::List(items));
-        }
+        self.blocks.extend((!items.is_empty()).then_some(Block::List(items)));
     }
 
     /// Appends a section with a list unless `items` is empty.
@@ -304,9 +303,7 @@ impl Document {
     /// Appends a table unless it has no rows.
     pub fn table(&mut self, table: impl Into<Table>) {
         let table = table.into();
-        if !table.rows.is_empty() {
-            self.blocks.push(Block::Table(table));
-        }
+        self.blocks.extend((!table.rows.is_empty()).then_some(Block::Table(table)));
     }
 
     pub fn chart(&mut self, chart: Chart) {
@@ -315,9 +312,8 @@ impl Document {
 
     /// Appends a stack unless it has no frames.
     pub fn stack(&mut self, stack: Stack) {
-        if !stack.frames.is_empty() || stack.folded_frames > 0 {
-            self.blocks.push(Block::Stack(stack));
-        }
+        let is_known = !stack.frames.is_empty() || stack.folded_frames > 0;
+        self.blocks.extend(is_known.then_some(Block::Stack(stack)));
     }
 
     pub fn warning(&mut self, code: impl Into<String>, text: impl Into<Text>) {

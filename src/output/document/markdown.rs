@@ -15,7 +15,7 @@ const WIDTH: usize = 90;
 pub fn markdown(document: &Document) -> String {
     let mut text = document.blocks.iter().map(block).join("\n\n");
     text.push('\n');
-    escape_command_lines(text)
+    escape_command_lines(&text)
 }
 
 fn block(block: &Block) -> String {

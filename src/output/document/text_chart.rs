@@ -82,15 +82,17 @@ impl TextChart<'_> {
                 _ if row == HEIGHT / 2 => size(top / 2),
                 _ => String::new(),
             };
-            // A cell is filled if the value reaches its middle; in the lowest row any value shows.
-            let reaches = |value: u64| {
-                let twice = u128::from(value) * u128::from(HEIGHT) * 2 / u128::from(top);
-                twice > u128::from(row) * 2 || (row == 0 && value > 0)
-            };
-            let cells = front.iter().zip(&back).map(|(front, back)| match (reaches(*front), reaches(*back)) {
-                (true, _) => pens.front,
-                (false, true) => pens.back,
-                (false, false) => ' ',
+            let cells = front.iter().zip(&back).map(|(front, back)| {
+                // A cell is filled if the value reaches its middle; in the lowest row any value shows.
+                let is_filled = [*front, *back].map(|value| {
+                    let twice = u128::from(value) * u128::from(HEIGHT) * 2 / u128::from(top);
+                    twice > u128::from(row) * 2 || (row == 0 && value > 0)
+                });
+                match is_filled {
+                    [true, _] => pens.front,
+                    [false, true] => pens.back,
+                    [false, false] => ' ',
+                }
             });
             format!("{label:>LABEL_COLUMNS$} {}{}", pens.axis, cells.collect::<String>())
         });
@@ -184,7 +186,7 @@ mod tests {
         let lines = draw(&chart, 0, UNICODE);
         assert_eq!([&lines[0], &lines[1]].map(|line| line.trim()), ["█ allocated", "░ reserved, not allocated"]);
         let cells: Vec<Vec<char>> = lines[2..10].iter().map(|line| line.chars().collect()).collect();
-        let column = |at: usize| cells.iter().map(|line| line[LABEL_COLUMNS + 2 + at]).collect::<String>();
-        assert_eq!([column(0), column(9)], ["░░░░████", "████████"]);
+        let columns = [0, 9].map(|at| cells.iter().map(|line| line[LABEL_COLUMNS + 2 + at]).collect::<String>());
+        assert_eq!(columns, ["░░░░████", "████████"]);
     }
 }

@@ -103,8 +103,10 @@ mod tests {
         for columns in [10, 25, 65, 160] {
             let ticks = ticks(&chart, columns);
             assert!(!ticks.is_empty());
-            let end = |tick: &Tick| tick.column + tick.entry.len().max(tick.time.as_ref().map_or(0, String::len));
-            assert!(ticks.windows(2).all(|pair| end(&pair[0]) < pair[1].column), "{columns}");
+            for (tick, next) in ticks.iter().zip(&ticks[1..]) {
+                let width = tick.entry.len().max(tick.time.as_ref().map_or(0, String::len));
+                assert!(tick.column + width < next.column, "{columns}");
+            }
         }
         let all = ticks(&chart, 65);
         let tick = all.iter().find(|tick| tick.entry == "8,000").unwrap();

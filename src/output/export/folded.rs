@@ -85,10 +85,12 @@ mod tests {
 
     #[test]
     fn labels_have_no_separators() {
-        let frame =
-            |file: &str, line, name: &str| folded_label(&FrameReport::new(file.to_owned(), line, name.to_owned()));
-        assert_eq!(frame("/app/model.py", 88, "forward"), "model.py:88:forward");
-        assert_eq!(frame("??", 0, "at::bmm(at::Tensor const&)"), "at::bmm(at::Tensor_const&)");
-        assert_eq!(frame("/app/my file;1.py", 3, "<module>"), "my_file:1.py:3:<module>");
+        for (file, line, name, label) in [
+            ("/app/model.py", 88, "forward", "model.py:88:forward"),
+            ("??", 0, "at::bmm(at::Tensor const&)", "at::bmm(at::Tensor_const&)"),
+            ("/app/my file;1.py", 3, "<module>", "my_file:1.py:3:<module>"),
+        ] {
+            assert_eq!(folded_label(&FrameReport::new(file.to_owned(), line, name.to_owned())), label);
+        }
     }
 }

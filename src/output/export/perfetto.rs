@@ -98,22 +98,20 @@ impl<W: Write> PerfettoWriter<W> {
 
     fn device(&mut self, device: &DeviceRecording<'_, '_>, process: u64) -> io::Result<()> {
         let slices = device.slices();
-        let tracks = self.describe_device(device, process, device.tracks(&slices))?;
-        let id = |track: Track| tracks.get(&track).copied().unwrap_or_default(); // there is one for each in use
+        let numbers = self.describe_device(device, process, device.tracks(&slices))?; // all tracks in use
         if !device.window.is_empty() {
             device.counters(|track, time_us, bytes| {
-                self.event(time_us, &start_event(event::COUNTER, id(track)).unsigned(event::COUNTER_VALUE, bytes))
+                self.event(time_us, &start_event(event::COUNTER, numbers[&track]).unsigned(event::COUNTER_VALUE, bytes))
             })?;
         }
         for slice in &slices {
-            let mut begin = start_event(event::SLICE_BEGIN, id(slice.track)).string(event::NAME, &slice.name);
-            if let Some(bytes) = slice.bytes {
-                begin = begin.message(event::ANNOTATION, &annotation("bytes", bytes));
-            }
+            let begin = start_event(event::SLICE_BEGIN, numbers[&slice.track]).string(event::NAME, &slice.name);
+            let bytes = slice.bytes.map(|bytes| annotation("bytes", bytes));
+            let begin = bytes.iter().fold(begin, |begin, bytes| begin.message(event::ANNOTATION, bytes));
             self.event(slice.time_us.start, &begin)?;
-            self.event(slice.time_us.end, &start_event(event::SLICE_END, id(slice.track)))?;
+            self.event(slice.time_us.end, &start_event(event::SLICE_END, numbers[&slice.track]))?;
         }
-        device.device.failed_requests().try_for_each(|index| self.failure(id(Track::Failures), device, index))
+        device.device.failed_requests().try_for_each(|index| self.failure(numbers[&Track::Failures], device, index))
     }
 
     fn next_track(&mut self) -> u64 {

@@ -156,15 +156,16 @@ mod tests {
 
     #[test]
     fn text_from_a_file_stays_text() {
-        let cell = |text: &str| {
+        for (text, cell) in [
+            ("train.py", "train.py"),
+            ("-", "-"),
+            ("=cmd|' /C calc'!A0", "'=cmd|' /C calc'!A0"),
+            ("@SUM(A1,B1)", "\"'@SUM(A1,B1)\""),
+            ("a \"b\", c", "\"a \"\"b\"\", c\""),
+        ] {
             let mut line = String::new();
             push_text(&mut line, text).unwrap();
-            line
-        };
-        assert_eq!(cell("train.py"), "train.py");
-        assert_eq!(cell("-"), "-");
-        assert_eq!(cell("=cmd|' /C calc'!A0"), "'=cmd|' /C calc'!A0");
-        assert_eq!(cell("@SUM(A1,B1)"), "\"'@SUM(A1,B1)\"");
-        assert_eq!(cell("a \"b\", c"), "\"a \"\"b\"\", c\"");
+            assert_eq!(line, cell);
+        }
     }
 }

@@ -75,8 +75,10 @@ impl<S: TableSink + Send> TableSet<S> {
         let mut used_by_events = vec![false; count];
         for device in &recording.devices {
             let rows = DeviceRows { recording, device };
-            let allocations = || rows.allocations(to_allocations, &mut used);
-            let (allocations, events) = rayon::join(allocations, || rows.events(to_events, &mut used_by_events));
+            let (allocations, events) = rayon::join(
+                || rows.allocations(to_allocations, &mut used),
+                || rows.events(to_events, &mut used_by_events),
+            );
             let last_totals = allocations.and(events)?;
             rows.segments(to_segments, &mut used)?;
             rows.run(to_run, last_totals)?;
@@ -146,10 +148,9 @@ impl DeviceRows<'_, '_, '_> {
 
     /// Adds text of the program to `texts`: escaped, and nothing if it is empty.
     fn add_text(&self, texts: &mut FxHashMap<SymbolId, Option<String>>, symbol: Option<SymbolId>) {
-        if let Some(symbol) = symbol {
-            let text = self.snapshot().text(symbol);
-            texts.entry(symbol).or_insert_with(|| (!text.is_empty()).then(|| escape_name(text)));
-        }
+        let Some(symbol) = symbol else { return }; // no text
+        let text = self.snapshot().text(symbol);
+        texts.entry(symbol).or_insert_with(|| (!text.is_empty()).then(|| escape_name(text)));
     }
 
     /// Text that the program attached to an allocation.
@@ -178,7 +179,7 @@ impl DeviceRows<'_, '_, '_> {
                 used.line(one.made_by);
                 self.add_text(&mut texts, self.attached(one));
             }
-            let start = |row: usize| last_entry(all[row].start);
+            let starts: Vec<Option<usize>> = all.iter().map(|one| last_entry(one.start)).collect();
             sink.rows(
                 all.len(),
                 &[
@@ -189,9 +190,9 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::from_u64(all[row].address),
                     &|row| Cell::from_u64(lives.kind_of(all[row]).bytes),
                     &|row| Cell::from_u64(lives.kind_of(all[row]).requested_bytes),
-                    &|row| Cell::from_option(start(row).map(|entry| entry as u64)),
+                    &|row| Cell::from_option(starts[row].map(|entry| entry as u64)),
                     &|row| Cell::from_option(all[row].freed_at().and_then(last_entry).map(|entry| entry as u64)),
-                    &|row| self.time_us(start(row)),
+                    &|row| self.time_us(starts[row]),
                     &|row| self.time_us(all[row].freed_at().and_then(last_entry)),
                     &|row| Cell::from_u64(lives.places.all[lives.kind_of(all[row]).place as usize].stream),
                     &|row| Cell::Text(&pools[lives.kind_of(all[row]).place as usize]),
@@ -199,7 +200,7 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::Text(all[row].category.word()),
                     &|row| Cell::Text(all[row].confidence.word()),
                     &|row| text_cell(all[row].phase.map(Phase::word)),
-                    &|row| Cell::from_option(start(row).and_then(|entry| steps.step_at(entry)).map(u64::from)),
+                    &|row| Cell::from_option(starts[row].and_then(|entry| steps.step_at(entry)).map(u64::from)),
                     &|row| text_cell(all[row].variable(device).map(|index| &*names[index])),
                     &|row| text_cell(self.attached(all[row]).and_then(|text| texts[&text].as_deref())),
                     &|row| text_cell(used.line_of(all[row], device)),
@@ -227,8 +228,17 @@ impl DeviceRows<'_, '_, '_> {
             }
         }
         let key = self.key();
-        let mut write = |first: usize, totals: &[[u64; 2]]| {
-            let entries: Vec<TraceEntry> = (first..first + totals.len()).map(|index| trace.entry(index)).collect();
+        let (mut totals, mut last) = (Vec::new(), [0; 2]);
+        self.device.each_totals(|applied, now| {
+            last = now;
+            if applied > window.start {
+                totals.push(now);
+            }
+            if totals.len() < ROWS_AT_ONCE && applied < window.end {
+                return Ok(());
+            }
+            let first = applied - totals.len();
+            let entries: Vec<TraceEntry> = (first..applied).map(|index| trace.entry(index)).collect();
             sink.rows(
                 totals.len(),
                 &[
@@ -250,18 +260,8 @@ impl DeviceRows<'_, '_, '_> {
                     &|row| Cell::Text(phases.phase_at(first + row).word()),
                     &|row| Cell::from_option(phases.steps.step_at(first + row).map(u64::from)),
                 ],
-            )
-        };
-        let (mut totals, mut last) = (Vec::new(), [0; 2]);
-        self.device.each_totals(|applied, now| {
-            last = now;
-            if applied > window.start {
-                totals.push(now);
-            }
-            if totals.len() == ROWS_AT_ONCE || applied == window.end {
-                write(applied - totals.len(), &totals)?;
-                totals.clear();
-            }
+            )?;
+            totals.clear();
             Ok(())
         })?;
         Ok(last)

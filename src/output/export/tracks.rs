@@ -135,9 +135,9 @@ impl DeviceRecording<'_, '_> {
             slices.extend(self.slice_of(Track::Phases, entries, || phase.word().to_owned()));
         }
         slices.extend(self.annotations());
-        timeline::metadata_spans(self.device.device(), &self.window, |span| {
+        for span in timeline::metadata_spans(self.device.device(), &self.window) {
             slices.extend(self.slice_of(Track::Metadata, span.entries, || self.text(span.name)));
-        });
+        }
         slices.extend(self.annotated_tensors());
         slices
     }
@@ -161,12 +161,8 @@ impl DeviceRecording<'_, '_> {
             let text =
                 entry.user_metadata.filter(|text| entry.addr > 0 && !self.device.snapshot().text(*text).is_empty());
             let time_us = self.time_us(index);
-            Some(Slice {
-                track: Track::Tensors,
-                time_us: time_us..time_us,
-                name: self.text(text?),
-                bytes: Some(entry.size),
-            })
+            let (name, bytes) = (self.text(text?), Some(entry.size));
+            Some(Slice { track: Track::Tensors, time_us: time_us..time_us, name, bytes })
         })
     }
 

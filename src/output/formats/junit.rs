@@ -37,7 +37,7 @@ pub fn junit(report: &CheckReport) -> String {
         out += &test(path, "readable", [format!("<error message=\"{}\"/>", escape_xml(message))]);
     }
     out.push_str("  </testsuite>\n</testsuites>\n");
-    escape_command_lines(out)
+    escape_command_lines(&out)
 }
 
 fn test(class: &str, name: &str, problems: impl IntoIterator<Item = String>) -> String {

@@ -22,9 +22,8 @@ pub fn sarif(report: &CheckReport, version: &str) -> Value {
     let rules = figures.chain(dry_run).map(|(id, text)| json!({ "id": id, "shortDescription": { "text": text } }));
     let rules: Vec<Value> = rules.collect();
     let mut results: Vec<Value> = report.failed_findings().into_iter().map(result).collect();
-    if let Some(job) = &report.dry_run {
-        results.extend((!job.passed).then(|| job_result(job, rules.len() - 1)));
-    }
+    let failed_job = report.dry_run.as_ref().filter(|job| !job.passed);
+    results.extend(failed_job.map(|job| job_result(job, rules.len() - 1)));
     let unreadable = report.not_checked().into_iter().map(|(path, message)| format!("{path}: {message}"));
     let unreadable: Vec<Value> =
         unreadable.map(|text| json!({ "level": "error", "message": { "text": text } })).collect();

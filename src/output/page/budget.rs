@@ -129,14 +129,15 @@ mod tests {
     use crate::snapshot::Snapshot;
     use crate::study::{Scope, Study};
 
+    /// An entry whose stack has four frames.
+    fn entry(action: &str, mib: u64, line: u64) -> serde_json::Value {
+        let frames = vec![serde_json::json!({"filename": "/a.py", "line": line, "name": "f"}); 4];
+        serde_json::json!({"action": action, "addr": (1u64 << 32) + (mib << 24), "size": mib << 20, "stream": 0,
+            "frames": frames})
+    }
+
     #[test]
     fn the_largest_allocations_are_kept_within_a_number_of_frames() {
-        let entry = |action: &str, mib: u64, line: u64| {
-            let frames = [serde_json::json!({"filename": "/a.py", "line": line, "name": "f"})];
-            let frames: Vec<_> = frames.iter().cycle().take(4).collect();
-            serde_json::json!({"action": action, "addr": (1u64 << 32) + (mib << 24), "size": mib << 20, "stream": 0,
-                "frames": frames})
-        };
         // Lines 1, 2, 3, 1 for 2, 8, 4, 6 MiB: four frames a line.
         let alloc = [(2, 1), (8, 2), (4, 3), (6, 1)];
         let entries =
@@ -146,8 +147,9 @@ mod tests {
         let study = Study::new(&snapshot, Scope::default());
         let lives = MemoryLifetimes::from_device(study.devices().next().unwrap());
         let mut budgeted = Budgeted::new(&lives, 8);
-        let kept = |max: usize| budgeted.count_within_frames(max, |stack| snapshot.stacks.frames(stack).len());
-        assert_eq!([kept(12), kept(11), kept(8), kept(7), kept(3)], [4, 2, 2, 1, 0]);
+        for (max, kept) in [(12, 4), (11, 2), (8, 2), (7, 1), (3, 0)] {
+            assert_eq!(budgeted.count_within_frames(max, |stack| snapshot.stacks.frames(stack).len()), kept);
+        }
         budgeted.keep(3);
         budgeted.keep(1);
         assert_eq!(budgeted.kept().count(), 1);

@@ -46,12 +46,13 @@ pub(super) fn pack(device: DeviceStudy<'_, '_>, report: &mut DeviceReport, budge
     let mut lives = report.lives.take().unwrap_or_else(|| MemoryLifetimes::from_device(device));
     let window = device.window();
     let shown = ShownEntries { first: to_u32(window.start), entries: to_u32(window.len()) };
-    let map_addresses = || {
-        retain_shown(&mut lives, shown);
-        AddressMap::new(&lives)
-    };
-    let (space, (times, marks, ranges)) =
-        threads::join(map_addresses, || (times(device), events::marks(device, shown), events::ranges(device, shown)));
+    let (space, (times, marks, ranges)) = threads::join(
+        || {
+            retain_shown(&mut lives, shown);
+            AddressMap::new(&lives)
+        },
+        || (times(device), events::marks(device, shown), events::ranges(device, shown)),
+    );
     let packing = Packing { device, report, shown, space, times, marks, ranges };
     let stacks = &device.snapshot().stacks;
     let mut budgeted = Budgeted::new(&lives, shown.entries);

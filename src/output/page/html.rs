@@ -102,8 +102,10 @@ fn in_order<'a>(report: &'a AnalyzeReport, data: &'a [Vec<PageData>], order: Pag
     let all = snapshots.flat_map(|(index, (snapshot, data))| {
         snapshot.devices.iter().zip(data).map(move |(device, data)| (index, device, data))
     });
-    let place = |index: usize, device: u64| rank.get(&(&*report.snapshots[index].path, device));
-    all.sorted_by_key(|(index, device, _)| place(*index, device.device).copied().unwrap_or(usize::MAX)).collect()
+    let sorted = all.sorted_by_key(|(index, device, _)| {
+        rank.get(&(&*report.snapshots[*index].path, device.device)).copied().unwrap_or(usize::MAX)
+    });
+    sorted.collect()
 }
 
 /// The failed requests of `device` with a result of their own, the last `most`; `None` for one on its use of memory.

@@ -27,13 +27,12 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
     let reach = failed.map(|oom| oom.reserved_bytes.saturating_add(oom.device_free_bytes));
     let capacity = device.capacity_bytes.or(reach).filter(|bytes| ratio(*bytes, used) <= MAX_CAPACITY_RATIO);
     let top = used.max(capacity.unwrap_or(0));
-    let y = |bytes: u64| HEIGHT - ratio(bytes, top) * (HEIGHT - 24.0);
     let [filled, line] = series.each_ref().map(|values| {
         let mut points = String::new();
         let wide = WIDTH / ratio(values.len().max(1) as u64, 1);
         for (index, bytes) in values.iter().enumerate() {
             let x = wide * ratio(index as u64, 1);
-            let _ = write!(points, "{x:.1},{0:.1} {1:.1},{0:.1} ", y(*bytes), x + wide);
+            let _ = write!(points, "{x:.1},{0:.1} {1:.1},{0:.1} ", height(*bytes, top), x + wide);
         }
         points
     });
@@ -43,14 +42,14 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
          <polyline fill=\"none\" stroke=\"#888\" points=\"{line}\"/>"
     );
     if let Some(bytes) = capacity {
-        let at = y(bytes);
+        let at = height(bytes, top);
         let _ = write!(shapes, "<path stroke=\"currentColor\" stroke-dasharray=\"6 4\" d=\"M0 {at:.1}H{WIDTH}\"/>");
         let what = if device.capacity_bytes.is_some() { "on the device" } else { "within reach" };
         shapes += &label(4.0, at - 5.0, "start", "currentColor", &format!("{} {what}", size(bytes)));
     }
     if let Some(oom) = failed {
         let at = ratio(oom.event.saturating_sub(history.first_entry), history.entries.max(1)).min(1.0) * (WIDTH - 6.0);
-        let (low, high) = (y(oom.allocated_bytes), y(wanted));
+        let (low, high) = (height(oom.allocated_bytes, top), height(wanted, top));
         let tall = low - high;
         let _ =
             write!(shapes, "<rect fill=\"#c8322a\" x=\"{at:.1}\" y=\"{high:.1}\" width=\"6\" height=\"{tall:.1}\"/>");
@@ -69,6 +68,11 @@ pub(super) fn picture(device: &DeviceReport) -> Option<String> {
          aria-label=\"{0}\">{shapes}</svg><figcaption>{0}</figcaption></figure>\n",
         html_literal(&caption)
     ))
+}
+
+/// The vertical position of `bytes`, in a picture that ends above `top` bytes.
+fn height(bytes: u64, top: u64) -> f64 {
+    HEIGHT - ratio(bytes, top) * (HEIGHT - 24.0)
 }
 
 fn label(x: f64, y: f64, anchor: &str, fill: &str, text: &str) -> String {

@@ -78,15 +78,17 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, 
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
     let has_phases =
         held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
-    let named = |row: &NamedShare, nameless: &str| (row.name.as_deref().unwrap_or(nameless).to_owned(), row.share, "");
-    let phases = held.by_phase.iter().map(|row| named(row, "before the recording"));
     let groups: [(&str, bool, Vec<_>); 3] = [
         ("for", has_categories, categories.collect()),
-        ("by rule", !held.by_rule.is_empty(), held.by_rule.iter().map(|row| named(row, "no rule")).collect()),
-        ("allocated in", has_phases, phases.collect()),
+        ("by rule", !held.by_rule.is_empty(), named_rows(&held.by_rule, "no rule")),
+        ("allocated in", has_phases, named_rows(&held.by_phase, "before the recording")),
     ];
     let groups = groups.into_iter().filter(|(_, is_informative, _)| *is_informative);
     groups.flat_map(|(group, _, rows)| [group].into_iter().chain(repeat("")).zip(rows)).collect()
+}
+
+fn named_rows(rows: &[NamedShare], nameless: &str) -> Vec<(String, Share, &'static str)> {
+    rows.iter().map(|row| (row.name.as_deref().unwrap_or(nameless).to_owned(), row.share, "")).collect()
 }
 
 /// A category and how sure it is; `None` if it is not known.
@@ -111,9 +113,7 @@ impl HeldRow {
 pub(super) fn held_table(by: &'static str, holders: impl Iterator<Item = HeldRow>, all: BlockSum) -> TableOf<HeldRow> {
     let mut rows: Vec<HeldRow> = holders.collect();
     let rest = rows.iter().fold(all, |rest, row| rest.minus(row.sum));
-    if rest.bytes > 0 {
-        rows.push(HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks));
-    }
+    rows.extend((rest.bytes > 0).then(|| HeldRow::new(faint("everything else"), None, rest.bytes, rest.blocks)));
     let has_category = rows.iter().any(|row| row.category.is_some());
     Table::from_rows(rows)
         .text(by, |row| row.holder.clone())

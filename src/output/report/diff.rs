@@ -37,9 +37,8 @@ pub fn diff(report: &DiffReport) -> Document {
     lines(&mut document, most, if are_several { MAX_LINES_BESIDE } else { MAX_LINES });
     document.fields("why", why(most));
     let [before, after] = most.numbers(Figure::Ooms);
-    if before + after > 0 {
-        document.field("failed", format!("{} before, {} after", counted(before, "request"), count(after)));
-    }
+    let failed = format!("{} before, {} after", counted(before, "request"), count(after));
+    document.fields("failed", (before + after > 0).then_some(failed));
     let settings = settings(&report.settings_changed);
     let others = and_others(settings.len(), MAX_SETTINGS, "other", ": --full");
     document.fields("settings", settings.into_iter().take(MAX_SETTINGS).chain(others));

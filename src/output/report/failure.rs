@@ -75,10 +75,8 @@ pub(super) fn tried_request(document: &mut Document, device: &DeviceReport) {
         document.heading(format!("The request of {} on GPU {}", size(request.asked_bytes), device.device));
         circumstances(document, oom);
         add_blockers(document, oom);
-        if request.given_back_bytes > 0 {
-            let released = size(request.given_back_bytes);
-            document.field("released", format!("{released} of the cache, before the request failed"));
-        }
+        let released = Some(request.given_back_bytes).filter(|bytes| *bytes > 0).map(size);
+        document.fields("released", released.map(|bytes| format!("{bytes} of the cache, before the request failed")));
     }
 }
 

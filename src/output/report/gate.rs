@@ -70,15 +70,15 @@ fn limit_table(kinds: &[LimitKind<'_>]) -> impl Into<Table> {
         let below = Some(below(kind.worst, are_several.then_some(&names))).filter(|below| !below.is_empty());
         [(Some(kind), marked_name(kind))].into_iter().chain(below.map(|below| (None, Cell::indented(1, below))))
     });
+    let actual = if are_several { "worst" } else { "actual" };
     // The line below a limit has no figures.
-    let of_limit = |show: fn(&LimitKind<'_>) -> String| {
-        move |(kind, _): &(Option<&LimitKind<'_>>, Cell)| kind.map_or_else(String::new, show)
-    };
     Table::from_rows(rows)
         .text("limit", |(_, name)| name.clone())
-        .number(if are_several { "worst" } else { "actual" }, of_limit(|kind| kind.worst.format_figures().1))
-        .number("limit", of_limit(|kind| kind.worst.format_figures().0))
-        .number("not held on", of_limit(|kind| format!("{} of {}", count(kind.failing), count(kind.all))))
+        .number(actual, |(kind, _)| kind.map_or_else(String::new, |kind| kind.worst.format_figures().1))
+        .number("limit", |(kind, _)| kind.map_or_else(String::new, |kind| kind.worst.format_figures().0))
+        .number("not held on", |(kind, _)| {
+            kind.map_or_else(String::new, |kind| format!("{} of {}", count(kind.failing), count(kind.all)))
+        })
         .only_if(are_several)
         .wide()
 }

@@ -5,7 +5,7 @@ use super::phrases::add_failed_requests;
 use crate::base::units::{count, counted, duration, size};
 use crate::output::document::{Document, Table, Text, alarm, amount, code, faint, strong};
 use crate::output::wording::command_line;
-use crate::whatif::{LiveDevice, LiveDifference, LiveReport};
+use crate::whatif::{LiveDevice, LiveReport};
 
 /// Lays out `report`: how each device fared, its peaks and its calls of the driver.
 pub fn live(report: &LiveReport) -> Document {
@@ -58,12 +58,11 @@ fn live_device(document: &mut Document, device: &LiveDevice) {
         .table(Table::from_rows(peaks).text("peak", |(name, _)| *name).number("", |(_, bytes)| amount(*bytes)).wide());
     calls(document, device);
     add_failed_requests(document, &device.ooms);
-    if let Some(difference) = &device.first_difference {
-        differs(document, difference);
-    }
+    first_difference(document, device);
 }
 
-fn differs(document: &mut Document, difference: &LiveDifference) {
+fn first_difference(document: &mut Document, device: &LiveDevice) {
+    let Some(difference) = &device.first_difference else { return }; // all entries match
     let at = count(difference.event as u64);
     let [predicted, live] = [&difference.predicted, &difference.live]
         .map(|entry| entry.as_ref().map(|entry| format!("{} of {}", entry.action, size(entry.size))));
@@ -84,14 +83,17 @@ fn differs(document: &mut Document, difference: &LiveDifference) {
 
 fn calls(document: &mut Document, device: &LiveDevice) {
     let calls = &device.calls;
-    let time = |us| if us == 0 { "<1 us".to_owned() } else { duration(us) };
     let kinds =
         [("cudaMalloc", &calls.malloc), ("cudaFree", &calls.free), ("map", &calls.map), ("unmap", &calls.unmap)];
     let table = Table::from_rows(kinds.into_iter().filter(|(_, times)| times.count > 0))
         .text("device calls", |(name, _)| *name)
         .number("count", |(_, times)| count(times.count))
-        .number("total", |(_, times)| time(times.total_us))
-        .number("median", |(_, times)| time(times.median_us))
-        .number("p99", |(_, times)| time(times.p99_us));
+        .number("total", |(_, times)| call_time(times.total_us))
+        .number("median", |(_, times)| call_time(times.median_us))
+        .number("p99", |(_, times)| call_time(times.p99_us));
     document.table(table.wide());
+}
+
+fn call_time(us: u64) -> String {
+    if us == 0 { "<1 us".to_owned() } else { duration(us) }
 }

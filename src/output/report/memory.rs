@@ -57,10 +57,9 @@ fn totals(memory: &MemoryReport) -> Vec<(u8, &'static str, u64, String)> {
         (0, "reserved", memory.reserved_bytes, counted(memory.segments.count, "segment")),
         (0, "allocated", memory.allocated_bytes, held),
     ];
-    if blocks.active_pending_free.count > 0 {
-        let waiting = "freed by the program, waiting for work on another stream".to_owned();
-        rows.push((0, "pending free", blocks.active_pending_free.bytes, waiting));
-    }
+    let pending = Some(blocks.active_pending_free).filter(|pending| pending.count > 0);
+    let waiting = "freed by the program, waiting for work on another stream";
+    rows.extend(pending.map(|pending| (0, "pending free", pending.bytes, waiting.to_owned())));
     let inactive = &blocks.inactive;
     if inactive.count == 0 {
         rows.push((0, "free", inactive.bytes, "nothing cached".to_owned()));

@@ -155,10 +155,8 @@ pub fn serving_plan(report: &ServingPlanReport) -> Document {
         })
     });
     document.table(table.wide());
-    for row in &report.rows {
-        if let Some(reason) = &row.reason {
-            document.warning("not-started", format!("{}: {reason}", row.label()));
-        }
+    for (row, reason) in report.rows.iter().filter_map(|row| Some((row, row.reason.as_ref()?))) {
+        document.warning("not-started", format!("{}: {reason}", row.label()));
     }
     document
 }

@@ -96,9 +96,11 @@ fn reproduced(device: &ReplayedDevice) -> (Judgement, String) {
 fn what_if_table(devices: &[&ReplayedDevice]) -> impl Into<Table> {
     let rows = devices.iter().take(MAX_ROWS);
     let rows = rows.filter_map(|device| Some((*device, device.then.as_ref()?, device.recorded.as_ref()?)));
-    let mark = |then: &JobOutcome| if then.goes_on() { Judgement::Good } else { Judgement::Bad };
     Table::from_rows(rows)
-        .text("device", |(device, then, _)| Cell::marked(mark(then), format!("GPU {}", device.device)))
+        .text("device", |(device, then, _)| {
+            let mark = if then.goes_on() { Judgement::Good } else { Judgement::Bad };
+            Cell::marked(mark, format!("GPU {}", device.device))
+        })
         .text("the job then", |(_, then, _)| describe_outcome(then))
         .number("reserved as recorded", |(.., recorded)| amount(recorded.figures.peak_reserved_bytes))
         .number("what-if", |(device, ..)| amount(device.figures.peak_reserved_bytes))
@@ -135,9 +137,9 @@ fn assumed(document: &mut Document, device: &ReplayedDevice) {
     let capacity = assumed.capacity_bytes.filter(|_| device.recorded.is_none());
     document.fields("device", capacity.map(|capacity| format!("{} within reach", size(capacity))));
     document.fields("limit", assumed.limit_bytes.map(|limit| format!("the process may reserve {}", size(limit))));
-    if let Some(trigger) = assumed.collection_trigger_bytes {
-        document.field("inferred", format!("garbage collection starts at {} reserved (not recorded)", size(trigger)));
-    }
+    let trigger = assumed.collection_trigger_bytes.map(size);
+    document
+        .fields("inferred", trigger.map(|size| format!("garbage collection starts at {size} reserved (not recorded)")));
     for setting in &assumed.settings {
         document.field("inferred", format!("{setting} (not recorded by this release)"));
     }

@@ -114,9 +114,7 @@ pub fn size_search(report: &SizeSearchReport) -> Document {
         .text("", |(.., result)| result.clone())
         .number("peak reserved", |(run, ..)| if run.fits { size(run.reserved_bytes) } else { String::new() });
     document.table(table.wide());
-    if runs.len() > 1 {
-        document.field("next", code(format!("oomscope fit {}", runs.join(" "))));
-    }
+    document.fields("next", (runs.len() > 1).then(|| code(format!("oomscope fit {}", runs.join(" ")))));
     document
 }
 

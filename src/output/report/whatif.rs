@@ -117,25 +117,22 @@ impl WhatIfReport {
             .or_else(|| describe_tried(&device.tried, device.exact))
             .unwrap_or_else(|| format!("nothing to try on GPU {id}; as recorded {}", outcome_clause(&recorded.then)));
         let change = verdict.best_tried.as_ref().filter(|row| row.kind == TriedKind::Program);
-        let assignment = |best: &WhatIfRow| shell_assignment(&best.settings, self.recorded_settings.as_deref());
         // No setting frees what grows.
         let best = verdict.best.as_ref().filter(|_| device.growth_bytes_per_step.is_none());
+        let assignment = best.map(|best| shell_assignment(&best.settings, self.recorded_settings.as_deref()));
         let (action, copy) = match (recorded.then.goes_on(), change, best) {
             (true, change, best) => match (best.and_then(|best| saving(best, recorded)), best, change) {
-                (Some(bytes), Some(best), _) => (
-                    format!("{}, to reserve {} less", settings_action(&best.settings), size(bytes)),
-                    Some(assignment(best)),
-                ),
+                (Some(bytes), Some(best), _) => {
+                    (format!("{}, to reserve {} less", settings_action(&best.settings), size(bytes)), assignment)
+                }
                 (_, _, Some(change)) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
                 _ => return Summary::from_answer(answer),
             },
             (false, Some(change), _) if change.mark == TriedMark::Helps => (change.label(), change.file_line()),
             (false, Some(change), _) => (format!("try it, and record again: {}", change.label()), change.file_line()),
             (false, None, Some(best)) => match best.then {
-                JobOutcome::GoesOn { .. } => (settings_action(&best.settings), Some(assignment(best))),
-                JobOutcome::NotKnown { .. } => {
-                    (format!("try {}", settings_label(&best.settings)), Some(assignment(best)))
-                }
+                JobOutcome::GoesOn { .. } => (settings_action(&best.settings), assignment),
+                JobOutcome::NotKnown { .. } => (format!("try {}", settings_label(&best.settings)), assignment),
                 JobOutcome::FailsAgain { .. } | JobOutcome::RequestFails { .. } => {
                     (POSTPONES.to_owned(), command_line("analyze", &self.path))
                 }

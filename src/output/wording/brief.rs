@@ -176,7 +176,8 @@ impl Brief {
         let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
         let failed = last.filter(|_| device.moment.is_none() || device.is_at_last_failure());
-        let (at, event, held, [reserved_bytes, allocated_bytes]) = find_moment(device, failed);
+        let ShownMoment { at, event, held, totals: [reserved_bytes, allocated_bytes] } =
+            ShownMoment::new(device, failed);
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let top_lines = lines.iter().take(top).map(|line| BriefLine {
             line: line.location.label(),
@@ -212,26 +213,34 @@ impl Brief {
     }
 }
 
-/// The moment of `--at`, else of the request that `failed`, else of the peak, else of the snapshot: its entry, what was
-/// held, and reserved and allocated bytes.
-fn find_moment<'d>(
-    device: &'d DeviceReport,
-    failed: Option<&'d OomReport>,
-) -> (BriefMoment, Option<u64>, Option<&'d MemoryBreakdown>, [u64; 2]) {
-    let (then, peak) = (device.at_moment.as_ref(), &device.peak);
-    // Those of `--at`, or of the snapshot.
-    let totals = [device.memory.reserved_bytes, device.memory.allocated_bytes];
-    match (device.moment, failed, &device.at_peak) {
-        (_, Some(oom), _) => {
-            (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), [oom.reserved_bytes, oom.allocated_bytes])
+/// The moment of `--at`, else of the failed request, else of the peak, else of the snapshot.
+struct ShownMoment<'d> {
+    at: BriefMoment,
+    event: Option<u64>,
+    held: Option<&'d MemoryBreakdown>,
+    /// Reserved and allocated bytes.
+    totals: [u64; 2],
+}
+
+impl<'d> ShownMoment<'d> {
+    fn new(device: &'d DeviceReport, failed: Option<&'d OomReport>) -> Self {
+        if let Some(oom) = failed {
+            let totals = [oom.reserved_bytes, oom.allocated_bytes];
+            return Self { at: BriefMoment::Failure, event: Some(oom.event), held: oom.held.as_ref(), totals };
         }
-        (Some(TracePosition::Entry { event }), None, _) => (BriefMoment::Entry, Some(event), then, totals),
-        (Some(TracePosition::Start), None, _) => (BriefMoment::Start, None, then, totals),
-        (None, None, held @ Some(_)) => {
-            (BriefMoment::Peak, peak.allocated_event, held.as_ref(), [peak.reserved_then, peak.allocated_bytes])
+        if device.moment.is_none()
+            && let held @ Some(_) = device.at_peak.as_ref()
+        {
+            let totals = [device.peak.reserved_then, device.peak.allocated_bytes];
+            return Self { at: BriefMoment::Peak, event: device.peak.allocated_event, held, totals };
         }
-        (Some(TracePosition::Snapshot), None, _) => (BriefMoment::Snapshot, None, then, totals),
-        (None, None, None) => (BriefMoment::Snapshot, None, None, totals),
+        let (at, event) = match device.moment {
+            Some(TracePosition::Entry { event }) => (BriefMoment::Entry, Some(event)),
+            Some(TracePosition::Start) => (BriefMoment::Start, None),
+            Some(TracePosition::Snapshot) | None => (BriefMoment::Snapshot, None),
+        };
+        let held = device.at_moment.as_ref().filter(|_| device.moment.is_some());
+        Self { at, event, held, totals: [device.memory.reserved_bytes, device.memory.allocated_bytes] }
     }
 }
 

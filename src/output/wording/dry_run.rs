@@ -200,19 +200,18 @@ mod tests {
 
     #[test]
     fn placements_are_described_if_they_make_a_difference() {
-        let bytes = |min, max| min * MIB..=max * MIB;
-        let range = |failing_placements, reserved_bytes| RangeReport {
+        let [same, different, failing] = [(0, 100), (0, 120), (2, 100)].map(|(failing_placements, max)| RangeReport {
             device: 0,
             placements: 6,
             failing_placements,
-            reserved_bytes,
+            reserved_bytes: 100 * MIB..=max * MIB,
             with_workspaces: None,
-        };
-        assert!(!range(0, bytes(100, 100)).is_affected_by_placement());
-        let text = DryRunWarning::Placements(&range(0, bytes(100, 120))).to_string();
+        });
+        assert!(!same.is_affected_by_placement());
+        let text = DryRunWarning::Placements(&different).to_string();
         assert!(text.contains("between 100 MiB and 120 MiB reserved, and every request"), "{text}");
-        let text = DryRunWarning::Placements(&range(2, bytes(100, 100))).to_string();
+        let text = DryRunWarning::Placements(&failing).to_string();
         assert!(text.contains("a request fails in 2 of 6 placements"), "{text}");
-        assert!(!range(2, bytes(100, 100)).fits());
+        assert!(!failing.fits());
     }
 }

@@ -124,20 +124,20 @@ mod tests {
     use super::*;
     use crate::base::units::MIB;
 
+    fn fails(after_requests: u64, steps_later: u64, sure: bool) -> JobOutcome {
+        JobOutcome::FailsAgain { after_requests, steps_later, sure, location: Box::default() }
+    }
+
+    fn goes_on(headroom_bytes: Option<u64>, sizes_vary: bool, survived_failures: u64) -> JobOutcome {
+        JobOutcome::GoesOn { headroom_bytes, sizes_vary, survived_failures }
+    }
+
+    fn request_fails(requests: u64, event: Option<usize>) -> JobOutcome {
+        JobOutcome::RequestFails { requests, event, location: Box::default() }
+    }
+
     #[test]
     fn each_outcome_has_a_cell_and_a_clause() {
-        let fails = |after_requests, steps_later, sure| JobOutcome::FailsAgain {
-            after_requests,
-            steps_later,
-            sure,
-            location: Box::default(),
-        };
-        let goes_on = |headroom_bytes, sizes_vary, survived_failures| JobOutcome::GoesOn {
-            headroom_bytes,
-            sizes_vary,
-            survived_failures,
-        };
-        let request_fails = |requests, event| JobOutcome::RequestFails { requests, event, location: Box::default() };
         for (then, cell, clause) in [
             (goes_on(None, false, 0), "goes on", "the job goes on"),
             (goes_on(Some(3 * MIB), false, 0), "goes on", "the job goes on, with 3 MiB headroom at its peak"),

@@ -46,14 +46,15 @@ fn digit_value(digit: u8) -> Option<u8> {
 mod tests {
     use super::*;
 
+    fn page(inside: &str) -> String {
+        format!(
+            "\n<!DOCTYPE html>\n<script>const local_files = \
+             [{{\"name\": \"snapshot.pickle\", \"base64\": \"{inside}\"}}]</script>"
+        )
+    }
+
     #[test]
     fn the_pickle_of_a_page_is_extracted() {
-        let page = |inside: &str| {
-            format!(
-                "\n<!DOCTYPE html>\n<script>const local_files = \
-                 [{{\"name\": \"snapshot.pickle\", \"base64\": \"{inside}\"}}]</script>"
-            )
-        };
         for (text, bytes) in [("", ""), ("Zg==", "f"), ("Zm8=", "fo"), ("Zm9v", "foo"), ("Zm9vYg==", "foob")] {
             assert_eq!(embedded_pickle(page(text).as_bytes()).unwrap(), bytes.as_bytes());
         }

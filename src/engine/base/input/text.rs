@@ -9,7 +9,7 @@ const LOG_START_BYTES: usize = 4096;
 pub fn looks_like_log(bytes: &[u8]) -> bool {
     let start = bytes.get(..LOG_START_BYTES).unwrap_or(bytes);
     // Logs have colours, progress bars, and letters in UTF-8.
-    let is_text = |byte: &u8| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x08 | 0x1b | 0x80..);
+    let is_text = start.iter().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\r' | b'\n' | 0x08 | 0x1b | 0x80..));
     let text = start.trim_ascii_start();
     let is_json = match text {
         // Python prints a dict so, and it is no JSON: `{'loss': 2.1}`.
@@ -24,7 +24,7 @@ pub fn looks_like_log(bytes: &[u8]) -> bool {
         _ => false,
     };
     let is_pickle = start.starts_with(b"(dp") || start.starts_with(b"(lp");
-    start.iter().all(is_text) && text.contains(&b' ') && !is_json && !is_pickle
+    is_text && text.contains(&b' ') && !is_json && !is_pickle
 }
 
 const BYTE_ORDER_MARK: char = '\u{feff}';
@@ -40,16 +40,19 @@ pub(super) enum Encoding {
 impl Encoding {
     /// The encoding of text that begins with `start`; `None` for plain UTF-8 and for binary data.
     pub(super) fn detect(start: &[u8]) -> Option<Self> {
-        let is_text = |byte: u8| byte.is_ascii_graphic() || byte.is_ascii_whitespace();
         match *start {
             [0xef, 0xbb, 0xbf, ..] => Some(Self::Utf8WithBom),
             [0xff, 0xfe, ..] => Some(Self::Utf16Le),
             [0xfe, 0xff, ..] => Some(Self::Utf16Be),
-            [a, 0, b, 0, ..] if is_text(a) && is_text(b) => Some(Self::Utf16Le),
-            [0, a, 0, b, ..] if is_text(a) && is_text(b) => Some(Self::Utf16Be),
+            [a, 0, b, 0, ..] if is_ascii_text([a, b]) => Some(Self::Utf16Le),
+            [0, a, 0, b, ..] if is_ascii_text([a, b]) => Some(Self::Utf16Be),
             _ => None,
         }
     }
+}
+
+fn is_ascii_text(bytes: [u8; 2]) -> bool {
+    bytes.iter().all(|byte| byte.is_ascii_graphic() || byte.is_ascii_whitespace())
 }
 
 /// Reads text as UTF-8 without a byte order mark. Invalid UTF-16 becomes U+FFFD.

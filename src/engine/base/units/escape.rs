@@ -79,14 +79,12 @@ pub fn starts_with_command(text: &str) -> bool {
 }
 
 /// Escapes lines of `page` that start with `::`, which CI runners obey.
-pub fn escape_command_lines(page: String) -> String {
-    let is_command = |line: &str| line.trim_start().starts_with("::");
-    if !page.lines().any(is_command) {
-        return page;
-    }
-    page.split_inclusive('\n')
-        .map(|line| if is_command(line) { line.replacen("::", ":\\u{3a}", 1) } else { line.to_owned() })
-        .collect()
+pub fn escape_command_lines(page: &str) -> String {
+    let lines = page.split_inclusive('\n').map(|line| {
+        let is_command = line.trim_start().starts_with("::");
+        if is_command { Cow::Owned(line.replacen("::", ":\\u{3a}", 1)) } else { Cow::Borrowed(line) }
+    });
+    lines.collect()
 }
 
 /// `text`, or its start and end with its length if it is longer than `max` characters.
@@ -138,6 +136,6 @@ mod tests {
 
     #[test]
     fn no_line_starts_with_a_command() {
-        assert_eq!(escape_command_lines("a::b\n  ::error::x\n::".to_owned()), "a::b\n  :\\u{3a}error::x\n:\\u{3a}");
+        assert_eq!(escape_command_lines("a::b\n  ::error::x\n::"), "a::b\n  :\\u{3a}error::x\n:\\u{3a}");
     }
 }

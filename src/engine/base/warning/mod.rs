@@ -8,6 +8,7 @@ mod code;
 mod words;
 
 use std::collections::BTreeSet;
+use std::fmt::Display;
 
 use serde::Serialize;
 
@@ -39,13 +40,13 @@ pub struct Warnings(BTreeSet<Warning>);
 
 impl Warning {
     /// Escapes characters of `message` that could control a terminal.
-    pub fn new(code: Code, message: impl AsRef<str>) -> Self {
-        Self { code, message: escape_text(message.as_ref()) }
+    pub fn new(code: Code, message: impl Display) -> Self {
+        Self { code, message: escape_text(&message.to_string()) }
     }
 }
 
 impl Warnings {
-    pub fn add(&mut self, code: Code, message: impl AsRef<str>) {
+    pub fn add(&mut self, code: Code, message: impl Display) {
         self.0.insert(Warning::new(code, message));
     }
 

@@ -34,7 +34,7 @@ pub fn terminal(document: &Document, style: Style) -> String {
         page.block(block);
         last = Some(block);
     }
-    escape_command_lines(page.out)
+    escape_command_lines(&page.out)
 }
 
 struct Page {
@@ -293,22 +293,22 @@ mod tests {
     #[test]
     fn text_from_files_is_escaped() {
         const EVIL: &str = "\u{1b}[2J\r\n# `<b>\u{202e}|";
-        let text = || Text::from(EVIL).and(code(EVIL)).and(strong(EVIL));
+        let text = Text::from(EVIL).and(code(EVIL)).and(strong(EVIL));
         let mut document = Document::default();
-        document.paragraph(text());
-        document.field(EVIL, text());
-        document.list([text()]);
+        document.paragraph(text.clone());
+        document.field(EVIL, text.clone());
+        document.list([text.clone()]);
         document.table(
-            Table::from_rows([text()])
+            Table::from_rows([text.clone()])
                 .text("a", |text| Cell::with_details(text.clone(), vec![text.clone()]))
-                .note(Some(text())),
+                .note(Some(text.clone())),
         );
         let bands = vec![Band { range: [0, 1], name: EVIL.into() }];
         let failed = Failures { ranges: vec![[0, 1]], labels: vec![(0, EVIL.into())], note: EVIL.into() };
         let bands = vec![("phase", bands)];
         document.chart(Chart { entries: 1, starts: vec![0], bands, failed, ..Chart::default() });
         document.stack(Stack { name: "stack", frames: vec![EVIL.into()], folded_frames: 1 });
-        document.warning(EVIL, text());
+        document.warning(EVIL, text);
         let ascii = Style { unicode: false, ..PLAIN };
         for shown in [terminal(&document, PLAIN), terminal(&document, ascii), markdown(&document)] {
             let active = shown.chars().find(|c| (c.is_control() && *c != '\n') || *c == '\u{202e}');

@@ -156,16 +156,15 @@ fn stacked(table: &Table, style: Style) -> Vec<String> {
 
 /// A cell, cut to `room` columns.
 fn cell_lines(cell: &Cell, room: usize, style: Style) -> String {
-    let indented =
-        |text, indent: usize| format!("{}{}", " ".repeat(indent), fit(text, room.saturating_sub(indent), style));
-    let first = match cell.mark {
-        Some(mark) => {
-            let lines = settings_lines(&cell.text, room.saturating_sub(2), style);
-            format!("{} {}", glyph(mark, style), lines.join("\n    "))
-        }
-        None => indented(&cell.text, 2 * usize::from(cell.depth.unwrap_or(0))),
-    };
-    [first].into_iter().chain(cell.details.iter().map(|text| indented(text, 2))).join("\n")
+    let marked = cell.mark.map(|mark| {
+        let lines = settings_lines(&cell.text, room.saturating_sub(2), style);
+        format!("{} {}", glyph(mark, style), lines.join("\n    "))
+    });
+    let unmarked = marked.is_none().then(|| (&cell.text, 2 * usize::from(cell.depth.unwrap_or(0))));
+    let indented = unmarked.into_iter().chain(cell.details.iter().map(|text| (text, 2)));
+    let indented = indented
+        .map(|(text, indent)| format!("{}{}", " ".repeat(indent), fit(text, room.saturating_sub(indent), style)));
+    marked.into_iter().chain(indented).join("\n")
 }
 
 /// Settings of several options on as many lines as they need; other text in one.

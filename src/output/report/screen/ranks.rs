@@ -38,9 +38,7 @@ pub(crate) fn screen_of_ranks(
     document.table(rank_table(ranks, report.top));
     document.fields("state", describe_state(ranks));
     let why = describe_difference(ranks);
-    if why.is_none() {
-        document.field("peaks", &*ranks.peaks);
-    }
+    document.fields("peaks", why.is_none().then_some(&*ranks.peaks));
     document.fields("why", why);
     let action = even_out(ranks, device.advice.first());
     let Some(oom) = device.ooms.last() else {
