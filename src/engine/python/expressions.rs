@@ -171,8 +171,9 @@ impl<'a> Parser<'a> {
         }
         if self.take("yield").is_some() {
             let word = if self.take("from").is_some() { "from" } else { "" };
-            let ends = |token: &Token<'_>| token.kind == TokenKind::Newline || matches!(token.text, ")" | "]" | "=");
-            let parts = if self.peek().is_none_or(ends) { Vec::new() } else { vec![self.expressions()?] };
+            let is_bare =
+                self.peek().is_none_or(|next| next.kind == TokenKind::Newline || matches!(next.text, ")" | "]" | "="));
+            let parts = if is_bare { Vec::new() } else { vec![self.expressions()?] };
             let end = parts.last().map_or(start, |value| value.end);
             return Some(Expr { kind: ExprKind::Yield, word, parts, start, end });
         }

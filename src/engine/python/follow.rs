@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::program::{Place, ProgramText, calls_backward, is_backward, last_part};
-use super::tracked::{ON_HOST, Tracked, carries};
+use super::tracked::{Tracked, carries, is_on_host};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
 use super::writes::{FILL, PUT, Write, writes};
 use crate::snapshot::{BackwardCall, WriteKind};
@@ -98,10 +98,9 @@ impl<'p, 'a> Flow<'p, 'a> {
             for other in &statements {
                 let statement = other.statement();
                 let is_later = is_whole || statement.first_line > start.first_line;
-                let is_around =
-                    || enclosing.is_some_and(|it| (it.first_line..=it.last_line).contains(&statement.first_line));
+                let is_around = enclosing.is_some_and(|it| it.contains_line(statement.first_line));
                 let is_start = std::ptr::eq(statement, start) && !is_whole;
-                if !is_start && (is_later || round > 0 && is_around()) && !known.names.is_empty() {
+                if !is_start && (is_later || round > 0 && is_around) && !known.names.is_empty() {
                     goes_on |= self.step(other, &mut known, depth);
                 }
             }
@@ -165,13 +164,12 @@ impl<'p, 'a> Flow<'p, 'a> {
         }
         for call in place.statement().calls() {
             let Some(name) = call.called() else { continue };
-            let given =
-                |(index, given): (usize, &Expr<'a>)| carries(given, tracked).then_some((index, given.word, given.kind));
-            let given: Vec<_> = call.parts.iter().skip(1).enumerate().filter_map(given).collect();
+            let given = call.parts.iter().skip(1).enumerate().filter(|(_, given)| carries(given, tracked));
+            let given: Vec<(usize, &Expr<'a>)> = given.collect();
             let mut functions = if given.is_empty() { Vec::new() } else { self.program.functions(name) };
             // `module(x)` and `self.module(x)` call an object; other receivers have a method called.
             let is_object = call.receiver().is_none_or(|receiver| receiver.word == "self");
-            if functions.is_empty() && !given.is_empty() && is_object && !ON_HOST.contains(&name) {
+            if functions.is_empty() && !given.is_empty() && is_object && !is_on_host(name) {
                 functions = self.program.functions("__call__");
                 functions.extend(self.program.closures());
             }
@@ -181,14 +179,9 @@ impl<'p, 'a> Flow<'p, 'a> {
             for function in functions {
                 let parameters = &function.statement().parts;
                 let is_method = parameters.first().is_some_and(|first| matches!(first.word, "self" | "cls"));
-                for (index, word, kind) in &given {
-                    let by_name = |one: &&Expr<'_>| *kind == ExprKind::Keyword && one.word == *word;
-                    let by_place =
-                        || parameters.get(index + usize::from(is_method)).filter(|_| *kind != ExprKind::Keyword);
-                    let rest = || parameters.iter().rfind(|one| one.kind == ExprKind::Star);
-                    let Some(parameter) = parameters.iter().find(by_name).or_else(by_place).or_else(rest) else {
-                        continue;
-                    };
+                for (index, given) in &given {
+                    let place = index + usize::from(is_method);
+                    let Some(parameter) = parameter_for(given, place, parameters) else { continue };
                     let key = (parameter.start, function.file.path.to_owned());
                     if !self.entered.insert(key) {
                         continue;
@@ -218,9 +211,8 @@ impl<'p, 'a> Flow<'p, 'a> {
         if keep.kind == WriteKind::Assign && keep.container.is_none() && self.program.is_filled(&keep.variable) {
             keep.kind = WriteKind::Store;
         }
-        let is_same =
-            |other: &Keep| (&other.file, other.line, &other.variable) == (&keep.file, keep.line, &keep.variable);
-        if !self.keeps.iter().any(is_same) {
+        let mut known = self.keeps.iter();
+        if !known.any(|it| (&it.file, it.line, &it.variable) == (&keep.file, keep.line, &keep.variable)) {
             self.keeps.push(keep);
         }
     }
@@ -239,7 +231,7 @@ impl<'a> ProgramText<'a> {
             _ => (makes_list.then_some("list"), false),
         };
         let steps = kind == WriteKind::Recur && variable.contains('.') && self.computes_gradients();
-        let backward = || match place.backward(&variable) {
+        let backward = match place.backward(&variable) {
             // An attribute outlives the step: the backward pass of each step finds it.
             None if steps => Some(BackwardCall::Loop),
             Some(BackwardCall::Itself) if self.is_in_window(place) => Some(BackwardCall::Window),
@@ -259,7 +251,7 @@ impl<'a> ProgramText<'a> {
             in_loop,
             has_grad: place.has_grad(),
             is_read: in_loop && write.state.is_some() || is_read_in_loop(place, &variable),
-            backward: backward(),
+            backward,
             variable,
         })
     }
@@ -267,16 +259,23 @@ impl<'a> ProgramText<'a> {
     /// Whether the function detaches a state beside `backward()`, less often than the statement of `place` runs: until then,
     /// each run adds to one graph.
     fn is_in_window(&self, place: &Place<'_, 'a>) -> bool {
-        let cuts = |call: &Expr<'_>| matches!(call.called(), Some("detach" | "detach_"));
-        let is_cut = |it: &Stmt<'a>| {
-            let functions = it.calls().filter_map(Expr::called).flat_map(|name| self.functions(name));
-            let mut calls = functions.flat_map(|function| function.statement().walk().flat_map(Stmt::calls));
-            let is_state = writes(it).iter().any(|write| write.kind == WriteKind::Recur);
-            is_state && (it.calls().any(cuts) || calls.any(cuts)) || it.calls().any(|it| it.called() == Some("detach_"))
-        };
-        let is_beside = |(_, body): (u32, &[Stmt<'a>])| body.iter().any(|it| it.calls().any(is_backward));
-        let others = place.own_statements().into_iter().filter(|other| body_of(other).0 != body_of(place).0);
-        others.filter(|other| is_beside(body_of(other))).any(|other| is_cut(other.statement()))
+        let (own_body_line, _) = body_of(place);
+        place.own_statements().iter().any(|other| {
+            let (line, body) = body_of(other);
+            line != own_body_line
+                && body.iter().any(|it| it.calls().any(is_backward))
+                && self.detaches_state(other.statement())
+        })
+    }
+
+    /// Whether `statement` detaches a state, itself or in a function that it calls.
+    fn detaches_state(&self, statement: &Stmt<'a>) -> bool {
+        let called = statement.calls().filter_map(Expr::called).flat_map(|name| self.functions(name));
+        let called = called.flat_map(|function| function.statement().walk().flat_map(Stmt::calls));
+        let is_state = writes(statement).iter().any(|write| write.kind == WriteKind::Recur);
+        statement.calls().any(|call| call.called() == Some("detach_"))
+            || is_state
+                && statement.calls().chain(called).any(|call| matches!(call.called(), Some("detach" | "detach_")))
     }
 
     /// The call of `backward` in another function that reads a variable of this name.
@@ -284,13 +283,11 @@ impl<'a> ProgramText<'a> {
         let word = last_part(variable);
         let here = place.function().map(|function| function.first_line);
         let mut others = self.statements().filter(|it| it.kind == StmtKind::Function && Some(it.first_line) != here);
-        let reads = |function: &Stmt<'_>| {
+        let is_found = others.any(|function| {
             let mut parts = function.walk().flat_map(Stmt::expressions);
-            parts.any(|part| matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && part.word == word)
-        };
-        others
-            .any(|function| calls_backward(function).next().is_some() && reads(function))
-            .then_some(BackwardCall::Elsewhere)
+            calls_backward(function).next().is_some() && parts.any(|part| part.is_named(word))
+        });
+        is_found.then_some(BackwardCall::Elsewhere)
     }
 
     /// The type of the container in `variable`, inferred from the values assigned to it, and whether it is bounded.
@@ -372,15 +369,17 @@ fn is_read_in_loop(place: &Place<'_, '_>, variable: &str) -> bool {
             StmtKind::Augmented => &statement.parts[1..],
             _ => &statement.parts,
         };
-        let is_it = |part: &Expr<'_>| part.variable().is_some_and(|name| name == variable);
         let writes = statement.kind == StmtKind::Assign
-            && statement.parts.split_last().is_some_and(|(_, targets)| targets.iter().any(is_it));
+            && statement
+                .parts
+                .split_last()
+                .is_some_and(|(_, targets)| targets.iter().any(|target| target.is_variable(variable)));
         let puts = statement.kind == StmtKind::Expression
             && statement
                 .parts
                 .iter()
                 .any(|call| call.called().is_some_and(|name| PUT.contains(&name) || FILL.contains(&name)));
-        !writes && !puts && read.iter().flat_map(Expr::walk).any(is_it)
+        !writes && !puts && read.iter().flat_map(Expr::walk).any(|part| part.is_variable(variable))
     })
 }
 
@@ -397,10 +396,21 @@ fn is_in_loop(place: &Place<'_, '_>) -> bool {
 
 /// Whether `value` is a comprehension, whose items are parts of another value.
 fn makes_parts(value: &Expr<'_>) -> bool {
-    let clauses = || value.parts.iter().filter(|part| part.kind == ExprKind::Clause);
-    let targets = || clauses().flat_map(|clause| clause.parts[0].walk()).filter(|part| part.kind == ExprKind::Name);
-    let mut items = value.parts.iter().filter(|part| part.kind != ExprKind::Clause).flat_map(Expr::walk);
-    value.kind == ExprKind::Comprehension && items.any(|part| targets().any(|target| target.word == part.word))
+    let (clauses, items): (Vec<_>, Vec<_>) = value.parts.iter().partition(|part| part.kind == ExprKind::Clause);
+    let targets = clauses.iter().flat_map(|clause| clause.parts[0].walk()).filter(|part| part.kind == ExprKind::Name);
+    let targets: Vec<&str> = targets.map(|target| target.word).collect();
+    value.kind == ExprKind::Comprehension
+        && items.iter().flat_map(|item| item.walk()).any(|part| targets.contains(&part.word))
+}
+
+/// The parameter that gets the argument `given`: by its name, as positional argument number `place`, or the rest.
+fn parameter_for<'e, 'a>(given: &Expr<'_>, place: usize, parameters: &'e [Expr<'a>]) -> Option<&'e Expr<'a>> {
+    let parameter = if given.kind == ExprKind::Keyword {
+        parameters.iter().find(|parameter| parameter.word == given.word)
+    } else {
+        parameters.get(place)
+    };
+    parameter.or_else(|| parameters.iter().rfind(|parameter| parameter.kind == ExprKind::Star))
 }
 
 /// Whether `made` constructs a queue or a deque with a maximum length.

@@ -7,7 +7,7 @@ use super::modules::is_optimizer;
 use super::program::{Line, ProgramText, last_part};
 use super::tracked::{Made, Tracked};
 use super::tree::{Expr, ExprKind, Stmt, StmtKind};
-use super::writes::{Write, writes};
+use super::writes::writes;
 use crate::snapshot::{BackwardCall, WriteKind};
 
 impl ProgramText<'_> {
@@ -99,8 +99,9 @@ impl ProgramText<'_> {
 
     /// Whether the statement of `line` is inside a loop or a comprehension of its function. True if its text is unknown.
     pub fn is_repeated(&self, line: &Line<'_>) -> bool {
-        let is_list = |part: &Expr<'_>| part.kind == ExprKind::Comprehension;
-        self.place(line).is_none_or(|it| it.innermost_loop().is_some() || it.statement().expressions().any(is_list))
+        let Some(place) = self.place(line) else { return true };
+        let mut parts = place.statement().expressions();
+        place.innermost_loop().is_some() || parts.any(|part| part.kind == ExprKind::Comprehension)
     }
 
     /// The only statement that fills `variable`; else the only one that assigns it in a loop; else the only one that assigns
@@ -120,10 +121,8 @@ impl ProgramText<'_> {
 
     /// Whether a statement assigns to items of `variable`.
     pub(super) fn is_filled(&self, variable: &str) -> bool {
-        let fills = |write: &Write<'_, '_>| write.kind == WriteKind::Store && write.method.is_none();
-        let is_it = |write: &Write<'_, '_>| write.target.variable().is_some_and(|name| name == variable);
-        let mut places = self.writing(last_part(variable));
-        places.any(|place| writes(place.statement()).iter().any(|write| fills(write) && is_it(write)))
+        let mut writes = self.writing(last_part(variable)).flat_map(|place| writes(place.statement()));
+        writes.any(|it| it.kind == WriteKind::Store && it.method.is_none() && it.target.is_variable(variable))
     }
 
     fn writes_to(&self, kind: ExprKind, word: &str, file: Option<&str>, function: Option<&str>) -> Vec<Keep> {
@@ -134,10 +133,12 @@ impl ProgramText<'_> {
             let of_variable = writes(place.statement()).into_iter().filter(|write| is_here && write.is_to(kind, word));
             found.extend(of_variable.filter_map(|write| self.keep_at(&place, &write, write.values.last()?)));
         }
-        let is_window = |keep: &Keep| keep.backward == Some(BackwardCall::Window);
-        let classes: [&dyn Fn(&Keep) -> bool; 3] =
-            [&is_window, &|keep| keep.kind != WriteKind::Assign, &|keep| keep.in_loop];
-        if let Some(class) = classes.into_iter().find(|class| found.iter().any(*class)) {
+        let classes: [fn(&Keep) -> bool; 3] = [
+            |keep| keep.backward == Some(BackwardCall::Window),
+            |keep| keep.kind != WriteKind::Assign,
+            |keep| keep.in_loop,
+        ];
+        if let Some(class) = classes.into_iter().find(|class| found.iter().any(class)) {
             found.retain(class);
         }
         found
@@ -145,8 +146,7 @@ impl ProgramText<'_> {
 
     /// The line that calls `backward(create_graph=True)`.
     pub fn graph_backward(&self) -> Option<Line<'_>> {
-        let is_it = |call: &Expr<'_>| call.called() == Some("backward") && call.parts.iter().any(keeps_graph);
-        let place = self.all_places().find(|place| place.statement().calls().any(is_it))?;
+        let place = self.all_places().find(|place| place.statement().calls().any(keeps_graph))?;
         let (file, function) = (place.file.path, place.function_name());
         Some(Line { file, line: place.statement().first_line, function, calls_package: false })
     }
@@ -161,13 +161,13 @@ impl ProgramText<'_> {
     /// Whether the program calls `module` where nothing turns gradients off: by its name, or else as an argument.
     pub fn is_called_with_grad(&self, module: &str) -> bool {
         let word = last_part(module);
-        let is_it = |part: &Expr<'_>| matches!(part.kind, ExprKind::Name | ExprKind::Attribute) && part.word == word;
         // (by its name, with gradients)
         let mut best = (false, false);
         for place in self.all_places() {
             for call in place.statement().calls() {
-                if is_it(&call.parts[0]) || call.parts[1..].iter().any(is_it) {
-                    best = best.max((is_it(&call.parts[0]), place.has_grad()));
+                let is_called = call.parts[0].is_named(word);
+                if is_called || call.parts[1..].iter().any(|given| given.is_named(word)) {
+                    best = best.max((is_called, place.has_grad()));
                 }
             }
         }
@@ -175,8 +175,11 @@ impl ProgramText<'_> {
     }
 }
 
-fn keeps_graph(given: &Expr<'_>) -> bool {
-    given.word == "create_graph" && given.parts.first().is_some_and(|value| value.word == "True")
+/// Whether `call` is `backward(create_graph=True)`.
+fn keeps_graph(call: &Expr<'_>) -> bool {
+    let mut graphs = call.parts.iter().filter(|given| given.word == "create_graph");
+    call.called() == Some("backward")
+        && graphs.any(|given| given.parts.first().is_some_and(|value| value.word == "True"))
 }
 
 /// Whether `statement` calls `name`: by that name, as `__init__` by constructing its class, or as `forward` by calling its

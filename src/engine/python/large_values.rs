@@ -55,13 +55,11 @@ fn assigned_before<'p, 'a>(place: &Place<'p, 'a>, own: &[Place<'p, 'a>]) -> Vec<
 /// Describes `value`, which `target` gets.
 fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     value.walk().find_map(|part| {
-        let subject = || part.receiver().and_then(Expr::variable).filter(|name| name != "torch");
-        let argument = || part.parts.get(1)?.variable();
         match (part.kind, part.called()) {
-            (ExprKind::Call, Some("sort" | "argsort")) => subject().or_else(argument).map(LargeValue::Sorted),
+            (ExprKind::Call, Some("sort" | "argsort")) => operand(part).map(LargeValue::Sorted),
             // Only the whole value: a part of it has a common size.
             (ExprKind::Call, Some("repeat" | "repeat_interleave" | "tile")) if std::ptr::eq(part, value) => {
-                subject().or_else(argument).map(LargeValue::Repeated)
+                operand(part).map(LargeValue::Repeated)
             }
             (ExprKind::Call, Some("one_hot")) if std::ptr::eq(part, value) && !target.is_empty() => {
                 Some(LargeValue::OneHot(target.to_owned()))
@@ -71,7 +69,7 @@ fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeVa
                 let [rows, columns] = [sizes.first()?, sizes.get(1)?].map(Expr::variable);
                 rows.filter(|rows| columns.as_ref() == Some(rows)).map(LargeValue::Zeros)
             }
-            (ExprKind::Call, Some("diag")) => argument().map(LargeValue::Diagonal),
+            (ExprKind::Call, Some("diag")) => part.parts.get(1)?.variable().map(LargeValue::Diagonal),
             (ExprKind::Call, Some("cdist")) => {
                 Some(LargeValue::Pairs([part.parts.get(1)?.variable()?, part.parts.get(2)?.variable()?]))
             }
@@ -81,16 +79,20 @@ fn made(value: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeVa
     })
 }
 
+/// The tensor whose method `call` calls, or the first argument of a function.
+fn operand(call: &Expr<'_>) -> Option<String> {
+    let object = call.receiver().and_then(Expr::variable).filter(|name| name != "torch");
+    object.or_else(|| call.parts.get(1)?.variable())
+}
+
 fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     let [left, right] = operation.parts.as_slice() else { return None };
-    let both = |of: fn(&Expr<'_>) -> Option<String>| Some([of(left)?, of(right)?]);
-    if let Some(both) = both(with_new_dimension) {
-        let is_sum = |call: &Expr<'_>| {
-            matches!(call.called(), Some("sum" | "norm"))
-                && call.walk().any(|part| std::ptr::eq(part, operation) || part.word == target)
-        };
-        let mut calls = own.iter().map(Place::statement).flat_map(Stmt::calls);
-        let is_distance = operation.word == "-" && calls.any(is_sum);
+    if let [Some(left), Some(right)] = [left, right].map(with_new_dimension) {
+        let both = [left, right];
+        let calls = own.iter().map(Place::statement).flat_map(Stmt::calls);
+        let mut sums = calls.filter(|call| matches!(call.called(), Some("sum" | "norm")));
+        let is_distance = operation.word == "-"
+            && sums.any(|sum| sum.walk().any(|part| std::ptr::eq(part, operation) || part.word == target));
         return Some(if is_distance { LargeValue::Distances(both) } else { LargeValue::Pairs(both) });
     }
     if operation.word == "@" {
@@ -100,7 +102,8 @@ fn of_operands(operation: &Expr<'_>, target: &str, own: &[Place<'_, '_>]) -> Opt
         return ((matches!(right.word, "T" | "mT") || right.called() == Some("t")) && left == of_right)
             .then_some(LargeValue::Pairs([left, of_right]));
     }
-    both(|part: &Expr<'_>| part.variable().filter(|_| part.kind == ExprKind::Name)).map(LargeValue::Elements)
+    let is_simple = left.kind == ExprKind::Name && right.kind == ExprKind::Name;
+    is_simple.then(|| LargeValue::Elements([left, right].map(|part| part.word.to_owned())))
 }
 
 /// `scores` of `scores[:, None]` and `scores.unsqueeze(0)`.
@@ -128,21 +131,13 @@ fn product<'e, 'a>(part: &'e Expr<'a>) -> Option<[&'e Expr<'a>; 2]> {
 /// Attention: a product of two tensors whose softmax is multiplied with a third, if the statement of `place` is part of it.
 fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     let statements = own.iter().map(Place::statement).filter(|it| it.kind != StmtKind::Function);
-    let assigned = |name: &str| {
-        statements.clone().filter(|it| it.kind == StmtKind::Assign).find_map(|it| {
-            let (value, targets) = it.parts.split_last()?;
-            targets.iter().any(|target| target.word == name).then_some((it, value))
-        })
-    };
-    let is_softmax = |call: &Expr<'_>| call.called() == Some("softmax");
-    let (softmax, call) =
-        statements.clone().find_map(|it| it.calls().find(|call| is_softmax(call)).map(|call| (it, call)))?;
+    let (softmax, call) = statements.clone().find_map(|it| Some((it, it.calls().find(|call| is_softmax(call))?)))?;
     // The softmax is of a product, or of a variable that has one.
-    let parts = || call.walk();
-    let here = parts().find_map(product).map(|both| (softmax, both));
+    let here = call.walk().find_map(product).map(|both| (softmax, both));
     let (start, [query, key]) = here.or_else(|| {
-        parts().filter(|part| part.kind == ExprKind::Name).find_map(|name| {
-            let (statement, value) = assigned(name.word)?;
+        call.walk().filter(|part| part.kind == ExprKind::Name).find_map(|name| {
+            let mut assigned = statements.clone().filter_map(|it| Some((it, assigned_to(name.word, it)?)));
+            let (statement, value) = assigned.next()?;
             value.walk().find_map(product).map(|both| (statement, both))
         })
     })?;
@@ -153,6 +148,19 @@ fn scores(place: &Place<'_, '_>, own: &[Place<'_, '_>]) -> Option<LargeValue> {
     let failing = place.statement();
     let is_part = (start.first_line..=softmax.last_line.max(start.last_line)).contains(&failing.first_line)
         || failing.expressions().any(|part| !weights.is_empty() && part.word == weights);
-    let name = |part: &Expr<'_>| part.walk().find(|part| part.kind == ExprKind::Name).map(|it| it.word.to_owned());
-    is_part.then_some(LargeValue::Scores([name(query)?, name(key)?, name(value)?]))
+    is_part.then_some(LargeValue::Scores([first_name(query)?, first_name(key)?, first_name(value)?]))
+}
+
+fn is_softmax(call: &Expr<'_>) -> bool {
+    call.called() == Some("softmax")
+}
+
+/// The value that `statement` assigns to `name`.
+fn assigned_to<'s, 'a>(name: &str, statement: &'s Stmt<'a>) -> Option<&'s Expr<'a>> {
+    let (value, targets) = statement.parts.split_last().filter(|_| statement.kind == StmtKind::Assign)?;
+    targets.iter().any(|target| target.word == name).then_some(value)
+}
+
+fn first_name(part: &Expr<'_>) -> Option<String> {
+    part.walk().find(|part| part.kind == ExprKind::Name).map(|it| it.word.to_owned())
 }

@@ -1,7 +1,7 @@
 //! The modules and optimizers of a program: which modules train, and which need no gradients.
 
 use super::program::{Line, Place, ProgramText, calls_backward, last_part};
-use super::tracked::ON_HOST;
+use super::tracked::is_on_host;
 use super::tree::{Expr, ExprKind, Stmt};
 
 impl ProgramText<'_> {
@@ -18,10 +18,7 @@ impl ProgramText<'_> {
         let mut calls = place.statement().calls().filter(|call| {
             let name = call.called().unwrap_or_default();
             let is_own = call.receiver().is_none_or(|receiver| receiver.word == "self");
-            is_own
-                && name.starts_with(char::is_lowercase)
-                && self.functions(name).is_empty()
-                && !ON_HOST.contains(&name)
+            is_own && name.starts_with(char::is_lowercase) && self.functions(name).is_empty() && !is_on_host(name)
         });
         let (Some(call), None) = (calls.next(), calls.next()) else { return None };
         let module = self.argument(call.parts.first()?.variable()?, &frames[at..]);
@@ -80,13 +77,13 @@ impl ProgramText<'_> {
         let module = optimizer.parts.get(1).filter(|it| it.called() == Some("parameters"))?.receiver()?;
         let is_part = module.walk().any(|it| it.kind == ExprKind::Subscript);
         let module = module.variable().filter(|_| !is_part)?;
-        let freezes = |part: &Expr<'_>| part.word.starts_with("requires_grad");
         // A function may freeze parameters of its argument, as those for adapters do.
         let mut given = self.assigned(&module).flat_map(|value| value.parts.iter().skip(1));
-        let is_changed = given.any(|given| given.variable().as_ref() == Some(&module));
+        let is_changed = given.any(|given| given.is_variable(&module));
         // As `torch.optim` defines them; of others no state is assumed.
         let states = if matches!(optimizer.called()?, "Adam" | "AdamW" | "NAdam" | "RAdam") { 2 } else { 0 };
-        let may_freeze = is_changed || self.statements().flat_map(Stmt::expressions).any(freezes);
+        let mut parts = self.statements().flat_map(Stmt::expressions);
+        let may_freeze = is_changed || parts.any(|part| part.word.starts_with("requires_grad"));
         (!may_freeze).then(|| (last_part(&module).to_owned(), 1 + states))
     }
 

@@ -80,46 +80,15 @@ impl<'a> Parser<'a> {
         let start = self.at;
         self.at += 1;
         match word {
-            "def" | "class" => {
-                let name = self.take_kind(TokenKind::Name)?;
-                if self.is("[") {
-                    self.skip_brackets();
-                }
-                let parts = if self.take("(").is_some() { self.parameters(")")? } else { Vec::new() };
-                if self.take("->").is_some() {
-                    self.expression()?;
-                }
-                Some((if word == "def" { StmtKind::Function } else { StmtKind::Class }, name, parts))
-            }
+            "def" => self.definition(StmtKind::Function),
+            "class" => self.definition(StmtKind::Class),
             "for" => {
                 let target = self.targets()?;
                 self.take("in")?;
                 Some((StmtKind::Loop, word, vec![target, self.expressions()?]))
             }
             "while" => Some((StmtKind::Loop, word, vec![self.expression()?])),
-            "with" => {
-                let is_open = self.is("(") && self.closes_before_colon();
-                if is_open {
-                    self.at += 1;
-                }
-                let mut items = Vec::new();
-                while !self.is(":") && !self.is(")") {
-                    let item = self.expression()?;
-                    items.push(if self.take("as").is_some() {
-                        let (start, target) = (item.start, self.primary()?);
-                        self.expr(ExprKind::As, "", vec![item, target], start)
-                    } else {
-                        item
-                    });
-                    if self.take(",").is_none() {
-                        break;
-                    }
-                }
-                if is_open {
-                    self.take(")")?;
-                }
-                Some((StmtKind::With, word, items))
-            }
+            "with" => Some((StmtKind::With, word, self.with_items()?)),
             "match" | "case" if self.peek().is_some_and(|after| matches!(after.text, "=" | "." | ",")) => {
                 self.at = start;
                 self.simple()
@@ -158,6 +127,44 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// The header of a function or a class, after its keyword.
+    fn definition(&mut self, kind: StmtKind) -> Option<(StmtKind, &'a str, Vec<Expr<'a>>)> {
+        let name = self.take_kind(TokenKind::Name)?;
+        if self.is("[") {
+            self.skip_brackets();
+        }
+        let parts = if self.take("(").is_some() { self.parameters(")")? } else { Vec::new() };
+        if self.take("->").is_some() {
+            self.expression()?;
+        }
+        Some((kind, name, parts))
+    }
+
+    /// The items of a `with`, which may be in brackets.
+    fn with_items(&mut self) -> Option<Vec<Expr<'a>>> {
+        let is_open = self.is("(") && self.closes_before_colon();
+        if is_open {
+            self.at += 1;
+        }
+        let mut items = Vec::new();
+        while !self.is(":") && !self.is(")") {
+            let item = self.expression()?;
+            items.push(if self.take("as").is_some() {
+                let (start, target) = (item.start, self.primary()?);
+                self.expr(ExprKind::As, "", vec![item, target], start)
+            } else {
+                item
+            });
+            if self.take(",").is_none() {
+                break;
+            }
+        }
+        if is_open {
+            self.take(")")?;
+        }
+        Some(items)
+    }
+
     /// An expression, or an assignment.
     fn simple(&mut self) -> Option<(StmtKind, &'a str, Vec<Expr<'a>>)> {
         let mut parts = vec![self.expressions()?];
@@ -186,17 +193,19 @@ impl<'a> Parser<'a> {
 mod tests {
     use super::*;
 
+    fn shape_of(part: &Expr<'_>) -> String {
+        let inner: Vec<String> = part.parts.iter().map(shape_of).collect();
+        let word = if part.kind == ExprKind::Constant { "" } else { part.word };
+        format!("{:?} {word}({})", part.kind, inner.join(", "))
+    }
+
     fn shape(text: &str) -> String {
-        fn expr(part: &Expr<'_>) -> String {
-            let inner: Vec<String> = part.parts.iter().map(expr).collect();
-            let word = if part.kind == ExprKind::Constant { "" } else { part.word };
-            format!("{:?} {word}({})", part.kind, inner.join(", "))
-        }
-        let line = |statement: &Stmt<'_>| {
-            let parts: Vec<String> = statement.parts.iter().map(expr).collect();
+        let statements = parse(text);
+        let lines = statements.iter().map(|statement| {
+            let parts: Vec<String> = statement.parts.iter().map(shape_of).collect();
             format!("{:?} {} [{}] {}", statement.kind, statement.word, parts.join("; "), statement.body.len())
-        };
-        parse(text).iter().map(line).collect::<Vec<_>>().join("\n")
+        });
+        lines.collect::<Vec<_>>().join("\n")
     }
 
     #[test]

@@ -120,7 +120,7 @@ impl<'a> ProgramText<'a> {
         let file = self.files.iter().find(|file| file.path == line.file)?;
         let mut path: Vec<&Stmt<'a>> = Vec::new();
         let mut inside = &file.statements;
-        while let Some(next) = inside.iter().rfind(|next| (next.first_line..=next.last_line).contains(&line.line)) {
+        while let Some(next) = inside.iter().rfind(|next| next.contains_line(line.line)) {
             path.push(next);
             inside = &next.body;
         }
@@ -139,21 +139,11 @@ impl<'a> ProgramText<'a> {
     /// those that they decorate.
     pub(super) fn closures(&self) -> Vec<Place<'_, 'a>> {
         let used: FxHashSet<&str> = self.all_places().flat_map(|place| place.statement().decorator_names()).collect();
-        let is_returned = |place: &Place<'_, 'a>| {
-            let [.., outer, inner] = place.path.as_slice() else { return false };
-            inner.kind == StmtKind::Function
-                && outer.kind == StmtKind::Function
-                && !used.contains(outer.word)
-                && outer
-                    .body
-                    .iter()
-                    .any(|it| it.kind == StmtKind::Return && it.parts.iter().any(|part| part.word == inner.word))
-        };
-        self.all_places()
-            .filter(|place| {
-                is_returned(place) || place.statement().decorator_names().any(|it| !self.functions(it).is_empty())
-            })
-            .collect()
+        let functions = self.all_places().filter(|place| {
+            place.returning_function().is_some_and(|outer| !used.contains(outer.word))
+                || place.statement().decorator_names().any(|it| !self.functions(it).is_empty())
+        });
+        functions.collect()
     }
 
     /// The statements that write to a variable with this last part of its name, in reverse order of the text.
@@ -176,18 +166,23 @@ fn places<'p, 'a>(
     body: &'p [Stmt<'a>],
     is_entered: impl Fn(&Stmt<'_>) -> bool,
 ) -> impl Iterator<Item = Place<'p, 'a>> {
-    let inside = move |outer: &[&'p Stmt<'a>], body: &'p [Stmt<'a>]| -> Vec<Place<'p, 'a>> {
-        let paths = body.iter().rev().map(|inner| outer.iter().copied().chain([inner]).collect());
-        paths.map(|path| Place { file, path }).collect()
-    };
-    let mut waiting = inside(outer, body);
+    let mut waiting: Vec<Place<'_, '_>> = places_backwards(file, outer, body).collect();
     std::iter::from_fn(move || {
         let place = waiting.pop()?;
         if is_entered(place.statement()) {
-            waiting.extend(inside(&place.path, &place.statement().body));
+            waiting.extend(places_backwards(file, &place.path, &place.statement().body));
         }
         Some(place)
     })
+}
+
+/// The statements of `body`, which is inside the statements `outer`, without those inside them, from the last to the first.
+fn places_backwards<'p, 'a>(
+    file: &'p File<'a>,
+    outer: &[&'p Stmt<'a>],
+    body: &'p [Stmt<'a>],
+) -> impl Iterator<Item = Place<'p, 'a>> {
+    body.iter().rev().map(move |inner| Place { file, path: outer.iter().copied().chain([inner]).collect() })
 }
 
 /// `history` of `self.history`.
@@ -220,6 +215,15 @@ impl<'p, 'a> Place<'p, 'a> {
     /// The innermost function around the statement.
     pub(super) fn function(&self) -> Option<&'p Stmt<'a>> {
         self.path.iter().rev().find(|statement| statement.kind == StmtKind::Function).copied()
+    }
+
+    /// The function right around the one at this place, if it returns that.
+    fn returning_function(&self) -> Option<&'p Stmt<'a>> {
+        let [.., outer, inner] = self.path.as_slice() else { return None };
+        let mut returns = outer.body.iter().filter(|it| it.kind == StmtKind::Return);
+        let is_returned = [outer, inner].iter().all(|it| it.kind == StmtKind::Function)
+            && returns.any(|it| it.parts.iter().any(|part| part.word == inner.word));
+        is_returned.then_some(outer)
     }
 
     pub(super) fn function_name(&self) -> &'a str {
@@ -257,9 +261,7 @@ impl<'p, 'a> Place<'p, 'a> {
         let mut calls = calls_backward(enclosing).peekable();
         calls.peek()?;
         Some(match self.innermost_loop() {
-            _ if calls.any(|call| call.walk().any(|part| part.variable().is_some_and(|name| name == variable))) => {
-                BackwardCall::Itself
-            }
+            _ if calls.any(|call| call.walk().any(|part| part.is_variable(variable))) => BackwardCall::Itself,
             Some(inner) if calls_backward(inner).next().is_some() => BackwardCall::Loop,
             // An attribute outlives the call, and a loop may call the method.
             None if variable.contains('.') => BackwardCall::Loop,

@@ -82,7 +82,7 @@ impl ProgramText<'_> {
         let place = self.place(line)?;
         let outer = place.statements_of(line);
         let loops = outer.iter().flat_map(Stmt::walk).filter(|it| it.kind == StmtKind::Loop);
-        let loops = loops.filter(|it| (it.first_line..=it.last_line).contains(&line.line)).map(|it| it.first_line);
+        let loops = loops.filter(|it| it.contains_line(line.line)).map(|it| it.first_line);
         let start = loops.min().unwrap_or(line.line).min(line.line);
         let (mut assigned, mut read) = (BTreeSet::new(), BTreeSet::new());
         let mut waiting: Vec<(&Stmt<'_>, bool)> = outer.iter().map(|it| (it, false)).collect();
@@ -113,20 +113,25 @@ fn is_creation(call: &Expr<'_>) -> bool {
 /// The first variable that `value` is computed from (in a call: an argument, else the object), and whether a dimension of
 /// size 1 is added to it.
 fn source_of(value: &Expr<'_>, is_variable: &impl Fn(&str) -> bool) -> Option<(String, bool)> {
-    let of_parts = |parts: &[Expr<'_>]| parts.iter().find_map(|part| source_of(part, is_variable));
     match value.kind {
         ExprKind::Name | ExprKind::Attribute => {
             let variable = value.variable().filter(|name| is_variable(name)).map(|name| (name, false));
-            variable.or_else(|| of_parts(&value.parts))
+            variable.or_else(|| source_in(&value.parts, is_variable))
         }
         ExprKind::Subscript => {
             let (source, is_one) = source_of(&value.parts[0], is_variable)?;
             Some((source, is_one || value.parts.get(1).is_some_and(|index| index.word == "None")))
         }
-        ExprKind::Call => of_parts(&value.parts[1..]).or_else(|| source_of(value.receiver()?, is_variable)),
+        ExprKind::Call => {
+            source_in(&value.parts[1..], is_variable).or_else(|| source_of(value.receiver()?, is_variable))
+        }
         ExprKind::Constant | ExprKind::Lambda => None,
-        _ => of_parts(&value.parts),
+        _ => source_in(&value.parts, is_variable),
     }
+}
+
+fn source_in(values: &[Expr<'_>], is_variable: &impl Fn(&str) -> bool) -> Option<(String, bool)> {
+    values.iter().find_map(|value| source_of(value, is_variable))
 }
 
 /// Whether `statement` runs at `line` or below it.

@@ -4,9 +4,11 @@ use super::{Keep, Line, LoopKind, ProgramText};
 use crate::snapshot::BackwardCall;
 
 fn lines(frames: &[(u32, &'static str)]) -> Vec<Line<'static>> {
-    let line =
-        |(line, function): &(u32, &'static str)| Line { file: "t.py", line: *line, function, calls_package: false };
-    frames.iter().map(line).collect()
+    frames.iter().map(|(number, function)| line(*number, function)).collect()
+}
+
+fn line(line: u32, function: &'static str) -> Line<'static> {
+    Line { file: "t.py", line, function, calls_package: false }
 }
 
 fn program(text: &str) -> ProgramText<'_> {
@@ -144,19 +146,18 @@ fn an_item_of_a_loop_belongs_to_its_container() {
 
 #[test]
 fn a_module_that_no_optimizer_has_is_not_trained() {
-    let text = |optimizer: &str| {
-        format!(
+    for (optimizer, frames, untrained) in [
+        ("optim.Adam(student.parameters())", &[(3, "forward"), (6, "step")][..], Some("self.teacher")),
+        ("optim.Adam(student.parameters())", &[(3, "forward"), (8, "log"), (10, "other")], Some("self.teacher")),
+        ("optim.Adam(teacher.parameters())", &[(3, "forward"), (6, "step")], None),
+        ("optim.Adam(groups)", &[(3, "forward"), (6, "step")], None),
+        ("optim.Adam(self.parameters())", &[(3, "forward"), (6, "step")], None),
+        ("None", &[(3, "forward"), (6, "step")], None),
+    ] {
+        let text = format!(
             "class T:\n    def __init__(self, student, teacher):\n        self.teacher = teacher\n        self.o = {optimizer}\n    def step(self, x):\n        y = self.teacher(x)\n    def log(self, m, x):\n        return m(x)\n    def other(self, x):\n        z = self.log(self.teacher, x)\n"
-        )
-    };
-    let untrained =
-        |optimizer: &str, frames: &[(u32, &'static str)]| program(&text(optimizer)).untrained(&lines(frames));
-    let direct = [(3, "forward"), (6, "step")];
-    assert_eq!(untrained("optim.Adam(student.parameters())", &direct).as_deref(), Some("self.teacher"));
-    let through = [(3, "forward"), (8, "log"), (10, "other")];
-    assert_eq!(untrained("optim.Adam(student.parameters())", &through).as_deref(), Some("self.teacher"));
-    for trained in ["optim.Adam(teacher.parameters())", "optim.Adam(groups)", "optim.Adam(self.parameters())", "None"] {
-        assert_eq!(untrained(trained, &direct), None, "{trained}");
+        );
+        assert_eq!(program(&text).untrained(&lines(frames)).as_deref(), untrained, "{optimizer}");
     }
     for (module, tensors) in [("student", Some(3)), ("student.head", Some(3)), ("student[1]", None)] {
         let text = format!("optim.Adam({module}.parameters())");
@@ -245,11 +246,6 @@ fn the_only_statement_that_writes_to_a_variable_is_found() {
 
 #[test]
 fn a_write_has_its_surroundings() {
-    let facts = |name: &str| {
-        let keep = program(WRITTEN).written(name, name.contains('.').then_some("t.py"), None).unwrap();
-        let backward = keep.backward.map_or("none".to_owned(), |call| call.to_string());
-        format!("{} loop={} grad={} read={} {backward}", keep.kind, keep.in_loop, keep.has_grad, keep.is_read)
-    };
     for (name, expected) in [
         ("a.history", "put loop=true grad=false read=false none"),
         ("data", "assign loop=false grad=true read=false none"),
@@ -258,7 +254,11 @@ fn a_write_has_its_surroundings() {
         ("hidden", "recur loop=true grad=true read=true loop"),
         ("parts", "accumulate loop=true grad=true read=true itself"),
     ] {
-        assert_eq!(facts(name), expected, "{name}");
+        let keep = program(WRITTEN).written(name, name.contains('.').then_some("t.py"), None).unwrap();
+        let backward = keep.backward.map_or("none".to_owned(), |call| call.to_string());
+        let facts =
+            format!("{} loop={} grad={} read={} {backward}", keep.kind, keep.in_loop, keep.has_grad, keep.is_read);
+        assert_eq!(facts, expected, "{name}");
     }
 }
 
@@ -279,10 +279,6 @@ fn a_state_is_not_what_is_joined() {
 fn a_state_that_is_detached_beside_backward_is_one_graph_until_then() {
     use BackwardCall::{Itself, Loop, Window};
     let body = "for x in data:\n    out, h = model(x, h)\n    losses.append(f(out))\n    total += f(out)\n";
-    let backward = |end: &str, name| {
-        let text = format!("{body}    if full():\n        {end}\ndef cut(h):\n    return h.detach()\n");
-        program(&text).written(name, None, None).and_then(|keep| keep.backward)
-    };
     for (end, name, expected) in [
         ("sum(losses).backward()\n        h = h.detach()", "h", Some(Window)),
         ("sum(losses).backward()\n        h = cut(h)", "losses", Some(Window)),
@@ -292,27 +288,36 @@ fn a_state_that_is_detached_beside_backward_is_one_graph_until_then() {
         ("sum(losses).backward(); last = h.detach()", "h", Some(Loop)),
         ("total.backward(); h = h.detach()", "losses", Some(Loop)),
     ] {
-        assert_eq!(backward(end, name), expected, "{end}: {name}");
+        let text = format!("{body}    if full():\n        {end}\ndef cut(h):\n    return h.detach()\n");
+        let found = program(&text).written(name, None, None);
+        assert_eq!(found.and_then(|keep| keep.backward), expected, "{end}: {name}");
     }
     let text = "for x in data:\n    h = model(x, h)\n    h.sum().backward()\n    h.detach_()\n";
     assert_eq!(program(text).written("h", None, None).and_then(|keep| keep.backward), Some(Itself), "in each step");
 }
 
+fn unread(text: &str, number: u32, function: &'static str) -> Option<String> {
+    let found = program(text).unread_from(&line(number, function));
+    found.map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
+}
+
 #[test]
 fn a_function_is_read_below_its_line() {
-    let line = |line, function| Line { file: "t.py", line, function, calls_package: false };
     let text = "def train():\n    x = f()\n    x.backward()\n    f()\ndef test():\n    f()\nfor x in y:\n    f()\nx.backward()\nf()\n";
-    let trains = |number, function| program(text).has_backward_from(&line(number, function));
-    assert_eq!([2, 3, 4].map(|number| trains(number, "train")), [Some(true), Some(true), Some(false)]);
-    assert_eq!((trains(6, "test"), trains(8, "<module>")), (Some(false), Some(true)));
-    assert_eq!((trains(10, "<module>"), trains(6, "other")), (Some(false), None));
+    for (number, function, trains) in [
+        (2, "train", Some(true)),
+        (3, "train", Some(true)),
+        (4, "train", Some(false)),
+        (6, "test", Some(false)),
+        (8, "<module>", Some(true)),
+        (10, "<module>", Some(false)),
+        (6, "other", None),
+    ] {
+        assert_eq!(program(text).has_backward_from(&line(number, function)), trains, "{number} {function}");
+    }
 
     let text =
         "a, b, c = 1, 2, 3\nfor x in y:\n    d = c\n    f(a)\nf(e)\ndef g():\n    h = b\n    f(h)\n    return 1\n";
-    let unread = |text: &str, number, function| {
-        let found = program(text).unread_from(&line(number, function));
-        found.map(|names| names.into_iter().collect::<Vec<_>>().join(" "))
-    };
     assert_eq!(unread(text, 2, "<module>").as_deref(), Some("d x"));
     assert_eq!(unread(text, 5, "<module>").as_deref(), Some("a c d x"));
     assert_eq!(unread(text, 9, "g").as_deref(), Some("h"));
@@ -360,21 +365,21 @@ fn exceptions_in_containers_and_filled_tensors_are_found() {
     assert_eq!(keepers(text, &[(1, "<module>")])[0], "1 store keys torch.zeros(9)");
 }
 
+/// The large values of the last line of a function, whose `body` has `|` before each line.
+fn values(body: &str) -> String {
+    let text = format!("def f(a, b, v, x):{}", body.replace('|', "\n    "));
+    let last = u32::try_from(text.lines().count()).unwrap();
+    let found = program(&text).large_values(&line(last, "f"));
+    found.into_iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" ")
+}
+
 #[test]
 fn a_statement_shows_a_tensor_that_could_be_smaller() {
-    let values = |body: &str| {
-        let text =
-            format!("def f(a, b, v, x):\n{}", body.replace('|', "\n").replace('\n', "\n    ").trim_start_matches('\n'));
-        let last = u32::try_from(text.lines().count()).unwrap();
-        let found = program(&text).large_values(&lines(&[(last, "f")])[0]);
-        found.into_iter().map(|value| format!("{value:?}")).collect::<Vec<_>>().join(" ")
-    };
-    let names = |kind: &str| format!("{kind}([\"a\", \"b\"])");
-    assert_eq!(values("|y = a - b"), names("Elements"));
-    assert_eq!(values("|y = a - b|z = y.abs()"), names("Elements"));
-    assert_eq!(values("|d = a[:, None] - b[None]|z = d.square().sum(-1)"), names("Distances"));
-    assert_eq!(values("|d = a.unsqueeze(0) - b.unsqueeze(1)|z = torch.relu(d)"), names("Pairs"));
-    assert_eq!(values("|d = torch.cdist(a, b)"), names("Pairs"));
+    assert_eq!(values("|y = a - b"), "Elements([\"a\", \"b\"])");
+    assert_eq!(values("|y = a - b|z = y.abs()"), "Elements([\"a\", \"b\"])");
+    assert_eq!(values("|d = a[:, None] - b[None]|z = d.square().sum(-1)"), "Distances([\"a\", \"b\"])");
+    assert_eq!(values("|d = a.unsqueeze(0) - b.unsqueeze(1)|z = torch.relu(d)"), "Pairs([\"a\", \"b\"])");
+    assert_eq!(values("|d = torch.cdist(a, b)"), "Pairs([\"a\", \"b\"])");
     assert_eq!(values("|s = a @ a.T|o = s.argsort(1)"), "Pairs([\"a\", \"a\"]) Sorted(\"s\")");
     assert_eq!(values("|s = a @ b.T"), "");
     assert_eq!(values("|s = (a @ b.mT / 8).softmax(-1)|y = s @ v"), "Scores([\"a\", \"b\", \"v\"])");

@@ -4,32 +4,6 @@ use std::collections::BTreeSet;
 
 use super::tree::{Expr, ExprKind};
 
-/// Their result is a number, a string or another object on the host.
-pub(super) const ON_HOST: [&str; 22] = [
-    "item",
-    "cpu",
-    "tolist",
-    "numpy",
-    "size",
-    "numel",
-    "dim",
-    "float",
-    "int",
-    "bool",
-    "str",
-    "len",
-    "print",
-    "range",
-    "isinstance",
-    "hasattr",
-    "id",
-    "type",
-    "repr",
-    "format",
-    "join",
-    "backward",
-];
-
 /// Attributes of a tensor that do not keep its memory.
 const FACTS: [&str; 6] = ["shape", "dtype", "device", "ndim", "grad_fn", "requires_grad"];
 
@@ -49,16 +23,28 @@ pub(super) enum Made<'n> {
     Call(&'n str),
 }
 
+/// Methods of a tensor, and functions of Python, whose result is a number, a string or another object on the host.
+const ON_HOST: [&str; 15] = [
+    "item", "cpu", "tolist", "numpy", "size", "numel", "dim", "backward", "float", "int", "bool", "str", "repr",
+    "format", "join",
+];
+
+/// Whether the result of function `name` has no part of its arguments that is on the device.
+pub(super) fn is_on_host(name: &str) -> bool {
+    let describes = matches!(name, "len" | "id" | "type" | "isinstance" | "hasattr" | "print" | "range");
+    describes || ON_HOST.contains(&name)
+}
+
 /// Whether the value of `expression` contains the tracked value, or is computed from it.
 pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
-    let is_tracked = |part: &Expr<'_>| part.kind == ExprKind::Name && tracked.names.contains(part.word);
-    let any = |parts: &[Expr<'_>]| parts.iter().any(|part| carries(part, tracked));
     let anything = matches!(tracked.made, Some(Made::Anything));
     match expression.kind {
         ExprKind::Constant => false,
         // A closure keeps its variables.
-        ExprKind::Lambda => expression.walk().any(is_tracked),
-        ExprKind::Name => is_tracked(expression),
+        ExprKind::Lambda => {
+            expression.walk().any(|part| part.kind == ExprKind::Name && tracked.names.contains(part.word))
+        }
+        ExprKind::Name => tracked.names.contains(expression.word),
         ExprKind::Attribute if FACTS.contains(&expression.word) => false,
         ExprKind::Attribute | ExprKind::Subscript => {
             carries(&expression.parts[0], tracked)
@@ -77,14 +63,17 @@ pub(super) fn carries(expression: &Expr<'_>, tracked: &Tracked<'_>) -> bool {
             expression.parts.iter().any(|part| part.kind != ExprKind::Clause && carries(part, &inner))
         }
         ExprKind::Call => match (expression.called(), tracked.made) {
-            (Some(name), _) if ON_HOST.contains(&name) => false,
+            (Some(name), _) if is_on_host(name) => false,
             (Some("to"), _) if expression.parts.iter().any(|given| given.word.trim_matches(['"', '\'']) == "cpu") => {
                 false
             }
             (_, Some(Made::Anything)) => true,
             (Some(name), Some(Made::Call(inner))) if name == inner => true,
-            _ => any(&expression.parts[1..]) || expression.receiver().is_some_and(|it| carries(it, tracked)),
+            _ => {
+                let mut given = expression.parts[1..].iter().chain(expression.receiver());
+                given.any(|given| carries(given, tracked))
+            }
         },
-        _ => any(&expression.parts),
+        _ => expression.parts.iter().any(|part| carries(part, tracked)),
     }
 }

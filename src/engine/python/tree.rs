@@ -94,8 +94,8 @@ fn pairs<'e, 'a>(target: &'e Expr<'a>, value: &'e Expr<'a>) -> Vec<(&'e Expr<'a>
         return vec![(target, value)];
     }
     let is_tuple = value.kind == ExprKind::Group && value.parts.len() == target.parts.len();
-    let values = |index: usize| if is_tuple { &value.parts[index] } else { value };
-    target.parts.iter().enumerate().flat_map(|(index, part)| pairs(part, values(index))).collect()
+    let parts = target.parts.iter().enumerate();
+    parts.flat_map(|(index, part)| pairs(part, if is_tuple { &value.parts[index] } else { value })).collect()
 }
 
 impl<'a> Expr<'a> {
@@ -107,6 +107,15 @@ impl<'a> Expr<'a> {
             ExprKind::Subscript | ExprKind::Star => self.parts.first()?.variable(),
             _ => None,
         }
+    }
+
+    pub(super) fn is_variable(&self, name: &str) -> bool {
+        self.variable().is_some_and(|variable| variable == name)
+    }
+
+    /// Whether `word` is the last part of a variable's name, with nothing after it.
+    pub(super) fn is_named(&self, word: &str) -> bool {
+        matches!(self.kind, ExprKind::Name | ExprKind::Attribute) && self.word == word
     }
 
     /// The targets in a tuple of targets, or the only one.
@@ -142,6 +151,11 @@ impl<'a> Stmt<'a> {
     pub(super) fn decorator_names(&self) -> impl Iterator<Item = &'a str> {
         let is_function = self.kind == StmtKind::Function;
         self.decorators.iter().filter(move |_| is_function).map(|it| it.called().unwrap_or(it.word))
+    }
+
+    /// Whether it has `line`, itself or in its body.
+    pub(super) fn contains_line(&self, line: u32) -> bool {
+        (self.first_line..=self.last_line).contains(&line)
     }
 
     /// This statement and all nested ones, in the order of the text.

@@ -46,25 +46,27 @@ pub(super) fn writes<'s, 'a>(statement: &'s Stmt<'a>) -> Vec<Write<'s, 'a>> {
 
 fn assigned<'s, 'a>(tuple: Option<&'s Expr<'a>>, target: &'s Expr<'a>, value: &'s Expr<'a>) -> Write<'s, 'a> {
     let target = if target.kind == ExprKind::Star { &target.parts[0] } else { target };
-    let reads = |target: &Expr<'_>| {
-        let name = target.variable().filter(|_| target.kind != ExprKind::Subscript);
-        name.is_some_and(|name| value.walk().any(|part| part.variable().as_ref() == Some(&name)))
-    };
     let is_join = value.called().is_some_and(|name| JOIN.contains(&name));
     // `x = cat(x)` joins the items of `x`.
-    let is_alone = || value.parts.get(1).is_none_or(|first| first.kind == target.kind);
-    let state = tuple
-        .and_then(|tuple| if reads(target) { Some(target) } else { tuple.parts.iter().rev().find(|one| reads(one)) });
+    let is_alone = value.parts.get(1).is_none_or(|first| first.kind == target.kind);
+    let state =
+        tuple.and_then(|tuple| [target].into_iter().chain(tuple.parts.iter().rev()).find(|one| reads(value, one)));
     let kind = match value.kind {
         _ if target.kind == ExprKind::Subscript => WriteKind::Store,
         _ if state.is_some() => WriteKind::Recur,
-        _ if !reads(target) => WriteKind::Assign,
+        _ if !reads(value, target) => WriteKind::Assign,
         ExprKind::Operation => WriteKind::Accumulate,
-        ExprKind::Call if is_join && is_alone() => WriteKind::Assign,
+        ExprKind::Call if is_join && is_alone => WriteKind::Assign,
         ExprKind::Call if is_join => WriteKind::Join,
         _ => WriteKind::Recur,
     };
     Write { kind, target, values: std::slice::from_ref(value), method: None, state }
+}
+
+/// Whether `value` reads the variable `target`.
+fn reads(value: &Expr<'_>, target: &Expr<'_>) -> bool {
+    let name = target.variable().filter(|_| target.kind != ExprKind::Subscript);
+    name.is_some_and(|name| value.walk().any(|part| part.is_variable(&name)))
 }
 
 /// The write of a call to a container's method, or of one that gets the container.

@@ -140,7 +140,7 @@ impl Stacks {
     }
 
     /// The ids of the distinct frames of all stacks.
-    pub fn frame_ids(&self) -> impl Iterator<Item = FrameId> + use<> {
+    pub fn frame_ids(&self) -> impl Iterator<Item = FrameId> + Clone + use<> {
         (0..self.frames.len()).map(FrameId::from_index)
     }
 

@@ -122,8 +122,10 @@ impl Engine {
 
     /// Whether function `name` of `file` loads the weights of an engine, or makes the modules that hold them.
     pub(super) fn builds_model(file: &str, name: &str) -> bool {
-        let is_in = |folders: &[&str]| folders.iter().any(|folder| file.contains(folder));
-        ENGINES.iter().any(|engine| is_in(engine.loaders) || is_in(engine.models) && name == "__init__")
+        ENGINES.iter().any(|engine| {
+            let models = if name == "__init__" { engine.models } else { &[] };
+            engine.loaders.iter().chain(models).any(|folder| file.contains(folder))
+        })
     }
 
     /// Whether function `name` of `file` allocates the KV cache of an engine.

@@ -150,8 +150,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
-        let find = || LiveVariables::new(self.snapshot(), self.device(), self.stacks(), self.text());
-        self.facts.variables.get_or_init(find).as_ref()
+        self.facts.variables.get_or_init(|| LiveVariables::new(self)).as_ref()
     }
 
     /// Phases and training steps of the trace.
@@ -167,34 +166,42 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         if self.device().is_empty() {
             return None;
         }
-        let device = self.device();
-        let literal = |is_changed: bool| {
-            if !is_changed {
-                return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
-            }
-            let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
-            LiteralReplay { device, settings, settings_changes }
-        };
         if let Some((known, _)) = self.facts.history.get() {
-            literal(known.has_changed_settings).run(keep, observe);
+            self.literal_replay(known.has_changed_settings).run(keep, observe);
             return Some(known);
         }
-        let mut run = |is_changed| {
-            let mut builder = HistoryBuilder::new(device, self.scope().window);
-            let mut block_sizes = BlockSizes::default();
-            let outcome = literal(is_changed).run(keep, |step| {
-                builder.add_step(step);
-                block_sizes.add_step(step, device);
-                observe(step);
-            });
-            (builder.finish(outcome, is_changed), block_sizes)
-        };
-        let mut found = run(false);
+        let mut found = self.first_replay(false, keep, &mut observe);
         // A snapshot records only the final settings. If they contradict the trace, others may have applied before.
         if found.0.outcome.is_inconsistent() && !self.inferred().hypothesis.settings_changes.is_empty() {
-            found = run(true);
+            found = self.first_replay(true, keep, &mut observe);
         }
         Some(&self.facts.history.get_or_init(|| found).0)
+    }
+
+    /// A replay under the recorded settings or, if they have `changed` at run time, under the inferred ones.
+    fn literal_replay(self, has_changed: bool) -> LiteralReplay<'s> {
+        let device = self.device();
+        if !has_changed {
+            return LiteralReplay { device, settings: self.settings(), settings_changes: &[] };
+        }
+        let Hypothesis { settings, settings_changes, .. } = &self.inferred().hypothesis;
+        LiteralReplay { device, settings, settings_changes }
+    }
+
+    fn first_replay(
+        self,
+        has_changed: bool,
+        keep: Tracking,
+        observe: &mut impl FnMut(&ReplayStep<'_>),
+    ) -> (MemoryHistory, BlockSizes) {
+        let mut builder = HistoryBuilder::new(self.device(), self.scope().window);
+        let mut block_sizes = BlockSizes::default();
+        let outcome = self.literal_replay(has_changed).run(keep, |step| {
+            builder.add_step(step);
+            block_sizes.add_step(step, self.device());
+            observe(step);
+        });
+        (builder.finish(outcome, has_changed), block_sizes)
     }
 
     /// The totals over the window; `None` without a trace.
@@ -277,9 +284,11 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The bounds of the process's memory limit, if the recording shows one: see [`inferred_limit`].
     pub fn inferred_limit(self) -> Option<RangeInclusive<u64>> {
-        let hypothesis = &self.inferred().hypothesis;
-        let infer = || inferred_limit(self.device(), |entry| hypothesis.settings_at(entry), self.reserved_before());
-        self.facts.inferred_limit.get_or_init(infer).clone()
+        let limit = self.facts.inferred_limit.get_or_init(|| {
+            let hypothesis = &self.inferred().hypothesis;
+            inferred_limit(self.device(), |entry| hypothesis.settings_at(entry), self.reserved_before())
+        });
+        limit.clone()
     }
 
     /// Works out what the stacks show: phases, training steps and loops. No replay is needed.
@@ -291,27 +300,31 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The growth from iteration to iteration of the last loop: up to the failed request if one ended the trace, else
     /// up to the last request or the last training step.
     pub fn growth(self) -> Option<&'s Growth> {
-        let with_allocated =
-            |growth: &Growth| growth.clone().with_allocated(&self.allocated_before(&growth.start_entries));
-        self.facts.growth.get_or_init(|| self.loop_growth().map(with_allocated)).as_ref()
+        let growth = self.facts.growth.get_or_init(|| {
+            let growth = self.loop_growth()?;
+            Some(growth.clone().with_allocated(&self.allocated_before(&growth.start_entries)))
+        });
+        growth.as_ref()
     }
 
     /// [`Self::growth`] without allocated bytes.
     fn loop_growth(self) -> Option<&'s Growth> {
         let growth = self.facts.loop_growth.get_or_init(|| {
-            let growth_of = |loops: &ProgramLoops| {
-                loops.growth(&|entry| self.phases().steps.step_at(entry)).filter(|growth| !growth.is_single_request)
-            };
             let is_failed = self.ends_with_failure();
             let end = if is_failed { self.failed_requests().next_back() } else { None };
             let (loops, sites) = ProgramLoops::from_trace(self.device(), self.stacks(), end);
-            let growth = growth_of(&loops);
+            let growth = self.growth_of(&loops);
             if is_failed || growth.is_some() {
                 return growth;
             }
-            growth_of(&loops.up_to(*self.phases().steps.ends().last()? as usize, &sites)?)
+            self.growth_of(&loops.up_to(*self.phases().steps.ends().last()? as usize, &sites)?)
         });
         growth.as_ref()
+    }
+
+    fn growth_of(self, loops: &ProgramLoops) -> Option<Growth> {
+        let growth = loops.growth(&|entry| self.phases().steps.step_at(entry));
+        growth.filter(|growth| !growth.is_single_request)
     }
 
     /// Allocated bytes before each of the ascending `entries`.

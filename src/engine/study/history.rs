@@ -32,19 +32,22 @@ pub enum Bound {
 impl Window {
     /// The selected entry indexes in the trace of `device`.
     pub(crate) fn range_in(self, device: Device<'_>) -> Range<usize> {
-        let len = device.len();
-        let clamp = |n: u64| usize::try_from(n).unwrap_or(len).min(len);
-        let resolve = |bound: Option<Bound>, open: usize| match bound {
-            None => open,
-            Some(Bound::Entry(n)) => clamp(n),
-            Some(Bound::BeforeEnd(n)) => len - clamp(n),
-            Some(Bound::FromFailure(n)) => device.failed_requests().next_back().map_or(open, |failed| {
-                let by = clamp(n.unsigned_abs());
-                if n < 0 { failed.saturating_sub(by) } else { failed.saturating_add(by).min(len) }
-            }),
+        let [from, to] = [self.from, self.to].map(|bound| bound?.entry_in(device));
+        let start = from.unwrap_or(0);
+        start..to.unwrap_or(device.len()).max(start)
+    }
+}
+
+impl Bound {
+    /// The entry index in the trace of `device`, up to its length; `None` for an open end.
+    fn entry_in(self, device: Device<'_>) -> Option<usize> {
+        let len = device.len() as i128;
+        let entry = match self {
+            Self::Entry(entry) => entry.into(),
+            Self::BeforeEnd(entries) => len - i128::from(entries),
+            Self::FromFailure(entries) => device.failed_requests().next_back()? as i128 + i128::from(entries),
         };
-        let start = resolve(self.from, 0);
-        start..resolve(self.to, len).max(start)
+        usize::try_from(entry.clamp(0, len)).ok()
     }
 }
 

@@ -88,12 +88,14 @@ impl MemoryLifetimes {
     /// Replays `device`'s trace; without a trace, takes the blocks and segments of the snapshot.
     pub fn from_device(device: DeviceStudy<'_, '_>) -> Self {
         let mut lives = Self::default();
-        let replay = || device.replay(Tracking::Changes, |step| lives.add_step(step, device)).is_some();
         // The replay and what the stacks show need nothing of each other: two cores share them.
-        let (_, lifetimes) = threads::join(replay, || {
-            device.read_stacks();
-            BlockLives::from_trace(device)
-        });
+        let (_, lifetimes) = threads::join(
+            || device.replay(Tracking::Changes, |step| lives.add_step(step, device)).is_some(),
+            || {
+                device.read_stacks();
+                BlockLives::from_trace(device)
+            },
+        );
         lives.finish(device, &lifetimes.with_live_sets(device, Vec::new()))
     }
 
@@ -190,15 +192,16 @@ impl MemoryLifetimes {
         for change in step.tiling.changes() {
             match *change {
                 Change::Added(tile) => {
-                    let place = self.place_of(step, tile.stream_pool);
+                    let (place, made_by) = (self.place_of(step, tile.stream_pool), entry.extended_stack);
+                    let (address, bytes, is_expandable) = (tile.addr, tile.size, tile.is_expandable);
                     self.add_segment(SegmentRange {
                         start: now,
                         end: None,
-                        address: tile.addr,
-                        bytes: tile.size,
-                        made_by: entry.extended_stack,
+                        address,
+                        bytes,
+                        made_by,
                         place,
-                        is_expandable: tile.is_expandable,
+                        is_expandable,
                     });
                 }
                 Change::Removed(address, bytes) => self.remove_segment(address, bytes, now),
@@ -282,15 +285,10 @@ impl MemoryLifetimes {
             let segment = &mut self.segments[at as usize];
             segment.end = Some(now);
             let original = *segment;
-            let part = |from: u64, to: u64| SegmentRange {
-                start: now,
-                end: None,
-                address: from,
-                bytes: to.saturating_sub(from),
-                ..original
-            };
-            self.add_segment(part(original.address, address));
-            self.add_segment(part(end, original.end_address()));
+            for (from, to) in [(original.address, address), (end, original.end_address())] {
+                let bytes = to.saturating_sub(from);
+                self.add_segment(SegmentRange { start: now, end: None, address: from, bytes, ..original });
+            }
         }
     }
 }

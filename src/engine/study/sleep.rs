@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn memory_is_asleep_from_a_change_to_the_next() {
-        let switch = |(event, asleep_bytes)| SleepSwitch {
+        let changes = [(Some(2), 70), (Some(5), 0), (Some(6), 30)].map(|(event, asleep_bytes)| SleepSwitch {
             call: SleepCall::Sleep,
             event,
             time_us: 0,
@@ -191,9 +191,8 @@ mod tests {
             asleep_bytes,
             on_device_bytes: 0,
             allocated: Vec::new(),
-        };
-        let changes = [(Some(2), 70), (Some(5), 0), (Some(6), 30)].map(switch).to_vec();
-        let report = SleepReport { changes, ..SleepReport::default() };
+        });
+        let report = SleepReport { changes: changes.to_vec(), ..SleepReport::default() };
         assert_eq!([2, 3, 5, 6, 7].map(|event| report.asleep_at(event)), [0, 70, 70, 0, 30]);
     }
 }

@@ -10,16 +10,17 @@ const FOREIGN_PACKAGES: [&str; 3] = ["torch_npu", "torch_mlu", "torch_musa"];
 
 /// A warning for a file that another allocator wrote, since none of its figures can be trusted.
 pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
-    let backend = |message: &str| Some(Warning::new(Code::ForeignBackend, message));
     let raw = snapshot.settings.as_ref();
     if raw.and_then(|raw| find_option(&raw.string, "backend")).is_some_and(|name| name != "native") {
-        return backend("the backend is not PyTorch's native allocator, which these figures assume");
+        let message = "the backend is not PyTorch's native allocator, which these figures assume";
+        return Some(Warning::new(Code::ForeignBackend, message));
     }
     if let Some(package) = find_foreign_package(snapshot) {
-        return backend(&format!(
+        let message = format!(
             "the stacks name {package}, which has an allocator of its own: oomscope does not know its rules, and these \
              figures assume PyTorch's CUDA allocator"
-        ));
+        );
+        return Some(Warning::new(Code::ForeignBackend, message));
     }
     let contradictory = count_contradictory_segments(snapshot);
     (contradictory > 0).then(|| {
@@ -34,11 +35,10 @@ pub fn warn_if_foreign(snapshot: &Snapshot) -> Option<Warning> {
 
 /// The first of [`FOREIGN_PACKAGES`] in the stacks.
 fn find_foreign_package(snapshot: &Snapshot) -> Option<&'static str> {
-    let is_in = |file: &str, package: &str| file.split(['/', '\\']).any(|part| part == package);
-    let mut frames = snapshot.stacks.all_frames();
-    frames.find_map(|frame| {
-        let file = snapshot.text(frame.file);
-        FOREIGN_PACKAGES.into_iter().find(|package| file.contains(package) && is_in(file, package))
+    let mut files = snapshot.stacks.all_frames().map(|frame| snapshot.text(frame.file));
+    files.find_map(|file| {
+        let mut named = FOREIGN_PACKAGES.into_iter().filter(|package| file.contains(package));
+        named.find(|package| file.split(['/', '\\']).any(|part| part == *package))
     })
 }
 

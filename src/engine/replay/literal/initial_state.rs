@@ -44,10 +44,10 @@ fn active_blocks<'b>(blocks: impl Iterator<Item = &'b Block>) -> Vec<BlockView> 
 /// Bytes reserved before the first entry. They are above 0 if the recording began late or its ring buffer wrapped.
 fn reserved_before(device: Device<'_>, entries: &[TraceEntry]) -> u64 {
     let at_end: u64 = device.segments().fold(0, |sum, s| sum.saturating_add(s.total_size));
-    let moved = |is_counted: fn(Action) -> bool| {
-        entries.iter().filter(|entry| is_counted(entry.action)).fold(0u64, |sum, entry| sum.saturating_add(entry.size))
-    };
-    at_end.saturating_add(moved(Action::is_shrink)).saturating_sub(moved(Action::is_growth))
+    let shrinks = entries.iter().filter(|entry| entry.action.is_shrink());
+    let before = shrinks.fold(at_end, |sum, entry| sum.saturating_add(entry.size));
+    let growths = entries.iter().filter(|entry| entry.action.is_growth());
+    growths.fold(before, |sum, entry| sum.saturating_sub(entry.size))
 }
 
 impl InitialState {
@@ -211,6 +211,21 @@ fn find_initial_blocks(device: Device<'_>) -> Vec<TracedBlock> {
         blocks.push(TracedBlock { block: BlockView { addr, size: 0, requested, state, context }, freed_at: index });
     }
     pending.extend(just_freed.map(|freed| (freed, None)));
+    add_final_blocks(&mut blocks, device, &live, &pending);
+    // If several blocks have one address, the first in the trace is the initial one.
+    blocks.sort_by_key(|traced| (traced.block.addr, traced.freed_at));
+    blocks.dedup_by_key(|traced| traced.block.addr);
+    blocks
+}
+
+/// Adds the blocks that are active at the end, unless an entry allocated them: those in `live`, and those in `pending`
+/// without an index in `blocks`.
+fn add_final_blocks(
+    blocks: &mut Vec<TracedBlock>,
+    device: Device<'_>,
+    live: &SeededSet<u64>,
+    pending: &SeededMap<u64, Option<usize>>,
+) {
     for block in device.blocks() {
         if block.state == BlockState::Inactive || live.contains(&block.address) {
             continue;
@@ -223,10 +238,6 @@ fn find_initial_blocks(device: Device<'_>) -> Vec<TracedBlock> {
         }
         blocks.push(TracedBlock { block: BlockView::from(block), freed_at: usize::MAX });
     }
-    // If several blocks have one address, the first in the trace is the initial one.
-    blocks.sort_by_key(|traced| (traced.block.addr, traced.freed_at));
-    blocks.dedup_by_key(|traced| traced.block.addr);
-    blocks
 }
 
 /// For each block of unknown size, the address of the first allocation right behind it while it was active. A block

@@ -183,17 +183,17 @@ fn alternatives(device: Device<'_>, hypothesis: &Hypothesis, divergence: &Diverg
 /// the distance to the nearest base below, of any kind, and the distance to the lowest address of its kind, or a part
 /// of it.
 fn reservation_sizes(device: Device<'_>, entry: &TraceEntry) -> Vec<u64> {
-    let kind = |entry: &TraceEntry| (entry.stream, entry.size == SMALL_SEGMENT);
     let mut bases: BTreeMap<(u64, bool), u64> = BTreeMap::new();
     let maps = device
         .entries_where(|action| action == Action::SegmentMap)
         .map(|(_, other)| other)
         .take_while(|other| other.time_us <= entry.time_us || entry.time_us == 0);
     for other in maps {
-        let base = bases.entry(kind(&other)).or_insert(other.addr);
+        let base = bases.entry((other.stream, other.size == SMALL_SEGMENT)).or_insert(other.addr);
         *base = other.addr.min(*base);
     }
-    let lowest_distance = bases.get(&kind(entry)).map_or(0, |base| entry.addr.saturating_sub(*base));
+    let lowest_distance =
+        bases.get(&(entry.stream, entry.size == SMALL_SEGMENT)).map_or(0, |base| entry.addr.saturating_sub(*base));
     let distances = bases.values().map(|base| entry.addr.saturating_sub(*base));
     let nearest_distance = distances.filter(|size| *size > 0).min();
     let parts = (1..=4).map(|parts| lowest_distance / parts);

@@ -254,28 +254,24 @@ fn sort_trials(trials: &mut [Trial<'_>], start: usize) {
 
 /// `settings` with one option changed.
 fn single_option_variants(settings: &Settings, hypothesis: &Hypothesis, divergence: &Divergence) -> Vec<Settings> {
-    let with = |change: &dyn Fn(&mut Settings)| {
-        let mut other = settings.clone();
-        change(&mut other);
-        other
-    };
-    let mut all = vec![with(&|s| s.expandable_segments = !s.expandable_segments)];
-    all.extend(ROUNDUP_DIVISIONS.map(|d| with(&|s| s.roundup_power2_divisions = [d; 16])));
+    let mut all = vec![Settings { expandable_segments: !settings.expandable_segments, ..settings.clone() }];
+    all.extend(ROUNDUP_DIVISIONS.map(|d| Settings { roundup_power2_divisions: [d; 16], ..settings.clone() }));
     // If entries do not name their pool, a block may have been skipped because of its pool, not because of its size.
     if !divergence.names_pools {
         return all;
     }
-    all.push(with(&|s| s.max_split_size = u64::MAX));
-    all.extend(split_limits(divergence).map(|bytes| with(&|s| s.max_split_size = bytes)));
+    let split_sizes = std::iter::once(u64::MAX).chain(split_limits(divergence));
+    all.extend(split_sizes.map(|max_split_size| Settings { max_split_size, ..settings.clone() }));
+    let large_sizes = LARGE_SEGMENT_SIZES_MIB.map(|mib| mib * MIB);
     if settings.max_split_size != u64::MAX {
-        all.extend(LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.max_non_split_rounding = mib * MIB)));
+        all.extend(large_sizes.map(|bytes| Settings { max_non_split_rounding: bytes, ..settings.clone() }));
     }
     if hypothesis.limit.is_some() {
-        let tenths = (0..=9u32).map(|tenths| f64::from(tenths) / 10.0);
-        all.extend(tenths.map(|part| with(&|s| s.garbage_collection_threshold = part)));
+        let parts = (0..=9u32).map(|tenths| f64::from(tenths) / 10.0);
+        all.extend(parts.map(|part| Settings { garbage_collection_threshold: part, ..settings.clone() }));
     }
     if option_since("large_segment_size_mb").is_some_and(|since| hypothesis.minor >= since) {
-        all.extend(LARGE_SEGMENT_SIZES_MIB.map(|mib| with(&|s| s.large_segment_size = mib * MIB)));
+        all.extend(large_sizes.map(|bytes| Settings { large_segment_size: bytes, ..settings.clone() }));
     }
     all
 }

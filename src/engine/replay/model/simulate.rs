@@ -153,6 +153,20 @@ struct Simulator<'a, D> {
 
 type HeadroomProbe<'a, D> = (&'a BTreeSet<usize>, fn(&Simulator<'a, D>, &Request<'_>) -> u64);
 
+/// Adds capacity to `device` until it serves `request`.
+fn enlarge_and_malloc(
+    allocator: &mut CachingAllocator,
+    request: &Request<'_>,
+    device: &mut impl ReplayDevice,
+) -> Option<BlockId> {
+    let segment = segment_size(round_size(request.size, &allocator.settings), &allocator.settings);
+    (0..MAX_ENLARGEMENTS).find_map(|_| {
+        let missing = segment.saturating_sub(device.free_bytes());
+        device.add_capacity(missing.max(SMALL_SEGMENT));
+        allocator.malloc(request, device)
+    })
+}
+
 impl<'a, D: ReplayDevice> Simulator<'a, D> {
     fn new(program: &'a Program<'a>, hypothesis: &'a Hypothesis, mut device: D) -> Self {
         let mut allocator = hypothesis.allocator(hypothesis.settings.clone());
@@ -205,14 +219,20 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
         self.simulation.allocator.entries.clear();
     }
 
+    /// Applies the changes of settings up to entry `entry_index`.
     #[inline]
-    fn perform(&mut self, operation: &Operation) {
+    fn change_settings(&mut self, entry_index: u32) {
         while let [next, remaining @ ..] = self.settings_changes
-            && next.first_entry <= operation.entry_index as usize
+            && next.first_entry <= entry_index as usize
         {
             self.simulation.allocator.settings.clone_from(&next.settings);
             self.settings_changes = remaining;
         }
+    }
+
+    #[inline]
+    fn perform(&mut self, operation: &Operation) {
+        self.change_settings(operation.entry_index);
         match operation.kind {
             OperationKind::Alloc { size, stream, pool, context, slot, completions } => {
                 self.collect_completions(completions);
@@ -233,16 +253,7 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 };
                 let mut served = self.simulation.allocator.malloc(&request, &mut self.device);
                 if served.is_none() && self.is_elastic {
-                    let rounded = round_size(size, &self.simulation.allocator.settings);
-                    let segment = segment_size(rounded, &self.simulation.allocator.settings);
-                    for _ in 0..MAX_ENLARGEMENTS {
-                        let missing = segment.saturating_sub(self.device.free_bytes());
-                        self.device.add_capacity(missing.max(SMALL_SEGMENT));
-                        served = self.simulation.allocator.malloc(&request, &mut self.device);
-                        if served.is_some() {
-                            break;
-                        }
-                    }
+                    served = enlarge_and_malloc(&mut self.simulation.allocator, &request, &mut self.device);
                 }
                 if has_failed {
                     self.simulation.allocator.complete_frees(&self.completed_frees, context);

@@ -100,14 +100,16 @@ impl Divergence {
             return format!("PyTorch recorded {} where the model had nothing left to do", recorded.action.word());
         };
         let is_same_stream = predicted.stream == recorded.stream;
-        let describe_entry = |action: Action, addr: u64, bytes: u64, stream: u64| {
+        let entries = [
+            (predicted.action, predicted.addr, predicted.size, predicted.stream),
+            (recorded.action, recorded.addr, recorded.size, recorded.stream),
+        ];
+        let [model, torch] = entries.map(|(action, addr, bytes, stream)| {
             let stream = if is_same_stream { String::new() } else { format!(" on stream {}", units::stream(stream)) };
             // The address of a failed request is the number of free bytes.
             let at = if action == Action::Oom { String::new() } else { format!(" at {addr:#x}") };
             format!("{} of {}{at}{stream}", action.word(), size(bytes))
-        };
-        let model = describe_entry(predicted.action, predicted.addr, predicted.size, predicted.stream);
-        let torch = describe_entry(recorded.action, recorded.addr, recorded.size, recorded.stream);
+        });
         let pool =
             if recorded.pool.is_some_and(|pool| pool != predicted.pool) { " in another memory pool" } else { "" };
         let doubt = if self.names_pools {

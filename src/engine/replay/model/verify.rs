@@ -12,11 +12,11 @@ use super::recorded_device::RecordedDevice;
 use super::verification::{Divergence, Fault, Verification};
 use crate::allocator::conf::Settings;
 use crate::allocator::{AllocatorEntry, BlockId, PendingFreeId, Request, is_small_request, round_size};
-use crate::base::ids::{PoolId, StackId, to_u32};
+use crate::base::ids::{FrameId, PoolId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::replay::literal::{InitialState, PoolIndex, Reservations};
 use crate::replay::ops::{Boundary, TraceOp, TraceOpKind, TraceOps};
-use crate::snapshot::{Action, Device, Frame, Snapshot, TraceEntry};
+use crate::snapshot::{Action, Device, Snapshot, TraceEntry};
 
 /// The entry of an operation that cannot be performed, and why.
 type OpFault = (usize, Fault);
@@ -427,16 +427,13 @@ impl AddressRanges {
 /// The stacks of `snapshot` under which CUDA graph trees restore a private pool to a checkpoint.
 fn checkpoint_stacks(snapshot: &Snapshot) -> FxHashSet<StackId> {
     const RESTORE_FUNCTION: &str = "apply_checkpoint_execution_state_in_allocator";
-    let is_restore = |frame: Frame| snapshot.text(frame.name) == RESTORE_FUNCTION;
-    if !snapshot.stacks.all_frames().any(is_restore) {
+    let frames = snapshot.stacks.frame_ids().filter(|id| snapshot.frame_text(*id).1 == RESTORE_FUNCTION);
+    let frames: FxHashSet<FrameId> = frames.collect();
+    if frames.is_empty() {
         return FxHashSet::default();
     }
     let stacks = (0..to_u32(snapshot.stacks.len())).map(StackId);
-    let stacks = stacks.filter(|stack| {
-        let mut frames = snapshot.stacks.frames(*stack).iter();
-        frames.any(|frame| is_restore(snapshot.stacks.frame(frame)))
-    });
-    stacks.collect()
+    stacks.filter(|stack| snapshot.stacks.frames(*stack).iter().any(|frame| frames.contains(&frame))).collect()
 }
 
 /// With `throw_on_cudamalloc_oom`, a request fails without an entry. Every recorded request has one.

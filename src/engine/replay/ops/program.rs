@@ -120,10 +120,11 @@ impl Program<'_> {
             };
             let DeviceRange { stream, pool, .. } = segment.range;
             let (slot, completions) = (to_u32(index), ListRange::default());
-            let mut push = |kind| operations.push(Operation { entry_index: 0, kind });
-            push(OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions });
+            let alloc = OperationKind::Alloc { size, stream, pool, context, slot: Some(slot), completions };
+            operations.push(Operation { entry_index: 0, kind: alloc });
             if state == BlockState::ActivePendingFree {
-                push(OperationKind::Free { slot, is_pending: true, context });
+                let free = OperationKind::Free { slot, is_pending: true, context };
+                operations.push(Operation { entry_index: 0, kind: free });
             }
         }
         operations.append(&mut self.operations);
@@ -133,19 +134,19 @@ impl Program<'_> {
     /// The operation that frees each initial block or completes its free; `usize::MAX` if it stays.
     fn initial_block_ends(&self) -> Vec<usize> {
         let mut ends = vec![usize::MAX; self.initial_blocks.len()];
-        let mut set_end = |slot: u32, index: usize| {
-            // Later slots are not those of initial blocks.
-            if let Some(end) = ends.get_mut(slot as usize) {
-                *end = index.min(*end);
-            }
-        };
         for (index, operation) in self.operations.iter().enumerate() {
-            match operation.kind {
-                OperationKind::Free { slot, .. } => set_end(slot, index),
+            let freed = match &operation.kind {
+                OperationKind::Free { slot, .. } => std::slice::from_ref(slot),
                 OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } => {
-                    completions.slice(&self.completed).iter().for_each(|slot| set_end(*slot, index));
+                    completions.slice(&self.completed)
                 }
-                OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => {}
+                OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => &[],
+            };
+            for slot in freed {
+                // Later slots are not those of initial blocks.
+                if let Some(end) = ends.get_mut(*slot as usize) {
+                    *end = index.min(*end);
+                }
             }
         }
         ends
@@ -286,7 +287,8 @@ impl Program<'_> {
         let mut remaining = workspaces.iter().filter(|workspace| workspace.device == id).peekable();
         let mut entry_index = 0;
         let mut growing = Growing::new();
-        let mut push_until = |end_us: u64, entry_index: u32, growing: &mut Growing, out: &mut Vec<Operation>| {
+        for operation in self.operations.iter().map(Some).chain([None]) {
+            let end_us = operation.map_or(u64::MAX, |operation| self.time_us(operation));
             while let Some(&Workspace { stream, bytes, is_required: is_needed, minimum_bytes, .. }) =
                 remaining.next_if(|workspace| workspace.time_us < end_us)
             {
@@ -294,13 +296,10 @@ impl Program<'_> {
                     growing.push_back((minimum_bytes, bytes));
                 } else {
                     let kind = OperationKind::Workspace { size: bytes, stream, is_needed };
-                    out.push(Operation { entry_index, kind });
+                    operations.push(Operation { entry_index, kind });
                 }
             }
-        };
-        for operation in &self.operations {
-            push_until(self.time_us(operation), entry_index, &mut growing, &mut operations);
-            let mut operation = *operation;
+            let Some(mut operation) = operation.copied() else { break };
             if let (OperationKind::Alloc { size, .. }, Some(&(minimum, maximum))) =
                 (&mut operation.kind, growing.front())
                 && *size == minimum
@@ -311,7 +310,6 @@ impl Program<'_> {
             entry_index = operation.entry_index;
             operations.push(operation);
         }
-        push_until(u64::MAX, entry_index, &mut growing, &mut operations);
         Self { operations, ..self.clone() }
     }
 }

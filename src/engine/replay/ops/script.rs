@@ -43,7 +43,7 @@ pub enum ScriptOpKind {
     Other,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScriptBlock {
     /// Requested bytes; 0 if the block was removed.
     pub bytes: u64,
@@ -79,14 +79,10 @@ struct BlocksByOp {
 
 impl Script {
     pub fn from_program(program: &Program<'_>) -> Self {
-        let initial_blocks = program.initial_blocks.iter().map(|block| ScriptBlock {
-            bytes: block.requested,
-            stack: block.context,
-            allocated_at: None,
-            freed_at: None,
-            is_failed: false,
-        });
-        let mut blocks: Vec<ScriptBlock> = initial_blocks.collect();
+        let initial_blocks = program.initial_blocks.iter();
+        let mut blocks: Vec<ScriptBlock> = initial_blocks
+            .map(|block| ScriptBlock { bytes: block.requested, stack: block.context, ..ScriptBlock::default() })
+            .collect();
         let initial_count = blocks.len();
         let blocks_by_op = BlocksByOp::from_program(program);
         let mut ops = Vec::with_capacity(program.operations.len());
@@ -94,13 +90,8 @@ impl Script {
             let (source, block) = (to_u32(index), blocks_by_op.by_op[index]);
             let kind = match operation.kind {
                 OperationKind::Alloc { size, context, slot, .. } => {
-                    blocks.push(ScriptBlock {
-                        bytes: size,
-                        stack: context,
-                        allocated_at: Some(source),
-                        freed_at: None,
-                        is_failed: slot.is_none(),
-                    });
+                    let (allocated_at, is_failed) = (Some(source), slot.is_none());
+                    blocks.push(ScriptBlock { bytes: size, stack: context, allocated_at, freed_at: None, is_failed });
                     ScriptOpKind::Alloc(block)
                 }
                 OperationKind::Free { .. } if block != NONE => {
@@ -207,26 +198,25 @@ impl BlocksByOp {
         in_slot.resize(program.slot_count, NONE);
         let mut next_block = initial_count;
         let mut completed = vec![NONE; program.completed.len()];
-        let mut complete = |completions: ListRange, in_slot: &[u32]| {
-            for index in completions.range() {
-                completed[index] = in_slot[program.completed[index] as usize];
-            }
-        };
-        let by_op = program.operations.iter().map(|operation| match operation.kind {
-            OperationKind::Alloc { slot, completions, .. } => {
-                complete(completions, &in_slot);
-                if let Some(slot) = slot {
-                    in_slot[slot as usize] = next_block;
+        let by_op = program.operations.iter().map(|operation| {
+            if let OperationKind::Alloc { completions, .. } | OperationKind::Release { completions, .. } =
+                operation.kind
+            {
+                for index in completions.range() {
+                    completed[index] = in_slot[program.completed[index] as usize];
                 }
-                next_block += 1;
-                next_block - 1
             }
-            OperationKind::Free { slot, .. } => in_slot[slot as usize],
-            OperationKind::Release { completions, .. } => {
-                complete(completions, &in_slot);
-                NONE
+            match operation.kind {
+                OperationKind::Alloc { slot, .. } => {
+                    if let Some(slot) = slot {
+                        in_slot[slot as usize] = next_block;
+                    }
+                    next_block += 1;
+                    next_block - 1
+                }
+                OperationKind::Free { slot, .. } => in_slot[slot as usize],
+                _ => NONE,
             }
-            OperationKind::Freeable(_) | OperationKind::Snapshot(_) | OperationKind::Workspace { .. } => NONE,
         });
         Self { by_op: by_op.collect(), completed }
     }

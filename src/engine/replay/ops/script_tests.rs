@@ -4,7 +4,7 @@ use std::path::Path;
 
 use proptest::prelude::*;
 
-use super::program::{Operation, OperationKind, Program};
+use super::program::{OperationKind, Program};
 use super::script::{Script, ScriptOp, ScriptOpKind};
 use crate::allocator::conf::Settings;
 use crate::allocator::round_size;
@@ -42,7 +42,7 @@ fn is_valid(program: &Program<'_>) -> bool {
 
 /// Each operation without its slot: (entry index, size or a number for the kind, flag, completions).
 fn without_slots(program: &Program<'_>) -> Vec<(u32, u64, bool, usize)> {
-    let describe = |operation: &Operation| match operation.kind {
+    let described = program.operations.iter().map(|operation| match operation.kind {
         OperationKind::Alloc { size, slot, completions, .. } => {
             (operation.entry_index, size, slot.is_some(), completions.slice(&program.completed).len())
         }
@@ -51,8 +51,8 @@ fn without_slots(program: &Program<'_>) -> Vec<(u32, u64, bool, usize)> {
             (operation.entry_index, 1, false, completions.slice(&program.completed).len())
         }
         _ => (operation.entry_index, 2, false, 0),
-    };
-    program.operations.iter().map(describe).collect()
+    });
+    described.collect()
 }
 
 #[test]
@@ -67,16 +67,20 @@ fn an_unchanged_script_converts_back_to_its_program() {
             assert!(is_valid(&converted), "{name}");
             let settings = Settings::default();
             assert_eq!(converted.peak_bytes(&settings), program.peak_bytes(&settings), "{name}");
-            let bytes_of = |block: u32| match program.initial_blocks.get(block as usize) {
-                Some(initial) if initial.state == BlockState::ActivePendingFree => 0,
-                Some(initial) => initial.size,
-                None => round_size(script.blocks[block as usize].bytes, &settings),
-            };
-            let peak = script.peak(bytes_of);
+            let mut sizes: Vec<u64> = script.blocks.iter().map(|block| round_size(block.bytes, &settings)).collect();
+            for (size, initial) in sizes.iter_mut().zip(&program.initial_blocks) {
+                *size = if initial.state == BlockState::ActivePendingFree { 0 } else { initial.size };
+            }
+            let peak = script.peak(|block| sizes[block as usize]);
             assert_eq!(peak.bytes, program.peak_bytes(&settings), "{name}");
-            assert_eq!(peak.blocks.into_iter().map(bytes_of).sum::<u64>(), peak.bytes, "{name}");
+            assert_eq!(peak.blocks.iter().map(|block| sizes[*block as usize]).sum::<u64>(), peak.bytes, "{name}");
         }
     }
+}
+
+fn pending(program: &Program<'_>) -> usize {
+    let kinds = program.operations.iter().map(|operation| operation.kind);
+    kinds.filter(|kind| matches!(kind, OperationKind::Free { is_pending: true, .. })).count()
 }
 
 /// The wait of a free that was moved belongs to another time: its memory is free at once.
@@ -85,10 +89,6 @@ fn a_free_that_moved_is_not_pending() {
     let snapshot = read("2.15.0-fuzz_streams-oom-lag");
     let device = snapshot.devices().next().unwrap();
     let program = Program::from_trace(device, &recorded_settings(&snapshot));
-    let pending = |program: &Program<'_>| {
-        let is_pending = |one: &&Operation| matches!(one.kind, OperationKind::Free { is_pending: true, .. });
-        program.operations.iter().filter(is_pending).count()
-    };
     let mut script = Script::from_program(&program);
     assert!(pending(&program) > 10 && pending(&script.to_program(&program)) == pending(&program));
     for op in &mut script.ops {

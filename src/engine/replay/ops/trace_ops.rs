@@ -97,13 +97,17 @@ impl<'a> TraceOps<'a> {
         }
     }
 
+    /// The stack of an entry of the trace.
+    fn stack_of(&self, index: usize) -> StackId {
+        self.device.stack(index).unwrap_or_default()
+    }
+
     /// The entry at which the request that ends `entries` begins, according to the stacks.
     fn request_start(&self, entries: &Range<usize>) -> usize {
         let last = entries.end - 1;
-        let stack_of = |index: usize| self.device.stack(index).unwrap_or_default(); // `entries` are in the trace
-        let request_stack = stack_of(last);
+        let request_stack = self.stack_of(last);
         let foreign = (entries.start..last).rev().find(|index| {
-            let stack = stack_of(*index);
+            let stack = self.stack_of(*index);
             if request_stack == StackId::default() {
                 // A request without a stack releases memory under the stack that took it.
                 return stack != request_stack && self.is_requested_release(*index, stack);
@@ -114,10 +118,11 @@ impl<'a> TraceOps<'a> {
             return entries.start; // all entries belong to the request
         };
         let mut request_entries = foreign + 1..last;
-        if self.is_empty_cache_stack(stack_of(foreign)) {
+        if self.is_empty_cache_stack(self.stack_of(foreign)) {
             // Up to PyTorch 2.2, segments that `empty_cache` releases have no stack.
             let first_other = request_entries.find(|index| {
-                !self.device.action(*index).is_some_and(Action::is_shrink) || stack_of(*index) != StackId::default()
+                !self.device.action(*index).is_some_and(Action::is_shrink)
+                    || self.stack_of(*index) != StackId::default()
             });
             request_entries.start = first_other.unwrap_or(last);
         }

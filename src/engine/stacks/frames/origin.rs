@@ -47,25 +47,6 @@ const PACKAGE_DIRS: [&str; 3] = ["/site-packages/", "/dist-packages/", "/transfo
 /// Files of our recorder, which replace functions of Python and PyTorch in a dry run.
 const RECORDER_FILES: &str = "/.recorder/_oomscope";
 
-/// Packages that only start programs: command lines, notebooks, workers.
-const LAUNCHERS: [&str; 15] = [
-    "IPython",
-    "absl",
-    "accelerate",
-    "click",
-    "debugpy",
-    "fire",
-    "hydra",
-    "ipykernel",
-    "joblib",
-    "ray",
-    "tornado",
-    "traitlets",
-    "typer",
-    "tyro",
-    "uvicorn",
-];
-
 impl Origin {
     /// Classifies the code at `line` of `file`, in function `name`.
     pub fn classify(file: &str, line: u32, name: &str) -> Self {
@@ -117,11 +98,12 @@ impl InstalledCode {
         let mut entries: Vec<String> = Vec::new();
         for (file, name) in frames {
             let file = forward_slashes(file);
-            let below = |(end, function): (&str, &str)| file.strip_suffix(end).filter(|_| name == function);
-            if let Some(directory) = below(MODULE_CALL) {
-                found.packages.insert(format!("{directory}/"));
-            } else if let Some(directory) = STARTS.into_iter().find_map(below) {
-                found.library.insert(format!("{directory}/"));
+            let known = [MODULE_CALL].into_iter().chain(STARTS).find_map(|function @ (end, known_name)| {
+                let directory = file.strip_suffix(end).filter(|_| name == known_name)?;
+                Some((function, format!("{directory}/")))
+            });
+            if let Some((function, directory)) = known {
+                if function == MODULE_CALL { &mut found.packages } else { &mut found.library }.insert(directory);
             } else if name == "<module>" {
                 entries.push(file.into_owned());
             }
@@ -137,17 +119,19 @@ impl InstalledCode {
     pub(super) fn classify(&self, file: &str, line: u32, name: &str) -> Origin {
         let origin = Origin::classify(file, line, name);
         let file = forward_slashes(file);
-        let is_in =
-            |directories: &BTreeSet<String>| directories.iter().any(|directory| file.starts_with(directory.as_str()));
         match origin {
             // A directory of the program may be called `torch`, too.
-            Origin::Torch if self.torch.is_empty() || is_in(&self.torch) || is_packaged(&file) => origin,
+            Origin::Torch if self.torch.is_empty() || is_below(&self.torch, &file) || is_packaged(&file) => origin,
             Origin::Package | Origin::Plumbing | Origin::Native => origin,
-            _ if is_in(&self.packages) => Origin::Package,
-            _ if is_in(&self.library) => Origin::Plumbing,
+            _ if is_below(&self.packages, &file) => Origin::Package,
+            _ if is_below(&self.library, &file) => Origin::Plumbing,
             _ => Origin::User,
         }
     }
+}
+
+fn is_below(directories: &BTreeSet<String>, file: &str) -> bool {
+    directories.iter().any(|directory| file.starts_with(directory.as_str()))
 }
 
 fn is_packaged(file: &str) -> bool {
@@ -164,8 +148,13 @@ pub(super) fn package_name(file: &str) -> Option<&str> {
     })
 }
 
+/// Packages that only start programs: command lines, notebooks, workers.
+const COMMAND_LINES: [&str; 6] = ["absl", "click", "fire", "hydra", "typer", "tyro"];
+const NOTEBOOKS: [&str; 5] = ["IPython", "debugpy", "ipykernel", "tornado", "traitlets"];
+const WORKERS: [&str; 4] = ["accelerate", "joblib", "ray", "uvicorn"];
+
 pub(super) fn is_launcher(package: &str) -> bool {
-    LAUNCHERS.contains(&package)
+    COMMAND_LINES.contains(&package) || NOTEBOOKS.contains(&package) || WORKERS.contains(&package)
 }
 
 /// `file` with `\` replaced by `/`.
@@ -201,12 +190,12 @@ fn is_python_source(file: &str, line: u32, name: &str) -> bool {
 fn is_in_python_install(file: &str) -> bool {
     let parts: Vec<&str> = file.split('/').collect();
     let Some((_, directories)) = parts.split_last() else { return false };
-    let is_lib = |at: usize| match directories.get(at + 1) {
-        _ if is_windows(file) => directories[at].eq_ignore_ascii_case("lib") && is_python_home(&directories[..at]),
-        Some(version) => matches!(directories[at], "lib" | "lib64") && is_versioned(version),
+    directories.iter().enumerate().any(|(at, directory)| match directories.get(at + 1) {
+        _ if is_python_zip(directory) => true,
+        _ if is_windows(file) => directory.eq_ignore_ascii_case("lib") && is_python_home(&directories[..at]),
+        Some(version) => matches!(*directory, "lib" | "lib64") && is_versioned(version),
         None => false,
-    };
-    (0..directories.len()).any(|at| is_python_zip(directories[at]) || is_lib(at))
+    })
 }
 
 /// Whether `file` has a drive or a server.
@@ -324,16 +313,12 @@ mod tests {
 
     #[test]
     fn frames_show_where_installed_code_is() {
-        let deps = "/opt/job/deps";
         let frames = [
-            (format!("{deps}/torch/nn/modules/module.py"), "_call_impl"),
-            ("/opt/py/threading.py".to_owned(), "_bootstrap_inner"),
-            ("/app/train.py".to_owned(), "<module>"),
+            ("/opt/job/deps/torch/nn/modules/module.py", "_call_impl"),
+            ("/opt/py/threading.py", "_bootstrap_inner"),
+            ("/app/train.py", "<module>"),
         ];
-        let of = |frames: &[(String, &'static str)]| {
-            InstalledCode::from_frames(frames.iter().map(|(file, name)| (file.as_str(), *name)))
-        };
-        let installed = of(&frames);
+        let installed = InstalledCode::from_frames(frames.into_iter());
         for (file, origin) in [
             ("/opt/job/deps/timm/models/vit.py", Origin::Package),
             ("/opt/py/concurrent/futures/thread.py", Origin::Plumbing),
@@ -346,8 +331,9 @@ mod tests {
             assert_eq!(installed.classify(file, 7, "run"), origin, "{file}");
         }
         // A program inside PyTorch's source tree.
-        let program = [frames[0].clone(), (format!("{deps}/examples/train.py"), "<module>")];
-        assert_eq!(of(&program).classify(&format!("{deps}/examples/net.py"), 7, "run"), Origin::User);
+        let program = [frames[0], ("/opt/job/deps/examples/train.py", "<module>")];
+        let installed = InstalledCode::from_frames(program.into_iter());
+        assert_eq!(installed.classify("/opt/job/deps/examples/net.py", 7, "run"), Origin::User);
     }
 
     #[test]

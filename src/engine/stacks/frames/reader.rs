@@ -58,22 +58,21 @@ pub struct StackReader<'a> {
 
 impl<'a> StackReader<'a> {
     pub fn new(snapshot: &'a Snapshot) -> Self {
-        let ids = || snapshot.stacks.frame_ids();
-        let installed = InstalledCode::from_frames(ids().map(|id| snapshot.frame_text(id)));
-        let origins = ids()
-            .map(|id| {
-                let (file, name) = snapshot.frame_text(id);
-                installed.classify(file, snapshot.stacks.frame(id).line, name)
-            })
+        let frames = snapshot.stacks.frame_ids().map(|id| (id, snapshot.frame_text(id)));
+        let installed = InstalledCode::from_frames(frames.clone().map(|(_, text)| text));
+        let origins = frames
+            .clone()
+            .map(|(id, (file, name))| installed.classify(file, snapshot.stacks.frame(id).line, name))
             .collect();
         let mut known = FxHashMap::default();
         let node_frames =
-            ids().map(|id| Some(*known.entry(autograd_node(snapshot.frame_text(id).1)?).or_insert(id))).collect();
+            frames.map(|(id, (_, name))| Some(*known.entry(autograd_node(name)?).or_insert(id))).collect();
         let [minimum, maximum] = FAILURES_OF_DEVICE;
         let max_failures = (FAILURES / snapshot.devices().count().max(1)).clamp(minimum, maximum);
-        let described =
-            |failed: usize| STACKS_OF_DEVICE + failed.min(max_failures) + failed.min(minimum) * STACKS_OF_FAILURE;
-        let stacks: usize = snapshot.devices().map(|device| described(device.failed_requests().count())).sum();
+        let failures = snapshot.devices().map(|device| device.failed_requests().count());
+        let stacks: usize = failures
+            .map(|failed| STACKS_OF_DEVICE + failed.min(max_failures) + failed.min(minimum) * STACKS_OF_FAILURE)
+            .sum();
         Self {
             snapshot,
             installed,

@@ -247,9 +247,9 @@ mod tests {
             }
         }
         let classes = function_classes(&functions, &symbols);
-        let file = |id: usize| symbols.get(functions[id].file).to_owned();
-        let moved = (0..functions.len()).filter(|id| classes[*id] as usize != *id);
-        let mut moved: Vec<_> = moved.map(|id| (file(classes[id] as usize), file(id))).collect();
+        let moved = (0..functions.len()).map(|id| [classes[id] as usize, id]).filter(|[class, id]| class != id);
+        let moved = moved.map(|ids| ids.map(|id| symbols.get(functions[id].file).to_owned()));
+        let mut moved: Vec<_> = moved.map(|[from, to]| (from, to)).collect();
         moved.sort();
         moved
     }

@@ -139,11 +139,14 @@ mod tests {
         }
     }
 
+    fn innermost(open: &OpenRanges) -> Option<SymbolId> {
+        open.innermost().map(|(name, _)| name)
+    }
+
     #[test]
     fn ranges_end_in_any_order() {
         let [a, b, c] = [1, 2, 3].map(SymbolId);
         let mut open = OpenRanges::default();
-        let innermost = |open: &OpenRanges| open.innermost().map(|(name, _)| name);
         for name in [a, b, a, c] {
             open.begin(name, None, name == a);
         }

@@ -243,47 +243,52 @@ mod tests {
         FrameRole::classify(file, name, Origin::classify(file, 7, name))
     }
 
+    fn torch_role(file: &str, name: &str) -> FrameRole {
+        role(&format!("/venv/lib/python3.12/site-packages/torch/{file}"), name)
+    }
+
     #[test]
     fn classifies_frames() {
-        let torch = "/venv/lib/python3.12/site-packages/torch";
-        let of = |file: &str, name: &str| role(&format!("{torch}/{file}"), name);
         for (found, wanted) in [
-            (of("nn/modules/module.py", "_apply"), FrameRole::Allocates(KnownPurpose::Parameters)),
-            (of("nn/modules/module.py", "_call_impl"), FrameRole::InPhase(Phase::Forward)),
-            (of("nn/modules/linear.py", "forward"), FrameRole::InPhase(Phase::Forward)),
-            (of("nn/modules/linear.py", "__init__"), FrameRole::Allocates(KnownPurpose::Model)),
-            (of("nn/functional.py", "softmax"), FrameRole::InPhase(Phase::Forward)),
-            (of("nn/init.py", "kaiming_uniform_"), FrameRole::Allocates(KnownPurpose::Model)),
-            (of("nn/parallel/distributed.py", "_ddp_init_helper"), FrameRole::GradientBuckets),
-            (of("nn/parallel/distributed.py", "forward"), FrameRole::InPhase(Phase::Forward)),
-            (of("nn/parallel/distributed.py", "_pre_forward"), FrameRole::GradientBuckets),
-            (of("distributed/distributed_c10d.py", "all_gather_object"), FrameRole::CollectiveWrapper),
-            (of("distributed/utils.py", "to_map"), FrameRole::Nothing),
-            (of("distributed/fsdp/_flat_param.py", "_get_shard"), FrameRole::Allocates(KnownPurpose::Parameters)),
+            (torch_role("nn/modules/module.py", "_apply"), FrameRole::Allocates(KnownPurpose::Parameters)),
+            (torch_role("nn/modules/module.py", "_call_impl"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("nn/modules/linear.py", "forward"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("nn/modules/linear.py", "__init__"), FrameRole::Allocates(KnownPurpose::Model)),
+            (torch_role("nn/functional.py", "softmax"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("nn/init.py", "kaiming_uniform_"), FrameRole::Allocates(KnownPurpose::Model)),
+            (torch_role("nn/parallel/distributed.py", "_ddp_init_helper"), FrameRole::GradientBuckets),
+            (torch_role("nn/parallel/distributed.py", "forward"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("nn/parallel/distributed.py", "_pre_forward"), FrameRole::GradientBuckets),
+            (torch_role("distributed/distributed_c10d.py", "all_gather_object"), FrameRole::CollectiveWrapper),
+            (torch_role("distributed/utils.py", "to_map"), FrameRole::Nothing),
             (
-                of("distributed/_composable/fsdp/_fsdp_param.py", "alloc_all_gather_outputs"),
+                torch_role("distributed/fsdp/_flat_param.py", "_get_shard"),
+                FrameRole::Allocates(KnownPurpose::Parameters),
+            ),
+            (
+                torch_role("distributed/_composable/fsdp/_fsdp_param.py", "alloc_all_gather_outputs"),
                 FrameRole::Allocates(KnownPurpose::GatheredParameters),
             ),
             (
-                of("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"),
+                torch_role("distributed/fsdp/_fully_shard/_fsdp_collectives.py", "foreach_reduce"),
                 FrameRole::Allocates(KnownPurpose::ReducedGradients),
             ),
-            (of("_tensor.py", "backward"), FrameRole::InPhase(Phase::Backward)),
-            (of("autograd/__init__.py", "_make_grads"), FrameRole::InPhase(Phase::Backward)),
-            (of("autograd/function.py", "apply"), FrameRole::Nothing),
-            (of("utils/checkpoint.py", "unpack_hook"), FrameRole::InPhase(Phase::Backward)),
-            (of("utils/checkpoint.py", "checkpoint"), FrameRole::InPhase(Phase::Forward)),
-            (of("optim/adam.py", "_init_group"), FrameRole::StateInStep),
-            (of("optim/adam.py", "_multi_tensor_adam"), FrameRole::ForeachStep),
-            (of("optim/adam.py", "_single_tensor_adam"), FrameRole::InPhase(Phase::Optimizer)),
-            (of("optim/adam.py", "step"), FrameRole::StepWithReadyState),
-            (of("optim/sgd.py", "step"), FrameRole::StepCreatingState),
-            (of("optim/optimizer.py", "step"), FrameRole::InPhase(Phase::Optimizer)),
-            (of("optim/adagrad.py", "__init__"), FrameRole::StateInInit),
-            (of("amp/grad_scaler.py", "scale"), FrameRole::InPhase(Phase::Forward)),
-            (of("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::InPhase(Phase::Optimizer)),
-            (of("utils/data/dataloader.py", "__next__"), FrameRole::InPhase(Phase::Data)),
-            (of("_ops.py", "__call__"), FrameRole::Nothing),
+            (torch_role("_tensor.py", "backward"), FrameRole::InPhase(Phase::Backward)),
+            (torch_role("autograd/__init__.py", "_make_grads"), FrameRole::InPhase(Phase::Backward)),
+            (torch_role("autograd/function.py", "apply"), FrameRole::Nothing),
+            (torch_role("utils/checkpoint.py", "unpack_hook"), FrameRole::InPhase(Phase::Backward)),
+            (torch_role("utils/checkpoint.py", "checkpoint"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("optim/adam.py", "_init_group"), FrameRole::StateInStep),
+            (torch_role("optim/adam.py", "_multi_tensor_adam"), FrameRole::ForeachStep),
+            (torch_role("optim/adam.py", "_single_tensor_adam"), FrameRole::InPhase(Phase::Optimizer)),
+            (torch_role("optim/adam.py", "step"), FrameRole::StepWithReadyState),
+            (torch_role("optim/sgd.py", "step"), FrameRole::StepCreatingState),
+            (torch_role("optim/optimizer.py", "step"), FrameRole::InPhase(Phase::Optimizer)),
+            (torch_role("optim/adagrad.py", "__init__"), FrameRole::StateInInit),
+            (torch_role("amp/grad_scaler.py", "scale"), FrameRole::InPhase(Phase::Forward)),
+            (torch_role("amp/grad_scaler.py", "_unscale_grads_"), FrameRole::InPhase(Phase::Optimizer)),
+            (torch_role("utils/data/dataloader.py", "__next__"), FrameRole::InPhase(Phase::Data)),
+            (torch_role("_ops.py", "__call__"), FrameRole::Nothing),
             (
                 role("/venv/site-packages/vllm/v1/worker/utils.py", "allocate_kv_cache"),
                 FrameRole::Allocates(KnownPurpose::KvCache),
@@ -312,7 +317,7 @@ mod tests {
             (role("/home/adam/optimum/train.py", "step"), FrameRole::Nothing),
             (role("/app/model.py", "__init__"), FrameRole::Constructor),
             (role("/app/table.py", "__getitem__"), FrameRole::Indexing),
-            (of("serialization.py", "load"), FrameRole::Constructor),
+            (torch_role("serialization.py", "load"), FrameRole::Constructor),
             (role(r"C:\venv\Lib\site-packages\torch\optim\adam.py", "_init_group"), FrameRole::StateInStep),
             (
                 role("??", "torch::autograd::Engine::thread_main(std::shared_ptr<...> const&)"),

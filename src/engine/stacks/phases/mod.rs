@@ -30,7 +30,7 @@ pub struct Phases {
     /// The number of runs before every [`RUNS_STRIDE`]th entry: a long trace has a million, searched for each block.
     runs_before: Vec<u32>,
     /// Entries at which forward passes start: the stack names one, and the previous stack did not.
-    forward_starts: Vec<u32>,
+    pub(crate) forward_starts: Vec<u32>,
     annotations: AnnotatedRanges,
     /// The training steps.
     pub steps: Steps,
@@ -71,19 +71,15 @@ impl Phases {
 
     /// The number of runs that have started at `entry`.
     pub(crate) fn runs_begun(&self, entry: usize) -> usize {
-        let before = |stride: usize| self.runs_before.get(stride).map_or(self.runs.len(), |runs| *runs as usize);
-        let (start, end) = (before(entry / RUNS_STRIDE), before(entry / RUNS_STRIDE + 1));
+        let stride = entry / RUNS_STRIDE;
+        let [start, end] = [stride, stride + 1]
+            .map(|stride| self.runs_before.get(stride).map_or(self.runs.len(), |runs| *runs as usize));
         start + self.runs[start..end].partition_point(|run| run.start as usize <= entry)
     }
 
     /// The innermost annotated range (`record_function`, `Optimizer.step#...`) that contains `entry`.
     pub fn range_at(&self, entry: usize) -> Option<SymbolId> {
         self.annotations.innermost_at(entry).map(|(name, _)| name)
-    }
-
-    /// The entries at which forward passes start.
-    pub(crate) fn forward_starts(&self) -> &[u32] {
-        &self.forward_starts
     }
 
     /// Number of forward passes that start at or before `entry`.
@@ -140,11 +136,6 @@ struct Hint {
 /// The hints of a device's allocations; one item per change.
 fn phase_hints(device: Device<'_>, annotations: &AnnotatedRanges, traits: &[Option<StackTraits>]) -> Vec<(u32, Hint)> {
     let mut hints: Vec<(u32, Hint)> = Vec::new();
-    let mut add_hint = |index: usize, hint: Hint| {
-        if hints.last().is_none_or(|(_, last)| *last != hint) {
-            hints.push((to_u32(index), hint));
-        }
-    };
     let mut steps = annotations.step_starts.iter().map(|start| *start as usize).peekable();
     for index in 0..device.len() {
         // A failed request was meant to allocate. Frees take the phase of the allocations around them.
@@ -155,15 +146,22 @@ fn phase_hints(device: Device<'_>, annotations: &AnnotatedRanges, traits: &[Opti
         // A step that allocates nothing still separates later frees from the phase before it.
         while let Some(start) = steps.next_if(|start| *start <= index) {
             if start < index {
-                add_hint(start, Hint { phase: Some(Phase::Optimizer), is_user_code: false });
+                add_hint(&mut hints, start, Hint { phase: Some(Phase::Optimizer), is_user_code: false });
             }
         }
-        let can_be = |phase: &Phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer;
-        let phase =
-            traits.phase.or_else(|| annotations.innermost_at(index).and_then(|(_, phase)| phase).filter(can_be));
-        add_hint(index, Hint { phase, is_user_code: phase.is_none() && traits.caller.is_some() });
+        let phase = traits.phase.or_else(|| {
+            let annotated = annotations.innermost_at(index).and_then(|(_, phase)| phase);
+            annotated.filter(|phase| traits.caller != Some(Caller::Optimizer) || *phase != Phase::Optimizer)
+        });
+        add_hint(&mut hints, index, Hint { phase, is_user_code: phase.is_none() && traits.caller.is_some() });
     }
     hints
+}
+
+fn add_hint(hints: &mut Vec<(u32, Hint)>, index: usize, hint: Hint) {
+    if hints.last().is_none_or(|(_, last)| *last != hint) {
+        hints.push((to_u32(index), hint));
+    }
 }
 
 /// Fills in the phases of allocations without a hint from the phases before and after.
@@ -207,15 +205,18 @@ mod tests {
     #[test]
     fn unknown_phases_come_from_their_neighbours() {
         use Phase::{Backward, Data, Forward, Init, Optimizer, Other};
-        let of = |before, after| phase_between(before, after);
-        assert_eq!(of(Some(Init), Some(Forward)), Data);
-        assert_eq!(of(Some(Optimizer), Some(Forward)), Data);
-        assert_eq!(of(Some(Forward), Some(Backward)), Forward, "the loss");
-        assert_eq!(of(Some(Forward), None), Forward);
-        assert_eq!(of(Some(Backward), Some(Backward)), Backward);
-        assert_eq!(of(Some(Backward), Some(Optimizer)), Other);
-        assert_eq!(of(Some(Optimizer), Some(Optimizer)), Other);
-        assert_eq!(of(None, None), Other);
+        for (before, after, between) in [
+            (Some(Init), Some(Forward), Data),
+            (Some(Optimizer), Some(Forward), Data),
+            (Some(Forward), Some(Backward), Forward), // the loss
+            (Some(Forward), None, Forward),
+            (Some(Backward), Some(Backward), Backward),
+            (Some(Backward), Some(Optimizer), Other),
+            (Some(Optimizer), Some(Optimizer), Other),
+            (None, None, Other),
+        ] {
+            assert_eq!(phase_between(before, after), between, "{before:?}, {after:?}");
+        }
     }
 
     #[test]

@@ -69,6 +69,32 @@ struct FrameTraits {
     is_named_step: bool,
 }
 
+impl FrameTraits {
+    /// `is_custom_step`: it calls a `step` that is not PyTorch's.
+    fn routine(&self, is_custom_step: bool) -> Option<Routine> {
+        match self.role {
+            FrameRole::Constructor if self.origin == Origin::Torch => Some(Routine::FileLoader),
+            FrameRole::Constructor => Some(Routine::Constructor),
+            FrameRole::OptimizerConstructor => Some(Routine::OptimizerConstructor),
+            FrameRole::InPhase(Phase::Optimizer) if is_custom_step && self.origin == Origin::Torch => {
+                Some(Routine::OptimizerStep)
+            }
+            _ => None,
+        }
+    }
+
+    /// `is_direct`: it calls no other Python code. `calls_user_code`: it calls code outside PyTorch.
+    fn purpose(&self, is_direct: bool, calls_user_code: bool) -> Option<KnownPurpose> {
+        match self.role {
+            // Code that wraps collectives also calls the model, so only its direct allocations count.
+            FrameRole::CollectiveWrapper if is_direct => Some(KnownPurpose::Communication),
+            FrameRole::GradientBuckets if is_direct => Some(KnownPurpose::GradientBuckets),
+            FrameRole::StepWithReadyState if !calls_user_code => Some(KnownPurpose::OptimizerStep),
+            _ => self.role.purpose(),
+        }
+    }
+}
+
 /// Reads the traits of stacks; classifies each frame once.
 pub(super) struct TraitReader<'a> {
     snapshot: &'a Snapshot,
@@ -115,16 +141,7 @@ impl<'a> TraitReader<'a> {
             if matches!(origin, Origin::User | Origin::Package) {
                 (has_outer_code, is_custom_step) = (true, frame.is_named_step);
             }
-            let routine = match role {
-                FrameRole::Constructor if origin == Origin::Torch => Some(Routine::FileLoader),
-                FrameRole::Constructor => Some(Routine::Constructor),
-                FrameRole::OptimizerConstructor => Some(Routine::OptimizerConstructor),
-                FrameRole::InPhase(Phase::Optimizer) if is_custom_step && origin == Origin::Torch => {
-                    Some(Routine::OptimizerStep)
-                }
-                _ => None,
-            };
-            traits.routine = traits.routine.max(routine);
+            traits.routine = traits.routine.max(frame.routine(is_custom_step));
             traits.engine = traits.engine.or(frame.engine);
             match role {
                 FrameRole::InPhase(Phase::Optimizer)
@@ -144,14 +161,7 @@ impl<'a> TraitReader<'a> {
             // Threads of the backward pass are C++; their Python frames are called from C++.
             is_torch_only &= origin == Origin::Torch;
             traits.has_forward_frame |= role == FrameRole::InPhase(Phase::Forward);
-            // Code that wraps collectives also calls the model, so only its direct allocations count.
-            let purpose = match role {
-                FrameRole::CollectiveWrapper if is_direct => Some(KnownPurpose::Communication),
-                FrameRole::GradientBuckets if is_direct => Some(KnownPurpose::GradientBuckets),
-                FrameRole::StepWithReadyState if !has_outer_code => Some(KnownPurpose::OptimizerStep),
-                _ => role.purpose(),
-            };
-            traits.purpose = traits.purpose.or(purpose);
+            traits.purpose = traits.purpose.or(frame.purpose(is_direct, has_outer_code));
             traits.is_zero_grad |= role == FrameRole::ZeroGrad;
             traits.is_foreach_step |= role == FrameRole::ForeachStep;
             is_direct &= origin == Origin::Native;

@@ -122,8 +122,7 @@ mod tests {
     use super::*;
 
     fn runs(phases: &[Phase]) -> Vec<PhaseRun> {
-        let run = |(at, phase): (usize, &Phase)| PhaseRun { start: to_u32(10 * at), phase: *phase };
-        phases.iter().enumerate().map(run).collect()
+        (0..).step_by(10).zip(phases).map(|(start, phase)| PhaseRun { start, phase: *phase }).collect()
     }
 
     #[test]
@@ -132,9 +131,8 @@ mod tests {
         let runs = runs(&[Init, Forward, Backward, Optimizer, Forward, Backward, Optimizer, Forward, Backward]);
         let steps = Steps::from_runs(&runs, &AnnotatedRanges::default(), 90);
         assert_eq!(steps.marker(), Some(StepMarker::OptimizerFrames));
-        let of = |entry| steps.step_at(entry);
         assert_eq!(
-            [of(5), of(10), of(39), of(40), of(69), of(70), of(90)],
+            [5, 10, 39, 40, 69, 70, 90].map(|entry| steps.step_at(entry)),
             [None, Some(0), Some(0), Some(1), Some(1), Some(2), Some(2)]
         );
         assert_eq!(steps.entries(0), Some(10..40));

@@ -27,13 +27,12 @@ pub fn classify_allocations(
     let trace = device.device();
     let classifier = AllocationClassifier { device, lifetimes, allocation };
     let mut classified = vec![None; count];
-    let mut keep_first = |(row, found): (usize, Classification)| {
-        classified[row].get_or_insert(found);
-    };
     let peak = device.history().map(|history| history.peak_entry().and_then(|entry| usize::try_from(entry).ok()));
     for entry in device.failed_requests().next_back().map(Some).into_iter().chain(peak) {
         let rows = classifier.live_after(entry, count);
-        classifier.classify_rows(entry, lifetimes.observed_until(entry), rows).for_each(&mut keep_first);
+        for (row, found) in classifier.classify_rows(entry, lifetimes.observed_until(entry), rows) {
+            classified[row].get_or_insert(found);
+        }
     }
     let stride = lifetimes.failed.len().div_ceil(MAX_FAILURE_CUTS).max(1);
     let mut cuts: Vec<usize> = (1..=MAX_RANGES).map(|n| trace.len() * n / MAX_RANGES).collect();
@@ -58,10 +57,12 @@ pub fn classify_allocations(
             })
             .collect();
         // No position: the category must not depend on where within the range a block is freed.
-        let classify = |(end, rows): &(usize, Vec<usize>)| {
+        let found = threads::map(&ranges, |(end, rows)| {
             classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), rows.clone())
-        };
-        threads::map(&ranges, classify).into_iter().flatten().for_each(&mut keep_first);
+        });
+        for (row, found) in found.into_iter().flatten() {
+            classified[row].get_or_insert(found);
+        }
     }
     classified.into_iter().map(|found| found.unwrap_or((Category::Other, Confidence::Low))).collect()
 }
@@ -96,8 +97,8 @@ impl AllocationClassifier<'_, '_> {
         let blocks = rows.iter().map(|row| self.lifetimes.live_block(self.device, &(self.allocation)(*row), end));
         let live_set = LiveSet {
             entry,
-            point: entry.map_or(TracePoint::START, |entry| self.lifetimes.point(entry)),
-            observed_until: self.lifetimes.point(end),
+            point: entry.map_or(TracePoint::START, |entry| self.lifetimes.counts.point(entry)),
+            observed_until: self.lifetimes.counts.point(end),
             blocks: blocks.collect(),
         };
         rows.into_iter().zip(classify(&live_set, self.lifetimes))

@@ -124,8 +124,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let lines = self.holders(&classified, top.max(COMPARED_LINES));
         MemoryBreakdown {
             event: self.live_set.entry.map(|entry| entry as u64),
-            phase: self.lifetimes.phase(self.live_set.point),
-            step: self.live_set.entry.and_then(|entry| self.lifetimes.phases.steps.step_at(entry)),
+            phase: self.lifetimes.counts.phase(self.live_set.point),
+            step: self.live_set.entry.and_then(|entry| self.lifetimes.counts.phases.steps.step_at(entry)),
             allocated_bytes: self.all.bytes,
             blocks: self.all.blocks,
             by_category: self.by_category(&classified, |_| true),
@@ -155,26 +155,26 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         if self.device.device().segments().any(|segment| segment.pool != Pools::DEFAULT) {
             return None;
         }
-        find_unused_graphs(self.device, self.live_set, classified, self.lifetimes, self.all.bytes)
+        find_unused_graphs(self.device, self.live_set, classified, &self.lifetimes.counts, self.all.bytes)
     }
 
     fn kept_groups(&self, classified: &[Classification]) -> Vec<KeptGroup> {
         if self.live_set.entry.is_none_or(|entry| self.device.device().action(entry) != Some(Action::Oom)) {
             return Vec::new();
         }
-        kept_groups(self.device, self.lifetimes, self.live_set, classified)
+        kept_groups(self.device, &self.lifetimes.counts, self.live_set, classified)
     }
 
     fn by_engine(&self, classified: &[Classification]) -> Vec<ByEngine> {
-        let engine_of = |block: &LiveBlock| self.lifetimes.phases.stack_traits(block.stack).engine;
-        let sums = self.sums(|block| Some(engine_of(block)));
+        let phases = self.lifetimes.counts.phases;
+        let sums = self.sums(|block| Some(phases.stack_traits(block.stack).engine));
         if sums.keys().all(Option::is_none) {
             return Vec::new();
         }
         let rows = sorted_by_bytes(sums).into_iter().map(|(engine, sum)| ByEngine {
             engine,
             share: sum.share_of(self.all),
-            by_category: self.by_category(classified, |block| engine_of(block) == engine),
+            by_category: self.by_category(classified, |block| phases.stack_traits(block.stack).engine == engine),
         });
         rows.collect()
     }
@@ -184,13 +184,12 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         let mut private: Vec<&Segment> =
             self.device.device().segments().filter(|segment| segment.pool != Pools::DEFAULT).collect();
         private.sort_unstable_by_key(|segment| segment.address);
-        let pool_of = |block: &LiveBlock| {
+        let in_pools = self.live_set.blocks.iter().zip(classified).filter_map(|(block, (category, _))| {
             let after = private.partition_point(|segment| segment.address <= block.address);
             let segment = private[..after].last()?;
-            (block.address - segment.address < segment.total_size).then_some(segment.pool)
-        };
-        let blocks = self.live_set.blocks.iter().zip(classified);
-        let in_pools = blocks.filter_map(|(block, (category, _))| Some(((pool_of(block)?, *category), block.bytes)));
+            let is_inside = block.address - segment.address < segment.total_size;
+            is_inside.then_some(((segment.pool, *category), block.bytes))
+        });
         let (mut pools, mut purposes) = (FxHashSet::default(), Vec::new());
         for ((pool, category), _) in sorted_by_bytes(sum_by_key(in_pools)) {
             // Descending: the first category of a pool has most of it.
@@ -240,13 +239,14 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
         }
         let mut matcher = RuleMatcher::new(self.device, rules, self.live_set.entry.map_or(0, |entry| entry + 1));
         // Rules with equal names form one category.
-        let mut name = |block: &LiveBlock| matcher.rule_of(block).map(|at| &*rules[at].name);
-        let sums = sorted_by_bytes(self.sums(|block| Some(name(block)))).into_iter();
-        sums.map(|(name, sum)| sum.named(name.map(escape_name), self.all)).collect()
+        let sums = self.sums(|block| Some(matcher.rule_of(block).map(|at| &*rules[at].name)));
+        let rows = sorted_by_bytes(sums).into_iter();
+        rows.map(|(name, sum)| sum.named(name.map(escape_name), self.all)).collect()
     }
 
     fn by_phase(&self) -> Vec<NamedShare> {
-        let sums = self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.phase(allocated_at))));
+        let sums =
+            self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.counts.phase(allocated_at))));
         sorted_by_bytes(sums)
             .into_iter()
             .map(|(phase, sum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all))

@@ -3,13 +3,15 @@
 
 use rustc_hash::FxHashMap;
 
-use super::block_lives::{BlockLives, GatherEvidence};
+use super::block_lives::BlockLives;
 use super::doubts::doubt;
 use super::forward_pass::ForwardPass;
 use super::gradient_buckets::GradientBuckets;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::older_blocks::classify_older_blocks;
 use super::parameter_copies;
+use super::pass_sizes::GatherEvidence;
+use super::trace_counts::TraceCounts;
 use crate::allocator::device::GpuModel;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
@@ -22,14 +24,15 @@ use crate::study::category::Confidence::{High, Low, Medium};
 
 /// The category of each block of `live_set`, in order.
 pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Classification> {
-    let phases = lifetimes.phases;
+    let phases = lifetimes.counts.phases;
     let mut classifier = Classifier {
         lifetimes,
+        counts: &lifetimes.counts,
         point: live_set.point,
         observed_until: live_set.observed_until,
         parameters: SeededSet::default(),
         knows_parameters: false,
-        buckets: GradientBuckets::infer(live_set, lifetimes),
+        buckets: GradientBuckets::infer(live_set, &lifetimes.counts),
         never_freed: FxHashMap::default(),
     };
     for block in &live_set.blocks {
@@ -43,15 +46,14 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
         lifetimes.named.correct(&live_set.blocks, &mut classified, true);
         return classified;
     }
-    let is_known = |(category, _): &Classification| *category == Parameters;
-    classifier.knows_parameters = classified.iter().any(is_known);
-    classify_older_blocks(live_set, &mut classified, lifetimes);
-    let parameters = live_set.blocks.iter().zip(&classified).filter(|(_, classified)| is_known(classified));
+    classifier.knows_parameters = classified.iter().any(|(category, _)| *category == Parameters);
+    classify_older_blocks(live_set, &mut classified, &lifetimes.counts);
+    let parameters = live_set.blocks.iter().zip(&classified).filter(|(_, (category, _))| *category == Parameters);
     classifier.parameters = parameters.map(|(block, _)| block.requested_bytes).collect();
     for ((block, traits), classification) in blocks.zip(&mut classified) {
         // Gradients and copies are recognized by the sizes of parameters, which are known now.
         let Some(allocated_at) = block.allocated_at else { continue }; // its phase is unknown
-        match lifetimes.phase(allocated_at) {
+        match lifetimes.counts.phase(allocated_at) {
             Phase::Backward | Phase::Data => *classification = classifier.classify(block, traits),
             Phase::Forward if *classification == (Other, Low) && classifier.is_cast(block, allocated_at) => {
                 *classification = (Parameters, Low);
@@ -71,7 +73,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
     let is_last_run = live_set.point.run as usize == phases.runs().len();
     lifetimes.named.correct(&live_set.blocks, &mut classified, is_last_run);
     let bytes: Vec<u64> = live_set.blocks.iter().map(|block| block.bytes).collect();
-    doubt(&bytes, &mut classified, lifetimes.phase(live_set.point) == Phase::Forward);
+    doubt(&bytes, &mut classified, lifetimes.counts.phase(live_set.point) == Phase::Forward);
     classified
 }
 
@@ -87,7 +89,8 @@ const MIN_STATE_TENSORS: u32 = 3;
 const MIN_OLD_ENTRIES: u32 = 64;
 
 pub(super) struct Classifier<'a> {
-    pub(super) lifetimes: &'a BlockLives<'a>,
+    lifetimes: &'a BlockLives<'a>,
+    pub(super) counts: &'a TraceCounts<'a>,
     /// See [`LiveSet::point`].
     pub(super) point: TracePoint,
     /// See [`LiveSet::observed_until`].
@@ -153,7 +156,7 @@ impl Classifier<'_> {
         if traits.purpose == Some(KnownPurpose::ReducedGradients) {
             return self.classify_reduced(block, lifetime);
         }
-        match self.lifetimes.phase(allocated_at) {
+        match self.counts.phase(allocated_at) {
             Phase::Init => self.classify_init(block, allocated_at, traits, lifetime),
             Phase::Data => self.classify_data(block, allocated_at),
             Phase::Forward => self.classify_forward(block, allocated_at, traits),
@@ -165,7 +168,7 @@ impl Classifier<'_> {
 
     fn count_never_freed(&mut self, block: &LiveBlock) {
         if block.freed_at.is_none() {
-            let pass = block.allocated_at.map_or(0, |point| self.lifetimes.backward_passes_at(point));
+            let pass = block.allocated_at.map_or(0, |point| self.counts.backward_passes_at(point));
             let is_result = block.allocated_at.is_some_and(|point| self.is_result(point, self.observed_until));
             let new = NeverFreed { blocks: 0, first_pass: pass, last_pass: pass, are_results: false };
             let kept = self.never_freed.entry(block.stack).or_insert(new);
@@ -181,7 +184,7 @@ impl Classifier<'_> {
     }
 
     fn lifetime(&self, block: &LiveBlock, allocated_at: TracePoint) -> Lifetime {
-        let in_backward = self.lifetimes.phase(allocated_at) == Phase::Backward;
+        let in_backward = self.counts.phase(allocated_at) == Phase::Backward;
         match block.freed_at {
             // User code runs after the pass.
             Some(_) if in_backward && block.is_freed_by_program() => Lifetime::BeyondRun,
@@ -189,8 +192,8 @@ impl Classifier<'_> {
             Some(freed)
                 if freed.run == allocated_at.run
                     && in_backward
-                    && self.lifetimes.may_have_ended(freed)
-                    && !self.lifetimes.phases.has_marked_steps() =>
+                    && self.counts.may_have_ended(freed)
+                    && !self.counts.phases.has_marked_steps() =>
             {
                 Lifetime::Unknown
             }
@@ -226,7 +229,7 @@ impl Classifier<'_> {
         traits: StackTraits,
         lifetime: Lifetime,
     ) -> Classification {
-        let counts = self.lifetimes.free_counts(block.stack);
+        let counts = self.counts.free_counts(block.stack);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
             Lifetime::BeyondRun if traits.purpose == Some(KnownPurpose::Model) => (Parameters, High),
@@ -245,21 +248,21 @@ impl Classifier<'_> {
 
     /// Whether `block` is larger than any parameter with a gradient.
     fn exceeds_gradients(&self, block: &LiveBlock) -> bool {
-        self.lifetimes.completes_backward() && !self.lifetimes.is_within_largest_gradient(block.requested_bytes)
+        self.counts.completes_backward() && !self.counts.sizes.is_within_largest_gradient(block.requested_bytes)
     }
 
     /// Whether user code made `block`, which is never freed, before the first pass of a program that trains.
     fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         // In the first step, its graph shows that the program trains.
-        let is_trained = if self.lifetimes.has_backward() {
+        let is_trained = if self.counts.has_backward() {
             self.passes_begun(block, allocated_at) > 1
         } else {
             self.is_graph_likely(self.observed_until)
         };
         self.lifetimes.starts_empty
             && is_trained
-            && self.lifetimes.backward_passes_at(allocated_at) == 0
-            && self.lifetimes.phases.forwards_begun(allocated_at.entry as usize) == 0
+            && self.counts.backward_passes_at(allocated_at) == 0
+            && self.counts.forwards_begun_at(allocated_at) == 0
     }
 
     /// Classifies a block that user code allocated before the first pass and keeps, and that has no gradient.
@@ -306,17 +309,17 @@ impl Classifier<'_> {
     fn is_computed_before_forward(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
         let is_saved = match block.freed_at {
             Some(_) => self.is_freed_by_backward(block),
-            None => self.lifetimes.free_counts(block.stack).are_saved_for_backward(),
+            None => self.counts.free_counts(block.stack).are_saved_for_backward(),
         };
-        is_saved && self.lifetimes.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
+        is_saved && self.counts.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
     }
 
     /// Whether `block` is state of a hand-written optimizer: one line made it together with others after a backward
     /// pass, none was freed, and training went on. PyTorch's optimizers have frames of their own.
     fn is_state_without_optimizer(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let counts = self.lifetimes.free_counts(block.stack);
+        let counts = self.counts.free_counts(block.stack);
         counts.before_backward + counts.after_backward_start == 0
-            && !self.lifetimes.phases.has_optimizer()
+            && !self.counts.phases.has_optimizer()
             && self.passes_begun(block, allocated_at) > 0
             && self.never_freed(block).is_some_and(|kept| {
                 kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0
@@ -325,22 +328,21 @@ impl Classifier<'_> {
 
     /// Whether blocks of this stack wait in a queue: several were freed, each after a few passes.
     fn is_queued(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let counts = self.lifetimes.free_counts(block.stack);
+        let counts = self.counts.free_counts(block.stack);
         let passes = self.passes_begun(block, allocated_at);
         counts.max_passes <= MAX_INPUT_PASSES && passes <= counts.max_passes && counts.after_backward_start > 1
     }
 
     /// Whether a backward pass dropped the last reference.
     pub(super) fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
-        !block.is_freed_by_program()
-            && block.freed_at.is_some_and(|point| self.lifetimes.phase(point) == Phase::Backward)
+        !block.is_freed_by_program() && block.freed_at.is_some_and(|point| self.counts.phase(point) == Phase::Backward)
     }
 
     /// Number of backward passes that started during a block's lifetime, or of forward passes if none is recorded.
     pub(super) fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
         let end = block.freed_at.unwrap_or(self.observed_until);
-        if self.lifetimes.has_backward() {
-            self.lifetimes.backward_passes_at(end).saturating_sub(self.lifetimes.backward_passes_at(allocated_at))
+        if self.counts.has_backward() {
+            self.counts.backward_passes_at(end).saturating_sub(self.counts.backward_passes_at(allocated_at))
         } else {
             self.forwards_begun(allocated_at, end)
         }
@@ -348,15 +350,14 @@ impl Classifier<'_> {
 
     /// Number of forward passes that started after `start`, up to `end`.
     pub(super) fn forwards_begun(&self, start: TracePoint, end: TracePoint) -> u32 {
-        let until = |point: TracePoint| self.lifetimes.phases.forwards_begun(point.entry as usize);
-        to_u32(until(end).saturating_sub(until(start)))
+        to_u32(self.counts.forwards_begun_at(end).saturating_sub(self.counts.forwards_begun_at(start)))
     }
 
     fn classify_backward(&self, block: &LiveBlock, traits: StackTraits, lifetime: Lifetime) -> Classification {
         let is_like_gradient = self.parameters.contains(&block.requested_bytes)
-            || self.lifetimes.parameter_sizes.contains(&block.requested_bytes)
-            || !self.knows_parameters && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes);
-        let gathered = self.lifetimes.gather_evidence(block.requested_bytes);
+            || self.counts.sizes.parameters.contains(&block.requested_bytes)
+            || !self.knows_parameters && self.counts.sizes.gradients.contains_key(&block.requested_bytes);
+        let gathered = self.counts.sizes.gather_evidence(block.requested_bytes);
         let is_gathered = gathered == GatherEvidence::Yes;
         match lifetime {
             // Freed after its shard was reduced.
@@ -367,7 +368,7 @@ impl Classifier<'_> {
                 if self.buckets == GradientBuckets::GradientsAtEnd
                     && is_like_gradient
                     && !traits.has_forward_frame
-                    && block.freed_at.is_some_and(|freed| self.lifetimes.is_after_last_allocation(freed)) =>
+                    && block.freed_at.is_some_and(|freed| self.counts.is_after_last_allocation(freed)) =>
             {
                 (Gradients, Medium)
             }
@@ -384,7 +385,7 @@ impl Classifier<'_> {
             // A backward pass frees no gradients, so an earlier pass saved it, as for a gradient penalty. After its
             // last allocation, though, the pass may have ended.
             Lifetime::BeyondRun if self.is_freed_by_backward(block) => {
-                let may_be_over = block.freed_at.is_some_and(|at| self.lifetimes.may_have_ended(at));
+                let may_be_over = block.freed_at.is_some_and(|at| self.counts.may_have_ended(at));
                 // Or gradients of a pass without communication (`no_sync`), until the next pass added its own.
                 let is_added = self.buckets != GradientBuckets::None;
                 if is_like_gradient && (may_be_over || is_added) || is_gathered {
@@ -404,12 +405,12 @@ impl Classifier<'_> {
     /// Whether `block` has been live for longer than any block of its stack that was freed before the next pass.
     fn outlives_others(&self, block: &LiveBlock) -> bool {
         let age = block.allocated_at.map_or(0, |allocated_at| self.observed_until.entry - allocated_at.entry);
-        age > self.lifetimes.free_counts(block.stack).max_early_lifetime.max(MIN_OLD_ENTRIES)
+        age > self.counts.free_counts(block.stack).max_early_lifetime.max(MIN_OLD_ENTRIES)
     }
 
     /// Sharded training frees the input of a reduction within the pass; the output is for the optimizer.
     fn classify_reduced(&self, block: &LiveBlock, lifetime: Lifetime) -> Classification {
-        let counts = self.lifetimes.free_counts(block.stack);
+        let counts = self.counts.free_counts(block.stack);
         match lifetime {
             Lifetime::InRun => (Communication, High),
             Lifetime::BeyondRun => (Gradients, High),
@@ -430,14 +431,14 @@ impl Classifier<'_> {
         if traits.phase != Some(Phase::Optimizer) && lifetime != Lifetime::InRun {
             return (Other, Low);
         }
-        let counts = self.lifetimes.free_counts(block.stack);
-        let step_of = |point: TracePoint| self.lifetimes.phases.steps.step_at(point.entry as usize);
+        let counts = self.counts.free_counts(block.stack);
+        let step = self.counts.step_at(allocated_at);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
             // The optimizer may run the model within its step, which ends the run.
             Lifetime::BeyondRun
-                if self.lifetimes.phases.has_marked_steps()
-                    && block.freed_at.is_some_and(|freed| step_of(freed) == step_of(allocated_at)) =>
+                if self.counts.phases.has_marked_steps()
+                    && block.freed_at.is_some_and(|freed| self.counts.step_at(freed) == step) =>
             {
                 (Temporaries, Medium)
             }

@@ -2,6 +2,7 @@
 
 use crate::base::units::ratio;
 use crate::study::category::{Category, Classification, Confidence};
+use crate::study::memory::sum_by_key;
 
 /// If temporaries of a forward pass have a larger share, they are probably kept results.
 const MAX_TEMPORARIES: f64 = 0.5;
@@ -9,15 +10,13 @@ const MAX_TEMPORARIES: f64 = 0.5;
 /// Lowers the confidence of inferred optimizer state if there are no parameters, and of temporaries that hold most memory
 /// of a forward pass. `bytes` has the size of each block; `in_forward`: the position is within a forward pass.
 pub(super) fn doubt(bytes: &[u64], classified: &mut [Classification], in_forward: bool) {
-    let sum = |wanted: Category| -> u64 {
-        let found = bytes.iter().zip(&*classified).filter(|(_, (category, _))| *category == wanted);
-        found.map(|(bytes, _)| *bytes).fold(0, u64::saturating_add)
-    };
-    let temporaries = ratio(sum(Category::Temporaries), bytes.iter().copied().fold(0, u64::saturating_add));
-    let has_parameters = sum(Category::Parameters) > 0;
+    let sums = sum_by_key(classified.iter().map(|(category, _)| *category).zip(bytes.iter().copied()));
+    let [temporaries, parameters] =
+        [Category::Temporaries, Category::Parameters].map(|category| sums.get(&category).map_or(0, |sum| sum.bytes));
+    let temporaries = ratio(temporaries, bytes.iter().copied().fold(0, u64::saturating_add));
     for (category, confidence) in classified.iter_mut().filter(|(_, confidence)| *confidence != Confidence::Known) {
         let is_doubtful = match category {
-            Category::OptimizerState => !has_parameters,
+            Category::OptimizerState => parameters == 0,
             Category::Temporaries => in_forward && temporaries > MAX_TEMPORARIES,
             _ => false,
         };

@@ -2,8 +2,8 @@
 //! (`gradient_as_bucket_view`). No allocation shows which. If backward passes leave too little memory for gradients of
 //! their own, the buckets contain them.
 
-use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
+use super::trace_counts::TraceCounts;
 use crate::stacks::phases::{KnownPurpose, Phase, Phases};
 use crate::study::category::{Category, Classification, Confidence};
 
@@ -24,8 +24,8 @@ pub(super) enum GradientBuckets {
 }
 
 impl GradientBuckets {
-    pub(super) fn infer(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Self {
-        let phases = lifetimes.phases;
+    pub(super) fn infer(live_set: &LiveSet, counts: &TraceCounts<'_>) -> Self {
+        let phases = counts.phases;
         let buckets = live_set.blocks.iter().filter(|block| is_bucket(block, phases));
         let bytes: u64 = buckets.map(|block| block.requested_bytes).sum();
         // Without an entry, the position is the start of the trace.
@@ -34,11 +34,11 @@ impl GradientBuckets {
         let last = runs.filter(|run| run.phase == Phase::Backward).last();
         match last {
             _ if bytes == 0 => Self::None,
-            _ if lifetimes.max_left_for_optimizer() > bytes / 2 => Self::Copies,
-            _ if !lifetimes.completes_backward() => Self::Empty,
+            _ if counts.max_left_for_optimizer() > bytes / 2 => Self::Copies,
+            _ if !counts.completes_backward() => Self::Empty,
             // A pass without communication (`no_sync`): the next pass accumulates into these gradients.
-            _ if lifetimes.outlived_bytes(point) > bytes / 2 => Self::Empty,
-            _ if lifetimes.freed_at_end(point) > bytes / 10 * 9 && !lifetimes.is_after_last_allocation(point) => {
+            _ if counts.outlived_bytes(point) > bytes / 2 => Self::Empty,
+            _ if counts.freed_at_end(point) > bytes / 10 * 9 && !counts.is_after_last_allocation(point) => {
                 Self::GradientsAtEnd
             }
             None => Self::Empty,

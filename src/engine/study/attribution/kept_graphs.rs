@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Action;
 use crate::stacks::frames::FrameReport;
@@ -34,7 +35,7 @@ pub struct KeptGraphs {
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "facts that do not depend on each other")]
 struct OwnBlock {
-    entry: usize,
+    extended_stack: StackId,
     bytes: u64,
     /// Number of forward passes that had begun when it was allocated.
     forward_pass: usize,
@@ -61,28 +62,30 @@ impl KeptGraphs {
         let growth = device.growth().filter(|growth| growth.kind == GrowthKind::Kept)?;
         let [.., start, end, until] = *growth.start_entries.as_slice() else { return None };
         let mut blocks = own_blocks(device, start..end, until);
-        let stacks = device.stacks();
-        let stack_of = |block: &OwnBlock| device.device().entry(block.entry).extended_stack;
-        let model_call = |block: &OwnBlock| stacks.model_call(stack_of(block));
-        let user_frame = |block: &OwnBlock| stacks.user_frame(stack_of(block));
-        let frame = |id| device.snapshot().stacks.frame(id);
+        let (stacks, frames) = (device.stacks(), &device.snapshot().stacks);
         // Code above the model's call, in the same function, makes the input of the next pass of the loop.
         for pass in blocks.chunk_by_mut(|block, next| block.forward_pass == next.forward_pass) {
-            let Some(call) = pass.iter().find_map(model_call).map(frame) else { continue };
+            let Some(call) = pass.iter().find_map(|block| stacks.model_call(block.extended_stack)) else { continue };
+            let call = frames.frame(call);
             for block in pass {
-                block.made_by_module = model_call(block).is_some();
-                block.is_input = user_frame(block)
-                    .map(frame)
+                block.made_by_module = stacks.model_call(block.extended_stack).is_some();
+                block.is_input = stacks
+                    .user_frame(block.extended_stack)
+                    .map(|id| frames.frame(id))
                     .is_some_and(|own| (own.file, own.name) == (call.file, call.name) && own.line < call.line);
             }
         }
-        let explains = |bytes: u64| bytes.saturating_mul(MIN_EXPLAINED_PARTS) >= growth.rate.bytes_per_iteration;
-        let (pass, _) = kept_pass(&blocks).filter(|(_, bytes)| explains(*bytes))?;
+        let (pass, kept_bytes) = kept_pass(&blocks)?;
+        if kept_bytes.saturating_mul(MIN_EXPLAINED_PARTS) < growth.rate.bytes_per_iteration {
+            return None;
+        }
         // The result is made last, by the model or by the program after it.
         let result = blocks.iter().rfind(|block| block.forward_pass == pass && block.is_kept())?;
+        let stack = result.extended_stack;
+        let result_at = stacks.model_call(stack).or_else(|| stacks.user_frame(stack));
         Some(Self {
             bytes_per_step: growth.bytes_per_step(),
-            result_at: model_call(result).or_else(|| user_frame(result)).map(|id| stacks.frame_report(id)),
+            result_at: result_at.map(|id| stacks.frame_report(id)),
             is_scalar: result.bytes <= MAX_SCALAR_BYTES,
         })
     }
@@ -93,10 +96,9 @@ fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     let passes = blocks.chunk_by(|block, next| block.forward_pass == next.forward_pass);
     let graphs: Vec<(usize, u64)> = passes
         .filter_map(|pass| {
-            let saved = || pass.iter().filter(|block| block.is_saved && block.is_forward && !block.is_input);
-            let kept = || saved().filter(|block| block.is_kept());
-            let bytes = |block: &OwnBlock| block.bytes;
-            let [saved, kept] = [BlockSum::from_sizes(saved().map(bytes)), BlockSum::from_sizes(kept().map(bytes))];
+            let saved = pass.iter().filter(|block| block.is_saved && block.is_forward && !block.is_input);
+            let kept = BlockSum::from_sizes(saved.clone().filter(|block| block.is_kept()).map(|block| block.bytes));
+            let saved = BlockSum::from_sizes(saved.map(|block| block.bytes));
             // If modules made blocks, some of these are in the graph.
             let has_modules = pass.iter().any(|block| block.made_by_module);
             let is_graph = (!has_modules || pass.iter().any(|block| block.made_by_module && block.is_kept()))
@@ -129,7 +131,7 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
             Action::Alloc if made_in != Some(Phase::Optimizer) && iteration.contains(&index) => {
                 live.insert(entry.addr, blocks.len());
                 blocks.push(OwnBlock {
-                    entry: index,
+                    extended_stack: entry.extended_stack,
                     bytes: entry.size,
                     forward_pass: phases.forwards_begun(index),
                     is_forward: phases.phase_at(index) == Phase::Forward,
@@ -151,20 +153,17 @@ fn own_blocks(device: DeviceStudy<'_, '_>, iteration: Range<usize>, until: usize
 mod tests {
     use super::*;
 
+    fn block(forward_pass: usize, bytes: u64, is_freed: bool) -> OwnBlock {
+        OwnBlock { bytes, forward_pass, is_forward: true, is_saved: true, is_freed, ..OwnBlock::default() }
+    }
+
+    fn pass(kept: [u64; 2], freed: &[u64]) -> Option<(usize, u64)> {
+        let freed = freed.iter().map(|bytes| block(1, *bytes, true));
+        kept_pass(&kept.map(|bytes| block(1, bytes, false)).into_iter().chain(freed).collect::<Vec<_>>())
+    }
+
     #[test]
     fn a_graph_is_kept_if_enough_of_its_blocks_and_bytes_are() {
-        let block = |forward_pass, bytes, is_freed| OwnBlock {
-            bytes,
-            forward_pass,
-            is_forward: true,
-            is_saved: true,
-            is_freed,
-            ..OwnBlock::default()
-        };
-        let pass = |kept: [u64; 2], freed: &[u64]| {
-            let freed = freed.iter().map(|bytes| block(1, *bytes, true));
-            kept_pass(&kept.map(|bytes| block(1, bytes, false)).into_iter().chain(freed).collect::<Vec<_>>())
-        };
         assert_eq!(pass([60, 40], &[50, 50]), Some((1, 100)), "half of the bytes");
         assert_eq!(pass([60, 40], &[50, 51]), None);
         assert_eq!(pass([60, 40], &[25; 4]), Some((1, 100)), "a third of the blocks");

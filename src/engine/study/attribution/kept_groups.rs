@@ -2,10 +2,10 @@
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::loop_passes::{LoopPasses, MadeBy};
 use super::saved_operands::has_saved_operands;
+use super::trace_counts::TraceCounts;
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
 use crate::base::warning::words;
@@ -115,7 +115,7 @@ type GroupedBlock<'b> = (&'b LiveBlock, Category, &'b MadeBy);
 /// The groups among the blocks of `live_set`, most bytes first.
 pub(super) fn kept_groups(
     device: DeviceStudy<'_, '_>,
-    lifetimes: &BlockLives<'_>,
+    counts: &TraceCounts<'_>,
     live_set: &LiveSet,
     classified: &[Classification],
 ) -> Vec<KeptGroup> {
@@ -123,7 +123,7 @@ pub(super) fn kept_groups(
     let makers = &Makers::new(device.snapshot(), device.stacks());
     let all_bytes = BlockSum::from_sizes(live_set.blocks.iter().map(|block| block.bytes)).bytes;
     let is_collector_off = device.text().turns_collector_off();
-    let reader = GroupReader { device, lifetimes, live_set, passes, makers, all_bytes, is_collector_off };
+    let reader = GroupReader { device, counts, live_set, passes, makers, all_bytes, is_collector_off };
     let mut groups: FxHashMap<(u32, Maker), Vec<GroupedBlock<'_>>> = FxHashMap::default();
     for (block, classification) in live_set.blocks.iter().zip(classified) {
         if let Some(made_by) = passes.blocks.get(&block.address) {
@@ -140,7 +140,7 @@ pub(super) fn kept_groups(
 /// Works out the facts about a group from its blocks.
 struct GroupReader<'g, 's, 'a> {
     device: DeviceStudy<'s, 'a>,
-    lifetimes: &'g BlockLives<'g>,
+    counts: &'g TraceCounts<'g>,
     /// At the failed request.
     live_set: &'g LiveSet,
     passes: &'g LoopPasses,
@@ -153,7 +153,7 @@ impl GroupReader<'_, '_, '_> {
     /// The group of the `blocks` that the calls of `chain` made; `None` if it is too small.
     fn read(&self, chain: u32, maker: Maker, blocks: &[GroupedBlock<'_>]) -> Option<KeptGroup> {
         let (passes, phases) = (self.passes, self.device.phases());
-        let bytes = blocks.iter().fold(0, |sum: u64, (block, ..)| sum.saturating_add(block.bytes));
+        let bytes = BlockSum::from_sizes(blocks.iter().map(|(block, ..)| block.bytes)).bytes;
         let growing = passes.growing.get(&chain).filter(|lines| live_bytes(lines) >= bytes / 2);
         let iterations = growing.into_iter().flatten().map(|line| line.iterations).max().unwrap_or(0);
         let share_ratio = ratio(bytes, self.all_bytes);
@@ -163,21 +163,22 @@ impl GroupReader<'_, '_, '_> {
         let large = by_pass.values().filter(|sum| sum.bytes >= largest_pass / MIN_PASS_PARTS);
         let passes_by_bytes = sum_by_key(large.map(|sum| (sum.bytes, 0)));
         let by_category = sum_by_key(blocks.iter().map(|(block, category, _)| (*category, block.bytes)));
-        let points = || blocks.iter().filter_map(|(block, ..)| block.allocated_at);
-        let [oldest, newest] = [points().min_by_key(|at| at.entry)?, points().max_by_key(|at| at.entry)?];
+        let points: Vec<TracePoint> = blocks.iter().filter_map(|(block, ..)| block.allocated_at).collect();
+        let oldest = points.iter().min_by_key(|at| at.entry)?;
+        let newest = points.iter().max_by_key(|at| at.entry)?;
         let made_in = blocks
             .iter()
             .filter_map(|(block, _, made_by)| Some((block.allocated_at?.entry, self.pass_of(block, made_by))));
         let mut made_in: Vec<(u32, (u64, u64))> = made_in.collect();
         made_in.sort_unstable();
-        let user_frame = |block: &LiveBlock| self.device.stacks().user_frame(block.stack);
-        let by_frame = sum_by_key(blocks.iter().map(|(block, ..)| (user_frame(block), block.bytes)));
+        let stacks = self.device.stacks();
+        let by_frame = sum_by_key(blocks.iter().map(|(block, ..)| (stacks.user_frame(block.stack), block.bytes)));
         let made_at = sorted_by_bytes(by_frame)
             .first()
             .and_then(|(frame, sum)| frame.filter(|frame| *frame != line && ratio(sum.bytes, bytes) >= ALMOST_ALL));
         Some(KeptGroup {
-            made_at: made_at.map(|frame| self.device.stacks().frame_report(frame)),
-            line: self.device.stacks().frame_report(line),
+            made_at: made_at.map(|frame| stacks.frame_report(frame)),
+            line: stacks.frame_report(line),
             bytes,
             share_ratio,
             passes: iterations.max(passes_by_bytes.values().map(|sum| sum.blocks).sum()),
@@ -185,7 +186,7 @@ impl GroupReader<'_, '_, '_> {
             equal_passes: passes_by_bytes.values().map(|sum| sum.blocks).max().unwrap_or(0),
             is_bounded: passes.is_bounded(chain, bytes),
             is_over: blocks.iter().all(|(_, _, made_by)| passes.is_over(made_by)),
-            forwards_between: self.forwards(newest) - self.forwards(oldest),
+            forwards_between: self.forwards(*newest) - self.forwards(*oldest),
             passes_since: blocks.iter().map(|(_, _, made_by)| passes.passes_since(made_by)).min().unwrap_or(0),
             made_by_modules: are_most(blocks, |block| phases.stack_traits(block.stack).purpose.is_some()),
             in_forward: are_most(blocks, |block| phases.stack_traits(block.stack).has_forward_frame),
@@ -194,7 +195,7 @@ impl GroupReader<'_, '_, '_> {
             // With fewer blocks per pass, these are its outputs.
             keeps_graph: blocks.len() >= MIN_GRAPH_BLOCKS * by_pass.len()
                 && are_most(blocks, |block| self.belongs_to_graph(block))
-                && has_saved_operands(self.device, self.live_set, &points().collect::<Vec<_>>()),
+                && has_saved_operands(self.device, self.live_set, &points),
             has_gradients: self.has_gradients(blocks),
             before_backward: are_most(blocks, |block| self.is_before_backward(block)),
             is_grad_off: blocks.iter().any(|(block, ..)| self.makers.is_grad_off(block.stack)),
@@ -207,7 +208,7 @@ impl GroupReader<'_, '_, '_> {
 
     /// Number of forward passes that began before `at`.
     fn forwards(&self, at: TracePoint) -> u64 {
-        self.device.phases().forwards_begun(at.entry as usize) as u64
+        self.counts.forwards_begun_at(at) as u64
     }
 
     /// Identifies the pass of a loop that made `block`. Several calls of a module at one line differ only in the number of
@@ -221,25 +222,28 @@ impl GroupReader<'_, '_, '_> {
     /// hook stored.
     fn belongs_to_graph(&self, block: &LiveBlock) -> bool {
         block.allocated_at.is_some_and(|at| {
-            let pass = self.lifetimes.forward_pass(at);
-            self.lifetimes.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
+            let pass = self.counts.forward_pass(at);
+            self.counts.phase(at) == Phase::Forward && pass.keeps_graph() && pass.retains_graph()
         })
     }
 
     /// Whether backward passes made as many live blocks of the sizes of `blocks`.
     fn has_gradients(&self, blocks: &[GroupedBlock<'_>]) -> bool {
-        let phase = |block: &LiveBlock| block.allocated_at.map(|at| self.lifetimes.phase(at));
         let sizes: FxHashSet<u64> = blocks.iter().map(|(block, ..)| block.bytes).collect();
         let live = self.live_set.blocks.iter().filter(|block| sizes.contains(&block.bytes));
-        live.filter(|block| phase(block) == Some(Phase::Backward)).count() >= blocks.len()
-            && blocks.iter().all(|(block, ..)| phase(block) != Some(Phase::Backward))
+        live.filter(|block| self.is_from_backward(block)).count() >= blocks.len()
+            && !blocks.iter().any(|(block, ..)| self.is_from_backward(block))
+    }
+
+    fn is_from_backward(&self, block: &LiveBlock) -> bool {
+        block.allocated_at.is_some_and(|at| self.counts.phase(at) == Phase::Backward)
     }
 
     /// Whether a backward pass started after `block` was made, other than a running one, which may use its graph.
     fn is_before_backward(&self, block: &LiveBlock) -> bool {
-        let is_running = self.lifetimes.phase(self.live_set.point) == Phase::Backward;
-        let passes = self.lifetimes.backward_passes_at(self.live_set.point) - u32::from(is_running);
-        block.allocated_at.is_some_and(|at| self.lifetimes.backward_passes_at(at) < passes)
+        let is_running = self.counts.phase(self.live_set.point) == Phase::Backward;
+        let passes = self.counts.backward_passes_at(self.live_set.point) - u32::from(is_running);
+        block.allocated_at.is_some_and(|at| self.counts.backward_passes_at(at) < passes)
     }
 
     /// Whether a call of `chain` made some of `blocks` before an earlier request of it failed.
@@ -255,8 +259,9 @@ impl GroupReader<'_, '_, '_> {
 
 /// Whether the blocks for which `is_counted` holds have most of the bytes.
 fn are_most(blocks: &[GroupedBlock<'_>], is_counted: impl Fn(&LiveBlock) -> bool) -> bool {
-    let sum = |bytes: u64, (block, ..): &GroupedBlock<'_>| bytes.saturating_add(block.bytes);
-    ratio(blocks.iter().filter(|(block, ..)| is_counted(block)).fold(0, sum), blocks.iter().fold(0, sum)) > HALF
+    let all = blocks.iter().map(|(block, ..)| *block);
+    let counted = BlockSum::from_sizes(all.clone().filter(|block| is_counted(block)).map(|block| block.bytes));
+    ratio(counted.bytes, BlockSum::from_sizes(all.map(|block| block.bytes)).bytes) > HALF
 }
 
 fn growth_kind(lines: &[GrowingLine]) -> GrowthKind {

@@ -67,12 +67,13 @@ pub struct Leaks {
 impl Leaks {
     /// Whether the growth covers the `missing` bytes, and the remaining memory lasts for fewer steps than it has grown.
     pub fn explain_shortfall(&self, missing: u64) -> bool {
-        let steps = |suspect: &LeakSuspect| u64::from(suspect.steps).saturating_mul(suspect.every_steps.into());
-        let grown = self.suspects.iter().map(|suspect| suspect.bytes_per_step.saturating_mul(steps(suspect)));
-        let longest = self.suspects.iter().map(steps).max().unwrap_or(0);
-        missing > 0
-            && grown.fold(0, u64::saturating_add) >= missing
-            && self.steps_left.is_none_or(|left| left < longest)
+        let (mut grown, mut longest) = (0_u64, 0);
+        for suspect in &self.suspects {
+            let steps = u64::from(suspect.steps).saturating_mul(suspect.every_steps.into());
+            grown = grown.saturating_add(suspect.bytes_per_step.saturating_mul(steps));
+            longest = longest.max(steps);
+        }
+        missing > 0 && grown >= missing && self.steps_left.is_none_or(|left| left < longest)
     }
 
     /// The growth per step on `device` in bytes; 0 if nothing grows.

@@ -6,7 +6,7 @@ use crate::stacks::phases::{Phase, Phases, StackTraits};
 use crate::study::DeviceStudy;
 
 /// An entry of the trace with its phase run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct TracePoint {
     pub(super) entry: u32,
     /// Number of the phase run, from 1; 0 is before the first run.

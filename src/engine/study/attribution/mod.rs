@@ -22,8 +22,10 @@ mod loop_passes;
 mod named;
 mod older_blocks;
 mod parameter_copies;
+mod pass_sizes;
 mod rules;
 mod saved_operands;
+mod trace_counts;
 mod unused_graphs;
 
 use serde::Serialize;
@@ -93,17 +95,18 @@ pub fn attribute_memory<'s>(
     let mut lifetimes = lifetimes.with_live_sets(device, wanted);
     lifetimes.live_sets.iter_mut().for_each(|live_set| live_set.remove_asleep(device));
     let phases = device.phases();
-    let breakdown = |entry: Option<usize>| {
-        let live_set = lifetimes.live_sets.iter().find(|set| set.entry == entry)?;
+    let positions = [history.map(|_| peak), failure.map(Some), Some(position)];
+    let [at_peak, at_failure, at_position] = positions.map(|position| {
+        let live_set = lifetimes.live_sets.iter().find(|set| Some(set.entry) == position)?;
         Some(BreakdownBuilder::new(device, &lifetimes, live_set).build(rules, top))
-    };
+    });
     let reserved_before = history.map_or(0, |history| history.outcome.initial_totals.reserved);
     let capacity = device.scope().capacity.or_else(|| inferred_capacity(device.device(), reserved_before));
     let capacity = capacity.or_else(|| device.recorded_capacity());
     let attribution = Attribution {
-        at_peak: history.and_then(|_| breakdown(peak)),
-        at_failure: failure.and_then(|failure| breakdown(Some(failure))),
-        at_position: breakdown(position),
+        at_peak,
+        at_failure,
+        at_position,
         steps: StepsReport { completed: phases.steps.ends().len() as u64, marker: phases.steps.marker() },
         leaks: Leaks::from_device(device, top, capacity),
     };

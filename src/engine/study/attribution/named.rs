@@ -1,5 +1,7 @@
 //! The uses of blocks that the recorder found inside the process. They outrank inferred ones.
 
+use rustc_hash::FxHashSet;
+
 use super::live_set::{LiveBlock, TracePoint};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Author, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
@@ -36,11 +38,11 @@ impl NamedBlocks {
         let named = live.filter_map(|(address, allocated_at)| {
             Some((address, (allocated_at, use_of(tensors.get(&address)?, names, snapshot)?)))
         });
-        let has = |kind| names.tensors.iter().any(|tensor| tensor.kind == kind);
+        let kinds: FxHashSet<TensorKind> = names.tensors.iter().map(|tensor| tensor.kind).collect();
         Self {
             blocks: named.collect(),
-            has_parameters: has(TensorKind::Parameter),
-            has_no_graph: names.is_complete && !has(TensorKind::Saved),
+            has_parameters: kinds.contains(&TensorKind::Parameter),
+            has_no_graph: names.is_complete && !kinds.contains(&TensorKind::Saved),
         }
     }
 
@@ -129,13 +131,15 @@ mod tests {
 
     #[test]
     fn variables_are_what_their_names_show() {
-        let root = |kind, author| NameRoot { kind, author, ..NameRoot::default() };
-        let roots = vec![
-            root(RootKind::Frame, Author::User),
-            root(RootKind::Module, Author::User),
-            root(RootKind::Exception, Author::User),
-            root(RootKind::Frame, Author::Library),
-        ];
+        let roots = [
+            (RootKind::Frame, Author::User),
+            (RootKind::Module, Author::User),
+            (RootKind::Exception, Author::User),
+            (RootKind::Frame, Author::Library),
+        ]
+        .map(|(kind, author)| NameRoot { kind, author, ..NameRoot::default() });
+        let names = TensorNames { roots: roots.to_vec(), is_complete: true, ..TensorNames::default() };
+        let incomplete = TensorNames { is_complete: false, ..names.clone() };
         for (name, root, expected) in [
             (Some("opt.moments"), 3, NamedUse::StateOfOptimizer),
             (Some("opt_d.moments"), 0, NamedUse::StateOfOptimizer),
@@ -162,9 +166,8 @@ mod tests {
                 shape: None,
                 places: 1,
             };
-            let names = |is_complete| TensorNames { roots: roots.clone(), is_complete, ..TensorNames::default() };
-            assert_eq!(use_of(&tensor, &names(true), &snapshot), Some(expected), "{name:?} from {root}");
-            assert_eq!(use_of(&tensor, &names(false), &snapshot), None);
+            assert_eq!(use_of(&tensor, &names, &snapshot), Some(expected), "{name:?} from {root}");
+            assert_eq!(use_of(&tensor, &incomplete, &snapshot), None);
         }
     }
 
@@ -173,21 +176,20 @@ mod tests {
         use Category::{Activations, Inputs, Other, Parameters};
         use Confidence::{Known, Low, Medium};
         let block = LiveBlock { address: 9, ..LiveBlock::default() };
-        let corrected = |named, has_parameters, has_no_graph, classification| {
+        for (named, has_parameters, has_no_graph, inferred, corrected) in [
+            (NamedUse::Variable, true, true, (Parameters, Low), (Inputs, Low)),
+            (NamedUse::Variable, false, true, (Parameters, Low), (Parameters, Low)),
+            (NamedUse::Variable, true, true, (Parameters, Medium), (Parameters, Medium)),
+            (NamedUse::Variable, true, true, (Activations, Medium), (Other, Low)),
+            (NamedUse::Variable, true, false, (Activations, Medium), (Activations, Medium)),
+            (NamedUse::Kept, true, false, (Parameters, Low), (Other, Known)),
+            (NamedUse::Kept, false, false, (Parameters, Low), (Parameters, Low)),
+            (NamedUse::Category(Parameters), false, false, (Other, Low), (Parameters, Known)),
+        ] {
             let blocks = [(9, (None, named))].into_iter().collect();
-            let mut classified = [classification];
+            let mut classified = [inferred];
             NamedBlocks { blocks, has_parameters, has_no_graph }.correct(&[block], &mut classified, true);
-            classified[0]
-        };
-        let variable =
-            |is_model, is_free, classification| corrected(NamedUse::Variable, is_model, is_free, classification);
-        assert_eq!(variable(true, true, (Parameters, Low)), (Inputs, Low));
-        assert_eq!(variable(false, true, (Parameters, Low)), (Parameters, Low));
-        assert_eq!(variable(true, true, (Parameters, Medium)), (Parameters, Medium));
-        assert_eq!(variable(true, true, (Activations, Medium)), (Other, Low));
-        assert_eq!(variable(true, false, (Activations, Medium)), (Activations, Medium));
-        assert_eq!(corrected(NamedUse::Kept, true, false, (Parameters, Low)), (Other, Known));
-        assert_eq!(corrected(NamedUse::Kept, false, false, (Parameters, Low)), (Parameters, Low));
-        assert_eq!(corrected(NamedUse::Category(Parameters), false, false, (Other, Low)), (Parameters, Known));
+            assert_eq!(classified[0], corrected, "{named:?}");
+        }
     }
 }

@@ -5,8 +5,8 @@
 //! of their parameter, so the number of blocks of one size, divided by the number of gradients of that size, is the
 //! number of copies.
 
-use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet};
+use super::trace_counts::TraceCounts;
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::{SeededMap, SeededSet};
 use crate::stacks::phases::Phase;
@@ -22,11 +22,11 @@ const MAX_BUCKET_PADDING: u64 = 20;
 const MAX_COPIES: usize = 6;
 
 /// Classifies the older blocks among `live_set` that are [`Category::Other`] so far.
-pub(super) fn classify_older_blocks(live_set: &LiveSet, classified: &mut [Classification], lifetimes: &BlockLives<'_>) {
+pub(super) fn classify_older_blocks(live_set: &LiveSet, classified: &mut [Classification], counts: &TraceCounts<'_>) {
     let unknown: Vec<usize> = (0..live_set.blocks.len())
         .filter(|at| live_set.blocks[*at].allocated_at.is_none() && classified[*at].0 == Category::Other)
         .collect();
-    let mut older = OlderBlocks { lifetimes, counts: ParameterCounts::new(live_set, classified, lifetimes) };
+    let mut older = OlderBlocks { counts, parameters: ParameterCounts::new(live_set, classified, counts) };
     let mut kept: SeededMap<u64, Vec<usize>> = SeededMap::default();
     for at in unknown {
         let block = &live_set.blocks[at];
@@ -42,31 +42,31 @@ pub(super) fn classify_older_blocks(live_set: &LiveSet, classified: &mut [Classi
 type SizeGroup = (u64, Vec<usize>);
 
 struct OlderBlocks<'a> {
-    lifetimes: &'a BlockLives<'a>,
-    counts: ParameterCounts,
+    counts: &'a TraceCounts<'a>,
+    parameters: ParameterCounts,
 }
 
 impl OlderBlocks<'_> {
     fn is_trained(&self) -> bool {
-        self.lifetimes.has_backward() || self.lifetimes.phases.has_optimizer()
+        self.counts.has_backward() || self.counts.phases.has_optimizer()
     }
 
     /// The category of a block that is freed before a second backward pass starts.
     fn classify_freed(&self, block: &LiveBlock) -> Option<Classification> {
         let freed = block.freed_at?;
-        let passes = self.lifetimes.backward_passes_at(freed);
-        if !self.lifetimes.has_backward() || passes > 1 {
+        let passes = self.counts.backward_passes_at(freed);
+        if !self.counts.has_backward() || passes > 1 {
             return None;
         }
-        let is_like_gradient = self.lifetimes.is_gradient_size(block.requested_bytes);
-        if passes == 1 && self.lifetimes.gradient_sizes.contains_key(&block.requested_bytes) {
+        let is_like_gradient = self.counts.sizes.is_gradient(block.requested_bytes);
+        if passes == 1 && self.counts.sizes.gradients.contains_key(&block.requested_bytes) {
             // The pass leaves a gradient of its own, so the end of the program frees this block.
             return None;
         }
-        let is_in_backward = self.lifetimes.phase(freed) == Phase::Backward && !block.is_freed_by_program();
-        Some(match self.lifetimes.phase(freed) {
+        let is_in_backward = self.counts.phase(freed) == Phase::Backward && !block.is_freed_by_program();
+        Some(match self.counts.phase(freed) {
             // The recording starts between the forward pass and the end of the backward pass.
-            _ if is_in_backward && !(is_like_gradient && self.lifetimes.may_have_ended(freed)) => {
+            _ if is_in_backward && !(is_like_gradient && self.counts.may_have_ended(freed)) => {
                 (Category::Activations, Confidence::Medium)
             }
             _ if is_like_gradient => (Category::Gradients, Confidence::Low),
@@ -79,10 +79,10 @@ impl OlderBlocks<'_> {
     fn classify_kept(&mut self, kept: SeededMap<u64, Vec<usize>>, classified: &mut [Classification]) {
         let mut sizes: Vec<SizeGroup> = kept.into_iter().collect();
         sizes.sort_unstable_by_key(|(size, _)| *size);
-        self.counts.add_computed_gradients(&sizes, self.lifetimes);
+        self.parameters.add_computed_gradients(&sizes, self.counts);
         let mut unmatched = Vec::new();
         for (size, blocks) in sizes {
-            let parameters = self.counts.of_size(size);
+            let parameters = self.parameters.of_size(size);
             if parameters > 0 {
                 self.classify_copies(size, parameters, &blocks, classified);
             } else {
@@ -90,19 +90,15 @@ impl OlderBlocks<'_> {
             }
         }
         let total = total_bytes(unmatched.iter());
-        let gradients = self.counts.bytes();
-        let is_most = |is_match: &dyn Fn(u64) -> bool| {
-            let matched = total_bytes(unmatched.iter().filter(|(size, _)| is_match(*size)));
-            matched > 0 && matched >= total / 10 * 9
-        };
+        let gradients = self.parameters.bytes();
         let category = if unmatched.len() > 1 && total.abs_diff(gradients) <= gradients / MAX_BUCKET_PADDING {
             // Together as large as all gradients, which are sent in buckets (DDP) or are views of them.
-            let are_separate = self.lifetimes.max_left_for_optimizer() > gradients / 2;
+            let are_separate = self.counts.max_left_for_optimizer() > gradients / 2;
             if are_separate { Category::Communication } else { Category::Gradients }
-        } else if is_most(&|size| size.is_multiple_of(2) && self.counts.of_size(size / 2) > 0) {
+        } else if self.parameters.match_most(&unmatched, |size| size.is_multiple_of(2).then_some(size / 2)) {
             // Master copies and state in full precision, of parameters in half precision.
             Category::OptimizerState
-        } else if is_most(&|size| size.checked_mul(2).is_some_and(|twice| self.counts.of_size(twice) > 0)) {
+        } else if self.parameters.match_most(&unmatched, |size| size.checked_mul(2)) {
             Category::Parameters
         } else {
             return self.classify_unmatched(&unmatched, classified);
@@ -114,12 +110,12 @@ impl OlderBlocks<'_> {
 
     /// Classifies `blocks` of one size, of which `parameters` are parameters.
     fn classify_copies(&self, size: u64, parameters: usize, blocks: &[usize], classified: &mut [Classification]) {
-        let missing = parameters.saturating_sub(self.counts.known.get(&size).map_or(0, |known| *known as usize));
+        let missing = parameters.saturating_sub(self.parameters.known.get(&size).map_or(0, |known| *known as usize));
         let copies = blocks.len().saturating_sub(missing).div_ceil(parameters);
-        let has_state = self.counts.states.contains(&size);
+        let has_state = self.parameters.states.contains(&size);
         let states = if has_state || !self.is_trained() { 0 } else { copies.min(ADAM_STATES) };
         // If every backward pass leaves new gradients, none are older than the trace.
-        let has_gradients = !self.lifetimes.gradient_sizes.contains_key(&size) && copies > states;
+        let has_gradients = !self.counts.sizes.gradients.contains_key(&size) && copies > states;
         // Parameters, gradients and state are allocated in this order, so mostly at ascending addresses.
         let gradients = missing + if has_gradients { parameters } else { 0 };
         let first_state = blocks.len().saturating_sub(states * parameters).max(gradients);
@@ -137,8 +133,9 @@ impl OlderBlocks<'_> {
 
     /// Classifies blocks whose size no gradient has.
     fn classify_unmatched(&self, unmatched: &[SizeGroup], classified: &mut [Classification]) {
-        let is_inference =
-            !self.is_trained() && self.counts.states.is_empty() && self.lifetimes.phases.forwards_begun(usize::MAX) > 0;
+        let is_inference = !self.is_trained()
+            && self.parameters.states.is_empty()
+            && self.counts.phases.forwards_begun(usize::MAX) > 0;
         // Layers repeat, so most sizes of a model occur several times.
         let repeated = unmatched.iter().filter(|(_, blocks)| blocks.len() > 1);
         let is_model = repeated.clone().map(|(_, blocks)| blocks.len()).sum::<usize>() >= MIN_FROZEN;
@@ -165,7 +162,7 @@ fn set_all(classified: &mut [Classification], blocks: &[usize], category: Catego
 /// The number of parameters of each requested size.
 struct ParameterCounts {
     /// From gradients or optimizer state.
-    counts: SeededMap<u64, u32>,
+    by_size: SeededMap<u64, u32>,
     /// Parameters that are known by their stacks.
     known: SeededMap<u64, u32>,
     /// The sizes of optimizer state that is known by its stacks.
@@ -173,7 +170,7 @@ struct ParameterCounts {
 }
 
 impl ParameterCounts {
-    fn new(live_set: &LiveSet, classified: &[Classification], lifetimes: &BlockLives<'_>) -> Self {
+    fn new(live_set: &LiveSet, classified: &[Classification], counts: &TraceCounts<'_>) -> Self {
         let mut known: SeededMap<u64, u32> = SeededMap::default();
         let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
         for (block, (category, _)) in
@@ -188,26 +185,23 @@ impl ParameterCounts {
             }
         }
         let states = of_stacks.keys().map(|(_, requested)| *requested).collect();
-        let mut counts = lifetimes.gradient_sizes.clone();
+        let mut by_size = counts.sizes.gradients.clone();
         // One line makes a tensor of state for each parameter.
         for ((_, requested), blocks) in of_stacks {
-            let most = counts.entry(requested).or_default();
+            let most = by_size.entry(requested).or_default();
             *most = blocks.max(*most);
         }
-        Self { counts, known, states }
+        Self { by_size, known, states }
     }
 
     /// Adds sizes whose gradients do not outlive a backward pass: it accumulates them into older gradients or buckets,
     /// or an optimizer uses them within the pass. All parameters then have the same number of copies.
-    fn add_computed_gradients(&mut self, sizes: &[SizeGroup], lifetimes: &BlockLives<'_>) {
+    fn add_computed_gradients(&mut self, sizes: &[SizeGroup], counts: &TraceCounts<'_>) {
         let mut bytes_by_copies = [0_u64; MAX_COPIES + 1];
-        let computed = |size: &u64| lifetimes.computed_sizes.get(size).map_or(0, |blocks| *blocks as usize);
         let mut added: Vec<(u64, usize, usize)> = Vec::new();
-        for (size, blocks) in sizes.iter().filter(|(size, _)| !self.counts.contains_key(size)) {
-            let (found, computed) = (blocks.len(), computed(size));
-            if computed == 0 {
-                continue;
-            }
+        for (size, blocks) in sizes.iter().filter(|(size, _)| !self.by_size.contains_key(size)) {
+            let Some(computed) = counts.sizes.computed.get(size) else { continue };
+            let (found, computed) = (blocks.len(), *computed as usize);
             added.push((*size, found, computed));
             let copies = found / computed;
             if found % computed == 0 && copies <= MAX_COPIES {
@@ -218,16 +212,24 @@ impl ParameterCounts {
         let copies = most.filter(|(_, bytes)| **bytes > 0).map_or(1, |(copies, _)| copies);
         for (size, found, computed) in added {
             let parameters = if found % copies == 0 { found / copies } else { computed.min(found) };
-            self.counts.insert(size, to_u32(parameters));
+            self.by_size.insert(size, to_u32(parameters));
         }
     }
 
     /// The size of all gradients.
     fn bytes(&self) -> u64 {
-        self.counts.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(u64::from(*blocks))))
+        self.by_size.iter().fold(0, |all, (size, blocks)| all.saturating_add(size.saturating_mul(u64::from(*blocks))))
+    }
+
+    /// Whether most bytes of `groups` are in blocks for which `parameter_size` gives the size of a parameter.
+    fn match_most(&self, groups: &[SizeGroup], parameter_size: impl Fn(u64) -> Option<u64>) -> bool {
+        let matched =
+            groups.iter().filter(|(size, _)| parameter_size(*size).is_some_and(|size| self.of_size(size) > 0));
+        let matched = total_bytes(matched);
+        matched > 0 && matched >= total_bytes(groups.iter()) / 10 * 9
     }
 
     fn of_size(&self, size: u64) -> usize {
-        self.counts.get(&size).map_or(0, |parameters| *parameters as usize)
+        self.by_size.get(&size).map_or(0, |parameters| *parameters as usize)
     }
 }

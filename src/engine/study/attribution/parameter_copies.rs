@@ -5,10 +5,12 @@ use rustc_hash::FxHashMap;
 
 use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
+use super::named::NamedBlocks;
+use super::trace_counts::TraceCounts;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
-use crate::stacks::phases::{KnownPurpose, Phase, Routine, StackTraits};
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
 use crate::study::category::Category::{self, Gradients, OptimizerState, Parameters, Temporaries};
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{self, Low, Medium};
@@ -57,38 +59,23 @@ fn one_model(parameters: &SizeCounts, gradients: &SizeCounts) -> SizeCounts {
 
 /// Reclassifies the blocks that form copies of the parameters, unless their own stacks and lifetimes are conclusive.
 pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classification], lifetimes: &BlockLives<'_>) {
-    let phases = lifetimes.phases;
-    let mut parameters = SizeCounts::default();
-    for (block, (category, confidence)) in live_set.blocks.iter().zip(classified.iter()) {
-        if (*category, *confidence) == (Parameters, Confidence::High)
-            && phases.stack_traits(block.stack).purpose != Some(KnownPurpose::GatheredParameters)
-        {
-            *parameters.entry(block.requested_bytes).or_default() += 1;
-        }
-    }
-    let left = lifetimes.gradient_sizes.iter().map(|(size, blocks)| (*size, u64::from(*blocks)));
+    let counts = &lifetimes.counts;
+    let parameters = count_parameters(live_set, classified, counts.phases);
+    let left = counts.sizes.gradients.iter().map(|(size, blocks)| (*size, u64::from(*blocks)));
     let gradients: SizeCounts = left.collect();
-    let mut sets: FxHashMap<StackId, (SizeCounts, Vec<usize>)> = FxHashMap::default();
-    for (at, block) in live_set.blocks.iter().enumerate() {
-        if may_be_copy(block, classified[at], phases.stack_traits(block.stack), lifetimes) {
-            let (sizes, places) = sets.entry(block.stack).or_default();
-            *sizes.entry(block.requested_bytes).or_default() += 1;
-            places.push(at);
-        }
-    }
     let program = ProgramTraits {
-        lifetimes,
+        counts,
+        named: &lifetimes.named,
         has_state: classified.contains(&(OptimizerState, Confidence::High)),
-        has_custom_optimizer: phases.has_custom_optimizer(),
+        has_custom_optimizer: counts.phases.has_custom_optimizer(),
     };
-    let entry = |at: &usize| live_set.blocks[*at].allocated_at.map(|point| point.entry);
-    let mut first_unmatched: Option<Vec<usize>> = None;
-    for (sizes, mut places) in sets.into_values() {
+    let mut unmatched: Vec<Vec<usize>> = Vec::new();
+    for (sizes, mut places) in possible_copies(live_set, classified, counts).into_values() {
         let copies_model = is_copy(&sizes, &parameters);
         if !copies_model && !is_copy(&sizes, &gradients) {
             continue;
         }
-        places.sort_unstable_by_key(entry);
+        places.sort_unstable_by_key(|at| live_set.blocks[*at].allocated_at);
         if places.iter().all(|at| program.is_loaded(&live_set.blocks[*at])) {
             let copied = if copies_model { one_model(&parameters, &gradients) } else { gradients.clone() };
             // Loaded weights are copied into an existing model; without one, they become the model.
@@ -101,16 +88,14 @@ pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classificati
         for at in &places {
             classified[*at] = program.classify(&live_set.blocks[*at]);
         }
-        if !copies_model
-            && first_unmatched.as_ref().is_none_or(|first| places.first().map(entry) < first.first().map(entry))
-        {
-            first_unmatched = Some(places);
+        if !copies_model {
+            unmatched.push(places);
         }
     }
     // If no module has the parameters, the first copy counts as them.
     if lifetimes.starts_empty
         && total_bytes(&parameters) < total_bytes(&gradients) / 2
-        && let Some(places) = first_unmatched
+        && let Some(places) = unmatched.into_iter().min_by_key(|places| live_set.blocks[places[0]].allocated_at)
     {
         let copied = weights_len(places.iter().map(|at| &live_set.blocks[*at].requested_bytes), &gradients);
         for at in places.into_iter().take(copied.unwrap_or(0)) {
@@ -121,26 +106,57 @@ pub(super) fn classify_copies(live_set: &LiveSet, classified: &mut [Classificati
     }
 }
 
+/// The parameters of modules, without those that were gathered from shards for a pass.
+fn count_parameters(live_set: &LiveSet, classified: &[Classification], phases: &Phases) -> SizeCounts {
+    let mut parameters = SizeCounts::default();
+    for (block, classification) in live_set.blocks.iter().zip(classified) {
+        if *classification == (Parameters, Confidence::High)
+            && phases.stack_traits(block.stack).purpose != Some(KnownPurpose::GatheredParameters)
+        {
+            *parameters.entry(block.requested_bytes).or_default() += 1;
+        }
+    }
+    parameters
+}
+
+/// By stack, the blocks that may belong to a copy: their sizes and their indexes in `live_set`.
+fn possible_copies(
+    live_set: &LiveSet,
+    classified: &[Classification],
+    counts: &TraceCounts<'_>,
+) -> FxHashMap<StackId, (SizeCounts, Vec<usize>)> {
+    let mut sets: FxHashMap<StackId, (SizeCounts, Vec<usize>)> = FxHashMap::default();
+    for (at, block) in live_set.blocks.iter().enumerate() {
+        if may_be_copy(block, classified[at], counts.phases.stack_traits(block.stack), counts) {
+            let (sizes, places) = sets.entry(block.stack).or_default();
+            *sizes.entry(block.requested_bytes).or_default() += 1;
+            places.push(at);
+        }
+    }
+    sets
+}
+
 /// Whether a block may belong to a copy: its classification is uncertain, and no pass allocated it.
 fn may_be_copy(
     block: &LiveBlock,
     (_, confidence): Classification,
     traits: StackTraits,
-    lifetimes: &BlockLives<'_>,
+    counts: &TraceCounts<'_>,
 ) -> bool {
-    let is_outside_passes = |phase| !matches!(phase, Phase::Forward | Phase::Backward);
+    let phase = match block.allocated_at {
+        Some(allocated_at) => Some(counts.phase(allocated_at)),
+        None if block.stack == Stacks::EMPTY => return false, // its line is unknown
+        None => traits.phase,
+    };
     confidence != Confidence::High
         && traits.purpose != Some(KnownPurpose::OptimizerStep)
-        && match block.allocated_at {
-            Some(allocated_at) => is_outside_passes(lifetimes.phase(allocated_at)),
-            // A block from before the trace may have a stack that names no phase. Without any stack, its line is unknown.
-            None => block.stack != Stacks::EMPTY && traits.phase.is_none_or(is_outside_passes),
-        }
+        && !matches!(phase, Some(Phase::Forward | Phase::Backward))
 }
 
 /// Facts about the program as a whole.
 struct ProgramTraits<'a> {
-    lifetimes: &'a BlockLives<'a>,
+    counts: &'a TraceCounts<'a>,
+    named: &'a NamedBlocks,
     /// A PyTorch optimizer has created its state.
     has_state: bool,
     /// The program has an optimizer of its own.
@@ -150,7 +166,7 @@ struct ProgramTraits<'a> {
 impl ProgramTraits<'_> {
     fn is_loaded(&self, block: &LiveBlock) -> bool {
         block.allocated_at.is_some()
-            && self.lifetimes.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
+            && self.counts.phases.stack_traits(block.stack).routine == Some(Routine::FileLoader)
     }
 
     /// Whether each of the loaded blocks at `places` of `live_set`, in the order of allocation, belongs to weights rather
@@ -160,25 +176,24 @@ impl ProgramTraits<'_> {
             return vec![true; places.len()];
         }
         let mut blocks = places.iter().map(|at| &live_set.blocks[*at]);
-        if blocks.clone().any(|block| self.lifetimes.named.is_optimizer_state(block)) {
-            return blocks.clone().map(|block| !self.lifetimes.named.is_optimizer_state(block)).collect();
+        if blocks.clone().any(|block| self.named.is_optimizer_state(block)) {
+            return blocks.clone().map(|block| !self.named.is_optimizer_state(block)).collect();
         }
         let sizes: Vec<u64> = blocks.clone().map(|block| block.requested_bytes).collect();
-        let freed = blocks.next().map_or(0, |block| self.lifetimes.free_counts(block.stack).before_any_backward());
+        let freed = blocks.next().map_or(0, |block| self.counts.free_counts(block.stack).before_any_backward());
         find_weights(&sizes, copied, freed as usize > sizes.len() / 2)
     }
 
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
-        let step = self.lifetimes.phases.steps.step_at(point.entry as usize);
-        step.and_then(|step| self.lifetimes.phases.steps.entries(step)).is_some_and(|step| {
-            self.lifetimes.backward_passes_before(step.start) < self.lifetimes.backward_passes_at(point)
-        })
+        let step = self.counts.step_at(point);
+        step.and_then(|step| self.counts.phases.steps.entries(step))
+            .is_some_and(|step| self.counts.backward_passes_before(step.start) < self.counts.backward_passes_at(point))
     }
 
     /// The category of a block of a copy that is older than the trace.
     fn classify_older(&self, block: &LiveBlock) -> Classification {
-        let traits = self.lifetimes.phases.stack_traits(block.stack);
+        let traits = self.counts.phases.stack_traits(block.stack);
         let is_state = match traits.routine {
             Some(Routine::OptimizerConstructor | Routine::OptimizerStep) => true,
             Some(Routine::Constructor) => self.has_custom_optimizer,
@@ -191,15 +206,13 @@ impl ProgramTraits<'_> {
     fn classify(&self, block: &LiveBlock) -> Classification {
         // Older than the recording.
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block) };
-        let is_trained = self.lifetimes.backward_passes_at(allocated_at) > 0;
-        let counts = self.lifetimes.free_counts(block.stack);
-        let in_optimizer = self.lifetimes.phase(allocated_at) == Phase::Optimizer;
+        let is_trained = self.counts.backward_passes_at(allocated_at) > 0;
+        let counts = self.counts.free_counts(block.stack);
+        let in_optimizer = self.counts.phase(allocated_at) == Phase::Optimizer;
         let passes = match block.freed_at {
             Some(freed) if freed.run == allocated_at.run && in_optimizer => return (Temporaries, Medium),
             None if counts.in_run > 0 && in_optimizer => return (Temporaries, Medium),
-            Some(freed) => {
-                Some(self.lifetimes.backward_passes_at(freed) - self.lifetimes.backward_passes_at(allocated_at))
-            }
+            Some(freed) => Some(self.counts.backward_passes_at(freed) - self.counts.backward_passes_at(allocated_at)),
             None if counts.before_any_backward() + counts.after_backward_start > 0 => Some(counts.max_passes),
             None => None,
         };
@@ -209,8 +222,8 @@ impl ProgramTraits<'_> {
         if is_short && self.waits_for_optimizer(allocated_at) {
             return (Gradients, Medium);
         }
-        let routine = self.lifetimes.phases.stack_traits(block.stack).routine;
-        let has_optimizer = self.lifetimes.phases.has_optimizer();
+        let routine = self.counts.phases.stack_traits(block.stack).routine;
+        let has_optimizer = self.counts.phases.has_optimizer();
         if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
             (OptimizerState, Medium)
         } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
@@ -223,7 +236,7 @@ impl ProgramTraits<'_> {
             (OptimizerState, Medium)
         } else if has_optimizer {
             (Parameters, Medium)
-        } else if self.lifetimes.has_backward() {
+        } else if self.counts.has_backward() {
             (OptimizerState, Low)
         } else {
             (Parameters, Low)
@@ -262,8 +275,9 @@ pub(super) fn find_weights(sizes: &[u64], parameters: &SizeCounts, is_partly_fre
     if is_weight.iter().all(|is_weight| *is_weight) && (others > 0 || is_partly_freed) {
         is_weight[others..].fill(false);
     }
-    let of_next = |at: usize| like_parameters.partition_point(|like| *like < at).min(loaded.len().saturating_sub(1));
-    (0..sizes.len()).map(|at| is_weight.get(of_next(at)).copied().unwrap_or(false)).collect()
+    let last = loaded.len().saturating_sub(1);
+    let next = (0..sizes.len()).map(|at| like_parameters.partition_point(|like| *like < at).min(last));
+    next.map(|next| is_weight.get(next).copied().unwrap_or(false)).collect()
 }
 
 /// The number of parameters in `sizes`, by size.

@@ -4,7 +4,7 @@ use glob::{MatchOptions, Pattern};
 use rustc_hash::FxHashMap;
 
 use super::live_set::LiveBlock;
-use crate::base::ids::{FrameId, StackId, SymbolId};
+use crate::base::ids::{StackId, SymbolId};
 use crate::base::intern::SeededMap;
 use crate::stacks::frames::forward_slashes;
 use crate::study::DeviceStudy;
@@ -42,13 +42,10 @@ impl CategoryRule {
 
     fn matches(&self, device: DeviceStudy<'_, '_>, stack: StackId, texts: &[SymbolId]) -> bool {
         let snapshot = device.snapshot();
-        let matches_frame = |id: FrameId| {
-            let (file, function) = snapshot.frame_text(id);
-            self.matches_frame(file, function)
-        };
+        let mut frames = snapshot.stacks.frames(stack).iter().map(|id| snapshot.frame_text(id));
         let has_frames = self.file.is_some() || self.function.is_some();
         self.annotation.as_ref().is_none_or(|pattern| texts.iter().any(|text| pattern.matches(snapshot.text(*text))))
-            && (!has_frames || snapshot.stacks.frames(stack).iter().any(matches_frame))
+            && (!has_frames || frames.any(|(file, function)| self.matches_frame(file, function)))
     }
 }
 
@@ -85,13 +82,13 @@ impl<'a, 'f> RuleMatcher<'a, 'f> {
 mod tests {
     use super::*;
 
+    fn rule(file: &str, function: &str) -> CategoryRule {
+        let [file, function] = [file, function].map(|pattern| Some(Pattern::new(pattern).unwrap()));
+        CategoryRule { file, function, ..CategoryRule::default() }
+    }
+
     #[test]
     fn file_and_function_match_the_same_frame() {
-        let rule = |file: &str, function: &str| CategoryRule {
-            file: Some(Pattern::new(file).unwrap()),
-            function: Some(Pattern::new(function).unwrap()),
-            ..CategoryRule::default()
-        };
         assert!(rule("cache.py", "*").matches_frame("/app/cache.py", "grow"));
         assert!(rule("cache.py", "*").matches_frame(r"C:\app\cache.py", "grow"));
         assert!(rule("/app/*.py", "gr*").matches_frame("/app/cache.py", "grow"));

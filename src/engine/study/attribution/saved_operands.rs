@@ -3,7 +3,7 @@
 use rustc_hash::FxHashSet;
 
 use super::live_set::{LiveSet, TracePoint};
-use crate::base::ids::{StackId, to_u32};
+use crate::base::ids::to_u32;
 use crate::snapshot::Action;
 use crate::stacks::frames::Origin;
 use crate::study::DeviceStudy;
@@ -23,11 +23,19 @@ pub(super) fn has_saved_operands(device: DeviceStudy<'_, '_>, live_set: &LiveSet
     let requests = requests.map(|(index, entry)| (index, (phases.forwards_begun(index), entry.stack)));
     let requests: Vec<_> = requests.filter(|(_, (pass, _))| passes.contains(pass)).collect();
     let calls = requests.chunk_by(|(last, call), (index, next)| last + 1 == *index && call == next);
-    let is_live = |(index, _): &(usize, (usize, StackId))| live.contains(&Some(to_u32(*index)));
-    let calls: Vec<_> = calls.map(|blocks| (blocks[0].1, blocks.iter().any(is_live))).collect();
-    let is_torch = |stack| stacks.python_frame(stack).map(|frame| stacks.origin(frame)) == Some(Origin::Torch);
-    let is_operator = |stack| is_torch(stack) && phases.stack_traits(stack).has_forward_frame;
-    let operators = calls.windows(2).filter(|pair| pair[0].0.0 == pair[1].0.0 && is_operator(pair[1].0.1));
-    let are_saved: Vec<bool> = operators.map(|pair| pair[0].1 || pair[1].1).collect();
-    are_saved.iter().filter(|is_saved| !**is_saved).count() * MAX_UNSAVED_PARTS <= are_saved.len()
+    let calls = calls.map(|blocks| (blocks[0].1, blocks.iter().any(|(index, _)| live.contains(&Some(to_u32(*index))))));
+    let calls: Vec<_> = calls.collect();
+    let (mut operators, mut unsaved) = (0, 0);
+    for pair in calls.windows(2) {
+        let [((last_pass, _), is_operand_live), ((pass, stack), is_result_live)] = *pair else { continue };
+        let frame = stacks.python_frame(stack);
+        if last_pass == pass
+            && frame.is_some_and(|frame| stacks.origin(frame) == Origin::Torch)
+            && phases.stack_traits(stack).has_forward_frame
+        {
+            operators += 1;
+            unsaved += usize::from(!is_operand_live && !is_result_live);
+        }
+    }
+    unsaved * MAX_UNSAVED_PARTS <= operators
 }

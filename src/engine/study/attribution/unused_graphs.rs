@@ -3,9 +3,9 @@
 use rustc_hash::FxHashSet;
 use serde::Serialize;
 
-use super::block_lives::BlockLives;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::saved_operands::has_saved_operands;
+use super::trace_counts::TraceCounts;
 use crate::base::ids::StackId;
 use crate::base::units::ratio;
 use crate::stacks::frames::FrameReport;
@@ -40,25 +40,24 @@ pub(super) fn find_unused_graphs(
     device: DeviceStudy<'_, '_>,
     live_set: &LiveSet,
     classified: &[Classification],
-    lifetimes: &BlockLives<'_>,
+    counts: &TraceCounts<'_>,
     allocated_bytes: u64,
 ) -> Option<UnusedGraphs> {
-    let (phases, stacks) = (lifetimes.phases, device.stacks());
-    let forward_pass = |point: TracePoint| phases.forwards_begun(point.entry as usize);
+    let (phases, stacks) = (counts.phases, device.stacks());
     let activations = live_set.blocks.iter().zip(classified).filter(|(_, (kind, _))| *kind == Category::Activations);
     // Either no backward pass starts before it is freed, or other forward passes do while it is live.
     let unused = activations.filter_map(|(block, _)| {
         let allocated_at = block.allocated_at?;
         let end = block.freed_at.unwrap_or(live_set.observed_until);
-        let is_unused = (block.freed_at.is_some() || forward_pass(end) > forward_pass(allocated_at))
-            && lifetimes.phase(allocated_at) == Phase::Forward
+        let is_unused = counts.phase(allocated_at) == Phase::Forward
             && phases.stack_traits(block.stack).has_forward_frame
-            && lifetimes.keeps_graph(allocated_at)
-            && lifetimes.backward_passes_at(end) == lifetimes.backward_passes_at(allocated_at);
+            && counts.forward_pass(allocated_at).keeps_graph()
+            && counts.backward_passes_at(end) == counts.backward_passes_at(allocated_at)
+            && (block.freed_at.is_some() || counts.forwards_begun_at(end) > counts.forwards_begun_at(allocated_at));
         is_unused.then_some((block, allocated_at))
     });
     let unused: Vec<(&LiveBlock, TracePoint)> = unused.collect();
-    let passes: FxHashSet<usize> = unused.iter().map(|(_, allocated_at)| forward_pass(*allocated_at)).collect();
+    let passes: FxHashSet<usize> = unused.iter().map(|(_, at)| counts.forwards_begun_at(*at)).collect();
     let is_freed = unused.iter().any(|(block, _)| block.freed_at.is_some());
     let by_stack: BlockSums<StackId> = sum_by_key(unused.iter().map(|(block, _)| (block.stack, block.bytes)));
     let bytes = by_stack.values().map(|sum| sum.bytes).sum();

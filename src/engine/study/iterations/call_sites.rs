@@ -42,7 +42,7 @@ pub struct SiteFrame {
 }
 
 /// Numbers the call sites of one snapshot.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct CallSites {
     by_frame: Vec<SiteFrame>,
     /// The Python frames of each distinct stack, innermost first.
@@ -69,13 +69,7 @@ impl CallSites {
                 is_torch_or_constructor: name == "__init__" || origin == Origin::Torch,
             }
         });
-        Self {
-            by_frame: frames.collect(),
-            python_frames: Slices::default(),
-            by_stack: vec![u32::MAX; snapshot.stacks.len()],
-            by_origin: FxHashMap::default(),
-            origins: Vec::new(),
-        }
+        Self { by_frame: frames.collect(), by_stack: vec![u32::MAX; snapshot.stacks.len()], ..Self::default() }
     }
 
     /// The call site of a request for `pool` by `stack` on `stream`.
@@ -115,17 +109,22 @@ impl CallSites {
         self.frames(site).iter().any(|id| is_wanted(&self.by_frame[id.index()]))
     }
 
+    fn has_thread_entry(&self, site: u32) -> bool {
+        self.has_frame(site, |frame| frame.is_thread_entry)
+    }
+
     /// The length of the shortest suffix of `sites` that is not inside one call of a module, an optimizer or a backward
     /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {
         // Some recordings lack the outer frames of all stacks.
-        let has_entry = |site: u32| self.has_frame(site, |frame| frame.is_thread_entry);
-        let has_entries = (0..sites.iter().max().map_or(0, |last| last + 1)).any(has_entry);
-        let is_in_program = |site: u32| if has_entries { has_entry(site) } else { self.has_python(site) };
+        let has_entries = (0..sites.iter().max().map_or(0, |last| last + 1)).any(|site| self.has_thread_entry(site));
         let mut shared: Option<Vec<FrameId>> = None;
         let mut is_known = vec![false; self.origins.len()];
         for (back, site) in sites.iter().rev().enumerate() {
-            if std::mem::replace(&mut is_known[*site as usize], true) || !is_in_program(*site) {
+            if std::mem::replace(&mut is_known[*site as usize], true)
+                || !self.has_python(*site)
+                || has_entries && !self.has_thread_entry(*site)
+            {
                 continue;
             }
             let outermost_first = self.frames(*site).iter().rev();

@@ -1,5 +1,7 @@
 //! Memory that grows from iteration to iteration.
 
+use std::ops::Range;
+
 use std::cmp::Reverse;
 
 use rustc_hash::FxHashMap;
@@ -253,21 +255,12 @@ fn kept_blocks(requests: &Requests, iterations: &Iterations) -> (SiteGrowth, u64
 
 /// By call site, the growth from one block that outlives its iteration to the next.
 fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SiteGrowth {
-    let left = |index: usize| {
-        let range = iterations.range(index);
-        let mut left: SeededMap<u32, u64> = SeededMap::default();
-        for request in range.clone().filter(|request| requests.freed_after(*request) as usize >= range.end) {
-            let bytes = left.entry(requests.site(request)).or_default();
-            *bytes = bytes.saturating_add(requests.bytes(request));
-        }
-        left
-    };
     let compared = iterations.complete().min(MAX_COMPARED);
     let first = iterations.complete() - compared;
-    let mut previous = left(first);
+    let mut previous = bytes_left_by(requests, iterations.range(first));
     let start = previous.clone();
     for index in first + 1..iterations.complete() {
-        let mut next = left(index);
+        let mut next = bytes_left_by(requests, iterations.range(index));
         next.retain(|site, bytes| previous.get(site).is_some_and(|before| *before < *bytes));
         previous = next;
     }
@@ -277,6 +270,16 @@ fn replaced_blocks(requests: &Requests, iterations: &Iterations) -> SiteGrowth {
         (site, GrowingLine { bytes_per_iteration, every_iterations: 1, ..GrowingLine::default() })
     });
     growths.collect()
+}
+
+/// By call site, the bytes of the blocks that outlive `iteration`.
+fn bytes_left_by(requests: &Requests, iteration: Range<RequestId>) -> SeededMap<u32, u64> {
+    let mut left: SeededMap<u32, u64> = SeededMap::default();
+    for request in iteration.clone().filter(|request| requests.freed_after(*request) as usize >= iteration.end) {
+        let bytes = left.entry(requests.site(request)).or_default();
+        *bytes = bytes.saturating_add(requests.bytes(request));
+    }
+    left
 }
 
 /// Whether an iteration needs memory that grows faster than the memory at its start: then its inputs grow. If the need
@@ -355,10 +358,12 @@ pub(super) fn median(mut values: Vec<u64>) -> u64 {
 mod tests {
     use super::*;
 
+    fn every(iterations: &[usize], compared: usize) -> Option<u64> {
+        KeptRequest { bytes: 8, iterations: iterations.to_vec() }.every(compared)
+    }
+
     #[test]
     fn every_nth_iteration_leaves_a_block() {
-        let every =
-            |iterations: &[usize], compared| KeptRequest { bytes: 8, iterations: iterations.to_vec() }.every(compared);
         for (iterations, compared, expected) in [
             (&[0, 1, 2][..], 3, Some(1)),
             (&[1, 2], 3, Some(1)),
@@ -385,15 +390,14 @@ mod tests {
 
     #[test]
     fn rare_iterations_count_in_the_long_run() {
-        let lasting =
-            |mean_bytes| GrowthRate { bytes_per_iteration: 100, mean_bytes, is_occasional: false }.lasting_bytes();
-        assert_eq!([89, 90, 110, 111].map(lasting), [89, 100, 100, 111]);
+        for (mean_bytes, lasting) in [(89, 89), (90, 100), (110, 100), (111, 111)] {
+            let rate = GrowthRate { bytes_per_iteration: 100, mean_bytes, is_occasional: false };
+            assert_eq!(rate.lasting_bytes(), lasting);
+        }
     }
 
     #[test]
     fn blocks_of_every_nth_iteration_are_even_and_reach_the_end() {
-        let every =
-            |iterations: &[usize], compared| KeptRequest { bytes: 0, iterations: iterations.to_vec() }.every(compared);
         assert_eq!(every(&[0, 5, 10, 15], 20), Some(5));
         assert_eq!(every(&[5, 10, 15, 20], 25), Some(5), "not in the first iteration");
         assert_eq!(every(&[6, 11, 16, 21], 25), None, "late");

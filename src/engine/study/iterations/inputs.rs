@@ -77,25 +77,22 @@ impl ProgramLoops {
         let start = iterations.start();
         let len = requests.count() - start;
         // Up to the same request.
-        let before = || {
-            let ranges = (0..iterations.complete()).map(|index| iterations.range(index));
-            ranges.map(|range| range.start..range.end.min(range.start + len))
-        };
+        let before = (0..iterations.complete()).map(|index| iterations.range(index));
+        let before = before.map(|range| range.start..range.end.min(range.start + len));
         let needed_bytes = requests.needed_in(start..requests.count());
-        let needs: Vec<u64> = before().map(|range| requests.needed_in(range)).collect();
+        let needs: Vec<u64> = before.clone().map(|range| requests.needed_in(range)).collect();
         let most_bytes = needs.iter().copied().max()?;
         let usual_bytes = median(needs);
-        let is_larger = |usual: u64, now: u64| now.saturating_mul(100) >= usual.saturating_mul(MIN_UNUSUAL_PERCENT);
-        if needed_bytes <= most_bytes || !is_larger(usual_bytes, needed_bytes) {
+        if needed_bytes <= most_bytes || !is_unusual(usual_bytes, needed_bytes) {
             return None;
         }
-        let sizes_of = |offset: usize| -> Vec<u64> {
-            let same = before().map(|range| range.start + offset);
-            same.filter(|at| requests.site(*at) == requests.site(start + offset)).map(|at| requests.bytes(at)).collect()
-        };
-        let (input, sizes) = (0..len)
-            .map(|offset| (start + offset, sizes_of(offset)))
-            .find(|(request, sizes)| requests.bytes(*request) != median(sizes.clone()))?;
+        let mut requests_with_sizes = (start..requests.count()).map(|request| {
+            let same = before.clone().map(|range| range.start + (request - start));
+            let same = same.filter(|before| requests.site(*before) == requests.site(request));
+            (request, same.map(|before| requests.bytes(before)).collect::<Vec<u64>>())
+        });
+        let (input, sizes) =
+            requests_with_sizes.find(|(request, sizes)| requests.bytes(*request) != median(sizes.clone()))?;
         let input_bytes = requests.bytes(input);
         let most_input_bytes = sizes.iter().copied().max()?;
         let is_constant = sizes.iter().all(|bytes| *bytes == most_input_bytes);
@@ -105,7 +102,7 @@ impl ProgramLoops {
             () => InputChange::Varying,
         };
         let usual_input_bytes = median(sizes);
-        let is_reason = input_bytes > most_input_bytes && is_larger(usual_input_bytes, input_bytes);
+        let is_reason = input_bytes > most_input_bytes && is_unusual(usual_input_bytes, input_bytes);
         let iterations_before = iterations.complete() as u64;
         // An iteration may start in the step before, with the requests of its optimizer.
         let first_input = iterations.starts()[0] + (input - start);
@@ -122,6 +119,10 @@ impl ProgramLoops {
             location: location_of(requests.entry(input)),
         })
     }
+}
+
+fn is_unusual(usual: u64, now: u64) -> bool {
+    now.saturating_mul(100) >= usual.saturating_mul(MIN_UNUSUAL_PERCENT)
 }
 
 impl Requests {

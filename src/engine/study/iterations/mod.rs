@@ -184,12 +184,11 @@ fn longest_repetition(sequence: &[u32], min_period: usize) -> Option<Repetition>
 /// For each shift, the number of last elements that equal the ones that many places before.
 fn reversed_z_function(sequence: &[u32]) -> Vec<u32> {
     let len = sequence.len();
-    let at = |index: usize| sequence[len - 1 - index];
     let mut matches = vec![0u32; len];
     let (mut left, mut right) = (0, 0);
     for shift in 1..len {
         let mut equal = if shift < right { (right - shift).min(matches[shift - left] as usize) } else { 0 };
-        while shift + equal < len && at(equal) == at(shift + equal) {
+        while shift + equal < len && sequence[len - 1 - equal] == sequence[len - 1 - shift - equal] {
             equal += 1;
         }
         matches[shift] = to_u32(equal);

@@ -42,7 +42,6 @@ impl Requests {
     pub(super) fn from_trace(device: Device<'_>, end: Option<usize>, sites: &mut CallSites) -> Self {
         let snapshot = device.snapshot();
         let settings = Settings::default();
-        let blocks = |bytes: u64| to_u32(usize::try_from(round_size(bytes, &settings) / BLOCK).unwrap_or(usize::MAX));
         let mut requests = Self::default();
         let mut just_freed = None;
         let mut live_requests: SeededMap<u64, u32> = SeededMap::default();
@@ -67,7 +66,7 @@ impl Requests {
             }
             if matches!(action, Action::Alloc | Action::Oom) {
                 let TraceEntry { stack, stream, pool, .. } = device.entry(index);
-                let size = blocks(bytes);
+                let size = rounded_blocks(bytes, &settings);
                 requests.sites.push(sites.site(snapshot, stack, stream, pool.unwrap_or_default()));
                 if action == Action::Alloc {
                     live_requests.insert(addr, to_u32(requests.rows.len()));
@@ -81,7 +80,7 @@ impl Requests {
                 live -= i64::from(row.size);
             } else if action == Action::FreeRequested {
                 // A block that is older than the trace.
-                live -= i64::from(blocks(bytes));
+                live -= i64::from(rounded_blocks(bytes, &settings));
             }
         }
         requests
@@ -146,6 +145,11 @@ impl Requests {
     }
 }
 
+/// The size of the block for a request, in blocks of 512 bytes.
+fn rounded_blocks(bytes: u64, settings: &Settings) -> u32 {
+    to_u32(usize::try_from(round_size(bytes, settings) / BLOCK).unwrap_or(usize::MAX))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -153,26 +157,24 @@ mod tests {
     impl Requests {
         /// Requests for 512 bytes at every tenth entry, whose blocks stay.
         pub(in crate::study::iterations) fn of_one_site(count: u32) -> Self {
-            let row = |index| Row { size: 1, entry: index * 10, freed_after: NEVER, live_before: i64::from(index) };
-            Self { sites: vec![0; count as usize], rows: (0..count).map(row).collect() }
+            let rows = (0..count).map(|index| Row {
+                size: 1,
+                entry: index * 10,
+                freed_after: NEVER,
+                live_before: i64::from(index),
+            });
+            Self { sites: vec![0; count as usize], rows: rows.collect() }
         }
     }
 
     #[test]
     fn blocks_that_are_freed_later_are_live_at_an_earlier_end() {
-        let row = |(entry, freed_after): &(u32, u32)| Row {
-            size: 1,
-            entry: *entry,
-            freed_after: *freed_after,
-            live_before: 0,
-        };
-        let up_to = |end| {
-            let rows = [(3, 1), (5, 2), (8, NEVER)].iter().map(row).collect();
-            let rest = Requests { sites: vec![0; 3], rows }.up_to(end)?;
-            Some(rest.rows.iter().map(|row| row.freed_after).collect::<Vec<_>>())
-        };
-        assert_eq!(up_to(5), Some(vec![1, NEVER]));
-        assert_eq!(up_to(4), Some(vec![NEVER]));
-        assert_eq!(up_to(8), None);
+        for (end, expected) in [(5, Some(vec![1, NEVER])), (4, Some(vec![NEVER])), (8, None)] {
+            let rows = [(3, 1), (5, 2), (8, NEVER)];
+            let rows = rows.map(|(entry, freed_after)| Row { size: 1, entry, freed_after, live_before: 0 });
+            let requests = Requests { sites: vec![0; 3], rows: rows.into_iter().collect() };
+            let rest = requests.up_to(end);
+            assert_eq!(rest.map(|rest| rest.rows.iter().map(|row| row.freed_after).collect::<Vec<_>>()), expected);
+        }
     }
 }

@@ -55,7 +55,7 @@ impl LiveVariables<'_> {
             part.graph_bytes = part.graph_bytes.saturating_add(graph_bytes);
             part.confidence.add(*confidence, *bytes);
         }
-        let row = |((owner, category), part): ((usize, Category), Part)| KeptByVariable {
+        let rows = parts.into_iter().map(|((owner, category), part)| KeptByVariable {
             bytes: part.sum.bytes,
             blocks: part.sum.blocks,
             share_ratio: ratio(part.sum.bytes, self.all.bytes),
@@ -63,8 +63,8 @@ impl LiveVariables<'_> {
             category: Some(category),
             category_confidence: Some(part.confidence.of_half()),
             ..owners[owner].clone()
-        };
-        let mut rows: Vec<KeptByVariable> = parts.into_iter().map(row).collect();
+        });
+        let mut rows: Vec<KeptByVariable> = rows.collect();
         rows.sort_by_key(|row| Reverse(row.bytes)); // stable
         rows.truncate(top);
         rows
@@ -76,7 +76,8 @@ impl LiveVariables<'_> {
         let modules: FxHashSet<String> = names.map(|name| escape_name(&fold_indexes(name))).collect();
         let mut indexes: FxHashMap<(String, Option<TensorKind>), usize> = FxHashMap::default();
         let mut rows: Vec<KeptByVariable> = Vec::new();
-        let owner_of = |index: usize| {
+        let mut owner_of = vec![None; self.count()];
+        for (index, place) in owner_of.iter_mut().enumerate() {
             let owner = self.owner(index, &modules);
             if let Some(known) = owner.as_ref().and_then(|owner| indexes.get(owner)) {
                 let (row, group) = (&mut rows[*known], self.group(index));
@@ -85,9 +86,13 @@ impl LiveVariables<'_> {
                 row.graph_bytes = row.graph_bytes.saturating_add(group.graph_bytes);
                 row.unused_bytes = row.unused_bytes.saturating_add(group.unused_bytes);
                 row.share_ratio = ratio(row.bytes, self.all.bytes);
-                return Some(*known);
+                *place = Some(*known);
+                continue;
             }
-            let mut row = (index < MAX_ROWS).then(|| self.row(index, stacks))?;
+            if index >= MAX_ROWS {
+                continue;
+            }
+            let mut row = self.row(index, stacks);
             if let Some(owner) = owner {
                 // Items of a container keep their name, which shows the part of an item that has the memory.
                 if row.container.is_none() {
@@ -95,10 +100,9 @@ impl LiveVariables<'_> {
                 }
                 indexes.insert(owner, rows.len());
             }
+            *place = Some(rows.len());
             rows.push(row);
-            Some(rows.len() - 1)
-        };
-        let owner_of = (0..self.count()).map(owner_of).collect();
+        }
         (rows, owner_of)
     }
 

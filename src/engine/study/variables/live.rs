@@ -6,15 +6,15 @@ use rustc_hash::FxHashMap;
 
 use super::{Container, ITEM, KeptByVariable, Written};
 use crate::allocator::device::GpuModel;
-use crate::base::ids::{FrameId, StackId, SymbolId, to_u32};
+use crate::base::ids::{FrameId, StackId, to_u32};
 use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, ProgramText};
 use crate::snapshot::{
-    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
-    WriteKind,
+    Author, Block, BlockState, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames, WriteKind,
 };
 use crate::stacks::frames::StackReader;
+use crate::study::DeviceStudy;
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
 /// The variables of a device, by the bytes that they keep, descending.
@@ -37,12 +37,8 @@ const MAX_WRITTEN: usize = 200;
 
 impl<'a> LiveVariables<'a> {
     /// `None` if the recorder did not look for variables.
-    pub(crate) fn new(
-        snapshot: &'a Snapshot,
-        device: Device<'a>,
-        stacks: &StackReader<'_>,
-        text: &ProgramText<'_>,
-    ) -> Option<Self> {
+    pub(crate) fn new(study: DeviceStudy<'_, 'a>) -> Option<Self> {
+        let (snapshot, device, stacks) = (study.snapshot(), study.device(), study.stacks());
         let names = snapshot.tensor_names.as_ref()?;
         let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
         let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
@@ -88,7 +84,8 @@ impl<'a> LiveVariables<'a> {
         let variables = sorted.into_iter().map(|(_, variable)| variable).collect();
         let (containers, written) = (Containers::new(names, snapshot), Vec::new());
         let mut found = Self { snapshot, names, variables, of_block, all, containers, written };
-        found.written = (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, text)).collect();
+        found.written =
+            (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, study.text())).collect();
         Some(found)
     }
 
@@ -97,19 +94,19 @@ impl<'a> LiveVariables<'a> {
         let (Holder::Python(name, root), group) = &self.variables[index] else { return None };
         let root = &self.names.roots[*root];
         let container = self.containers.of_item(name).map(|(container, _)| container);
-        let is_plain = |kind| matches!(kind, TensorKind::Saved | TensorKind::Variable | TensorKind::Buffer);
-        let is_variable = group.kind().is_some_and(is_plain) && matches!(root.kind, RootKind::Frame | RootKind::Module);
+        let is_variable = matches!(group.kind(), Some(TensorKind::Saved | TensorKind::Variable | TensorKind::Buffer))
+            && matches!(root.kind, RootKind::Frame | RootKind::Module);
         let variable = outermost(container.unwrap_or(name));
         if !is_variable && container != Some(variable) {
             return None;
         }
-        let symbol = |id: Option<SymbolId>| id.map(|id| self.snapshot.text(id));
+        let [module, file] = [root.module, root.file].map(|id| id.map(|id| self.snapshot.text(id)));
         let function = root.frame.and_then(|frame| self.snapshot.stacks.frames(frame).first());
         let function = function.map(|frame| self.snapshot.frame_text(frame));
         // The name of a variable of another module than `__main__` begins with the module's.
-        let module = symbol(root.module).filter(|module| *module != "__main__").unwrap_or_default();
+        let module = module.filter(|module| *module != "__main__").unwrap_or_default();
         let own = variable.strip_prefix(module).map_or(variable, |own| own.trim_start_matches('.'));
-        match (function, symbol(root.file)) {
+        match (function, file) {
             (Some((file, name)), _) if !variable.contains('.') => text.written(variable, Some(file), Some(name)),
             (None, file @ Some(_)) if !own.contains('.') => text.written(own, file, None),
             _ => text.written(variable, None, None),
@@ -136,8 +133,8 @@ impl<'a> LiveVariables<'a> {
     pub(super) fn container(&self, index: usize) -> Option<(&str, &'a NamedContainer)> {
         let found = self.containers.of_item(self.name(index)?)?;
         let keep = self.written.get(index).and_then(Option::as_ref);
-        let is_filled = |keep: &&Keep| matches!(keep.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store);
-        let outer = keep.filter(is_filled).and_then(|_| self.containers.named(outermost(found.0)));
+        let filled = keep.filter(|keep| matches!(keep.kind, WriteKind::Put | WriteKind::Extend | WriteKind::Store));
+        let outer = filled.and_then(|_| self.containers.named(outermost(found.0)));
         Some(outer.filter(|(_, outer)| outer.items > 1).unwrap_or(found))
     }
 

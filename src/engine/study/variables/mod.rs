@@ -17,7 +17,7 @@ use super::memory::TopRows;
 use crate::base::ids::{StackId, SymbolId};
 use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, Line, ProgramText};
-use crate::snapshot::{Author, BackwardCall, RootKind, TensorKind, WriteKind};
+use crate::snapshot::{Author, BackwardCall, RootKind, Snapshot, TensorKind, WriteKind};
 use crate::stacks::frames::{CodeLocation, FrameReport, StackReader};
 
 /// The variables that keep the allocated memory alive.
@@ -172,9 +172,9 @@ impl Written {
 
     /// Whether it assigns an empty container of this type, such as `[]` or `collections.deque()`.
     fn makes_empty(&self, type_name: &str) -> bool {
-        let called = |value: &str| value.strip_suffix("()").and_then(|name| name.rsplit('.').next()) == Some(type_name);
-        self.kind == WriteKind::Assign
-            && self.value.as_deref().is_some_and(|value| matches!(value, "[]" | "{}") || called(value))
+        let Some(value) = self.value.as_deref().filter(|_| self.kind == WriteKind::Assign) else { return false };
+        matches!(value, "[]" | "{}")
+            || value.strip_suffix("()").and_then(|name| name.rsplit('.').next()) == Some(type_name)
     }
 }
 
@@ -189,9 +189,9 @@ impl KeptReport {
         let rows = (0..shown).map(|index| variables.row(index, stacks)).collect();
         let keepers = variables.keepers(stacks);
         let (names, snapshot) = (variables.names, variables.snapshot);
-        let texts = |names: &[SymbolId]| names.iter().map(|name| escape_name(snapshot.text(*name))).collect();
-        let untrained: Vec<SymbolId> =
-            names.untrained.iter().filter(|name| text.is_called_with_grad(snapshot.text(**name))).copied().collect();
+        let may_train = variables.may_train(text);
+        let untrained = names.untrained.iter().filter(|name| text.is_called_with_grad(snapshot.text(**name)));
+        let evaluating = names.evaluating.iter().filter(|_| !may_train);
         Self {
             complete: names.is_complete,
             top: TopRows { rows, rest },
@@ -199,14 +199,18 @@ impl KeptReport {
             optimizers: names.optimizers,
             // Files that are missing may have a backward pass.
             trains: names.optimizers.map(|count| count > 0 || !text.is_complete || text.computes_gradients()),
-            untrained: texts(&untrained),
-            idle: texts(&names.idle),
-            adapted: texts(&names.adapted),
-            evaluating: if variables.may_train(text) { Vec::new() } else { texts(&names.evaluating) },
-            unread: texts(&variables.unread(text)),
+            untrained: escape_names(untrained, snapshot),
+            idle: escape_names(&names.idle, snapshot),
+            adapted: escape_names(&names.adapted, snapshot),
+            evaluating: escape_names(evaluating, snapshot),
+            unread: escape_names(&variables.unread(text), snapshot),
             graph_backward: text.graph_backward().map(|it| stacks.statement_report(it.file, it.line, it.function)),
         }
     }
+}
+
+fn escape_names<'n>(names: impl IntoIterator<Item = &'n SymbolId>, snapshot: &Snapshot) -> Vec<String> {
+    names.into_iter().map(|name| escape_name(snapshot.text(*name))).collect()
 }
 
 impl LiveVariables<'_> {
@@ -218,8 +222,9 @@ impl LiveVariables<'_> {
 
     /// Whether a running function may call `backward` below its line.
     fn may_train(&self, text: &ProgramText<'_>) -> bool {
-        let trains = |call: &StackId| self.line_of(*call).and_then(|line| text.has_backward_from(&line));
-        self.names.calls.is_empty() || self.names.calls.iter().any(|call| trains(call).unwrap_or(true))
+        let mut calls = self.names.calls.iter().map(|call| self.line_of(*call));
+        self.names.calls.is_empty()
+            || calls.any(|line| line.and_then(|line| text.has_backward_from(&line)).unwrap_or(true))
     }
 
     /// Variables of running functions whose memory no other object has, and that no text reads any more.
@@ -246,17 +251,19 @@ impl KeptByVariable {
     /// optimizer of its state, the container of items.
     pub fn owner(&self) -> (Option<String>, Option<Container>) {
         let Some(name) = &self.name else { return (None, None) };
-        let module = |name: &str| name.rsplit_once('.').map_or(name, |(module, _)| module).to_owned();
         let owner = match self.kind {
-            Some(TensorKind::Parameter | TensorKind::Buffer) => module(name),
-            Some(TensorKind::Gradient) => module(name.strip_suffix(".grad").unwrap_or(name)),
-            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(name).to_owned(),
+            Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
+                let is_gradient = self.kind == Some(TensorKind::Gradient);
+                let tensor = name.strip_suffix(".grad").filter(|_| is_gradient).unwrap_or(name);
+                tensor.rsplit_once('.').map_or(tensor, |(module, _)| module)
+            }
+            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(name),
             Some(TensorKind::Saved | TensorKind::Variable) | None => {
                 let name = self.container.as_ref().map_or(name, |container| &container.name);
                 return (Some(name.clone()), self.container.clone());
             }
         };
-        (Some(owner), None)
+        (Some(owner.to_owned()), None)
     }
 
     /// Whether these are items of a list or a deque.

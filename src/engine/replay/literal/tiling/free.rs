@@ -49,7 +49,7 @@ struct TileCounts {
 }
 
 /// The sums over all tiles.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct FreeKindSums {
     /// Size of a granule of large and of small pools.
     granules: [u64; 2],
@@ -64,14 +64,7 @@ pub(super) struct FreeKindSums {
 
 impl FreeKindSums {
     pub(super) fn new(settings: &Settings) -> Self {
-        Self {
-            granules: [false, true].map(|is_small| granule_size(is_small, settings)),
-            counts: Vec::new(),
-            releasable: 0,
-            private_free: 0,
-            private_reserved: 0,
-            free_sizes: BinaryHeap::new(),
-        }
+        Self { granules: [false, true].map(|is_small| granule_size(is_small, settings)), ..Self::default() }
     }
 
     /// `free` is all free bytes.

@@ -12,7 +12,7 @@ use crate::base::intern::SeededMap;
 use crate::snapshot::BlockState;
 
 /// All blocks of one device.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Tiling {
     pub(super) settings: Settings,
     pub(super) tiles: Vec<Tile>,
@@ -55,16 +55,7 @@ impl Tiling {
             free_kinds: (tracking == Tracking::FreeKinds).then(|| FreeKindSums::new(&settings)),
             changes: (tracking == Tracking::Changes).then(Vec::new),
             settings,
-            tiles: Vec::new(),
-            free_ids: Vec::new(),
-            by_addr: SeededMap::default(),
-            addresses: None,
-            stream_pools: Vec::new(),
-            stream_pool_ids: SeededMap::default(),
-            no_split: Vec::new(),
-            totals: Totals::default(),
-            allocated_bytes: 0,
-            damaged_blocks: Vec::new(),
+            ..Self::default()
         }
     }
 
@@ -199,21 +190,18 @@ impl Tiling {
     fn update_sums(&mut self, id: u32, is_added: bool) {
         let t = self.tiles[id as usize];
         self.record_tile_change(&t);
-        let apply = |total: &mut u64, n: u64| {
-            *total = if is_added { total.saturating_add(n) } else { total.saturating_sub(n) };
-        };
         let stream_pool = &mut self.stream_pools[t.stream_pool as usize];
         match t.state {
-            BlockState::Inactive => apply(&mut stream_pool.free, t.size),
+            BlockState::Inactive => update_sum(&mut stream_pool.free, t.size, is_added),
             BlockState::ActiveAllocated => {
-                apply(&mut self.totals.allocated, t.size);
-                apply(&mut self.totals.active, t.size);
-                apply(&mut self.totals.requested, t.requested);
+                update_sum(&mut self.totals.allocated, t.size, is_added);
+                update_sum(&mut self.totals.active, t.size, is_added);
+                update_sum(&mut self.totals.requested, t.requested, is_added);
             }
             BlockState::ActivePendingFree => {
-                apply(&mut stream_pool.pending, t.size);
-                apply(&mut self.totals.active, t.size);
-                apply(&mut self.totals.requested, t.requested);
+                update_sum(&mut stream_pool.pending, t.size, is_added);
+                update_sum(&mut self.totals.active, t.size, is_added);
+                update_sum(&mut self.totals.requested, t.requested, is_added);
             }
         }
     }
@@ -295,15 +283,14 @@ impl Tiling {
         let stream_pool = self.stream_pool(range.pool, range.stream, range.is_small);
         let (mut prev, mut next) = (NONE, NONE);
         if range.is_expandable {
-            let fits = |t: &Tile| t.is_expandable && t.stream_pool == stream_pool;
             prev = range.addr.checked_sub(1).and_then(|a| self.tile_containing(a)).unwrap_or(NONE);
             prev = match self.tile(prev) {
-                Some(t) if fits(t) && t.end() == range.addr => prev,
+                Some(t) if t.joins(stream_pool) && t.end() == range.addr => prev,
                 Some(t) if t.end() > range.addr => return Err(Contradiction),
                 _ => NONE,
             };
             next = self.find(range.addr + range.size).unwrap_or(NONE);
-            if !self.tile(next).is_some_and(|t| fits(t) && t.prev == NONE) {
+            if !self.tile(next).is_some_and(|t| t.joins(stream_pool) && t.prev == NONE) {
                 next = NONE;
             }
         }
@@ -441,4 +428,9 @@ impl Tiling {
         self.merge(id);
         Ok(())
     }
+}
+
+#[inline]
+fn update_sum(sum: &mut u64, bytes: u64, is_added: bool) {
+    *sum = if is_added { sum.saturating_add(bytes) } else { sum.saturating_sub(bytes) };
 }

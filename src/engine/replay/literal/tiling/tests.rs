@@ -14,8 +14,8 @@ use crate::snapshot::{BlockState, Snapshot};
 /// Counts segment by segment, by the rule for a snapshot.
 fn count_free_kinds(tiling: &Tiling) -> FreeKinds {
     let mut kinds = FreeKinds::default();
-    let live = || tiling.by_addr.values().map(|id| &tiling.tiles[*id as usize]);
-    for first in live().filter(|tile| tile.prev == NONE) {
+    let live = tiling.by_addr.values().map(|id| &tiling.tiles[*id as usize]);
+    for first in live.filter(|tile| tile.prev == NONE) {
         let stream_pool = tiling.stream_pools[first.stream_pool as usize];
         let mut chain: Vec<&Tile> = vec![first];
         while let Some(next) = tiling.tile(chain[chain.len() - 1].next) {
@@ -105,9 +105,15 @@ fn range(n: u64, stream_pool: u8) -> DeviceRange {
     }
 }
 
+fn place() -> impl Strategy<Value = (u64, u8)> {
+    (0..GRANULES, 0..4u8)
+}
+
+fn addr() -> impl Strategy<Value = u64> {
+    (place(), 0..5u64).prop_map(|((n, stream_pool), part)| range(n, stream_pool).addr + part * 4 * MIB)
+}
+
 fn action() -> impl Strategy<Value = Action> {
-    let place = || (0..GRANULES, 0..4u8);
-    let addr = || (place(), 0..5u64).prop_map(|((n, stream_pool), part)| range(n, stream_pool).addr + part * 4 * MIB);
     prop_oneof![
         2 => place().prop_map(|(n, stream_pool)| Action::Add(n, stream_pool)),
         2 => place().prop_map(|(n, stream_pool)| Action::Remove(n, stream_pool)),

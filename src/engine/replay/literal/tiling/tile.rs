@@ -23,4 +23,9 @@ impl Tile {
     pub(super) fn end(&self) -> u64 {
         self.addr.saturating_add(self.size)
     }
+
+    /// Whether adjacent memory that `stream_pool` maps is linked with it.
+    pub(super) fn joins(&self, stream_pool: u32) -> bool {
+        self.is_expandable && self.stream_pool == stream_pool
+    }
 }
