@@ -142,10 +142,7 @@ impl<'a> Parser<'a> {
 
     /// The items of a `with`, which may be in brackets.
     fn with_items(&mut self) -> Option<Vec<Expr<'a>>> {
-        let is_open = self.is("(") && self.closes_before_colon();
-        if is_open {
-            self.at += 1;
-        }
+        let is_open = self.is("(") && self.closes_before_colon() && self.take("(").is_some();
         let mut items = Vec::new();
         while !self.is(":") && !self.is(")") {
             let item = self.expression()?;

@@ -25,6 +25,9 @@ use crate::study::variables::LiveVariables;
 /// Longer traces are not continued: every replay of the continuation would take too long.
 pub const MAX_CONTINUED_ENTRIES: usize = 2_000_000;
 
+/// The facts of a whole literal replay.
+type Replayed = (MemoryHistory, BlockSizes);
+
 /// The facts of one device, each filled in on first use.
 #[derive(Debug, Default)]
 pub(super) struct DeviceFacts<'a> {
@@ -33,7 +36,7 @@ pub(super) struct DeviceFacts<'a> {
     variables: OnceLock<Option<LiveVariables<'a>>>,
     phases: OnceLock<Phases>,
     sleep: OnceLock<Option<SleepReport>>,
-    history: OnceLock<(MemoryHistory, BlockSizes)>,
+    history: OnceLock<Replayed>,
     program: OnceLock<Program<'a>>,
     inferred_capacity: OnceLock<Option<u64>>,
     inferred_limit: OnceLock<Option<RangeInclusive<u64>>>,
@@ -188,12 +191,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
         LiteralReplay { device, settings, settings_changes }
     }
 
-    fn first_replay(
-        self,
-        has_changed: bool,
-        keep: Tracking,
-        observe: &mut impl FnMut(&ReplayStep<'_>),
-    ) -> (MemoryHistory, BlockSizes) {
+    fn first_replay(self, has_changed: bool, keep: Tracking, observe: &mut impl FnMut(&ReplayStep<'_>)) -> Replayed {
         let mut builder = HistoryBuilder::new(self.device(), self.scope().window);
         let mut block_sizes = BlockSizes::default();
         let outcome = self.literal_replay(has_changed).run(keep, |step| {
@@ -323,8 +321,7 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     }
 
     fn growth_of(self, loops: &ProgramLoops) -> Option<Growth> {
-        let growth = loops.growth(&|entry| self.phases().steps.step_at(entry));
-        growth.filter(|growth| !growth.is_single_request)
+        loops.growth(&|entry| self.phases().steps.step_at(entry)).filter(|growth| !growth.is_single_request)
     }
 
     /// Allocated bytes before each of the ascending `entries`.

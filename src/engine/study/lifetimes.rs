@@ -172,15 +172,12 @@ impl MemoryLifetimes {
             let place = self.places.add(PoolStream { pool, stream, is_small });
             let (address, bytes, made_by) = (segment.address, segment.total_size, segment.stack);
             self.add_segment(SegmentRange { start: 0, end: None, address, bytes, made_by, place, is_expandable });
-            for block in segment.blocks_in(blocks) {
-                if block.state != BlockState::Inactive {
-                    let is_pending = block.state == BlockState::ActivePendingFree;
-                    let (bytes, requested_bytes) = (block.size, block.requested_size.min(block.size));
-                    let kind = AllocationKind { bytes, requested_bytes, place };
-                    self.add_allocation(block.address, 0, kind, block.extended_stack);
-                    if let (true, Some(added)) = (is_pending, self.allocations.last_mut()) {
-                        added.free(0);
-                    }
+            for block in segment.blocks_in(blocks).iter().filter(|block| block.state != BlockState::Inactive) {
+                let (bytes, requested_bytes) = (block.size, block.requested_size.min(block.size));
+                let kind = AllocationKind { bytes, requested_bytes, place };
+                self.add_allocation(block.address, 0, kind, block.extended_stack);
+                if let (BlockState::ActivePendingFree, Some(added)) = (block.state, self.allocations.last_mut()) {
+                    added.free(0);
                 }
             }
         }

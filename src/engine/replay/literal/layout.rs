@@ -1,6 +1,7 @@
 //! Segments and blocks at some entry of the literal replay, in the form that a snapshot has.
 
 use super::tiling::{NONE, Tile, Tiling};
+use super::totals::StreamPool;
 use crate::snapshot::{Block, Blocks, Segment, Segments, Stacks};
 
 /// The part of a snapshot taken at that entry that belongs to one device. The stacks of segments are unknown.
@@ -19,31 +20,19 @@ impl Layout {
         let mut layout = Self::default();
         for tile in tiles {
             let index = layout.blocks.len();
-            layout.blocks.push(Block {
-                address: tile.addr,
-                size: tile.size,
-                requested_size: tile.requested,
-                state: tile.state,
-                stack: tile.stack,
-                extended_stack: tile.stack,
-            });
+            let Tile { addr: address, size, requested: requested_size, state, stack, is_expandable, .. } = *tile;
+            layout.blocks.push(Block { address, size, requested_size, state, stack, extended_stack: stack });
             if tile.prev != NONE
                 && let Some(segment) = layout.segments.last_mut()
             {
                 segment.total_size = segment.total_size.saturating_add(tile.size);
                 segment.blocks.end = index + 1;
             } else if let Some(stream_pool) = tiling.stream_pools().get(tile.stream_pool as usize) {
-                layout.segments.push(Segment {
-                    device,
-                    address: tile.addr,
-                    total_size: tile.size,
-                    stream: stream_pool.stream,
-                    is_small: stream_pool.is_small,
-                    is_expandable: tile.is_expandable,
-                    pool: stream_pool.pool,
-                    stack: Stacks::EMPTY,
-                    blocks: index..index + 1,
-                });
+                let StreamPool { pool, stream, is_small, .. } = *stream_pool;
+                let (stack, blocks) = (Stacks::EMPTY, index..index + 1);
+                let segment =
+                    Segment { device, address, total_size: size, stream, is_small, is_expandable, pool, stack, blocks };
+                layout.segments.push(segment);
             }
         }
         layout

@@ -69,7 +69,7 @@ impl LiteralReplay<'_> {
     /// [`Tiling`] keeps for `tracking`.
     pub fn run(&self, tracking: Tracking, mut observe: impl FnMut(&ReplayStep<'_>)) -> LiteralOutcome {
         let mut tiling = Tiling::new(self.settings.clone(), tracking);
-        tiling.set_no_split_pools(no_split_pools(self.device, self.settings));
+        tiling.no_split = no_split_pools(self.device, self.settings);
         let pools = PoolIndex::from_device(self.device);
         let initial_state = InitialState::from_trace(self.device, self.settings, &pools);
         let mut contradictions = initial_state.place_in(&mut tiling);

@@ -13,7 +13,7 @@ use crate::snapshot::{Action, Block, BlockState, Device, TraceEntry};
 
 /// The pools of recorded memory, updated entry by entry. Segments that exist at the end show their pool; memory that is
 /// gone by then is assumed to be of the default pool.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct SegmentPools {
     /// All final segments are of the default pool.
     is_trivial: bool,
@@ -32,8 +32,7 @@ pub(crate) const DEFAULT_STREAM: u64 = 0;
 impl SegmentPools {
     pub(crate) fn new(device: Device<'_>) -> Self {
         let is_trivial = device.segments().all(|s| s.pool == PoolId::default());
-        let mut pools =
-            Self { is_trivial, added: FxHashMap::default(), live: BTreeMap::new(), by_stream: SeededMap::default() };
+        let mut pools = Self { is_trivial, ..Self::default() };
         if is_trivial {
             return pools;
         }

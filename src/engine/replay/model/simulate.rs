@@ -280,11 +280,8 @@ impl<'a, D: ReplayDevice> Simulator<'a, D> {
                 self.collect_completions(completions);
                 self.release(scope, context);
             }
-            OperationKind::Freeable(pool) => {
-                if !self.freeable.contains(&pool) {
-                    self.freeable.push(pool);
-                }
-            }
+            OperationKind::Freeable(pool) if self.freeable.contains(&pool) => {}
+            OperationKind::Freeable(pool) => self.freeable.push(pool),
             OperationKind::Snapshot(pool) => self.simulation.allocator.snapshot(pool),
             OperationKind::Workspace { size, stream, is_needed } => {
                 let request = Request { freeable: &self.freeable, ..Request::in_default_pool(size, stream) };

@@ -230,10 +230,7 @@ impl Program<'_> {
                 }
                 // Saturates, since the sum above may have.
                 OperationKind::Free { slot, .. } => live = live.saturating_sub(sizes[slot as usize]),
-                OperationKind::Release { .. }
-                | OperationKind::Freeable(_)
-                | OperationKind::Snapshot(_)
-                | OperationKind::Workspace { .. } => {}
+                _ => {}
             }
         }
         peak

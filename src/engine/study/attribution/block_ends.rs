@@ -4,7 +4,7 @@ use super::live_set::Allocation;
 use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
 use crate::base::pages;
-use crate::snapshot::{Action, Device};
+use crate::snapshot::{Action, Device, TraceEntry};
 use crate::study::block_sizes::BlockSizes;
 
 /// The end of a block that is live at the end of the trace.
@@ -68,16 +68,10 @@ impl BlockEnds {
         });
         let entries = self.by_entry[..applied].iter().zip(0..);
         let allocated = entries.filter(move |(end, _)| **end as usize >= applied).map(move |(end, index)| {
-            let entry = trace.entry(index as usize);
-            let bytes = sizes.allocated_bytes(index, entry.size);
-            Allocation {
-                address: entry.addr,
-                bytes,
-                requested_bytes: entry.size.min(bytes),
-                extended_stack: entry.extended_stack,
-                allocated_at: Some(index),
-                freed_after: self.freed_after(trace, *end),
-            }
+            let TraceEntry { addr: address, size, extended_stack, .. } = trace.entry(index as usize);
+            let bytes = sizes.allocated_bytes(index, size);
+            let (requested_bytes, freed_after) = (size.min(bytes), self.freed_after(trace, *end));
+            Allocation { address, bytes, requested_bytes, extended_stack, allocated_at: Some(index), freed_after }
         });
         older.chain(allocated)
     }

@@ -142,16 +142,9 @@ impl<'a> BlockLives<'a> {
             .map(|entry| entry.map(|entry| self.counts.point(entry)));
         let is_in_run = allocated_at.zip(freed_at).is_some_and(|(allocated, freed)| allocated.run == freed.run);
         let freed_by = freed.and_then(|freed| device.device().stack(freed));
-        LiveBlock {
-            address: allocation.address,
-            bytes: allocation.bytes,
-            requested_bytes: allocation.requested_bytes,
-            stack,
-            extended_stack: allocation.extended_stack,
-            allocated_at,
-            freed_at,
-            freed_by: freed_by.map(|by| traits_of_free(self.counts.phases, by, stack, is_in_run)).unwrap_or_default(),
-        }
+        let freed_by = freed_by.map(|by| traits_of_free(self.counts.phases, by, stack, is_in_run)).unwrap_or_default();
+        let Allocation { address, bytes, requested_bytes, extended_stack, .. } = *allocation;
+        LiveBlock { address, bytes, requested_bytes, stack, extended_stack, allocated_at, freed_at, freed_by }
     }
 
     /// [`LiveSet::observed_until`] for the live blocks after `entry`.

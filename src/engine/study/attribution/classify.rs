@@ -248,7 +248,7 @@ impl Classifier<'_> {
 
     /// Whether `block` is larger than any parameter with a gradient.
     fn exceeds_gradients(&self, block: &LiveBlock) -> bool {
-        self.counts.completes_backward() && !self.counts.sizes.is_within_largest_gradient(block.requested_bytes)
+        self.counts.completes_backward() && self.counts.sizes.gradients.keys().all(|size| *size < block.requested_bytes)
     }
 
     /// Whether user code made `block`, which is never freed, before the first pass of a program that trains.

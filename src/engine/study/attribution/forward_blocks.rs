@@ -14,10 +14,8 @@ impl Classifier<'_> {
         allocated_at: TracePoint,
         traits: StackTraits,
     ) -> Classification {
-        if !self.counts.has_backward() {
-            return self.classify_without_backward(block, allocated_at);
-        }
         match block.freed_at {
+            _ if !self.counts.has_backward() => self.classify_without_backward(block, allocated_at),
             Some(freed) => self.classify_freed(block, allocated_at, freed),
             None => self.classify_not_freed(block, allocated_at, traits),
         }

@@ -75,10 +75,8 @@ impl KeptGraphs {
                     .is_some_and(|own| (own.file, own.name) == (call.file, call.name) && own.line < call.line);
             }
         }
-        let (pass, kept_bytes) = kept_pass(&blocks)?;
-        if kept_bytes.saturating_mul(MIN_EXPLAINED_PARTS) < growth.rate.bytes_per_iteration {
-            return None;
-        }
+        let min_bytes = growth.rate.bytes_per_iteration.div_ceil(MIN_EXPLAINED_PARTS);
+        let (pass, _) = kept_pass(&blocks).filter(|(_, bytes)| *bytes >= min_bytes)?;
         // The result is made last, by the model or by the program after it.
         let result = blocks.iter().rfind(|block| block.forward_pass == pass && block.is_kept())?;
         let stack = result.extended_stack;

@@ -1,7 +1,5 @@
 //! The uses of blocks that the recorder found inside the process. They outrank inferred ones.
 
-use rustc_hash::FxHashSet;
-
 use super::live_set::{LiveBlock, TracePoint};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Author, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
@@ -38,11 +36,10 @@ impl NamedBlocks {
         let named = live.filter_map(|(address, allocated_at)| {
             Some((address, (allocated_at, use_of(tensors.get(&address)?, names, snapshot)?)))
         });
-        let kinds: FxHashSet<TensorKind> = names.tensors.iter().map(|tensor| tensor.kind).collect();
         Self {
             blocks: named.collect(),
-            has_parameters: kinds.contains(&TensorKind::Parameter),
-            has_no_graph: names.is_complete && !kinds.contains(&TensorKind::Saved),
+            has_parameters: names.tensors.iter().any(|tensor| tensor.kind == TensorKind::Parameter),
+            has_no_graph: names.is_complete && names.tensors.iter().all(|tensor| tensor.kind != TensorKind::Saved),
         }
     }
 

@@ -10,7 +10,7 @@ use super::trace_counts::TraceCounts;
 use crate::base::ids::StackId;
 use crate::base::intern::SeededMap;
 use crate::snapshot::Stacks;
-use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine, StackTraits};
+use crate::stacks::phases::{KnownPurpose, Phase, Phases, Routine};
 use crate::study::category::Category::{self, Gradients, OptimizerState, Parameters, Temporaries};
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{self, Low, Medium};
@@ -119,15 +119,13 @@ fn count_parameters(live_set: &LiveSet, classified: &[Classification], phases: &
     parameters
 }
 
-/// By stack, the blocks that may belong to a copy: their sizes and their indexes in `live_set`.
-fn possible_copies(
-    live_set: &LiveSet,
-    classified: &[Classification],
-    counts: &TraceCounts<'_>,
-) -> FxHashMap<StackId, (SizeCounts, Vec<usize>)> {
-    let mut sets: FxHashMap<StackId, (SizeCounts, Vec<usize>)> = FxHashMap::default();
+/// By stack, the blocks that may belong to a copy: their sizes and their indexes in the live set.
+type CopySets = FxHashMap<StackId, (SizeCounts, Vec<usize>)>;
+
+fn possible_copies(live_set: &LiveSet, classified: &[Classification], counts: &TraceCounts<'_>) -> CopySets {
+    let mut sets = CopySets::default();
     for (at, block) in live_set.blocks.iter().enumerate() {
-        if may_be_copy(block, classified[at], counts.phases.stack_traits(block.stack), counts) {
+        if may_be_copy(block, classified[at], counts) {
             let (sizes, places) = sets.entry(block.stack).or_default();
             *sizes.entry(block.requested_bytes).or_default() += 1;
             places.push(at);
@@ -137,12 +135,8 @@ fn possible_copies(
 }
 
 /// Whether a block may belong to a copy: its classification is uncertain, and no pass allocated it.
-fn may_be_copy(
-    block: &LiveBlock,
-    (_, confidence): Classification,
-    traits: StackTraits,
-    counts: &TraceCounts<'_>,
-) -> bool {
+fn may_be_copy(block: &LiveBlock, (_, confidence): Classification, counts: &TraceCounts<'_>) -> bool {
+    let traits = counts.phases.stack_traits(block.stack);
     let phase = match block.allocated_at {
         Some(allocated_at) => Some(counts.phase(allocated_at)),
         None if block.stack == Stacks::EMPTY => return false, // its line is unknown
@@ -186,9 +180,8 @@ impl ProgramTraits<'_> {
 
     /// Whether `point` is after a backward pass and before the optimizer step of the same training step.
     fn waits_for_optimizer(&self, point: TracePoint) -> bool {
-        let step = self.counts.step_at(point);
-        step.and_then(|step| self.counts.phases.steps.entries(step))
-            .is_some_and(|step| self.counts.backward_passes_before(step.start) < self.counts.backward_passes_at(point))
+        let step = self.counts.step_at(point).and_then(|step| self.counts.phases.steps.entries(step));
+        step.is_some_and(|step| self.counts.backward_passes_before(step.start) < self.counts.backward_passes_at(point))
     }
 
     /// The category of a block of a copy that is older than the trace.

@@ -74,11 +74,6 @@ impl PassSizes {
         self.gradients.contains_key(&requested_bytes) || self.computed.contains_key(&requested_bytes)
     }
 
-    /// Whether some gradient has at least `requested_bytes`.
-    pub(super) fn is_within_largest_gradient(&self, requested_bytes: u64) -> bool {
-        self.gradients.keys().any(|size| *size >= requested_bytes)
-    }
-
     /// Evidence that parameters of `bytes`, in full or half precision, were gathered for a pass, with or without
     /// padding.
     pub(super) fn gather_evidence(&self, bytes: u64) -> GatherEvidence {

@@ -1,8 +1,7 @@
 //! Memory that grows from iteration to iteration.
 
-use std::ops::Range;
-
 use std::cmp::Reverse;
+use std::ops::Range;
 
 use rustc_hash::FxHashMap;
 

@@ -207,11 +207,8 @@ impl MemoryUse {
 fn add_segment(sum: &mut MemoryState, segment: &Segment, blocks: &[Block], settings: &Settings) {
     sum.reserved = sum.reserved.saturating_add(segment.total_size);
     sum.segments.count += 1;
-    if segment.is_small {
-        sum.segments.small.add(segment.total_size);
-    } else {
-        sum.segments.large.add(segment.total_size);
-    }
+    let same_pools = if segment.is_small { &mut sum.segments.small } else { &mut sum.segments.large };
+    same_pools.add(segment.total_size);
     if segment.is_expandable {
         sum.segments.expandable.add(segment.total_size);
     }

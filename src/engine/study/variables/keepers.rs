@@ -89,10 +89,7 @@ impl LiveVariables<'_> {
                 *place = Some(*known);
                 continue;
             }
-            if index >= MAX_ROWS {
-                continue;
-            }
-            let mut row = self.row(index, stacks);
+            let Some(mut row) = (index < MAX_ROWS).then(|| self.row(index, stacks)) else { continue };
             if let Some(owner) = owner {
                 // Items of a container keep their name, which shows the part of an item that has the memory.
                 if row.container.is_none() {

@@ -42,13 +42,10 @@ impl Tiling {
 
     fn contiguous_range(&self, first: &Tile) -> ContiguousRange {
         let stream_pool = &self.stream_pools[first.stream_pool as usize];
-        let blocks = std::iter::successors(Some(first), |tile| self.tile(tile.next)).map(|tile| RangeBlock {
-            offset: tile.addr - first.addr,
-            size: tile.size,
-            state: tile.state,
-            stack: tile.stack,
-        });
-        let blocks: Vec<RangeBlock> = blocks.collect();
+        let tiles = std::iter::successors(Some(first), |tile| self.tile(tile.next));
+        let blocks: Vec<RangeBlock> = tiles
+            .map(|&Tile { addr, size, state, stack, .. }| RangeBlock { offset: addr - first.addr, size, state, stack })
+            .collect();
         let size = blocks.last().map_or(0, RangeBlock::end).max(1);
         ContiguousRange {
             granule: if first.is_expandable { granule_size(stream_pool.is_small, &self.settings) } else { size },

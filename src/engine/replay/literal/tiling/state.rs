@@ -24,8 +24,8 @@ pub struct Tiling {
     pub(super) free_kinds: Option<FreeKindSums>,
     /// The changes of the last entry, if tracked.
     changes: Option<Vec<Change>>,
-    /// Private pools that never split blocks.
-    pub(super) no_split: Vec<PoolId>,
+    /// Private pools that never split blocks (`MemPool(no_split=True)`).
+    pub(in crate::replay::literal) no_split: Vec<PoolId>,
     pub(super) totals: Totals,
     /// See [`Tiling::allocated_bytes`].
     allocated_bytes: u64,
@@ -61,11 +61,6 @@ impl Tiling {
 
     pub(crate) fn set_settings(&mut self, settings: &Settings) {
         self.settings = settings.clone();
-    }
-
-    /// Never split blocks of `pools` (`MemPool(no_split=True)`).
-    pub(crate) fn set_no_split_pools(&mut self, pools: Vec<PoolId>) {
-        self.no_split = pools;
     }
 
     #[inline]
