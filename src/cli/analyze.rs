@@ -134,7 +134,7 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
         format => output.write_answer(format, &report, report::analyze)?,
     };
     if let (true, Format::Human, Some(diff)) = (are_all_read, args.output.format(), args.snapshots.comparison()) {
-        print_stderr(&format!("both are shown as ranks of a job; to compare them: {diff}"));
+        print_stderr(&format!("read as snapshots of one job; to compare them: {diff}"));
     }
     Ok(exit)
 }

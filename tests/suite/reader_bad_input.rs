@@ -83,6 +83,8 @@ fn a_file_that_is_no_pickle_is_refused_at_its_first_byte() {
     }
     assert_says(b"WARNING: no CUDA\n", &["it is text", "`oomscope explain` reads logs"]);
     assert_says(b"PK\x03\x04rest of an archive", &["zip archive", "torch.save", "_dump_snapshot"]);
+    assert_says(b"\x1f\x8brest of another one", &["is compressed twice"]);
+    assert_says(&[b"rank0.pickle\0".repeat(20).as_slice(), b"ustar"].concat()[3..], &["tar archive", "unpack"]);
     assert_says(b"\x80\x06N.", &["pickle protocol 6", "(byte 0, opcode PROTO)"]);
     assert_says(b"\x80\xffN.", &["pickle protocol 255"]);
 }

@@ -12,12 +12,9 @@ pub enum SnapshotError {
     /// No bytes at all.
     #[error("is empty: the process died before it wrote the snapshot; record it again")]
     Empty,
-    /// An archive of `torch.save`.
-    #[error("is a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote")]
-    Zip,
-    /// The pointer that Git LFS keeps in place of a large file.
-    #[error("is a pointer of Git LFS in place of the snapshot: `git lfs pull` fetches that")]
-    LfsPointer,
+    /// A file of another kind, by its magic number.
+    #[error("is {0}")]
+    OtherKind(&'static str),
     /// Not a pickle, a broken one, or one with contents that no snapshot has.
     #[error("cannot be read: {error}; {} before it", counted(*.entries, "complete trace entry"))]
     Pickle {

@@ -60,6 +60,20 @@ pub use trace::{Annotation, TraceEntries, TraceEntry};
 pub use crate::allocator::trace_action::{Action, BlockState};
 pub use crate::base::input::Source;
 
+/// Files that are given in place of a snapshot: the offset of the magic number, the number, and what to do instead.
+const OTHER_KINDS: [(usize, &[u8], &str); 6] = [
+    (
+        0,
+        b"PK\x03\x04",
+        "a zip archive, as torch.save writes: give the file that torch.cuda.memory._dump_snapshot() wrote",
+    ),
+    (0, b"version https://git-lfs", "a pointer of Git LFS in place of the snapshot: `git lfs pull` fetches that"),
+    (0, b"\x1f\x8b", "compressed twice: decompress it once with gunzip"),
+    (0, b"\x28\xb5\x2f\xfd", "compressed twice: decompress it once with unzstd"),
+    (0, b"\x89PNG", "an image: give the file that torch.cuda.memory._dump_snapshot() wrote"),
+    (257, b"ustar", "a tar archive: unpack it first"),
+];
+
 impl Snapshot {
     /// Reads a compressed pickle while it is decompressed, so that it is never in memory as a whole. `progress` is called
     /// with numbers of further bytes of `stored`. `None` if `stored` is anything else or has an error: see
@@ -81,9 +95,13 @@ impl Snapshot {
         match first {
             None => Err(SnapshotError::Empty),
             Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) && !looks_like_log(bytes) => json::read(bytes),
-            Some(_) if bytes.starts_with(b"PK\x03\x04") => Err(SnapshotError::Zip),
-            Some(_) if bytes.starts_with(b"version https://git-lfs.github.com/spec/") => Err(SnapshotError::LfsPointer),
-            Some(_) => decode::read(bytes, progress),
+            Some(_) => {
+                match OTHER_KINDS.iter().find(|(at, magic, _)| bytes.get(*at..).is_some_and(|it| it.starts_with(magic)))
+                {
+                    Some((.., kind)) if !pickle::looks_like_pickle(bytes) => Err(SnapshotError::OtherKind(kind)),
+                    _ => decode::read(bytes, progress),
+                }
+            }
         }
     }
 }
