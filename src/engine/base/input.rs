@@ -189,12 +189,9 @@ impl Source {
     /// # Errors
     /// [`InputError::Changed`] if the file was written or truncated.
     pub fn check_unchanged(&self) -> Result<(), InputError> {
-        match &self.stamped_file {
-            Some((file, stamp)) if self.is_truncated() || file_stamp(&file.metadata()?) != *stamp => {
-                Err(InputError::Changed)
-            }
-            _ => Ok(()),
-        }
+        let Some((file, stamp)) = &self.stamped_file else { return Ok(()) }; // without a known size
+        let is_changed = self.is_truncated() || file_stamp(&file.metadata()?) != *stamp;
+        if is_changed { Err(InputError::Changed) } else { Ok(()) }
     }
 
     /// Bytes before decompression.
@@ -496,8 +493,7 @@ mod tests {
 
     #[test]
     fn damaged_gzip_is_an_error() {
-        let mut packed = gzip(b"hello hello hello");
-        packed.truncate(12);
-        assert!(matches!(open(&packed), Err(InputError::Compressed { kind: "gzip", .. })));
+        let packed = gzip(b"hello hello hello");
+        assert!(matches!(open(&packed[..12]), Err(InputError::Compressed { kind: "gzip", .. })));
     }
 }
