@@ -82,10 +82,7 @@ pub(super) struct Analyze {
 }
 
 fn parse_request(text: &str) -> Result<u64, String> {
-    match parse_memory(text)? {
-        0 => Err("the size must be larger than 0".to_owned()),
-        bytes => Ok(bytes),
-    }
+    Some(parse_memory(text)?).filter(|bytes| *bytes > 0).ok_or_else(|| "the size must be larger than 0".to_owned())
 }
 
 /// Maximum size of the output with --brief.
@@ -106,13 +103,8 @@ pub(super) fn run(args: &Analyze) -> anyhow::Result<Exit> {
     config_path.map_or(Ok(()), |config| inputs::refuse_output_over_input(&config, args.output.output.as_deref()))?;
     let mut output = args.output.open()?.with_exact_sizes(args.bytes);
     let source = args.source.open_at(args.output.format() == Format::Human && output.is_terminal())?;
-    let scope = Scope {
-        device: args.device,
-        window: args.window.window()?,
-        capacity: args.capacity,
-        minor: args.torch_version,
-        ..Scope::default()
-    };
+    let (device, window, capacity) = (args.device, args.window.window()?, args.capacity);
+    let scope = Scope { device, window, capacity, minor: args.torch_version, ..Scope::default() };
     let (at, request) = (args.at, args.request);
     let options = Options { scope, top: args.top, at, request, keeps_lifetimes: false, rules: &config.categories };
     if args.output.format() == Format::Jsonl {

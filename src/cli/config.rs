@@ -262,20 +262,19 @@ mod tests {
     #[test]
     fn the_example_is_read_and_has_every_key() {
         let config = Config::parse(&EXAMPLE).unwrap();
-        let limits = |path, device| config.limits.limits(path, device);
-        let [fail, warn] = limits("ranks/rank_1.pickle", 0);
+        let [fail, warn] = config.limits.limits("ranks/rank_1.pickle", 0);
         assert!(Limit::all().all(|limit| fail.contains_key(&limit)));
         let fragmentation = Limit::with_key("max-fragmentation").unwrap();
         let peak_reserved = Limit::with_key("max-peak-reserved").unwrap();
         assert_eq!(warn[&fragmentation], Amount::Ratio(0.1));
         assert_eq!(config.baseline.as_deref(), Some("oomscope-baseline.json"));
         assert_eq!(config.categories.len(), 2);
-        let [fail, _] = limits("ranks/rank_0.pickle", 0);
+        let [fail, _] = config.limits.limits("ranks/rank_0.pickle", 0);
         assert_eq!(fail[&peak_reserved], Amount::Bytes(76 << 30));
-        let [fail, warn] = limits("nightly/a/b.pickle", 1);
+        let [fail, warn] = config.limits.limits("nightly/a/b.pickle", 1);
         assert_eq!(fail[&fragmentation], Amount::Ratio(0.4));
         assert_eq!(warn[&fragmentation], Amount::Ratio(0.35));
-        let [fail, _] = limits("nightly/a/b.pickle", 0);
+        let [fail, _] = config.limits.limits("nightly/a/b.pickle", 0);
         assert_eq!(fail[&fragmentation], Amount::Ratio(0.2));
     }
 

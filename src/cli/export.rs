@@ -13,7 +13,7 @@ use super::exit::{Exit, print_stderr, report_unreadable};
 use super::inputs::{self, Input};
 use super::output::Output;
 use crate::output::export::{
-    CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,
+    CsvTable, FoldedWriter, ParquetTable, PerfettoWriter, Recording, Table, TableSet, TableSink, write_window,
 };
 use crate::study::{PositionSelector, Scope, Study};
 
@@ -188,22 +188,21 @@ impl Job<'_> {
         extension: &str,
         sink: impl Fn(Table, BufWriter<File>) -> io::Result<S>,
     ) -> anyhow::Result<Exit> {
-        let failed = || format!("{} cannot be written", directory.display());
+        let failure = format!("{} cannot be written", directory.display());
         let mut files = Vec::new();
-        let mut open = |table: Table| -> anyhow::Result<S> {
-            let file = AtomicFile::open(&directory.join(format!("{}.{extension}", table.name))).with_context(failed)?;
+        let tables = TableSet::open(|table| {
+            let file = AtomicFile::open(&directory.join(format!("{}.{extension}", table.name)))?;
             let handle = file.handle();
             files.push(file);
-            handle.and_then(|handle| sink(table, BufWriter::new(handle))).with_context(failed)
-        };
-        let [allocations, events, stacks, segments, run] = TABLES;
-        let mut tables = TableSet([open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?]);
-        let Some(exit) = self.each(|recording| tables.add(recording).with_context(failed))? else {
+            sink(table, BufWriter::new(handle?))
+        });
+        let mut tables = tables.with_context(|| failure.clone())?;
+        let Some(exit) = self.each(|recording| tables.add(recording).with_context(|| failure.clone()))? else {
             return Ok(Exit::Unreadable);
         };
-        tables.finish().with_context(failed)?;
+        tables.finish().with_context(|| failure.clone())?;
         drop(tables);
-        AtomicFile::finish_all(files).with_context(failed)?;
+        AtomicFile::finish_all(files).context(failure)?;
         Ok(exit)
     }
 }

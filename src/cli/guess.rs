@@ -66,18 +66,16 @@ struct Refused<'a> {
 pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) -> Option<Correction> {
     let texts: Vec<&str> = args.iter().map(|arg| arg.to_str().unwrap_or_default()).collect();
     let command = args.iter().skip(1).find_map(|arg| root.find_subcommand(arg));
-    let refused = |at, word, value| Refused { root, command, args, at, word, value };
-    match error.kind() {
+    let (at, word, value) = match error.kind() {
         ErrorKind::InvalidSubcommand if command.is_none() => {
-            let word = context_text(error, ContextKind::InvalidSubcommand)?.to_owned();
+            let word = context_text(error, ContextKind::InvalidSubcommand)?;
             let index = texts.iter().position(|arg| *arg == word)?;
-            refused(index..index + 1, word, None).correct_command()
+            (index..index + 1, word, None)
         }
         ErrorKind::UnknownArgument => {
             let word = context_text(error, ContextKind::InvalidArg).filter(|word| word.starts_with('-'))?;
             let index = texts.iter().position(|arg| arg.split('=').next() == Some(word))?;
-            let inline = texts[index].split_once('=').map(|(_, value)| value.to_owned());
-            refused(index..index + 1, word.to_owned(), inline).correct_option()
+            (index..index + 1, word, texts[index].split_once('=').map(|(_, value)| value))
         }
         ErrorKind::InvalidValue | ErrorKind::ValueValidation => {
             let value = context_text(error, ContextKind::InvalidValue)?;
@@ -85,9 +83,15 @@ pub(super) fn correct(root: &Command, args: &[OsString], error: &clap::Error) ->
             let inline = format!("{word}={value}");
             let index = texts.iter().position(|arg| *arg == value || *arg == inline)?;
             let start = if index > 0 && texts[index - 1] == word { index - 1 } else { index };
-            refused(start..index + 1, word.to_owned(), Some(value.to_owned())).correct_value()
+            (start..index + 1, word, Some(value))
         }
-        _ => None,
+        _ => return None,
+    };
+    let refused = Refused { root, command, args, at, word: word.to_owned(), value: value.map(str::to_owned) };
+    match error.kind() {
+        ErrorKind::InvalidSubcommand => refused.correct_command(),
+        ErrorKind::UnknownArgument => refused.correct_option(),
+        _ => refused.correct_value(),
     }
 }
 

@@ -24,10 +24,12 @@ pub(super) fn process_in_order<'a, T: Sync, R: Send>(
         // another, and hold both. The loops end when nobody receives their results.
         scope.spawn(move || {
             rayon::broadcast(|_| {
-                let take = || Some(taken.fetch_add(1, Ordering::Relaxed)).and_then(|at| Some((at, items.get(at)?)));
-                while let Some((at, item)) = take()
-                    && senders[at].send(process(item)).is_ok()
-                {}
+                let turns = std::iter::repeat_with(|| taken.fetch_add(1, Ordering::Relaxed));
+                for (at, item) in turns.map_while(|at| Some((at, items.get(at)?))) {
+                    if senders[at].send(process(item)).is_err() {
+                        break;
+                    }
+                }
             })
         });
         for (item, result) in items.iter().zip(results) {
@@ -47,21 +49,26 @@ mod tests {
 
     use super::*;
 
+    fn double_slowly(item: usize) -> usize {
+        if item.is_multiple_of(500) {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        item * 2
+    }
+
     #[test]
     fn results_keep_the_order_of_the_items() {
         let items: Vec<usize> = (0..2000).collect();
         let mut received = Vec::new();
-        let process = |item: &usize| {
-            if item.is_multiple_of(500) {
-                std::thread::sleep(Duration::from_millis(20));
-            }
-            item * 2
-        };
-        process_in_order(&items, process, |item, result| {
-            assert_eq!(*item * 2, result);
-            received.push(*item);
-            ControlFlow::Continue(())
-        });
+        process_in_order(
+            &items,
+            |item| double_slowly(*item),
+            |item, result| {
+                assert_eq!(*item * 2, result);
+                received.push(*item);
+                ControlFlow::Continue(())
+            },
+        );
         assert_eq!(received, items);
         process_in_order(&[] as &[usize], |item| *item, |_, _| panic!("nothing was processed"));
     }
@@ -70,11 +77,14 @@ mod tests {
     fn a_break_ends_the_work() {
         let items: Vec<usize> = (0..10_000).collect();
         let processed = AtomicUsize::new(0);
-        let process = |_: &usize| {
-            std::thread::sleep(Duration::from_millis(1));
-            processed.fetch_add(1, Ordering::SeqCst)
-        };
-        process_in_order(&items, process, |_, _| ControlFlow::Break(()));
+        process_in_order(
+            &items,
+            |_| {
+                std::thread::sleep(Duration::from_millis(1));
+                processed.fetch_add(1, Ordering::SeqCst)
+            },
+            |_, _| ControlFlow::Break(()),
+        );
         assert!(processed.load(Ordering::SeqCst) < 1000);
     }
 }

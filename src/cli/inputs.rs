@@ -64,10 +64,11 @@ pub(super) fn expand_paths(paths: &[PathBuf]) -> anyhow::Result<Vec<Input>> {
 /// Drops the snapshots in a directory that another process requested, if a later one of the same process is there: it has
 /// the same trace.
 pub(super) fn keep_latest(inputs: &mut Vec<Input>) {
-    let rank = |input: &Input| without_reason(&input.name).map(|(rank, _)| rank);
-    let later: BTreeSet<String> = inputs.iter().filter(|input| !is_requested(&input.name)).filter_map(rank).collect();
+    let later = inputs.iter().filter(|input| !is_requested(&input.name));
+    let later: BTreeSet<String> = later.filter_map(|input| Some(without_reason(&input.name)?.0)).collect();
     inputs.retain(|input| {
-        !input.is_discovered || !is_requested(&input.name) || rank(input).is_none_or(|rank| !later.contains(&rank))
+        let is_requested = input.is_discovered && is_requested(&input.name);
+        !is_requested || without_reason(&input.name).is_none_or(|(rank, _)| !later.contains(&rank))
     });
 }
 
@@ -108,13 +109,13 @@ fn matching_paths(pattern: &Path) -> anyhow::Result<Vec<PathBuf>> {
 pub(super) fn refuse_output_over_inputs(inputs: &mut Vec<Input>, output: Option<&Path>) -> anyhow::Result<()> {
     let Some(output) = output else { return Ok(()) }; // standard output
     // Compares files, not names, because of symbolic and hard links.
-    let is_output = |input: &Input| is_same_file(&input.path, output).unwrap_or(false);
-    let mut snapshots = inputs.iter().filter(|input| !input.is_discovered || !is_named_json(&input.path));
-    if let Some(input) = snapshots.find(|input| is_output(input)) {
-        bail!("{}: is an input file; the output would overwrite it", input.path.display());
+    inputs.retain(|input| {
+        !input.is_discovered || !is_named_json(&input.path) || !is_same_file(&input.path, output).unwrap_or(false)
+    });
+    match inputs.iter().find(|input| is_same_file(&input.path, output).unwrap_or(false)) {
+        Some(input) => bail!("{}: is an input file; the output would overwrite it", input.path.display()),
+        None => Ok(()),
     }
-    inputs.retain(|input| !is_output(input));
-    Ok(())
 }
 
 /// Compares files that exist, or else their absolute paths. A device such as `/dev/null` may be written twice.
@@ -203,15 +204,18 @@ pub(super) fn read_each<T: Send>(
 ) {
     let progress = progress_of(inputs);
     let (mut seen, mut is_stopped) = (Seen::default(), false);
-    let read = |input: &Input| {
-        load(&input.path, &progress)
-            .map(|(mut snapshot, stored_bytes)| process(&mut snapshot, &input.name, stored_bytes))
-    };
-    process_in_order(inputs, read, |input, read| {
-        let flow = seen.add(input, read).map_or(ControlFlow::Continue(()), &mut receive);
-        is_stopped = flow.is_break();
-        flow
-    });
+    process_in_order(
+        inputs,
+        |input| {
+            let (mut snapshot, stored_bytes) = load(&input.path, &progress)?;
+            Ok(process(&mut snapshot, &input.name, stored_bytes))
+        },
+        |input, read| {
+            let flow = seen.add(input, read).map_or(ControlFlow::Continue(()), &mut receive);
+            is_stopped = flow.is_break();
+            flow
+        },
+    );
     drop(progress);
     if !is_stopped {
         let _ = seen.unreadable_ranks().into_iter().try_for_each(|error| receive(Err(error)));
@@ -253,12 +257,13 @@ struct Seen<'i> {
 impl<'i> Seen<'i> {
     /// Returns what was read from `input`, unless it was skipped.
     fn add<T>(&mut self, input: &'i Input, read: anyhow::Result<T>) -> Option<Result<T, Unreadable>> {
-        let is_other = |error: &anyhow::Error| matches!(error.downcast_ref(), Some(SnapshotError::NotSnapshot(_)));
         match &read {
             Ok(_) => self.snapshots.push(&input.path),
-            Err(error) if input.is_discovered && is_named_json(&input.path) && is_other(error) => {
-                self.skipped.push(input);
-                return None;
+            Err(error) if input.is_discovered && is_named_json(&input.path) => {
+                if let Some(SnapshotError::NotSnapshot(_)) = error.downcast_ref() {
+                    self.skipped.push(input);
+                    return None;
+                }
             }
             Err(_) => {}
         }
@@ -270,10 +275,11 @@ impl<'i> Seen<'i> {
     fn unreadable_ranks(self) -> Vec<Unreadable> {
         let names: BTreeSet<_> = self.snapshots.into_iter().map(rank_name).collect();
         let patterns: BTreeSet<String> = names.iter().map(|(_, name)| without_numbers(name)).collect();
-        // A file that is named like one of the snapshots belongs to it.
-        let is_rank = |name: (PathBuf, String)| patterns.contains(&without_numbers(&name.1)) && !names.contains(&name);
-        let (ranks, others): (Vec<_>, Vec<_>) =
-            self.skipped.into_iter().partition(|input| is_rank(rank_name(&input.path)));
+        let (ranks, others): (Vec<_>, Vec<_>) = self.skipped.into_iter().partition(|input| {
+            let name = rank_name(&input.path);
+            // A file that is named like one of the snapshots belongs to it.
+            patterns.contains(&without_numbers(&name.1)) && !names.contains(&name)
+        });
         if !others.is_empty() {
             print_stderr(&format!("skipped {}: not a snapshot", counted(others.len() as u64, ".json file")));
         }
@@ -392,8 +398,10 @@ fn load(path: &Path, progress: &Progress) -> anyhow::Result<(Snapshot, u64)> {
     let source = Source::open_stored(path)?;
     let stored_bytes = source.stored_bytes();
     let seen = AtomicU64::new(0);
-    let report = |stored: u64| progress.add(stored.saturating_sub(seen.fetch_max(stored, Ordering::Relaxed)));
-    if let Some(snapshot) = Snapshot::read_compressed(&source, &|more| report(seen.load(Ordering::Relaxed) + more)) {
+    let snapshot = Snapshot::read_compressed(&source, &|more| {
+        progress.advance(&seen, seen.load(Ordering::Relaxed) + more);
+    });
+    if let Some(snapshot) = snapshot {
         source.check_unchanged()?;
         return Ok((snapshot, stored_bytes));
     }
@@ -401,9 +409,9 @@ fn load(path: &Path, progress: &Progress) -> anyhow::Result<(Snapshot, u64)> {
     let len = u128::from(source.len().max(1) as u64);
     let read = Snapshot::read(&source, &|offset| {
         let stored = u128::from(offset) * u128::from(stored_bytes) / len;
-        report(u64::try_from(stored).unwrap_or(u64::MAX));
+        progress.advance(&seen, u64::try_from(stored).unwrap_or(u64::MAX));
     });
-    report(stored_bytes);
+    progress.advance(&seen, stored_bytes);
     source.check_unchanged()?;
     threads::drop_aside(source);
     Ok((read?, stored_bytes))

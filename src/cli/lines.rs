@@ -40,27 +40,30 @@ pub(super) fn write_lines<T: Serialize>(
     inputs: &[Input],
     answer: impl Fn(&Snapshot, &str, u64) -> anyhow::Result<T> + Sync,
 ) -> anyhow::Result<Exit> {
-    let line = |snapshot: &mut Snapshot, path: &str, bytes: u64| {
-        let line = answer(snapshot, path, bytes).and_then(|answer| Ok(formats::json_line(&answer)?));
-        line.map_err(|error| without_answer(path, &error))
-    };
     output.write_streamed(|out| {
         let (mut written, mut exit) = (Ok(()), None);
-        inputs::read_each(inputs, line, |outcome| {
-            let line = match outcome.and_then(|line| line) {
-                Ok(line) => {
-                    exit.get_or_insert(Exit::Success);
-                    line
-                }
-                Err(error) => {
-                    exit = Some(Exit::Unreadable);
-                    print_stderr(&format!("{}: {}", error.path, error.message));
-                    error_line(&error)
-                }
-            };
-            written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
-            if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
-        });
+        inputs::read_each(
+            inputs,
+            |snapshot, path, bytes| {
+                let line = answer(snapshot, path, bytes).and_then(|answer| Ok(formats::json_line(&answer)?));
+                line.map_err(|error| without_answer(path, &error))
+            },
+            |outcome| {
+                let line = match outcome.and_then(|line| line) {
+                    Ok(line) => {
+                        exit.get_or_insert(Exit::Success);
+                        line
+                    }
+                    Err(error) => {
+                        exit = Some(Exit::Unreadable);
+                        print_stderr(&format!("{}: {}", error.path, error.message));
+                        error_line(&error)
+                    }
+                };
+                written = out.write_all(line.as_bytes()).and_then(|()| out.flush());
+                if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+            },
+        );
         written?;
         exit.map(Some).context("no snapshot among the files given")
     })

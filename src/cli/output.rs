@@ -104,21 +104,7 @@ impl Output {
         self,
         work: impl FnOnce(&mut (dyn io::Write + Send)) -> anyhow::Result<Option<Exit>>,
     ) -> anyhow::Result<Exit> {
-        let write = || {
-            let destination: Box<dyn io::Write + Send> = match &self.file {
-                Some(file) => Box::new(file.handle()?),
-                None => Box::new(io::stdout()),
-            };
-            let mut out = io::BufWriter::new(destination);
-            let exit = work(&mut out)?;
-            out.flush()?;
-            drop(out);
-            if let (Some(file), Some(_)) = (self.file, exit) {
-                file.finish()?;
-            }
-            anyhow::Ok(exit.unwrap_or(Exit::Unreadable))
-        };
-        write().or_else(|error| match error.downcast_ref::<io::Error>() {
+        stream_to(self.file, work).or_else(|error| match error.downcast_ref::<io::Error>() {
             Some(cause) if cause.kind() == io::ErrorKind::BrokenPipe => Ok(Exit::Success),
             Some(_) => Err(error.context(format!("{} cannot be written", self.name))),
             None => Err(error),
@@ -140,6 +126,25 @@ impl OutputArgs {
         let also = outputs.collect::<anyhow::Result<_>>()?;
         Ok(Output { also, ..Output::open(self.output.as_deref())?.with_view(self.view) })
     }
+}
+
+/// Runs `work` on `file`, or else on standard output.
+fn stream_to(
+    file: Option<AtomicFile>,
+    work: impl FnOnce(&mut (dyn io::Write + Send)) -> anyhow::Result<Option<Exit>>,
+) -> anyhow::Result<Exit> {
+    let destination: Box<dyn io::Write + Send> = match &file {
+        Some(file) => Box::new(file.handle()?),
+        None => Box::new(io::stdout()),
+    };
+    let mut out = io::BufWriter::new(destination);
+    let exit = work(&mut out)?;
+    out.flush()?;
+    drop(out);
+    if let (Some(file), Some(_)) = (file, exit) {
+        file.finish()?;
+    }
+    Ok(exit.unwrap_or(Exit::Unreadable))
 }
 
 /// The first screen of `page`, or all of it, with short paths unless it `is_wide`.

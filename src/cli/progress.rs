@@ -1,6 +1,7 @@
 //! A progress bar on standard error, for work that takes a while.
 
 use std::io::{self, IsTerminal as _};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -44,8 +45,13 @@ impl Progress {
         self.add((done as u64).saturating_sub(self.bar.position()));
     }
 
+    /// Adds the first `bytes` of a file, without those already `seen`.
+    pub(super) fn advance(&self, seen: &AtomicU64, bytes: u64) {
+        self.add(bytes.saturating_sub(seen.fetch_max(bytes, Ordering::Relaxed)));
+    }
+
     /// Adds `bytes` to the progress.
-    pub(super) fn add(&self, bytes: u64) {
+    fn add(&self, bytes: u64) {
         if self.bar.is_hidden() && self.started.elapsed() >= SHOW_AFTER && io::stderr().is_terminal() {
             self.bar.set_draw_target(ProgressDrawTarget::stderr());
         }

@@ -44,29 +44,22 @@ pub(super) fn run(args: &Replay) -> anyhow::Result<Exit> {
     let inputs = args.model.snapshots.inputs(args.model.output.output.as_deref())?;
     let output = args.model.output.open()?.with_exact_sizes(args.model.bytes);
     let has_diverged = AtomicBool::new(false);
-    let answer = |snapshot: &Snapshot, path: &str, emit_to: Option<Output>| {
-        let report = replay(args, snapshot, path, emit_to)?;
-        has_diverged.fetch_or(diverges(&report), Ordering::Relaxed);
-        anyhow::Ok(report)
-    };
     let exit = match (&args.emit_snapshot, inputs.as_slice()) {
         (Some(_), [_, _, ..]) => bail!("--emit-snapshot needs one snapshot, not several"),
         (Some(emitted), [input]) => {
             let emit_to = open_emitted(args, input, emitted)?;
-            let report = answer(&inputs::read_one(&input.path)?, &input.name, Some(emit_to))?;
+            let report = replay(args, &inputs::read_one(&input.path)?, &input.name, Some(emit_to), &has_diverged)?;
             output.write_answer(format, &report, report::replay)?
         }
-        _ => {
-            let answer = |snapshot: &Snapshot, path: &str| answer(snapshot, path, None);
-            write_answers(("replay", format), output, &inputs, answer, report::replay)?
-        }
+        _ => write_answers(
+            ("replay", format),
+            output,
+            &inputs,
+            |snapshot, path| replay(args, snapshot, path, None, &has_diverged),
+            report::replay,
+        )?,
     };
     Ok(if exit == Exit::Success && has_diverged.into_inner() { Exit::Failed } else { exit })
-}
-
-/// Whether the model diverges from the recording; not in a what-if.
-fn diverges(report: &ReplayReport) -> bool {
-    report.devices.iter().any(|device| device.exact == Some(false))
 }
 
 /// Opens the file for the model's snapshot, which may be neither the `input` nor the result.
@@ -80,8 +73,15 @@ fn open_emitted(args: &Replay, input: &Input, emitted: &Path) -> anyhow::Result<
     Output::open(Some(emitted))
 }
 
-/// Replays `snapshot`, and writes the model's own to `emit_to`.
-fn replay(args: &Replay, snapshot: &Snapshot, path: &str, emit_to: Option<Output>) -> anyhow::Result<ReplayReport> {
+/// Replays `snapshot`, and writes the model's own to `emit_to`. Sets `has_diverged` if the model diverges from the
+/// recording; not in a what-if.
+fn replay(
+    args: &Replay,
+    snapshot: &Snapshot,
+    path: &str,
+    emit_to: Option<Output>,
+    has_diverged: &AtomicBool,
+) -> anyhow::Result<ReplayReport> {
     let possible = candidate_releases(&snapshot.torch_by_keys);
     // A release that cannot have written the file is a what-if.
     let (recorded, other) = match args.torch_version {
@@ -99,9 +99,11 @@ fn replay(args: &Replay, snapshot: &Snapshot, path: &str, emit_to: Option<Output
     } else {
         replay_with(&study, path, &overrides, keep)
     };
+    let diverges = report.devices.iter().any(|device| device.exact == Some(false));
+    has_diverged.fetch_or(diverges, Ordering::Relaxed);
     if let Some(file) = emit_to {
         file.write_with(|out| write_snapshot(&study, &overrides, &emitted, out))?;
-        if diverges(&report) {
+        if diverges {
             print_stderr("the emitted snapshot shows the model's replay, which diverges from the recording");
         }
     }

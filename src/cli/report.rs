@@ -68,13 +68,8 @@ pub(super) struct Report {
 
 pub(super) fn run(args: &Report) -> anyhow::Result<Exit> {
     let (config, config_path) = Config::load(None)?;
-    let scope = Scope {
-        device: args.device,
-        window: args.window.window()?,
-        capacity: args.capacity,
-        strip_paths: args.strip_paths,
-        minor: None,
-    };
+    let (device, window, capacity) = (args.device, args.window.window()?, args.capacity);
+    let scope = Scope { device, window, capacity, strip_paths: args.strip_paths, ..Scope::default() };
     let options =
         Options { scope, top: TOP, at: args.at, request: None, keeps_lifetimes: true, rules: &config.categories };
     let mut inputs = inputs::expand_paths(&args.snapshots)?;

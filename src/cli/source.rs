@@ -86,11 +86,10 @@ impl SourceDirectory {
         let recorded_us = snapshot.devices().filter_map(|device| device.time_us(device.len().checked_sub(1)?)).max();
         let files: BTreeSet<_> = snapshot.stacks.all_frames().map(|frame| frame.file).collect();
         let stacks = StackReader::new(snapshot);
-        let paths = |origin| {
+        let [mut own, packages] = [Origin::User, Origin::Package].map(|origin| {
             let paths = files.iter().map(|file| snapshot.text(*file).to_owned());
             paths.filter(|path| stacks.origin_of_file(path) == origin).collect::<Vec<_>>()
-        };
-        let (mut own, packages) = (paths(Origin::User), paths(Origin::Package));
+        });
         let mut known: BTreeSet<String> = own.iter().cloned().collect();
         for index in 0..MAX_FILES {
             let Some(path) = own.get(index).or_else(|| packages.get(index - own.len())).cloned() else { break };
@@ -179,10 +178,10 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         std::fs::create_dir(root.path().join("src")).unwrap();
         std::fs::write(root.path().join("src/x.py"), "").unwrap();
-        let found = |file: &str| find_below(root.path(), file);
-        assert_eq!(found("/elsewhere/src/x.py"), Some(PathBuf::from("src/x.py")));
-        let long = format!("{}/src/x.py", "/a".repeat(200_000));
-        assert_eq!(found(&long), Some(PathBuf::from("src/x.py")));
-        assert_eq!(found(&"/a".repeat(200_000)), None);
+        let long = "/a".repeat(200_000);
+        for file in ["/elsewhere/src/x.py", &format!("{long}/src/x.py")] {
+            assert_eq!(find_below(root.path(), file), Some(PathBuf::from("src/x.py")));
+        }
+        assert_eq!(find_below(root.path(), &long), None);
     }
 }

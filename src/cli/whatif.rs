@@ -49,12 +49,16 @@ fn compare(args: &Whatif, snapshot: &Snapshot, path: &str) -> anyhow::Result<Wha
     let study = Study::new(snapshot, Scope { device, minor, ..Scope::default() });
     inputs::first_device_with_trace(&study, path)?;
     let progress = (args.model.output.format() != Format::Jsonl).then(Progress::for_replays);
-    let set_done = |done, all| progress.iter().for_each(|progress| progress.set_done(done, all));
     let tries = match () {
         () if args.program => Tries::Program,
         () if args.set.is_empty() => Tries::Both,
         () => Tries::Settings,
     };
     let options = WhatIfOptions { options: &args.set, capacity: args.model.capacity, tries };
-    compare_settings(&study, path, options, &set_done).map_err(|error| anyhow!("--set {error}"))
+    let report = compare_settings(&study, path, options, &|done, all| {
+        if let Some(progress) = &progress {
+            progress.set_done(done, all);
+        }
+    });
+    report.map_err(|error| anyhow!("--set {error}"))
 }

@@ -86,40 +86,9 @@ pub fn compare_settings(
         let skips_program = options.tries == Tries::Both && !is_tried_by_default(device);
         let tries_program = options.tries != Tries::Settings && !skips_program;
         let program = tries_program.then(|| replay_changes(device, options.capacity));
-        let is_unreplayable = is_failure_unreplayable(device);
-        let shows_nothing = is_unreplayable || device.lost_history() == Some(LostHistory::RingOfOne);
-        let tried = if shows_nothing { Vec::new() } else { tried_rows(device, &device_rows, program.as_ref()) };
-        let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
-        let mut serving = tried.iter().filter(|row| !matches!(row.then, JobOutcome::RequestFails { .. }));
-        let best = serving.find(|row| row.kind == TriedKind::Settings);
-        let best = best.and_then(|best| device_rows.iter().find(|row| row.settings == best.what).cloned());
+        let report = compare_rows(device, &device_rows, program.as_ref(), forecast.as_ref(), options.capacity);
+        devices.push(WhatIfDevice { skips_program, ..report });
         programs.extend(program);
-        let capacity = options.capacity.or(device.inferred_capacity());
-        let limit = hypothesis_with(device, &Overrides { capacity: options.capacity, ..Overrides::default() }).limit;
-        // No setting rounds a request to less than the default settings do.
-        let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
-        let is_continued = device_rows.first().is_some_and(|recorded| recorded.then.goes_on());
-        let continued = forecast.as_ref().filter(|_| is_continued);
-        let needed = continued.map_or(live, |forecast| forecast.program.peak_bytes(&Settings::default()));
-        devices.push(WhatIfDevice {
-            device: device.id(),
-            capacity_bytes: capacity,
-            limit_bytes: limit,
-            lower_bound_bytes: needed,
-            reserved_before_bytes: reserved_before,
-            exact: device.inferred().verification.is_exact(),
-            growth_bytes_per_step: growth_to_end(device),
-            some_row_serves: device_rows.iter().any(|row| row.ooms == 0),
-            tried,
-            skips_program,
-            verdict: SettingsVerdict {
-                best,
-                best_tried,
-                requirement: requirement(&device_rows, capacity, limit, [live, reserved_before]),
-                lost: device.lost_history(),
-                is_unreplayable,
-            },
-        });
         rows.append(&mut device_rows);
     }
     Ok(WhatIfReport {
@@ -133,6 +102,44 @@ pub fn compare_settings(
         devices,
         program: (options.tries != Tries::Settings).then_some(programs),
     })
+}
+
+/// The report on `device` from its replays, `rows` and `program`.
+fn compare_rows(
+    device: DeviceStudy<'_, '_>,
+    rows: &[WhatIfRow],
+    program: Option<&ProgramDevice>,
+    forecast: Option<&Forecast<'_>>,
+    capacity: Option<u64>,
+) -> WhatIfDevice {
+    let is_unreplayable = is_failure_unreplayable(device);
+    let lost = device.lost_history();
+    let shows_nothing = is_unreplayable || lost == Some(LostHistory::RingOfOne);
+    let tried = if shows_nothing { Vec::new() } else { tried_rows(device, rows, program) };
+    let best_tried = tried.first().filter(|row| row.mark != TriedMark::NoHelp).cloned();
+    let mut serving = tried.iter().filter(|row| !matches!(row.then, JobOutcome::RequestFails { .. }));
+    let best = serving.find(|row| row.kind == TriedKind::Settings);
+    let best = best.and_then(|best| rows.iter().find(|row| row.settings == best.what).cloned());
+    let limit = hypothesis_with(device, &Overrides { capacity, ..Overrides::default() }).limit;
+    let capacity = capacity.or(device.inferred_capacity());
+    // No setting rounds a request to less than the default settings do.
+    let (live, reserved_before) = (device.program().peak_bytes(&Settings::default()), device.reserved_before());
+    let is_continued = rows.first().is_some_and(|recorded| recorded.then.goes_on());
+    let continued = forecast.filter(|_| is_continued);
+    let requirement = requirement(rows, capacity, limit, [live, reserved_before]);
+    WhatIfDevice {
+        device: device.id(),
+        capacity_bytes: capacity,
+        limit_bytes: limit,
+        lower_bound_bytes: continued.map_or(live, |forecast| forecast.program.peak_bytes(&Settings::default())),
+        reserved_before_bytes: reserved_before,
+        exact: device.inferred().verification.is_exact(),
+        growth_bytes_per_step: growth_to_end(device),
+        some_row_serves: rows.iter().any(|row| row.ooms == 0),
+        tried,
+        skips_program: false,
+        verdict: SettingsVerdict { best, best_tried, requirement, lost, is_unreplayable },
+    }
 }
 
 /// The settings of each row, in the syntax of `PYTORCH_CUDA_ALLOC_CONF` and to replay with: first the recorded ones, with an

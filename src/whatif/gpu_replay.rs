@@ -247,12 +247,8 @@ fn call_report(timings: &[CallTiming]) -> CallReport {
         let durations = timings.iter().filter(|timing| timing.call == call).map(|timing| timing.duration);
         let mut took: Vec<Duration> = durations.collect();
         took.sort_unstable();
-        CallTimes {
-            count: took.len() as u64,
-            total_us: micros(took.iter().sum()),
-            median_us: micros(percentile(&took, 50)),
-            p99_us: micros(percentile(&took, 99)),
-        }
+        let [median_us, p99_us] = [50, 99].map(|percent| micros(percentile(&took, percent)));
+        CallTimes { count: took.len() as u64, total_us: micros(took.iter().sum()), median_us, p99_us }
     });
     CallReport { malloc, free, map, unmap }
 }

@@ -252,6 +252,11 @@ impl TriedRow {
         let is_reached = self.kind == TriedKind::Settings || self.then.goes_on();
         Some(self.peak_reserved_bytes).filter(|_| is_reached)
     }
+
+    /// The order of rows, but for changes of settings with the same outcome: see [`settings_order`].
+    fn rank(&self) -> (TriedMark, Reverse<(u8, u64)>, TriedKind) {
+        (self.mark, Reverse(self.then.reach()), self.kind)
+    }
 }
 
 /// The program of a device as recorded, with which everything tried is compared.
@@ -323,13 +328,11 @@ pub(super) fn mark(then: &JobOutcome, sure: Sureness, gains: bool) -> TriedMark 
 /// Sorts `rows`, the best first: what helps, then what may help; then by how far the job gets, then settings before
 /// changes, then by [`settings_order`].
 pub(crate) fn sort_tried(mut rows: Vec<TriedRow>) -> Vec<TriedRow> {
-    let group = |row: &TriedRow| (row.mark, Reverse(row.then.reach()), row.kind);
-    let lowest = rows.iter().map(|row| (group(row), row.peak_reserved_bytes)).into_grouping_map().min();
+    let lowest = rows.iter().map(|row| (row.rank(), row.peak_reserved_bytes)).into_grouping_map().min();
     rows.sort_by_cached_key(|row| {
-        let group = group(row);
-        let lowest = lowest.get(&group).copied().unwrap_or(0); // every row has a group
+        let lowest = lowest.get(&row.rank()).copied().unwrap_or(0); // every row has a rank
         let settings = if row.kind == TriedKind::Settings { &row.what } else { "" };
-        (group, settings_order(settings, row.peak_reserved_bytes, lowest), row.what.clone())
+        (row.rank(), settings_order(settings, row.peak_reserved_bytes, lowest), row.what.clone())
     });
     rows
 }

@@ -104,9 +104,8 @@ pub fn replay_with(
         .into_par_iter()
         .map(|(device, recorded)| {
             let mut journal = Journal::new();
-            let mut push = |entry: &AllocatorEntry, time: u64| journal.push((*entry, time));
-            let sink = keep_journal.then_some(&mut push as &mut EntrySink<'_>);
-            let run = OverriddenRun::new(device, overrides, sink);
+            let sink: &mut EntrySink<'_> = &mut |entry, time| journal.push((*entry, time));
+            let run = OverriddenRun::new(device, overrides, keep_journal.then_some(sink));
             let reach = ForecastLength::UntilFull(overrides.capacity);
             let (then, _) = run.fate(device, Forecast::from_device(device, reach).as_ref());
             let OverriddenRun { hypothesis, simulation } = run;
@@ -130,11 +129,9 @@ pub fn replay_with(
 pub(super) fn capacity_warning(device: DeviceStudy<'_, '_>, capacity: Option<u64>) -> Option<Warning> {
     let (reserved_before, id) = (device.reserved_before(), device.id());
     let capacity = capacity.filter(|capacity| *capacity < reserved_before)?;
-    let message = format!(
-        "GPU {id}: does not fit: {} was reserved before the recording began, more than {}",
-        size(reserved_before),
-        size(capacity)
-    );
+    let [reserved, capacity] = [reserved_before, capacity].map(size);
+    let message =
+        format!("GPU {id}: does not fit: {reserved} was reserved before the recording began, more than {capacity}");
     Some(Warning::new(Code::SmallCapacity, message))
 }
 
@@ -152,6 +149,7 @@ pub(super) fn describe_releases(releases: &RangeInclusive<u32>) -> String {
 fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     let inferred = device.inferred();
     let verification: &Verification = &inferred.verification;
+    let Verification { recorded, predicted, matched, .. } = *verification;
     let differences = count_end_differences(inferred.device, &verification.allocator);
     let trace = inferred.device;
     let failed = trace.failed_requests().map(|event| failed_request(&(event, trace.entry(event).size)));
@@ -166,11 +164,7 @@ fn verify_device(device: DeviceStudy<'_, '_>) -> ReplayedDevice {
     ReplayedDevice {
         statistics,
         figures,
-        events: EventCounts {
-            recorded: verification.recorded,
-            predicted: verification.predicted,
-            matched: Some(verification.matched),
-        },
+        events: EventCounts { recorded, predicted, matched: Some(matched) },
         exact: is_traced.then(|| verification.is_exact()),
         end_state_exact: is_traced.then_some(differences == 0),
         end_differences: is_traced.then_some(differences),
@@ -228,12 +222,14 @@ fn device_report(
 
 /// The statistics under the keys of `torch.cuda.memory_stats()`.
 fn memory_stats(snapshot: &Snapshot, hypothesis: &Hypothesis, allocator: &CachingAllocator) -> BTreeMap<String, i64> {
-    let signed = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     let figures = allocator.statistics.figures(hypothesis.minor, |pool| snapshot.pools.get(pool));
-    let mut figures: BTreeMap<String, i64> = figures.into_iter().map(|(key, value)| (key, signed(value))).collect();
-    // PyTorch reports no limit as -1.
-    let limit = Some(allocator.settings.max_split_size).filter(|limit| *limit != u64::MAX);
-    figures.insert("max_split_size".to_owned(), limit.map_or(-1, signed));
+    let limit = ("max_split_size".to_owned(), allocator.settings.max_split_size);
+    let figures =
+        figures.into_iter().chain([limit]).map(|(key, value)| (key, i64::try_from(value).unwrap_or(i64::MAX)));
+    let mut figures: BTreeMap<String, i64> = figures.collect();
+    if allocator.settings.max_split_size == u64::MAX {
+        figures.insert("max_split_size".to_owned(), -1); // as PyTorch reports no limit
+    }
     figures
 }
 

@@ -52,52 +52,77 @@ pub(super) fn smallest_capacity(
     overrides: &Overrides,
     known: (u64, Option<u64>),
 ) -> Option<u64> {
-    let peak_with =
-        |capacity, placement| peak_if_served(device.program(), &hypothesis_on(device, capacity, overrides), placement);
-    let settings = hypothesis_on(device, UNBOUNDED, overrides).lenient_settings();
-    let fraction = settings.per_process_memory_fraction;
-    // The size of the device decides how many addresses an expandable segment reserves and how much memory a
-    // fraction allows. If the run depends on neither, it is the same on a device of exactly its peak.
-    let is_size_independent = !settings.expandable_segments && fraction >= 1.0;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let device_for = |bytes: u64| round_up_to_step((bytes as f64 / fraction).ceil() as u64).min(UNBOUNDED);
-    let upper_bound = |capacity, peak| if is_size_independent { device_for(peak) } else { capacity };
-
+    let search =
+        CapacitySearch { device, overrides, settings: hypothesis_on(device, UNBOUNDED, overrides).lenient_settings() };
     // From here on all sizes are multiples of the step, so that every remaining interval has a middle.
-    let minimum = device_for(minimum_capacity(device, &settings));
+    let minimum = search.device_for(minimum_capacity(device, &search.settings));
     let (mut low, mut high) = (minimum.saturating_sub(CAPACITY_STEP), UNBOUNDED);
     let (capacity, peak) = known;
-    match peak.and_then(|peak| peak_with(capacity, Placement::Highest).map(|other| peak.max(other))) {
-        Some(peak) => high = upper_bound(capacity, peak),
+    match peak.and_then(|peak| Some(peak.max(search.peak_on(capacity, Placement::Highest)?))) {
+        Some(peak) => high = search.upper_bound(capacity, peak),
         None => low = low.max(capacity / CAPACITY_STEP * CAPACITY_STEP),
     }
-    let result = |high: u64| (high < UNBOUNDED).then_some(high.max(minimum));
-    if high.saturating_sub(low) <= precision(high) {
-        return result(high);
+    if high.saturating_sub(low) > precision(high) {
+        high = search.find_between(low, high, minimum);
     }
-    let on_minimum = hypothesis_on(device, minimum, overrides);
-    let is_limited = on_minimum.limit.is_some();
-    let estimate = sufficient_capacity(device.program(), &Hypothesis { limit: None, ..on_minimum });
-    if estimate == minimum && !is_limited && low < minimum && peak_with(minimum, Placement::Highest).is_some() {
-        return Some(minimum);
+    (high < UNBOUNDED).then_some(high.max(minimum))
+}
+
+/// Replays of one device on several capacities.
+struct CapacitySearch<'r, 's, 'a> {
+    device: DeviceStudy<'s, 'a>,
+    overrides: &'r Overrides,
+    settings: Settings,
+}
+
+impl CapacitySearch<'_, '_, '_> {
+    fn peak_on(&self, capacity: u64, placement: Placement) -> Option<u64> {
+        peak_if_served(self.device.program(), &hypothesis_on(self.device, capacity, self.overrides), placement)
     }
-    let mut guess = device_for(estimate).max(low.saturating_add(CAPACITY_STEP));
-    let (mut up, mut down) = (precision(low), precision(low));
-    while high.saturating_sub(low) > precision(high) {
-        let middle = low + (high - low) / 2;
-        let is_guess = low < guess && guess < high;
-        let next = if is_guess { guess } else { round_up_to_step(middle.max(high.saturating_sub(down))) };
-        let lowest = peak_with(next, Placement::Lowest);
-        let both = lowest.and_then(|peak| Some(peak.max(peak_with(next, Placement::Highest)?)));
-        if let Some(peak) = both {
-            down = if is_guess { precision(next) } else { down.saturating_mul(2) };
-            (high, guess) = (upper_bound(next, peak), UNBOUNDED);
-        } else {
-            guess = if is_guess { next.saturating_add(up) } else { UNBOUNDED };
-            (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
+
+    /// The device on which the program may use `bytes`.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+    fn device_for(&self, bytes: u64) -> u64 {
+        let bytes = (bytes as f64 / self.settings.per_process_memory_fraction).ceil() as u64;
+        round_up_to_step(bytes).min(UNBOUNDED)
+    }
+
+    /// A capacity that suffices if every request was served on `capacity`. The size of the device decides how many
+    /// addresses an expandable segment reserves and how much memory a fraction allows. If the run depends on neither, it
+    /// is the same on a device of exactly its `peak`.
+    fn upper_bound(&self, capacity: u64, peak: u64) -> u64 {
+        let is_size_independent =
+            !self.settings.expandable_segments && self.settings.per_process_memory_fraction >= 1.0;
+        if is_size_independent { self.device_for(peak) } else { capacity }
+    }
+
+    /// The smallest capacity above `low`, which fails, and up to `high`; at least `minimum`.
+    fn find_between(&self, mut low: u64, mut high: u64, minimum: u64) -> u64 {
+        let on_minimum = hypothesis_on(self.device, minimum, self.overrides);
+        let is_limited = on_minimum.limit.is_some();
+        let estimate = sufficient_capacity(self.device.program(), &Hypothesis { limit: None, ..on_minimum });
+        let may_be_minimum = estimate == minimum && !is_limited && low < minimum;
+        if may_be_minimum && self.peak_on(minimum, Placement::Highest).is_some() {
+            return minimum;
         }
+        let mut guess = self.device_for(estimate).max(low.saturating_add(CAPACITY_STEP));
+        let (mut up, mut down) = (precision(low), precision(low));
+        while high.saturating_sub(low) > precision(high) {
+            let middle = low + (high - low) / 2;
+            let is_guess = low < guess && guess < high;
+            let next = if is_guess { guess } else { round_up_to_step(middle.max(high.saturating_sub(down))) };
+            let lowest = self.peak_on(next, Placement::Lowest);
+            let both = lowest.and_then(|peak| Some(peak.max(self.peak_on(next, Placement::Highest)?)));
+            if let Some(peak) = both {
+                down = if is_guess { precision(next) } else { down.saturating_mul(2) };
+                (high, guess) = (self.upper_bound(next, peak), UNBOUNDED);
+            } else {
+                guess = if is_guess { next.saturating_add(up) } else { UNBOUNDED };
+                (low, up, down) = (next, up.saturating_mul(2), UNBOUNDED);
+            }
+        }
+        high
     }
-    result(high)
 }
 
 /// The interval at which the search for a capacity of about `bytes` ends.

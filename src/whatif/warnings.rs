@@ -76,9 +76,12 @@ mod tests {
         parse(string, &Settings::default(), 15, UnknownKeys::Refuse).unwrap().settings
     }
 
+    fn code(string: &str, is_limited: bool) -> Option<Code> {
+        settings_warning(&parsed(string), is_limited).map(|warning| warning.code)
+    }
+
     #[test]
     fn harmful_and_idle_settings_are_warned_about() {
-        let code = |string: &str, is_limited| settings_warning(&parsed(string), is_limited).map(|c| c.code);
         let pair = "expandable_segments:True,max_split_size_mb:64";
         assert_eq!(code(pair, true), Some(Code::HarmfulSettings));
         assert_eq!(code("garbage_collection_threshold:0.8", false), Some(Code::IdleSetting));

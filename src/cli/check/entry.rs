@@ -84,12 +84,7 @@ impl EntryArgs {
     }
 
     /// Why `entry` of the snapshots `judged` must not be written: it has less than the run, or than the entry before.
-    fn refusal(
-        &self,
-        judged: &[JudgedSnapshot],
-        entry: &BaselineEntry,
-        allow_missing: &AllowMissing,
-    ) -> Option<String> {
+    fn refusal(&self, judged: &[JudgedSnapshot], entry: &BaselineEntry, allowed: &AllowMissing) -> Option<String> {
         if let Some((path, why)) = judged.iter().find_map(|judged| Some((&judged.path, judged.incomplete.as_ref()?))) {
             return Some(format!("{path}: {why}"));
         }
@@ -101,7 +96,7 @@ impl EntryArgs {
         }
         let lost = self.before.as_ref()?.row_missing_in(entry)?;
         let process = if lost.process.is_empty() { String::new() } else { format!(" of {}", lost.process) };
-        (!allow_missing.contains(Code::NotChecked.word())).then(|| {
+        (!allowed.contains(Code::NotChecked.word())).then(|| {
             let accept = "--allow-missing not-checked accepts that";
             format!("the entry has GPU {}{process}, which is missing now; {accept}", lost.device)
         })

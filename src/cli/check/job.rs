@@ -34,10 +34,7 @@ impl FinishedJob {
         let mut options = DryRunOptions::on_machine(args.machine.clone())?;
         options.is_alone = true;
         options.machine.check_memory()?;
-        let directory = match &args.dir {
-            Some(directory) => directory.clone(),
-            None => create_numbered("oomscope-check")?,
-        };
+        let directory = if let Some(chosen) = &args.dir { chosen.clone() } else { create_numbered("oomscope-check")? };
         let run_directory = options.prepare(Some(&directory), Intervention::default())?;
         let recorded = record(&command, run_directory, CommandOutput::OnStderr)?;
         let run = AnalyzedRun::read(&recorded)?;

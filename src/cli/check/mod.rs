@@ -4,6 +4,7 @@ mod args;
 mod entry;
 mod job;
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use anyhow::bail;
@@ -105,26 +106,33 @@ impl Checked {
     }
 }
 
-fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Result<CheckReport> {
-    let Criteria { config, config_path, entry, allow_missing } = criteria;
-    let root = repository_root();
-    let source = |file: &str| find_below(&root, file).map(|path| inputs::with_slashes(&path));
-    let of_job = checked.job.as_ref().map(FinishedJob::process_names);
+/// The names of the snapshots in an entry of the baseline, by their paths.
+fn entry_names(checked: &Checked, entry: Option<&EntryArgs>) -> BTreeMap<String, String> {
+    if let Some(job) = &checked.job {
+        return job.process_names();
+    }
     // The only process of an entry needs no name.
     let is_single = checked.inputs.len() == 1
-        && entry.as_ref().is_some_and(|entry| entry.before.as_ref().is_none_or(BaselineEntry::has_single_process));
+        && entry.is_some_and(|entry| entry.before.as_ref().is_none_or(BaselineEntry::has_single_process));
     let files_of_ranks = checked.inputs.iter().filter_map(|input| Some(without_reason(&input.name)?.0)).counts();
-    let name_of = |path: &str| match &of_job {
-        Some(names) => names.get(path).cloned().unwrap_or_default(),
-        None if is_single => String::new(),
-        None => match (name_in_entry(path, &checked.paths), without_reason(path)) {
+    let names = checked.inputs.iter().map(|Input { name: path, .. }| {
+        let name = match (name_in_entry(path, &checked.paths), without_reason(path)) {
+            _ if is_single => String::new(),
             // A rank that failed has another file name than one that did not.
             (name, Some((rank, _))) if files_of_ranks.get(&rank) == Some(&1) => {
                 without_reason(&name).map_or(name, |(rank, _)| rank)
             }
             (name, _) => name,
-        },
-    };
+        };
+        (path.clone(), name)
+    });
+    names.collect()
+}
+
+fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Result<CheckReport> {
+    let Criteria { config, config_path, entry, allow_missing } = criteria;
+    let root = repository_root();
+    let names = entry_names(checked, entry.as_ref());
     let gate = Gate {
         rules: &config.limits,
         flags: &args.limits.0,
@@ -133,10 +141,11 @@ fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Re
         is_only: checked.inputs.len() == 1,
         allow_missing,
         device: args.device,
-        source: &source,
+        source: &|file| find_below(&root, file).map(|path| inputs::with_slashes(&path)),
     };
-    let (judged, mut unreadable) =
-        inputs::read_all(&checked.inputs, |snapshot, path, _| judge(snapshot, path, &name_of(path), &gate));
+    let (judged, mut unreadable) = inputs::read_all(&checked.inputs, |snapshot, path, _| {
+        judge(snapshot, path, names.get(path).map_or("", String::as_str), &gate)
+    });
     let judged = require_devices(judged, &mut unreadable, args.device)?;
     let has_findings = judged.iter().any(|file| !file.findings.is_empty());
     if !has_findings && unreadable.is_empty() && checked.job.is_none() && entry.is_none() {
@@ -144,7 +153,7 @@ fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Re
     }
     let config_path = config_path.as_ref().map(|path| path.display().to_string());
     let warnings = config_path.iter().flat_map(|path| unused_overrides(&config.limits, path, &judged)).collect();
-    let unreadable_names = unreadable.iter().map(|file| name_of(&file.path)).collect();
+    let unreadable_names = unreadable.iter().map(|file| names.get(&file.path).cloned().unwrap_or_default()).collect();
     let (measured, objections) = entry.as_ref().map(|entry| entry.measure(&judged, allow_missing)).unzip();
     let ranks = RankCount::new(args.ranks, &judged);
     let others = CheckReport {
@@ -154,7 +163,7 @@ fn judge_all(args: &Check, criteria: &Criteria, checked: &Checked) -> anyhow::Re
         unreadable,
         ranks: ranks.filter(|_| args.ranks.is_some() || !allow_missing.contains(Code::NotChecked.word())),
         objections: objections.unwrap_or_default(),
-        dry_run: checked.job.as_ref().map(|job| job.check(allow_missing, &source)),
+        dry_run: checked.job.as_ref().map(|job| job.check(allow_missing, gate.source)),
         ..Default::default()
     };
     let report = CheckReport::new(judged, others);

@@ -40,18 +40,24 @@ fn max_model_len(length: u64) -> (&'static str, Value) {
 
 /// The options of the engine to try, each alone, the least change first.
 pub(super) fn engine_remedies(serving: &Serving) -> Vec<OutsideRemedy> {
-    let is_above = |number: u64, limit: u64| (number > limit).then(|| json!(limit));
-    let value = |change: EngineChange| match change {
-        EngineChange::MoreMemory => (serving.memory_utilization < HIGH_UTILIZATION).then(|| json!(HIGH_UTILIZATION)),
-        EngineChange::FewerTokens => is_above(serving.max_num_batched_tokens, SMALL_BATCHED_TOKENS),
-        EngineChange::FewerRequests => is_above(serving.max_num_seqs, SMALL_SEQS),
-        EngineChange::QuantizedWeights => serving.quantization.is_empty().then(|| json!("fp8")),
-        EngineChange::QuantizedCache => (serving.kv_cache_dtype == "auto").then(|| json!("fp8_e4m3")),
-        EngineChange::MoreGpus => Some(json!(serving.tensor_parallel.max(1) * 2)),
-    };
     let changes = Engine::of_name(&serving.engine).into_iter().flat_map(|engine| engine.changes);
-    let options = changes.filter_map(|(name, change)| Some(vec![(*name, value(*change)?)]));
+    let options = changes.filter_map(|(name, change)| Some(vec![(*name, changed_value(serving, *change)?)]));
     options.map(OutsideRemedy::EngineOptions).collect()
+}
+
+/// The value of the option for `change`; `None` if it would change nothing.
+fn changed_value(serving: &Serving, change: EngineChange) -> Option<Value> {
+    let (is_other, value) = match change {
+        EngineChange::MoreMemory => (serving.memory_utilization < HIGH_UTILIZATION, json!(HIGH_UTILIZATION)),
+        EngineChange::FewerTokens => {
+            (serving.max_num_batched_tokens > SMALL_BATCHED_TOKENS, json!(SMALL_BATCHED_TOKENS))
+        }
+        EngineChange::FewerRequests => (serving.max_num_seqs > SMALL_SEQS, json!(SMALL_SEQS)),
+        EngineChange::QuantizedWeights => (serving.quantization.is_empty(), json!("fp8")),
+        EngineChange::QuantizedCache => (serving.kv_cache_dtype == "auto", json!("fp8_e4m3")),
+        EngineChange::MoreGpus => (true, json!(serving.tensor_parallel.max(1) * 2)),
+    };
+    is_other.then_some(value)
 }
 
 /// A remedy from outside of the program, which needs no change to it.
@@ -84,8 +90,11 @@ pub(super) fn option_words(options: &[(&str, Value)]) -> String {
 }
 
 fn join(options: &[(&str, Value)], separator: &str, format: impl Fn(&str, &str) -> String) -> String {
-    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    options.iter().map(|(name, value)| format(name, &text(value))).collect::<Vec<_>>().join(separator)
+    let texts = options.iter().map(|(name, value)| match value {
+        Value::String(text) => format(name, text),
+        _ => format(name, &value.to_string()),
+    });
+    texts.collect::<Vec<_>>().join(separator)
 }
 
 #[cfg(test)]
@@ -94,6 +103,10 @@ mod tests {
 
     fn names(serving: &Serving) -> Vec<String> {
         engine_remedies(serving).iter().map(OutsideRemedy::describe).collect()
+    }
+
+    fn further(serving: &Serving) -> Vec<String> {
+        further_starts(serving).iter().map(OutsideRemedy::describe).collect()
     }
 
     #[test]
@@ -127,8 +140,6 @@ mod tests {
 
     #[test]
     fn an_answer_that_depends_on_another_start_has_it() {
-        let further =
-            |serving: &Serving| further_starts(serving).iter().map(OutsideRemedy::describe).collect::<Vec<_>>();
         let cold = Serving { ready: true, compiled: true, ..Serving::default() };
         assert_eq!(further(&cold), ["a later start"]);
         assert!(further(&Serving { compiled: false, ..cold.clone() }).is_empty());
@@ -142,12 +153,12 @@ mod tests {
         assert_eq!(further(&failed), ["max_model_len=63488"]);
         let quantized = Serving { kv_cache_bytes: Some(12 << 30), possible_model_len: Some(98_304), ..failed.clone() };
         let fp8 = OutsideRemedy::EngineOptions(vec![("quantization", json!("fp8"))]);
-        let shorter = |tried: &Serving| with_shorter_requests(&failed, &fp8, tried);
-        let (length, both) = shorter(&quantized).unwrap();
+        let (length, both) = with_shorter_requests(&failed, &fp8, &quantized).unwrap();
         assert_eq!((length, both.describe()), (96_256, "quantization=fp8, max_model_len=96256".to_owned()));
-        assert!(shorter(&failed).is_none());
-        assert!(shorter(&Serving { tensor_parallel: 2, ..quantized.clone() }).is_none());
-        assert!(shorter(&Serving { ready: true, ..quantized }).is_none());
+        let on_two_gpus = Serving { tensor_parallel: 2, ..quantized.clone() };
+        for other in [&failed, &on_two_gpus, &Serving { ready: true, ..quantized }] {
+            assert_eq!(with_shorter_requests(&failed, &fp8, other), None);
+        }
         assert!(further(&Serving { possible_model_len: None, ..failed }).is_empty());
     }
 }

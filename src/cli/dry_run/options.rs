@@ -176,13 +176,8 @@ impl DryRunOptions {
         output: Option<&Path>,
         intervention: Intervention,
     ) -> anyhow::Result<RunDirectory> {
-        let options = RecorderOptions {
-            max_entries: self.max_entries,
-            stacks: "python".to_owned(),
-            at: "exit".to_owned(),
-            keep: 3,
-            names: true,
-        };
+        let [stacks, at] = ["python", "exit"].map(str::to_owned);
+        let options = RecorderOptions { max_entries: self.max_entries, stacks, at, keep: 3, names: true };
         let MachineArgs { devices, rank, value, .. } = &self.machine;
         let gpu = self.machine.model();
         let program = std::env::current_exe().ok().and_then(|program| program.into_os_string().into_string().ok());
@@ -294,9 +289,9 @@ mod tests {
 
     #[test]
     fn a_line_and_a_value_are_read() {
-        let value = |line, value: &str| Ok(("a/train.py".to_owned(), line, value.to_owned()));
-        assert_eq!(parse_value("a/train.py:12=True"), value(12, "True"));
-        assert_eq!(parse_value("a/train.py:3=-0.5"), value(3, "-0.5"));
+        for (text, line, value) in [("a/train.py:12=True", 12, "True"), ("a/train.py:3=-0.5", 3, "-0.5")] {
+            assert_eq!(parse_value(text), Ok(("a/train.py".to_owned(), line, value.to_owned())));
+        }
         for wrong in ["train.py:12", "train.py=1", ":12=1", "train.py:x=1", "train.py:12=yes", "train.py:12="] {
             assert!(parse_value(wrong).is_err(), "{wrong}");
         }
@@ -304,13 +299,15 @@ mod tests {
 
     #[test]
     fn a_rank_gets_the_environment_of_torchrun() {
-        let ranks = |job, devices| {
+        for (job, devices, ranks) in
+            [("11/64", 8, [11, 64, 3, 8, 1]), ("1/2", 8, [1, 2, 1, 2, 0]), ("3/64", 1, [3, 64, 0, 1, 3])]
+        {
             let environment = rank_environment(parse_rank(job).unwrap(), devices);
-            environment.iter().take(5).map(|(_, value)| value.parse().unwrap()).collect::<Vec<u64>>()
-        };
-        assert_eq!(ranks("11/64", 8), [11, 64, 3, 8, 1]);
-        assert_eq!(ranks("1/2", 8), [1, 2, 1, 2, 0]);
-        assert_eq!(ranks("3/64", 1), [3, 64, 0, 1, 3]);
+            assert!(
+                environment.iter().map(|(_, value)| value).take(5).eq(&ranks.map(|rank| rank.to_string())),
+                "{job}"
+            );
+        }
         assert!(["64/64", "3", "0/0", "a/2", "-1/2"].iter().all(|wrong| parse_rank(wrong).is_err()));
     }
 }

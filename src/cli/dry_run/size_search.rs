@@ -56,16 +56,8 @@ impl<'r> SizeSearch<'r> {
         if !options.real_files {
             print_stderr(&written_files::announce(&directory.join(format!("{name}-N"))));
         }
-        Ok(Self {
-            options,
-            command,
-            name,
-            multiple,
-            given_multiple: multiple,
-            directory,
-            done: BTreeMap::new(),
-            refused: Vec::new(),
-        })
+        let (done, refused) = (BTreeMap::new(), Vec::new());
+        Ok(Self { options, command, name, multiple, given_multiple: multiple, directory, done, refused })
     }
 
     /// Runs `sizes`, which are sorted, then predicts and confirms the largest that fits.
@@ -92,11 +84,16 @@ impl<'r> SizeSearch<'r> {
 
     /// The numbers of the sizes between which the answer is.
     fn bracket(&self) -> Bracket {
-        let number = |size: u64| size.is_multiple_of(self.multiple).then_some(size / self.multiple);
-        let low = self.fitting().filter_map(|(size, _)| number(size)).last().unwrap_or(0);
-        let refused = self.refused.iter().filter_map(|refused| number(refused.size)).filter(|size| *size > low);
+        let low = self.fitting().filter_map(|(size, _)| self.number_of(size)).last().unwrap_or(0);
+        let refused = self.refused.iter().filter_map(|refused| self.number_of(refused.size));
+        let refused = refused.filter(|number| *number > low);
         let failing = self.failing().map(|size| size.div_ceil(self.multiple));
         Bracket { low, high: refused.chain(failing).min() }
+    }
+
+    /// `size` as a multiple of the number of which the program takes multiples.
+    fn number_of(&self, size: u64) -> Option<u64> {
+        size.is_multiple_of(self.multiple).then_some(size / self.multiple)
     }
 
     fn runs_left(&self) -> usize {
@@ -195,7 +192,8 @@ impl<'r> SizeSearch<'r> {
             }
         });
         // Some memory of a GPU is unknown to a dry run.
-        let is_unknown = |ran: &SizeRun| ran.report.dry_run.as_ref().is_some_and(|dry| !dry.is_known());
+        let is_memory_unknown =
+            self.fitting().any(|(_, ran)| ran.report.dry_run.as_ref().is_some_and(|dry| !dry.is_known()));
         SizeSearchReport {
             name: self.name.to_owned(),
             only: (self.multiple > 1).then(|| format!("a multiple of {}", self.multiple)),
@@ -207,7 +205,7 @@ impl<'r> SizeSearch<'r> {
             every_size_fits: false,
             by_data: None,
             refused: self.refused.clone(),
-            is_memory_unknown: self.done.values().any(|ran| !ran.has_failed && is_unknown(ran)),
+            is_memory_unknown,
             runs: runs.collect(),
         }
     }
@@ -224,14 +222,9 @@ impl<'r> SizeSearch<'r> {
         for (size, ran) in self.fitting() {
             recordings.add(size, &ran.snapshot)?;
         }
-        let options = FitOptions {
-            sizes: &[],
-            capacity: Some(self.options.machine.usable_bytes()),
-            // The dry run was on the GPU to predict for.
-            gpu: None,
-            settings: None,
-            multiple: 1,
-        };
+        // The dry run was on the GPU to predict for.
+        let (gpu, capacity) = (None, Some(self.options.machine.usable_bytes()));
+        let options = FitOptions { sizes: &[], capacity, gpu, settings: None, multiple: 1 };
         recordings.study(|inputs| fit(inputs, &options))?.map_err(|refusal| anyhow!(refusal.sentence))
     }
 
@@ -263,9 +256,9 @@ pub(in crate::cli) fn find_placeholder(command: &[OsString]) -> anyhow::Result<S
 
 /// The names in braces in `word`.
 fn names_in(word: &str) -> Vec<String> {
-    let is_name = |name: &&str| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
-    let parts = word.split('{').skip(1).filter_map(|part| part.split_once('}'));
-    parts.map(|(name, _)| name).filter(is_name).map(str::to_owned).collect()
+    let in_braces = word.split('{').skip(1).filter_map(|part| Some(part.split_once('}')?.0));
+    let names = in_braces.filter(|name| !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_'));
+    names.map(str::to_owned).collect()
 }
 
 /// `command` with `size` in place of `{name}`.
@@ -284,9 +277,10 @@ mod tests {
 
     #[test]
     fn the_only_name_in_braces_is_found() {
-        let found = |words: &[&str]| find_placeholder(&words.iter().map(Into::into).collect::<Vec<_>>());
-        assert_eq!(found(&["python", "t.py", "--batch={BATCH}", "--log", "{BATCH}.txt"]).unwrap(), "BATCH");
-        assert!(found(&["python", "t.py", "{}"]).unwrap_err().to_string().contains("no word in braces"));
-        assert!(found(&["{A}", "{B}"]).unwrap_err().to_string().contains("{A}, {B}"));
+        let found = find_placeholder(&["python", "t.py", "--batch={BATCH}", "--log", "{BATCH}.txt"].map(Into::into));
+        assert_eq!(found.unwrap(), "BATCH");
+        for (words, error) in [(["t.py", "{}"], "no word in braces"), (["{A}", "{B}"], "{A}, {B}")] {
+            assert!(find_placeholder(&words.map(Into::into)).unwrap_err().to_string().contains(error));
+        }
     }
 }

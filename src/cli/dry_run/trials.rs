@@ -158,35 +158,38 @@ impl Trials<'_> {
     }
 
     fn judge(&self, code: u8, run: &AnalyzedRun) -> TrialReport {
-        let unknown = |outcome, reason| {
-            let serving = run.serving().cloned();
-            TrialReport { outcome, reason, serving, ..TrialReport::default() }
-        };
+        let others = TrialReport { serving: run.serving().cloned(), ..TrialReport::default() };
         if let Some(oom) = run.last_failure().filter(|_| run.has_failed()) {
             let is_later = run.served > self.served;
             let outcome = if is_later { TrialOutcome::FailsLater } else { TrialOutcome::Fails };
             let (location, requested_bytes) = (Some(oom.location.clone()), Some(oom.requested_bytes));
-            return TrialReport { requested_bytes, location, ..unknown(outcome, None) };
+            return TrialReport { outcome, requested_bytes, location, ..others };
         }
         let Some(reserved) = run.job.devices().map(DeviceReport::peak_on_device).max() else {
-            return unknown(TrialOutcome::Unknown, Some("no process used CUDA".to_owned()));
+            let reason = Some("no process used CUDA".to_owned());
+            return TrialReport { outcome: TrialOutcome::Unknown, reason, ..others };
         };
-        let headroom_bytes = Some(self.args.options.machine.usable_bytes().saturating_sub(reserved));
-        let ends = |outcome, reason| TrialReport { headroom_bytes, ..unknown(outcome, reason) };
-        match &run.job.dry_run {
-            Some(job) => match job.verdict {
-                DryRunVerdict::WouldFit => ends(TrialOutcome::Ends, None),
-                DryRunVerdict::MayFit => ends(TrialOutcome::MayEnd, Some(job.reason.to_string())),
-                DryRunVerdict::WouldNotFit if matches!(job.reason, DryRunReason::NotStarted(_)) => {
-                    unknown(TrialOutcome::Fails, Some(job.reason.to_string()))
-                }
-                DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
-                    unknown(TrialOutcome::Unknown, Some(job.reason.to_string()))
-                }
-            },
-            None if code == 0 => ends(TrialOutcome::Ends, None),
-            None => unknown(TrialOutcome::Unknown, Some(format!("exit code {code}, without an out-of-memory error"))),
-        }
+        let (outcome, reason) = match &run.job.dry_run {
+            Some(job) => {
+                let outcome = match job.verdict {
+                    DryRunVerdict::WouldFit => TrialOutcome::Ends,
+                    DryRunVerdict::MayFit => TrialOutcome::MayEnd,
+                    DryRunVerdict::WouldNotFit if matches!(job.reason, DryRunReason::NotStarted(_)) => {
+                        TrialOutcome::Fails
+                    }
+                    DryRunVerdict::NoVerdict | DryRunVerdict::DidNotFinish | DryRunVerdict::WouldNotFit => {
+                        TrialOutcome::Unknown
+                    }
+                };
+                (outcome, Some(job.reason.to_string()))
+            }
+            None if code == 0 => (TrialOutcome::Ends, None),
+            None => (TrialOutcome::Unknown, Some(format!("exit code {code}, without an out-of-memory error"))),
+        };
+        let reason = reason.filter(|_| outcome != TrialOutcome::Ends);
+        let headroom = self.args.options.machine.usable_bytes().saturating_sub(reserved);
+        let headroom_bytes = matches!(outcome, TrialOutcome::Ends | TrialOutcome::MayEnd).then_some(headroom);
+        TrialReport { outcome, headroom_bytes, reason, ..others }
     }
 }
 

@@ -31,8 +31,11 @@ pub(super) fn list(directory: &Path) -> Option<String> {
         let _ = fs::remove_dir_all(&root);
         return None;
     }
-    let original = |path: &PathBuf| path.strip_prefix(&root).map_or(path.clone(), |rest| Path::new("/").join(rest));
-    let names: Vec<String> = files.iter().take(MAX_NAMES).map(|path| original(path).display().to_string()).collect();
+    let originals = files.iter().take(MAX_NAMES).map(|path| match path.strip_prefix(&root) {
+        Ok(rest) => Path::new("/").join(rest).display().to_string(),
+        Err(_) => path.display().to_string(),
+    });
+    let names: Vec<String> = originals.collect();
     let more = match files.len().saturating_sub(MAX_NAMES) {
         0 => String::new(),
         count => format!(" and {count} more"),

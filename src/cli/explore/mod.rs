@@ -75,8 +75,9 @@ pub(super) fn run(args: &Explore) -> anyhow::Result<Exit> {
 
 /// The first device with a failed request, else the first with a trace, else the first.
 fn worst_device(study: &Study<'_>) -> Option<u64> {
-    let key = |device: &DeviceStudy<'_, '_>| (device.failed_requests().next().is_some(), !device.device().is_empty());
-    study.devices().rev().max_by_key(key).map(DeviceStudy::id)
+    let devices = study.devices().rev();
+    let worst = devices.max_by_key(|device| (device.failed_requests().next().is_some(), !device.device().is_empty()));
+    worst.map(DeviceStudy::id)
 }
 
 /// The capabilities of the terminal, from the environment.

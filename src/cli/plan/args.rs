@@ -60,13 +60,7 @@ impl Plan {
         runs: &'o [PlanRun],
     ) -> PlanOptions<'o> {
         let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
-        PlanOptions {
-            name,
-            command: (!words.is_empty()).then(|| words.join(" ")),
-            gpus,
-            runs,
-            wanted_size: self.for_size,
-            changes: false,
-        }
+        let command = (!words.is_empty()).then(|| words.join(" "));
+        PlanOptions { name, command, gpus, runs, wanted_size: self.for_size, changes: false }
     }
 }

@@ -148,18 +148,18 @@ impl RunDirectory {
     pub(in crate::cli) fn finish(self) -> (RunStatus, Vec<PathBuf>) {
         let control = self.control_dir();
         let processes = RecordedProcess::find_all(&self.path);
-        let has = |name: &str| control.join(name).exists();
+        let unserved = processes.iter().filter(|process| !control.join(format!("served-{}", process.name)).exists());
         let mut status = RunStatus {
-            python: has("saw-python"),
-            old_python: has("saw-old-python"),
-            torch: has("saw-torch"),
-            torch_without_cuda: has("saw-torch-without-cuda"),
+            python: control.join("saw-python").exists(),
+            old_python: control.join("saw-old-python").exists(),
+            torch: control.join("saw-torch").exists(),
+            torch_without_cuda: control.join("saw-torch-without-cuda").exists(),
             recorded: processes.len(),
             unfinished: 0,
-            failed: processes.iter().filter(|process| !has(&format!("served-{}", process.name))).count(),
+            failed: unserved.count(),
             isolated: paths_in(&control).filter(|path| is_named(path, "isolated-")).count(),
-            is_dry_run: has("dry-run.json"),
-            has_engine: has("serving"),
+            is_dry_run: control.join("dry-run.json").exists(),
+            has_engine: control.join("serving").exists(),
         };
         exit_code::complete_snapshots(&control);
         let mut snapshots = snapshots_in(&self.chosen.path);

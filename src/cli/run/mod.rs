@@ -103,9 +103,11 @@ mod tests {
 
     #[test]
     fn only_a_full_disk_is_one() {
-        let full = |code: i32| is_disk_full(&anyhow::Error::from(io::Error::from_raw_os_error(code)).context("x"));
-        assert!(full(28));
-        assert!(!full(2) && !full(13) && !is_disk_full(&anyhow::anyhow!("No space left on device")));
+        for (code, is_full) in [(28, true), (2, false), (13, false)] {
+            let error = anyhow::Error::from(io::Error::from_raw_os_error(code)).context("x");
+            assert_eq!(is_disk_full(&error), is_full, "{code}");
+        }
+        assert!(!is_disk_full(&anyhow::anyhow!("No space left on device")));
     }
 
     #[test]

@@ -45,8 +45,8 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
         bail!("{shown}: is not a directory; remove it");
     }
     create_with_mode(control, 0o700, true).with_context(|| format!("{shown}: cannot be created"))?;
-    let unreadable = || format!("{shown}: cannot be read");
-    if is_writable_by_others(&fs::metadata(control).with_context(unreadable)?) {
+    let metadata = fs::metadata(control).with_context(|| format!("{shown}: cannot be read"))?;
+    if is_writable_by_others(&metadata) {
         bail!("{shown}: other users may write to it; remove it");
     }
     // Elsewhere permissions are inherited from the directory above.
@@ -56,7 +56,7 @@ pub(super) fn create_control(control: &Path) -> anyhow::Result<()> {
     // The first link, or what cannot be read.
     let mut below = paths_below(control).into_iter();
     let link = below.find(|path| path.as_ref().map_or(true, |path| path.is_symlink()));
-    if let Some(link) = link.transpose().with_context(unreadable)? {
+    if let Some(link) = link.transpose().with_context(|| format!("{shown}: cannot be read"))? {
         bail!("{}: is a link, and the recorder would be written through it; remove it", link.display());
     }
     Ok(())

@@ -44,13 +44,15 @@ impl RecordedProcess {
     /// All processes recorded in `directory`.
     pub(in crate::cli) fn find_all(directory: &Path) -> Vec<Self> {
         let control = directory.join(CONTROL_DIR);
-        let name = |path: PathBuf| Some(path.file_name()?.to_str()?.strip_prefix("recorded-")?.to_owned());
         // `.part` files are not complete yet.
         let complete = paths_in(&control).filter(|path| path.extension().is_none_or(|ending| ending != "part"));
-        let names = complete.filter_map(name);
-        // A process that has not dumped yet has no such file.
-        let answer = |name: &str| read_text_file(&control.join(format!("done-{name}"))).unwrap_or_default();
-        names.sorted().map(|name| Self { answer: answer(&name), name }).collect()
+        let names = complete.filter_map(|path| Some(path.file_name()?.to_str()?.strip_prefix("recorded-")?.to_owned()));
+        let processes = names.sorted().map(|name| {
+            // A process that has not dumped yet has no such file.
+            let answer = read_text_file(&control.join(format!("done-{name}"))).unwrap_or_default();
+            Self { name, answer }
+        });
+        processes.collect()
     }
 
     /// Requests a snapshot from all processes of `directory`, the same way as the processes do among themselves.

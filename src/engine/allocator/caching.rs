@@ -117,14 +117,9 @@ impl CachingAllocator {
             }
         }
         self.served_by = ServedBy::Failed;
-        self.entries.push(AllocatorEntry {
-            action: Action::Oom,
-            addr: device.free_bytes(),
-            size: params.size,
-            stream: request.stream,
-            pool: request.pool,
-            context: request.context,
-        });
+        let Request { stream, pool, context, .. } = *request;
+        let (addr, size) = (device.free_bytes(), params.size);
+        self.entries.push(AllocatorEntry { action: Action::Oom, addr, size, stream, pool, context });
         self.statistics.num_ooms += 1;
         None
     }
@@ -147,14 +142,8 @@ impl CachingAllocator {
     #[inline]
     pub(super) fn record_trace(&mut self, action: Action, block: &PoolBlock, size: u64, context: StackId) {
         let free_list = &self.pools.free_lists[block.free_list as usize];
-        self.entries.push(AllocatorEntry {
-            action,
-            addr: block.addr,
-            size,
-            stream: free_list.stream,
-            pool: free_list.pool,
-            context,
-        });
+        let (addr, stream, pool) = (block.addr, free_list.stream, free_list.pool);
+        self.entries.push(AllocatorEntry { action, addr, size, stream, pool, context });
     }
 
     /// New memory from the device, as a block that is in no free list.

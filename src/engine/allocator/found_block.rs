@@ -196,14 +196,9 @@ impl CachingAllocator {
     pub(super) fn split_front(&mut self, id: BlockId, size: u64) -> BlockId {
         let original = self.blocks[id];
         let registration = self.split_registration(&original);
-        let front = self.blocks.insert(PoolBlock {
-            size,
-            requested: 0,
-            next: id,
-            registration,
-            segment_context: StackId::default(),
-            ..original
-        });
+        let segment_context = StackId::default();
+        let front = PoolBlock { size, requested: 0, next: id, registration, segment_context, ..original };
+        let front = self.blocks.insert(front);
         if let Some(prev) = original.prev.as_option() {
             self.blocks[prev].next = front;
         }

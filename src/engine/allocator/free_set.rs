@@ -158,8 +158,10 @@ mod tests {
 
     /// Pseudo-random numbers below `n`.
     fn numbers(n: u64) -> impl Iterator<Item = u64> {
-        let next = |x: &u64| Some(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        std::iter::successors(Some(1), next).map(move |x| (x >> 33) % n)
+        let states = std::iter::successors(Some(1u64), |state| {
+            Some(state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1))
+        });
+        states.map(move |state| (state >> 33) % n)
     }
 
     #[test]

@@ -110,15 +110,10 @@ impl CachingAllocator {
         segment_layouts
     }
 
-    fn add_blocks(
-        &mut self,
-        segment_layout: &SegmentLayout,
-        block_layouts: &[BlockLayout],
-        memory: &mut InitialMemory,
-    ) {
-        let is_small = segment_layout.first.range.is_small;
+    fn add_blocks(&mut self, segment: &SegmentLayout, block_layouts: &[BlockLayout], memory: &mut InitialMemory) {
+        let is_small = segment.first.range.is_small;
         let mut registration = self.next_registration();
-        let expandable_segment = segment_layout.first.reservation.map(|(base, size)| {
+        let expandable_segment = segment.first.reservation.map(|(base, size)| {
             let granule = granule_size(is_small, &self.settings);
             self.expandable_segments.push(Reservation { base, size, granule });
             to_u32(self.expandable_segments.len() - 1)
@@ -134,7 +129,7 @@ impl CachingAllocator {
                 prev,
                 expandable_segment,
                 context: initial.map_or(StackId::default(), |r| r.context),
-                ..PoolBlock::new(*from, to - from, segment_layout.free_list, registration, *state)
+                ..PoolBlock::new(*from, to - from, segment.free_list, registration, *state)
             });
             if let Some(prev) = prev.as_option() {
                 self.blocks[prev].next = id;
@@ -168,7 +163,7 @@ impl CachingAllocator {
                 self.insert_free(id);
             }
         }
-        self.count_reserved(segment_layout);
+        self.count_reserved(segment);
     }
 
     fn count_reserved(&mut self, segment_layout: &SegmentLayout) {

@@ -64,11 +64,13 @@ impl CachingAllocator {
         let min_bytes = params.size.max(limit);
         let free_list = &self.pools.free_lists[params.free_list as usize];
         let from = FreeKey::at_least(min_bytes);
-        let is_expandable = |key: &FreeKey| self.blocks[key.id].is_expandable();
         let larger = free_list.free.range_from(from).next().copied();
         if !self.behaviour.has(Rule::ReclaimSkipsExpandable) && !self.expandable_segments.is_empty() {
-            let smaller = || free_list.free.range_before_rev(from).take_while(|key| key.size >= limit);
-            let finds_expandable = larger.as_ref().map_or_else(|| smaller().any(is_expandable), is_expandable);
+            let mut smaller = free_list.free.range_before_rev(from).take_while(|key| key.size >= limit);
+            let finds_expandable = match &larger {
+                Some(key) => self.blocks[key.id].is_expandable(),
+                None => smaller.any(|key| self.blocks[key.id].is_expandable()),
+            };
             if finds_expandable {
                 self.undefined_behaviour.get_or_insert(
                     "before 2.8 PyTorch releases expandable memory here as if it were a whole segment, and \
@@ -130,17 +132,12 @@ impl CachingAllocator {
         }
     }
 
-    /// `synchronize_and_free_events`
-    fn synchronize_and_free_events(
-        &mut self,
-        only_pool: Option<PoolId>,
-        wait_order: &[PendingFreeId],
-        context: StackId,
-    ) {
+    /// `synchronize_and_free_events`, for all pools or for `pool`.
+    fn synchronize_and_free_events(&mut self, pool: Option<PoolId>, wait_order: &[PendingFreeId], context: StackId) {
         self.statistics.num_sync_all_streams += 1;
         let rest: Vec<PendingFreeId> = self.pending.keys().copied().collect();
         for pending_id in wait_order.iter().chain(&rest) {
-            if only_pool.is_none() || self.pool_of_pending(*pending_id) == only_pool {
+            if pool.is_none() || self.pool_of_pending(*pending_id) == pool {
                 self.complete_free(*pending_id, context);
             }
         }

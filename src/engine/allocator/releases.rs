@@ -148,20 +148,17 @@ pub fn parse_release(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
     fn every_release_has_a_row_and_nothing_is_listed_twice() {
         let minors: Vec<u32> = RELEASES.iter().map(|(minor, ..)| *minor).collect();
         assert_eq!(minors, (0..=NEWEST).collect::<Vec<_>>());
-        let once = |all: Vec<String>| {
-            let mut sorted = all.clone();
-            sorted.sort();
-            sorted.dedup();
-            assert_eq!(sorted.len(), all.len(), "{all:?}");
-        };
-        let named = |names: &[&'static str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
-        once(RELEASES.iter().flat_map(|(_, rules, _)| *rules).map(|rule| format!("{rule:?}")).collect());
-        once(RELEASES.iter().flat_map(|(.., keys)| named(keys)).collect());
+        let rules = RELEASES.iter().flat_map(|(_, rules, _)| *rules).map(|rule| format!("{rule:?}"));
+        let keys = RELEASES.iter().flat_map(|(.., keys)| *keys).map(|key| (*key).to_owned());
+        let names: Vec<String> = rules.chain(keys).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "{names:?}");
     }
 }

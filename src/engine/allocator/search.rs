@@ -99,17 +99,11 @@ impl CachingAllocator {
         })?;
         let block = self.blocks[id];
         let (pool, is_small) = self.pools.pool_and_size_class(block.free_list);
-        let params = AllocParams {
-            free_list: block.free_list,
-            pool,
-            is_small,
-            size: request.size,
-            alloc_size: 0,
-            is_expandable: block.is_expandable(),
-            context: request.context,
-        };
+        let Request { size, context, .. } = *request;
+        let (free_list, is_expandable) = (block.free_list, block.is_expandable());
+        let params = AllocParams { free_list, pool, is_small, size, alloc_size: 0, is_expandable, context };
         self.served_by = ServedBy::Cached;
         self.remove_from_free_list(id);
-        Some(self.alloc_found_block_with_split(id, &params, request.size, block.size > request.size))
+        Some(self.alloc_found_block_with_split(id, &params, size, block.size > size))
     }
 }

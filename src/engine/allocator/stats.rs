@@ -149,36 +149,37 @@ impl AllocatorStatistics {
     /// `active_bytes.all.peak`. `pool_name` gives the two numbers of a pool's id. `max_split_size` is missing: it is
     /// a setting.
     pub fn figures(&self, minor: u32, pool_name: impl Fn(PoolId) -> [u64; 2]) -> BTreeMap<String, u64> {
-        let mut figures = BTreeMap::new();
-        let mut stat = |name: &str, stat: &Stat| {
-            for (kind, value) in
-                [("allocated", stat.allocated), ("current", stat.current), ("freed", stat.freed), ("peak", stat.peak)]
-            {
-                figures.insert(format!("{name}.{kind}"), value);
-            }
-        };
-        let mut by_pool = |name: &str, by_pool: &StatByPool| {
-            stat(&format!("{name}.all"), &by_pool.all);
-            stat(&format!("{name}.large_pool"), &by_pool.large_pool);
-            stat(&format!("{name}.small_pool"), &by_pool.small_pool);
-        };
-        by_pool("active", &self.active);
-        by_pool("active_bytes", &self.active_bytes);
-        by_pool("allocated_bytes", &self.allocated_bytes);
-        by_pool("allocation", &self.allocation);
-        by_pool("inactive_split", &self.inactive_split);
-        by_pool("inactive_split_bytes", &self.inactive_split_bytes);
-        by_pool("requested_bytes", &self.requested_bytes);
-        by_pool("reserved_bytes", &self.reserved_bytes);
-        by_pool("segment", &self.segment);
+        let by_pool = [
+            ("active", &self.active),
+            ("active_bytes", &self.active_bytes),
+            ("allocated_bytes", &self.allocated_bytes),
+            ("allocation", &self.allocation),
+            ("inactive_split", &self.inactive_split),
+            ("inactive_split_bytes", &self.inactive_split_bytes),
+            ("requested_bytes", &self.requested_bytes),
+            ("reserved_bytes", &self.reserved_bytes),
+            ("segment", &self.segment),
+        ];
+        let mut by_pool = by_pool.map(|(name, stat)| (name.to_owned(), stat)).to_vec();
         if has_rule(minor, Rule::StatisticsByPool) {
-            for (pool, reserved) in &self.reserved_bytes_by_private_pools {
+            by_pool.extend(self.reserved_bytes_by_private_pools.iter().map(|(pool, reserved)| {
                 let [a, b] = pool_name(*pool);
-                by_pool(&format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved);
-            }
+                (format!("reserved_bytes_by_private_pools.{a}_{b}"), reserved)
+            }));
         }
-        stat("oversize_allocations", &self.oversize_allocations);
-        stat("oversize_segments", &self.oversize_segments);
+        let stats = by_pool.into_iter().flat_map(|(name, StatByPool { all, large_pool, small_pool })| {
+            [("all", all), ("large_pool", large_pool), ("small_pool", small_pool)]
+                .map(|(half, stat)| (format!("{name}.{half}"), stat))
+        });
+        let oversize =
+            [("oversize_allocations", &self.oversize_allocations), ("oversize_segments", &self.oversize_segments)];
+        let mut figures = BTreeMap::new();
+        for (name, stat) in stats.chain(oversize.map(|(name, stat)| (name.to_owned(), stat))) {
+            figures.insert(format!("{name}.allocated"), stat.allocated);
+            figures.insert(format!("{name}.current"), stat.current);
+            figures.insert(format!("{name}.freed"), stat.freed);
+            figures.insert(format!("{name}.peak"), stat.peak);
+        }
         for (name, value) in [
             ("num_alloc_retries", self.num_alloc_retries),
             ("num_device_alloc", self.num_device_alloc),

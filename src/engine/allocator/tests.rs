@@ -4,6 +4,8 @@
 mod audit;
 mod cases;
 
+use std::ops::Range;
+
 use proptest::prelude::*;
 
 use self::audit::{Audit, CheckingDevice};
@@ -38,8 +40,11 @@ enum Step {
     Snapshot { pool: u32 },
 }
 
+fn near(edge: u64) -> Range<u64> {
+    (edge - 513)..(edge + 514)
+}
+
 fn size() -> impl Strategy<Value = u64> {
-    let near = |edge: u64| (edge - 513)..(edge + 514);
     prop_oneof![
         4 => 1..4096u64,
         3 => 4096..MIB,
@@ -54,9 +59,12 @@ fn size() -> impl Strategy<Value = u64> {
     ]
 }
 
+fn pool() -> impl Strategy<Value = u32> {
+    prop_oneof![6 => Just(0u32), 1 => 1..POOLS]
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let stream = prop_oneof![5 => Just(0u64), 1 => Just(7u64), 1 => Just(u64::MAX)];
-    let pool = || prop_oneof![6 => Just(0u32), 1 => 1..POOLS];
     prop_oneof![
         20 => (size(), stream, pool(), 0..4usize, prop::bool::weighted(0.1)).prop_map(
             |(size, stream, pool, finished, is_capturing)| Step::Alloc {

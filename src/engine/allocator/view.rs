@@ -60,10 +60,8 @@ impl CachingAllocator {
         let mut views: Vec<BlockView> = Vec::with_capacity(ids.len());
         for id in ids {
             let block = &self.blocks[id];
-            let starts_segment = match block.prev.as_option() {
-                None => true,
-                Some(prev) => self.blocks[prev].state == PoolBlockState::Unmapped,
-            };
+            let prev = block.prev.as_option();
+            let starts_segment = prev.is_none_or(|prev| self.blocks[prev].state == PoolBlockState::Unmapped);
             views.push(block_view(block));
             match segments.last_mut() {
                 Some(segment) if !starts_segment => {

@@ -79,10 +79,7 @@ impl Pools {
 
     /// The two numbers of a pool's id.
     pub fn get(&self, pool: PoolId) -> [u64; 2] {
-        match self.0.get(pool.0) {
-            [a, b] => [*a, *b],
-            _ => [0, 0],
-        }
+        self.0.get(pool.0).try_into().unwrap_or_default()
     }
 
     /// The same as text.

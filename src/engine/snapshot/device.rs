@@ -26,11 +26,10 @@ impl Snapshot {
         let with_entries = (0u64..).zip(&self.traces).filter(|(_, rows)| !rows.is_empty());
         let with_segments = self.segments.iter().map(|segment| segment.device);
         let ids: BTreeSet<u64> = with_entries.map(|(id, _)| id).chain(with_segments).collect();
-        let has_held = |id: &u64| self.device(*id).has_held_memory();
-        let is_any_used = ids.iter().any(has_held);
-        let first = ids.first().copied();
-        let ids = ids.into_iter().filter(move |id| if is_any_used { has_held(id) } else { Some(*id) == first });
-        ids.map(|id| self.device(id))
+        let (held, others): (Vec<_>, Vec<_>) =
+            ids.into_iter().map(|id| self.device(id)).partition(|device| device.has_held_memory());
+        let first = if held.is_empty() { others.into_iter().next() } else { None };
+        held.into_iter().chain(first)
     }
 
     /// Device `id`; an empty one if the file does not have it.
@@ -106,12 +105,9 @@ impl<'a> Device<'a> {
         (0..self.len).map(move |index| self.entry(index))
     }
 
-    /// The entries whose action is `wanted`, with their indexes. Reads only the action of the others.
-    pub fn entries_where(
-        self,
-        wanted: impl Fn(Action) -> bool,
-    ) -> impl DoubleEndedIterator<Item = (usize, TraceEntry)> {
-        let indexes = (0..self.len).filter(move |index| self.action(*index).is_some_and(&wanted));
+    /// The entries with an action to `keep`, with their indexes. Reads only the action of the others.
+    pub fn entries_where(self, keep: impl Fn(Action) -> bool) -> impl DoubleEndedIterator<Item = (usize, TraceEntry)> {
+        let indexes = (0..self.len).filter(move |index| self.action(*index).is_some_and(&keep));
         indexes.map(move |index| (index, self.entry(index)))
     }
 

@@ -342,21 +342,23 @@ fn waits_for_backward((file, name): (&str, &str)) -> bool {
 
 fn classify_thread(snapshot: &mut Snapshot, stack: StackId) -> Thread {
     let frames = snapshot.stacks.frames(stack);
-    let text = |id: FrameId| snapshot.frame_text(id);
     let Some(outermost) = outermost_python_frame(snapshot, stack) else {
-        let is_engine = frames.iter().any(|id| text(id).1.contains("torch::autograd::Engine::"));
+        let is_engine = frames.iter().any(|id| snapshot.frame_text(id).1.contains("torch::autograd::Engine::"));
         return if is_engine || frames.is_empty() { Thread::NoPython } else { Thread::Other };
     };
     let frame = snapshot.stacks.frame(outermost);
     let bottom = (frame.file, frame.name);
-    let call = frames.iter().position(|id| text(id).1 == MAKE_GRADS && is_autograd(text(id).0));
+    let call = frames.iter().position(|id| {
+        let (file, name) = snapshot.frame_text(id);
+        name == MAKE_GRADS && is_autograd(file)
+    });
     if let Some(at) = call {
         let caller: Vec<FrameId> = frames.iter().skip(at + 1).collect();
         return Thread::CallsBackward(snapshot.stacks.intern(&caller), bottom);
     }
     Thread::Python {
         bottom,
-        starts_at_entry_function: ENTRY_FUNCTIONS.contains(&text(outermost).1),
-        is_in_backward: frames.iter().any(|id| waits_for_backward(text(id))),
+        starts_at_entry_function: ENTRY_FUNCTIONS.contains(&snapshot.frame_text(outermost).1),
+        is_in_backward: frames.iter().any(|id| waits_for_backward(snapshot.frame_text(id))),
     }
 }

@@ -123,23 +123,24 @@ mod tests {
 
     #[test]
     fn devices_have_the_numbers_of_their_host() {
-        let device = RecorderDevice { name: "A100".to_owned(), total_bytes: 0 };
-        let of = |list: Option<&str>, devices: usize, id| {
+        for (list, devices, id, host_device) in [
+            (Some("6, 3"), 2, 1, Some(3)),
+            (Some("GPU-3a2f"), 1, 0, None),
+            (None, 8, 5, Some(5)),
+            (None, 1, 0, None),
+            (Some("6"), 1, 2, None),
+        ] {
             let info = RecorderInfo {
                 visible_devices: list.map(str::to_owned),
-                devices: vec![device.clone(); devices],
+                devices: vec![RecorderDevice { name: "A100".to_owned(), total_bytes: 0 }; devices],
                 ..RecorderInfo::default()
             };
-            info.host_device(id)
-        };
-        assert_eq!(of(Some("6, 3"), 2, 1), Some(3));
-        assert_eq!(of(Some("GPU-3a2f"), 1, 0), None);
-        assert_eq!([of(None, 8, 5), of(None, 1, 0), of(Some("6"), 1, 2)], [Some(5), None, None]);
+            assert_eq!(info.host_device(id), host_device);
+        }
     }
 
     #[test]
     fn release_has_no_build_suffix() {
-        let recorded = |torch: &str| RecorderInfo { torch: Some(torch.to_owned()), ..RecorderInfo::default() };
         for (torch, release, minor) in [
             ("2.6.0+cu124", "2.6.0", Some(6)),
             ("2.15.0", "2.15.0", Some(15)),
@@ -147,8 +148,8 @@ mod tests {
             ("1.13.1", "1.13.1", None),
             ("", "", None),
         ] {
-            assert_eq!(recorded(torch).release(), Some(release));
-            assert_eq!(recorded(torch).minor(), minor);
+            let recorded = RecorderInfo { torch: Some(torch.to_owned()), ..RecorderInfo::default() };
+            assert_eq!((recorded.release(), recorded.minor()), (Some(release), minor));
         }
         assert_eq!(RecorderInfo::default().minor(), None);
     }

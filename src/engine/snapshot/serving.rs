@@ -128,15 +128,19 @@ impl Serving {
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_request_must_also_fit_with_the_memory_of_the_driver() {
-        let engine = |kv_cache_bytes, tensor_parallel| Serving {
+    /// An engine in which a request takes 1 GiB.
+    fn engine(kv_cache_bytes: u64, tensor_parallel: u64) -> Serving {
+        Serving {
             kv_cache_bytes: Some(kv_cache_bytes),
             tensor_parallel,
             max_model_len: 8192,
-            requests: vec![(8192, kv_cache_bytes as f64 / GIB as f64)], // a request takes 1 GiB
+            requests: vec![(8192, kv_cache_bytes as f64 / GIB as f64)],
             ..Serving::default()
-        };
+        }
+    }
+
+    #[test]
+    fn a_request_must_also_fit_with_the_memory_of_the_driver() {
         assert!(engine(2 * GIB, 1).has_headroom());
         assert!(!engine(GIB + GIB / 8, 1).has_headroom());
         assert!(engine(4 * GIB, 2).has_headroom());

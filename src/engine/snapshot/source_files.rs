@@ -35,8 +35,10 @@ impl SourceFiles {
 
     /// The text of `line` of `file`, which is named as in a report with complete paths: cut, and escaped for output.
     pub fn line(&self, file: &str, line: u32) -> Option<String> {
-        let escaped = || self.texts.iter().find(|(path, _)| escape_name(path) == file).map(|(_, text)| text);
-        let text = self.texts.get(file).or_else(escaped)?;
+        let text = self.texts.get(file).or_else(|| {
+            let escaped = self.texts.iter().find(|(path, _)| escape_name(path) == file);
+            escaped.map(|(_, text)| text)
+        })?;
         let line = text.split('\n').nth(usize::try_from(line).ok()?.checked_sub(1)?)?;
         let shown: String = line.trim_end().chars().take(MAX_LINE_CHARS).collect();
         Some(escape_text(&shown.replace('\t', TAB)))

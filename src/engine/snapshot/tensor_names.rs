@@ -233,32 +233,29 @@ mod tests {
     #[test]
     fn a_view_leaves_the_rest_of_its_storage_unused() {
         let shapes = [vec![8, 16_000], vec![8, 160, 16_000], vec![u64::MAX, 2]];
-        let unused = |shape, places, dtype| {
-            let (kind, dtype_id) = (TensorKind::Variable, SymbolId::default());
+        for (shape, places, dtype, unused) in [
+            (Some(0), 1, "float32", 81_920_000 - 512_000),
+            (Some(1), 1, "float32", 0),
+            // Parts at several places, a shape that is not known, a type that is not, too many elements.
+            (Some(0), 2, "float32", 0),
+            (None, 1, "float32", 0),
+            (Some(3), 1, "float32", 0),
+            (Some(0), 1, "float7", 0),
+            (Some(2), 1, "bool", 0),
+        ] {
             let tensor = NamedTensor {
                 address: 1 << 40,
                 bytes: 81_920_000,
-                kind,
+                kind: TensorKind::Variable,
                 name: None,
                 root: 0,
                 operator: None,
                 is_in_graph: false,
-                dtype: dtype_id,
+                dtype: SymbolId::default(),
                 shape,
                 places,
             };
-            tensor.unused_bytes(dtype, &shapes)
-        };
-        assert_eq!(unused(Some(0), 1, "float32"), 81_920_000 - 512_000);
-        assert_eq!(unused(Some(1), 1, "float32"), 0);
-        // Parts at several places, a shape that is not known, a type that is not, too many elements.
-        let unknown = [
-            (Some(0), 2, "float32"),
-            (None, 1, "float32"),
-            (Some(3), 1, "float32"),
-            (Some(0), 1, "float7"),
-            (Some(2), 1, "bool"),
-        ];
-        assert_eq!(unknown.map(|(shape, places, dtype)| unused(shape, places, dtype)), [0; 5]);
+            assert_eq!(tensor.unused_bytes(dtype, &shapes), unused, "{shape:?} {places} {dtype}");
+        }
     }
 }

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::keys::{self, KeySet};
-use super::stacks::{Frame, Stacks};
+use super::stacks::Stacks;
 use crate::allocator::releases::{NEWEST, key_since, releases_with_line};
 use crate::base::ids::SymbolId;
 use crate::base::intern::Symbols;
@@ -97,9 +97,10 @@ impl TorchRange {
     /// have more, they are the `Err`.
     pub(super) fn narrow_by_lines(self, stacks: &Stacks, symbols: &Symbols) -> Result<Self, Self> {
         let mut lines = [0u64; NEWEST as usize + 1];
-        let known_line =
-            |frame: Frame| releases_with_line(symbols.get(frame.file), symbols.get(frame.name), frame.line);
-        for releases in stacks.all_frames().filter_map(known_line) {
+        for releases in stacks
+            .all_frames()
+            .filter_map(|frame| releases_with_line(symbols.get(frame.file), symbols.get(frame.name), frame.line))
+        {
             for (minor, lines) in lines.iter_mut().enumerate() {
                 *lines += u64::from(releases >> minor & 1);
             }
@@ -108,11 +109,11 @@ impl TorchRange {
         if most == 0 {
             return Ok(self);
         }
-        let have_most = || (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
+        let have_most = (0..).zip(&lines).filter(|(_, lines)| **lines == most).map(|(minor, _)| minor);
         // An open end excludes no release.
         let allowed = self.first.unwrap_or(0)..=self.last.unwrap_or(NEWEST);
-        let within = Self::from_first_to_last(have_most().filter(|minor| allowed.contains(minor)));
-        within.ok_or_else(|| Self::from_first_to_last(have_most()).unwrap_or(self))
+        let within = Self::from_first_to_last(have_most.clone().filter(|minor| allowed.contains(minor)));
+        within.ok_or_else(|| Self::from_first_to_last(have_most).unwrap_or(self))
     }
 
     fn from_first_to_last(mut minors: impl Iterator<Item = u32>) -> Option<Self> {

@@ -66,6 +66,15 @@ pub const TABLES: [Table; 5] = tables! {
 pub struct TableSet<S>(pub [S; 5]);
 
 impl<S: TableSink + Send> TableSet<S> {
+    /// Opens a sink for each table.
+    ///
+    /// # Errors
+    /// The first error of `open`.
+    pub fn open<E>(mut open: impl FnMut(Table) -> Result<S, E>) -> Result<Self, E> {
+        let [allocations, events, stacks, segments, run] = TABLES;
+        Ok(Self([open(allocations)?, open(events)?, open(stacks)?, open(segments)?, open(run)?]))
+    }
+
     /// Adds the rows of a snapshot.
     pub fn add(&mut self, recording: &Recording<'_, '_>) -> io::Result<()> {
         let [to_allocations, to_events, to_stacks, to_segments, to_run] = &mut self.0;

@@ -1,19 +1,20 @@
 //! The fit of one device.
 
 use std::collections::BTreeSet;
-use std::ops::{Range, RangeInclusive};
+use std::ops::RangeInclusive;
 
 use rayon::prelude::*;
 use serde::Serialize;
 
 use super::fitted_program::{DeviceRecordings, FittedProgram, FittedSizes};
 use super::growth::{GrowingLine, PeakMemory};
-use super::input::{FitOptions, SizedRecording};
+use super::input::{FitOptions, SizedRecording, SizedRequest};
 use super::pairing::Steps;
 use super::prediction::{
     FitSearch, FoundSizes, Largest, LeaveOneOutCheck, MIN_PAIRED_RATIO, SizeReport, WARN_ERROR_RATIO,
     WARN_UNMATCHED_RATIO, predict,
 };
+use crate::allocator::conf::Settings;
 use crate::study::DeviceStudy;
 use crate::whatif::{Overrides, Sureness, apply_option, hypothesis_with};
 
@@ -162,8 +163,9 @@ impl FitDevice {
     /// The largest size that is checked, and the largest that should be predicted well.
     pub(super) fn trusted_sizes(&self) -> [u64; 2] {
         let largest = self.largest_recorded;
-        let below = |factor: u64| largest.saturating_mul(factor).saturating_sub(1);
-        [if self.is_exact() { below(CHECKED_FACTOR) } else { largest }, below(self.far_factor())]
+        let [checked, trusted] =
+            [CHECKED_FACTOR, self.far_factor()].map(|factor| largest.saturating_mul(factor).saturating_sub(1));
+        [if self.is_exact() { checked } else { largest }, trusted]
     }
 }
 
@@ -181,13 +183,9 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
     /// One sentence, for an invalid option or recordings that do not belong together.
     pub(super) fn fit(&self, options: &FitOptions<'_>, has_recording_warnings: bool) -> Result<FitDevice, String> {
         let fitted_sizes = FittedSizes::new(self);
-        let fitted = |size: u64| fitted_sizes.at(size);
-        let devices = self.recordings.iter().map(|recording| recording.device);
-        let recorded = devices.clone().find_map(DeviceStudy::recorded_capacity);
-        let capacity =
-            options.capacity.or(recorded).or_else(|| devices.clone().filter_map(DeviceStudy::inferred_capacity).max());
+        let capacity = options.capacity.or_else(|| self.known_capacity());
         let largest_recorded = self.largest_recorded();
-        let base = fitted(largest_recorded);
+        let base = fitted_sizes.at(largest_recorded);
         let overrides = build_overrides(base, capacity, options)?;
         let settings = hypothesis_with(base.base.device, &overrides).settings;
         let at_recorded = PeakMemory::from_program(base, base.base.size, &settings, None);
@@ -198,16 +196,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
                 base.base.device.id()
             ));
         }
-        let freed_elsewhere = self.recordings.iter().map(|recording| {
-            let fitted = fitted(recording.size);
-            PeakMemory::from_program(fitted, recording.size, &settings, None).freed_elsewhere_ratio(fitted)
-        });
-        let freed_elsewhere_ratio = freed_elsewhere.fold(0.0, f64::max);
         // If the number of unpaired requests grows with the size, and does not only vary between steps, the peak at
         // another size is unknown.
         let requests_grow = at_recorded.paired_ratio() < 1.0 - WARN_UNMATCHED_RATIO
             && self.recordings.windows(2).any(|two| request_counts(&two[0]).end() < request_counts(&two[1]).start());
-        let search = FitSearch { fitted: &fitted, multiple: options.multiple };
+        let search = FitSearch { fitted: &|size| fitted_sizes.at(size), multiple: options.multiple };
         let found = if requests_grow { None } else { search.search(&overrides, largest_recorded) };
         // A size that makes more requests, as a number of steps does, may keep more after the recorded peak.
         let repeats = self.recordings.windows(2).any(|two| two[0].requests.len() < two[1].requests.len());
@@ -218,13 +211,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
         // The gain of a setting is small beside that of other data.
         let improvable = safe.filter(|_| options.settings.is_none() && !varies);
         let growth_at = safe.filter(|size| *size > 0).unwrap_or(largest_recorded);
-        let sizes = self
-            .sizes_to_predict(found, options)
-            .into_par_iter()
-            .map(|size| self.predict_size(fitted(size), size, &overrides, requests_grow, options))
-            .collect();
-        let at_growth = PeakMemory::from_program(fitted(growth_at), growth_at, &settings, options.gpu);
-        let growth = at_growth.lines(fitted(growth_at), true);
+        let sizes = self.sizes_to_predict(found, options).into_par_iter();
+        let sizes =
+            sizes.map(|size| self.predict_size(fitted_sizes.at(size), size, &overrides, requests_grow, options));
+        let at_growth = PeakMemory::from_program(fitted_sizes.at(growth_at), growth_at, &settings, options.gpu);
+        let growth = at_growth.lines(fitted_sizes.at(growth_at), true);
         let growth_bytes = growth.iter().fold(0u64, |sum, line| sum.saturating_add(line.bytes));
         let mut device = FitDevice {
             device: base.base.device.id(),
@@ -233,11 +224,11 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             stacks_paired_ratio: at_recorded.stacks_paired_ratio(base),
             asked_paired_ratio: base.requested_paired_ratio(),
             shrinking_ratio: at_recorded.shrinking_ratio(),
-            freed_elsewhere_ratio,
+            freed_elsewhere_ratio: self.freed_elsewhere_ratio(&fitted_sizes, &settings),
             varying_ratio: at_recorded.varying_ratio(base),
             guessed_ratio: base.guessed_ratio(),
             largest_recorded,
-            sizes,
+            sizes: sizes.collect(),
             largest: found.map(|found| search.to_largest(found.largest, &overrides)),
             largest_safe: found.map(|found| search.to_largest(found.safe, &overrides)),
             best: improvable.and_then(|size| search.best_settings(&overrides, size)),
@@ -252,11 +243,32 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
             checked: self.leave_one_out(),
             has_recording_warnings,
         };
+        device.rate_answers(&self.confirmed_sizes(capacity));
+        Ok(device)
+    }
+
+    /// The device memory that the recordings show.
+    fn known_capacity(&self) -> Option<u64> {
+        let devices = self.recordings.iter().map(|recording| recording.device);
+        let recorded = devices.clone().find_map(DeviceStudy::recorded_capacity);
+        recorded.or_else(|| devices.filter_map(DeviceStudy::inferred_capacity).max())
+    }
+
+    /// The sizes that were recorded with no more than `capacity`.
+    fn confirmed_sizes(&self, capacity: Option<u64>) -> Vec<u64> {
         let ran = self.recordings.iter().filter(|recording| !recording.ends_in_failure());
         let confirmed =
             ran.filter(|recording| capacity.is_none_or(|capacity| recording.device.peak().reserved_bytes <= capacity));
-        device.rate_answers(&confirmed.map(|recording| recording.size).collect::<Vec<_>>());
-        Ok(device)
+        confirmed.map(|recording| recording.size).collect()
+    }
+
+    /// The largest share of the bytes at the peak of a recording that another one has already freed at that point.
+    fn freed_elsewhere_ratio(&self, fitted_sizes: &FittedSizes<'_, '_, '_>, settings: &Settings) -> f64 {
+        let ratios = self.recordings.iter().map(|recording| {
+            let fitted = fitted_sizes.at(recording.size);
+            PeakMemory::from_program(fitted, recording.size, settings, None).freed_elsewhere_ratio(fitted)
+        });
+        ratios.fold(0.0, f64::max)
     }
 
     /// The smallest and the largest answer of the recordings, each fitted alone to its own data.
@@ -352,10 +364,14 @@ impl<'s, 'a> DeviceRecordings<'s, 'a> {
 /// whole recording if it has no such steps. Buffers of reductions do not count.
 fn request_counts(recording: &SizedRecording<'_, '_>) -> RangeInclusive<usize> {
     let steps = Steps::from_recording(recording);
-    let made = |range: Range<usize>| recording.requests[range].iter().filter(|request| !request.is_scratch).count();
-    let counts = steps.completed_ranges().iter().skip(1).cloned().map(made);
-    let total = made(0..recording.requests.len());
+    let after_first = steps.completed_ranges().iter().skip(1);
+    let counts = after_first.map(|range| count_without_scratch(&recording.requests[range.clone()]));
+    let total = count_without_scratch(&recording.requests);
     counts.clone().min().unwrap_or(total)..=counts.max().unwrap_or(total)
+}
+
+fn count_without_scratch(requests: &[SizedRequest]) -> usize {
+    requests.iter().filter(|request| !request.is_scratch).count()
 }
 
 /// The overrides of all replays: the capacity and the settings of `options`.

@@ -73,16 +73,14 @@ impl PeakMemory {
     ) -> Self {
         let (recorded, script) = (&fitted.base.script, fitted.script_at(size, gpu));
         let initial_blocks = &fitted.base.device.program().initial_blocks;
-        let bytes_of = |block: u32| {
-            let own = &script.blocks[block as usize];
-            match initial_blocks.get(block as usize) {
-                Some(initial) if initial.state == BlockState::ActivePendingFree => 0,
-                Some(initial) if fitted.initial_laws[block as usize].is_none() => initial.size,
-                _ if own.is_failed => 0,
-                _ => round_size(own.bytes, settings),
-            }
-        };
-        let peak = script.peak(bytes_of);
+        let rounded_bytes = script.blocks.iter().enumerate().map(|(index, block)| match initial_blocks.get(index) {
+            Some(initial) if initial.state == BlockState::ActivePendingFree => 0,
+            Some(initial) if fitted.initial_laws[index].is_none() => initial.size,
+            _ if block.is_failed => 0,
+            _ => round_size(block.bytes, settings),
+        });
+        let rounded_bytes: Vec<u64> = rounded_bytes.collect();
+        let peak = script.peak(|block| rounded_bytes[block as usize]);
         let mut later = script.ops[peak.ops..].iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
         let requests_made = later.next().map_or(fitted.base.requests.len(), |op| recorded.requests_before(op.source));
         let blocks = peak.blocks.into_iter().map(|block| {
@@ -93,7 +91,7 @@ impl PeakMemory {
                 Some(index) => fitted.request_laws[index],
                 None => fitted.initial_laws[block as usize],
             };
-            PeakBlock { bytes: bytes_of(block), stack: own.stack, law, index }
+            PeakBlock { bytes: rounded_bytes[block as usize], stack: own.stack, law, index }
         });
         Self { size, requests_made, blocks: blocks.collect() }
     }
@@ -115,8 +113,9 @@ impl PeakMemory {
     /// The share of the bytes with a law, among blocks with a stack.
     pub(super) fn stacks_paired_ratio(&self, fitted: &FittedProgram<'_, '_, '_>) -> f64 {
         let stacks = &fitted.base.device.snapshot().stacks;
-        let with_stack = || self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty());
-        let (total, paired) = (sum_bytes(with_stack()), sum_bytes(with_stack().filter(|block| block.law.is_some())));
+        let with_stack = self.blocks.iter().filter(|block| !stacks.frames(block.stack).is_empty());
+        let paired = sum_bytes(with_stack.clone().filter(|block| block.law.is_some()));
+        let total = sum_bytes(with_stack);
         if total == 0 { 1.0 } else { ratio(paired, total) }
     }
 

@@ -46,10 +46,30 @@ pub(super) struct Law {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Curve {
     /// The bytes of `point`, scaled by `(n / point) ^ degree`.
-    Power { degree: u32, point: Point },
-    /// Values are computed as differences from `origin`, a size and the bytes there, which keeps large numbers exact.
-    /// `slope` is in bytes for each unit of the size.
-    Line { origin: (u64, f64), slope: f64 },
+    Power {
+        degree: u32,
+        point: Point,
+    },
+    Line(Line),
+}
+
+/// Values are computed as differences from `origin`, a size and the bytes there, which keeps large numbers exact.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Line {
+    origin: (u64, f64),
+    /// Bytes for each unit of the size.
+    slope: f64,
+}
+
+impl Line {
+    fn value_at(self, size: u64) -> f64 {
+        let (origin, bytes) = self.origin;
+        bytes + self.slope * (size as f64 - origin as f64)
+    }
+
+    fn errors(self, points: &[Point]) -> impl Iterator<Item = f64> {
+        points.iter().map(move |(size, bytes)| *bytes as f64 - self.value_at(*size))
+    }
 }
 
 impl Law {
@@ -64,9 +84,9 @@ impl Law {
         if points.len() < 2 {
             return None;
         }
-        let is_exact = |degree: &u32| points.iter().all(|point| is_power_through(*degree, largest, *point));
-        if let Some(degree) = (0..=MAX_DEGREE).find(is_exact) {
-            return Some(Self::power(degree, largest));
+        let mut degrees = 0..=MAX_DEGREE;
+        if let Some(exact) = degrees.find(|degree| points.iter().all(|at| is_power_through(*degree, largest, *at))) {
+            return Some(Self::power(exact, largest));
         }
         if points.len() == 2 && rises_steeply(points) {
             return Some(Self::near_power(points, largest));
@@ -78,11 +98,11 @@ impl Law {
     /// data of each step. It goes through `own`, and only near the other points.
     pub(super) fn near_power(points: &[Point], own: Point) -> Self {
         let (fewest, largest) = points.iter().copied().minmax().into_option().unwrap_or((own, own));
-        let growth = |more: u64, fewer: u64| (more.max(1) as f64 / fewer.max(1) as f64).ln();
-        let power = growth(largest.1, fewest.1) / growth(largest.0, fewest.0);
-        let distance = |degree: &u32| (power - f64::from(*degree)).abs();
-        let nearest = (0..=MAX_NEAR_DEGREE).min_by(|a, b| distance(a).total_cmp(&distance(b)));
-        Self { is_underdetermined: true, is_guess: true, ..Self::power(nearest.unwrap_or(1), own) }
+        let [size_growth, growth] = [(largest.0, fewest.0), (largest.1, fewest.1)]
+            .map(|(more, fewer)| (more.max(1) as f64 / fewer.max(1) as f64).ln());
+        let distances = (0..=MAX_NEAR_DEGREE).map(|degree| ((growth / size_growth - f64::from(degree)).abs(), degree));
+        let nearest = distances.min_by(|(a, _), (b, _)| a.total_cmp(b)).map_or(1, |(_, degree)| degree);
+        Self { is_underdetermined: true, is_guess: true, ..Self::power(nearest, own) }
     }
 
     /// The least-squares line through `points`, which are two or more.
@@ -96,22 +116,20 @@ impl Law {
             products += distance * (*bytes as f64 - mean_bytes);
             squares += distance * distance;
         }
-        let slope = products / squares;
-        let value_at = |bytes: f64, size: u64| bytes + slope * (size as f64 - largest.0 as f64);
-        let errors = |origin: f64| points.iter().map(move |(size, bytes)| *bytes as f64 - value_at(origin, *size));
-        let origin = largest.1 as f64;
+        let mut line = Line { origin: (largest.0, largest.1 as f64), slope: products / squares };
         // An approximation need not go through the largest point.
-        let offset = errors(origin).sum::<f64>() / count;
-        let origin = if offset.abs() > 0.5 { origin + offset } else { origin };
+        let offset = line.errors(points).sum::<f64>() / count;
+        if offset.abs() > 0.5 {
+            line.origin.1 += offset;
+        }
         let is_underdetermined = points.len() == 2;
         let tolerance = PADDING_TOLERANCE * largest.1 as f64;
         let is_guess = if is_underdetermined {
-            value_at(origin, 0) < -tolerance
+            line.value_at(0) < -tolerance
         } else {
-            errors(origin).any(|error| error.abs() > tolerance)
+            line.errors(points).any(|error| error.abs() > tolerance)
         };
-        let curve = Curve::Line { origin: (largest.0, origin), slope };
-        let law = Self { curve, is_exact: true, is_underdetermined, is_guess };
+        let law = Self { curve: Curve::Line(line), is_exact: true, is_underdetermined, is_guess };
         Self { is_exact: points.iter().all(|(size, bytes)| law.bytes_at(*size) == *bytes), ..law }
     }
 
@@ -124,9 +142,7 @@ impl Law {
                 let bytes = u128::from(bytes).saturating_mul(wanted) / known.max(1);
                 u64::try_from(bytes).unwrap_or(u64::MAX)
             }
-            Curve::Line { origin: (origin, bytes), slope } => {
-                (bytes + slope * (size as f64 - origin as f64)).round() as u64
-            }
+            Curve::Line(line) => line.value_at(size).round() as u64,
         }
         .max(1)
     }
@@ -139,8 +155,8 @@ impl Law {
             Curve::Power { degree: 2, .. } => LawKind::Quadratic,
             Curve::Power { degree: 3, .. } => LawKind::Cubic,
             Curve::Power { .. } => LawKind::Quartic,
-            Curve::Line { .. } if self.is_exact => LawKind::Line,
-            Curve::Line { .. } => LawKind::Near,
+            Curve::Line(_) if self.is_exact => LawKind::Line,
+            Curve::Line(_) => LawKind::Near,
         }
     }
 
@@ -273,7 +289,7 @@ mod tests {
         ) {
             let points = [(a, x), (a + more, y)];
             let law = law(&points);
-            if law.is_exact_power() || matches!(law.curve, Curve::Line { .. }) {
+            if law.is_exact_power() || matches!(law.curve, Curve::Line(_)) {
                 assert_eq!(points.map(|(size, _)| law.bytes_at(size)), points.map(|(_, bytes)| bytes));
             }
         }
@@ -281,11 +297,12 @@ mod tests {
 
     #[test]
     fn padding_is_not_taken_for_a_bend() {
-        let of = |size: u64| (size * 700).next_multiple_of(2048);
-        let law = law(&[100, 170, 301].map(|size| (size, of(size))));
+        let points = [100, 170, 301, 500].map(|size: u64| (size, (size * 700).next_multiple_of(2048)));
+        let [recorded @ .., (size, bytes)] = &points;
+        let law = law(recorded);
         assert_eq!(law.kind(), LawKind::Near);
-        let error = law.bytes_at(500).abs_diff(of(500));
-        assert!(error * 100 < of(500), "{error}");
+        let error = law.bytes_at(*size).abs_diff(*bytes);
+        assert!(error * 100 < *bytes, "{error}");
     }
 
     proptest! {

@@ -16,6 +16,11 @@ pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
     failed.div_ceil(STEP_DOWN).saturating_mul(1 << failures.saturating_sub(1).min(6))
 }
 
+/// How far to go after so many guesses that were wrong in the same direction.
+fn stride(wrong_guesses: u32) -> u64 {
+    1 << wrong_guesses.min(40)
+}
+
 /// The size at which a program reserves `bytes`, on the line through the last two of `points`: each is a size and the bytes
 /// reserved there, in ascending order. `None` if they do not grow.
 pub(crate) fn size_on_line(points: &[(u64, u64)], bytes: u64) -> Option<u64> {
@@ -57,7 +62,6 @@ impl SizeChooser {
         // A guess far outside of the bracket is of no use.
         let guess = guess
             .filter(|guess| guess.saturating_mul(2) >= low && high.is_none_or(|high| *guess <= high.saturating_mul(2)));
-        let stride = |guesses: u32| 1u64 << guesses.min(40);
         let bisections = (width - 1).ilog2() + 1;
         let is_short = runs_left < bisections && runs_left <= FEW_RUNS;
         let next = match guess {
@@ -102,16 +106,15 @@ mod tests {
 
     /// Runs until `largest` is known: the answer, and the number of runs after the first two.
     fn search(largest: u64, given: [u64; 2], guess: impl Fn(u64) -> Option<u64>) -> (u64, u32) {
-        let fits = |number: u64| number <= largest;
-        let low = given.into_iter().filter(|number| fits(*number)).max().unwrap_or(0);
-        let mut bracket = Bracket { low, high: given.into_iter().find(|number| !fits(*number)) };
+        let low = given.into_iter().filter(|number| *number <= largest).max().unwrap_or(0);
+        let mut bracket = Bracket { low, high: given.into_iter().find(|number| *number > largest) };
         let mut chooser = SizeChooser::default();
         for run in 0..10 {
             let Some(next) = chooser.next(bracket, guess(bracket.low), 10 - run) else {
                 return (bracket.low, run);
             };
             assert!(next > bracket.low && bracket.high.is_none_or(|high| next < high), "{bracket:?}: {next}");
-            if fits(next) {
+            if next <= largest {
                 bracket.low = next;
             } else {
                 bracket.high = Some(next);
@@ -130,28 +133,29 @@ mod tests {
 
     #[test]
     fn few_runs_find_a_size_that_fits_close_below_a_failure() {
-        let next = |low, high, runs_left| {
-            SizeChooser::default().next(Bracket { low, high: Some(high) }, Some(high), runs_left)
-        };
-        assert_eq!(next(8, 1000, 2), Some(875));
-        assert_eq!(next(8, 114, 2), Some(99));
-        assert_eq!(next(8, 114, 1), Some(112));
-        assert_eq!(next(112, 114, 1), Some(113));
-        assert_eq!(next(113, 114, 0), None);
+        for (low, high, runs_left, next) in [
+            (8, 1000, 2, Some(875)),
+            (8, 114, 2, Some(99)),
+            (8, 114, 1, Some(112)),
+            (112, 114, 1, Some(113)),
+            (113, 114, 0, None),
+        ] {
+            let bracket = Bracket { low, high: Some(high) };
+            assert_eq!(SizeChooser::default().next(bracket, Some(high), runs_left), next);
+        }
     }
 
     #[test]
     fn a_prediction_that_fails_is_followed_by_less_and_then_by_half() {
-        // The answer of two more runs, if 1,000 was predicted, has failed, and this is right.
-        let answer = |largest: u64| {
+        // The answer of two more runs, if 1,000 was predicted, has failed, and `largest` is right.
+        for (largest, answer) in [(990, 984), (900, 875), (480, 441)] {
             let (mut bracket, mut chooser) = (Bracket { low: 8, high: Some(1000) }, SizeChooser::default());
             for runs_left in [2, 1] {
                 let next = chooser.next(bracket, Some(1000), runs_left).unwrap();
                 if next <= largest { bracket.low = next } else { bracket.high = Some(next) }
             }
-            bracket.low
-        };
-        assert_eq!((answer(990), answer(900), answer(480)), (984, 875, 441));
+            assert_eq!(bracket.low, answer);
+        }
     }
 
     #[test]

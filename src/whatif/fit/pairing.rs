@@ -59,10 +59,11 @@ fn requests_to_pair(
     numbers: &FxHashMap<StackId, StackNumber>,
 ) -> Vec<PairedRequest> {
     let requests = recording.requests[range.clone()].iter().zip(range).filter(|(request, _)| !request.is_scratch);
-    let number = |stack: StackId| numbers.get(&stack).copied().unwrap_or(0);
-    requests
-        .map(|(request, index)| PairedRequest { index, number: number(request.stack), bytes: request.bytes })
-        .collect()
+    let numbered = requests.map(|(request, index)| {
+        let number = numbers.get(&request.stack).copied().unwrap_or(0);
+        PairedRequest { index, number, bytes: request.bytes }
+    });
+    numbered.collect()
 }
 
 /// Numbers the stacks of both recordings such that matched stacks have the same number.
@@ -118,35 +119,29 @@ fn pair_in_order(
     (left_size, left): (u64, &[PairedRequest]),
     (right_size, right): (u64, &[PairedRequest]),
 ) -> Vec<(usize, usize)> {
-    let is_same_stack = |a: usize, b: usize| left[a].number == right[b].number;
-    let lens = [left.len(), right.len()];
-    let mut pairs = pair_between(Vec::new(), lens, is_same_stack);
+    let mut pairs = pair_between(Vec::new(), left, right);
     if pairs.is_empty() {
         let aligned = align(left.len(), right.len(), |a, b| {
-            is_same_stack(a, b)
+            left[a].number == right[b].number
                 && grows_by_power(MAX_PAIRED_DEGREE, (left_size, left[a].bytes), (right_size, right[b].bytes))
         });
-        pairs = pair_between(aligned.unwrap_or_default(), lens, is_same_stack);
+        pairs = pair_between(aligned.unwrap_or_default(), left, right);
     }
     pairs.into_iter().map(|(a, b)| (left[a].index, right[b].index)).collect()
 }
 
 /// Adds the requests between two pairs, if there are as many of the same stacks on both sides: bytes that the data
 /// decides grow with no power.
-fn pair_between(
-    sure_pairs: Vec<(usize, usize)>,
-    lens: [usize; 2],
-    is_same_stack: impl Fn(usize, usize) -> bool,
-) -> Vec<(usize, usize)> {
-    let mut pairs = Vec::with_capacity(sure_pairs.len());
+fn pair_between(sure: Vec<(usize, usize)>, left: &[PairedRequest], right: &[PairedRequest]) -> Vec<(usize, usize)> {
+    let mut pairs = Vec::with_capacity(sure.len());
     let mut next = (0, 0);
-    for (left, right) in sure_pairs.into_iter().chain([(lens[0], lens[1])]) {
-        let between = (next.0..left).zip(next.1..right);
-        if left - next.0 == right - next.1 && between.clone().all(|(left, right)| is_same_stack(left, right)) {
+    for end in sure.into_iter().chain([(left.len(), right.len())]) {
+        let between = (next.0..end.0).zip(next.1..end.1);
+        if end.0 - next.0 == end.1 - next.1 && between.clone().all(|(a, b)| left[a].number == right[b].number) {
             pairs.extend(between);
         }
-        pairs.push((left, right));
-        next = (left + 1, right + 1);
+        pairs.push(end);
+        next = (end.0 + 1, end.1 + 1);
     }
     pairs.pop();
     pairs
@@ -186,8 +181,10 @@ fn pair_initial_blocks(
 /// Pairs blocks whose bytes have the ratio `scale`, and removes them from both sorted lists.
 fn pair_scaled(blocks: &mut [Vec<(u64, u32)>; 2], scale: [u128; 2], pairs: &mut [Option<u32>]) {
     let [left, right] = std::mem::take(blocks);
-    let scaled = |bytes: u64, scale: u128| u128::from(bytes) * scale;
-    for item in left.into_iter().merge_join_by(right, |a, b| scaled(a.0, scale[1]).cmp(&scaled(b.0, scale[0]))) {
+    let in_ratio = left.into_iter().merge_join_by(right, |(left, _), (right, _)| {
+        (u128::from(*left) * scale[1]).cmp(&(u128::from(*right) * scale[0]))
+    });
+    for item in in_ratio {
         match item {
             EitherOrBoth::Both((_, left), (_, right)) => pairs[left as usize] = Some(right),
             EitherOrBoth::Left(unpaired) => blocks[0].push(unpaired),
@@ -207,12 +204,12 @@ fn align(left_len: usize, right_len: usize, are_paired: impl Fn(usize, usize) ->
     // On each diagonal, `left - right`, after a number of unpaired elements: the furthest index of the left list, and the last
     // run of pairs on the way there.
     let mut furthest: Vec<(usize, Option<usize>)> = vec![(0, None); 2 * max_unpaired + 3];
-    let at = |diagonal: isize| (diagonal + max_unpaired.cast_signed() + 1).cast_unsigned();
     let mut runs: Vec<PairedRun> = Vec::new();
     let mut last_run = 'search: {
         for unpaired in 0..=max_unpaired.cast_signed() {
             for diagonal in (-unpaired..=unpaired).step_by(2) {
-                let [below, above] = [furthest[at(diagonal) - 1], furthest[at(diagonal) + 1]];
+                let at = (diagonal + max_unpaired.cast_signed() + 1).cast_unsigned();
+                let [below, above] = [furthest[at - 1], furthest[at + 1]];
                 // From the diagonal above by skipping an element of the right list.
                 let is_from_above = diagonal == -unpaired || (diagonal != unpaired && below.0 < above.0);
                 let (left, before) = if is_from_above { above } else { (below.0 + 1, below.1) };
@@ -224,7 +221,7 @@ fn align(left_len: usize, right_len: usize, are_paired: impl Fn(usize, usize) ->
                     runs.push(PairedRun { left, right, len, before });
                 }
                 let run = if len > 0 { Some(runs.len() - 1) } else { before };
-                furthest[at(diagonal)] = (left + len, run);
+                furthest[at] = (left + len, run);
                 if left + len >= left_len && right + len >= right_len {
                     break 'search run;
                 }
@@ -322,9 +319,11 @@ mod tests {
 
     #[test]
     fn as_many_requests_between_two_pairs_are_pairs() {
-        let pairs = |is_same: fn(usize, usize) -> bool| pair_between(vec![(1, 1), (4, 5)], [6, 7], is_same);
-        assert_eq!(pairs(|_, _| true), [(0, 0), (1, 1), (4, 5), (5, 6)]);
-        assert_eq!(pairs(|left, _| left > 0), [(1, 1), (4, 5), (5, 6)]);
+        let mut left = [PairedRequest { index: 0, number: 1, bytes: 512 }; 6];
+        let (right, sure_pairs) = ([left[0]; 7], vec![(1, 1), (4, 5)]);
+        assert_eq!(pair_between(sure_pairs.clone(), &left, &right), [(0, 0), (1, 1), (4, 5), (5, 6)]);
+        left[0].number = 2;
+        assert_eq!(pair_between(sure_pairs, &left, &right), [(1, 1), (4, 5), (5, 6)]);
     }
 
     fn aligned(a: &str, b: &str) -> Vec<(usize, usize)> {
@@ -346,21 +345,34 @@ mod tests {
         assert_eq!(align(5000, 5000, |_, _| false), None);
     }
 
+    /// A relation that is not transitive.
+    fn are_close(a: u8, b: u8) -> bool {
+        a.abs_diff(b) <= 1
+    }
+
+    fn steps(bounds: &[usize]) -> Steps {
+        Steps { ranges: bounds.windows(2).map(|pair| pair[0]..pair[1]).collect() }
+    }
+
+    fn counterparts(own: &[usize], step: usize, other: &[usize]) -> Vec<(usize, usize)> {
+        let found = steps(own).counterparts(step, &steps(other));
+        found.into_iter().map(|range| (range.start, range.end)).collect()
+    }
+
     proptest::proptest! {
-        /// As long as dynamic programming finds, for a relation that is not transitive.
+        /// As long as dynamic programming finds.
         #[test]
         fn nothing_longer_exists(
             a in proptest::collection::vec(0u8..6, 0..24),
             b in proptest::collection::vec(0u8..6, 0..24),
         ) {
-            let are_paired = |x: usize, y: usize| a[x].abs_diff(b[y]) <= 1;
-            let pairs = align(a.len(), b.len(), are_paired).unwrap();
+            let pairs = align(a.len(), b.len(), |x, y| are_close(a[x], b[y])).unwrap();
             assert!(pairs.windows(2).all(|two| two[0].0 < two[1].0 && two[0].1 < two[1].1));
-            assert!(pairs.iter().all(|(x, y)| are_paired(*x, *y)));
+            assert!(pairs.iter().all(|(x, y)| are_close(a[*x], b[*y])));
             let mut longest = vec![vec![0usize; b.len() + 1]; a.len() + 1];
             for x in 0..a.len() {
                 for y in 0..b.len() {
-                    let diagonal = if are_paired(x, y) { longest[x][y] + 1 } else { 0 };
+                    let diagonal = if are_close(a[x], b[y]) { longest[x][y] + 1 } else { 0 };
                     longest[x + 1][y + 1] = diagonal.max(longest[x][y + 1]).max(longest[x + 1][y]);
                 }
             }
@@ -370,11 +382,6 @@ mod tests {
 
     #[test]
     fn steps_are_compared_with_the_same_step() {
-        let steps = |bounds: &[usize]| Steps { ranges: bounds.windows(2).map(|pair| pair[0]..pair[1]).collect() };
-        let counterparts = |own: &[usize], step, other: &[usize]| {
-            let found = steps(own).counterparts(step, &steps(other));
-            found.into_iter().map(|range| (range.start, range.end)).collect::<Vec<_>>()
-        };
         let (three, two, none) = ([0, 1, 3, 6, 9, 10], [0, 2, 4, 6, 8], [0, 5]);
         for (step, range) in [(0, (0, 1)), (1, (1, 3)), (2, (3, 6))] {
             assert_eq!(counterparts(&three, step, &two), [range]);

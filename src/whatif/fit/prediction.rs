@@ -98,20 +98,18 @@ fn first_failure(
     program: &Program<'_>,
     hypothesis: &Hypothesis,
 ) -> Option<PredictedFailure> {
-    let (event, requested_bytes) = if initial_memory_exceeds_device(fitted, program, hypothesis) {
+    let starts_full = initial_memory_exceeds_device(fitted, program, hypothesis);
+    let (event, requested_bytes) = if starts_full {
         (0, fitted.base.device.reserved_before())
     } else {
         simulate(program, hypothesis, None).ooms.first().copied()?
     };
     let first_beyond =
         hypothesis.capacity.and_then(|capacity| program.first_request_over(capacity, &hypothesis.settings));
-    let is_full = initial_memory_exceeds_device(fitted, program, hypothesis)
-        || first_beyond.is_some_and(|(first, _)| first <= event);
-    let stacks = fitted.base.device.stacks();
+    let is_full = starts_full || first_beyond.is_some_and(|(first, _)| first <= event);
     let request = fitted.base.requests.iter().find(|request| request.entry_index == event);
-    let location = request.map_or_else(Default::default, |request| {
-        fitted.base.code_location(stacks.line_id(request.stack), Some(request))
-    });
+    let line = request.map(|request| fitted.base.device.stacks().line_id(request.stack));
+    let location = line.map(|line| fitted.base.code_location(line, request)).unwrap_or_default();
     let verdict = if is_full { Verdict::Capacity } else { Verdict::Fragmentation };
     Some(PredictedFailure { event, requested_bytes, verdict, location })
 }
@@ -281,7 +279,7 @@ const MAX_SIZE: u64 = 1 << 40;
 
 pub(in crate::whatif) struct SizeSearch<'f> {
     /// Peak of the live bytes at a size.
-    pub(in crate::whatif) peak_live_bytes: &'f dyn Fn(u64) -> u64,
+    pub(in crate::whatif) peak_live_bytes: &'f (dyn Fn(u64) -> u64 + Sync),
     /// Whether every request is served at a size.
     pub(in crate::whatif) is_served: &'f (dyn Fn(u64) -> bool + Sync),
     /// Device memory in bytes.
@@ -313,27 +311,30 @@ impl SizeSearch<'_> {
     /// rest are replayed.
     pub(in crate::whatif) fn search(&self, start_size: u64) -> FoundSizes {
         let first_guess = (start_size / self.multiple).max(1);
-        let (multiple, is_size_served) = (self.multiple, self.is_served);
-        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / multiple, |count: u64| {
-            (self.peak_live_bytes)(count.saturating_mul(multiple)) <= self.capacity
+        let Some(upper_bound) = find_last(first_guess, MAX_SIZE / self.multiple, |count| {
+            (self.peak_live_bytes)(count.saturating_mul(self.multiple)) <= self.capacity
         }) else {
             return FoundSizes::both(Some(0));
         };
-        if upper_bound.saturating_add(1).saturating_mul(multiple) > MAX_SIZE {
+        if upper_bound.saturating_add(1).saturating_mul(self.multiple) > MAX_SIZE {
             return FoundSizes::both(None);
         }
-        let is_served = |count: u64| is_size_served(count.saturating_mul(multiple));
         // The result is usually just below the bound.
-        let Some(found) = find_last(upper_bound, upper_bound, is_served) else {
+        let Some(found) = find_last(upper_bound, upper_bound, |count| self.serves(count)) else {
             return FoundSizes::both(Some(0));
         };
         let above = found + 1..=upper_bound.min(found.saturating_add(self.neighbors));
         let below = found.saturating_sub(self.neighbors).max(1)..found;
-        let largest = above.into_par_iter().filter(|count| is_served(*count)).max().unwrap_or(found);
-        let failing = below.into_par_iter().filter(|count| !is_served(*count)).min();
+        let largest = above.into_par_iter().filter(|count| self.serves(*count)).max().unwrap_or(found);
+        let failing = below.into_par_iter().filter(|count| !self.serves(*count)).min();
         let safe = failing.map_or(found, |failing| failing - 1);
-        let [largest, safe] = [largest, safe].map(|count| Some(count.saturating_mul(multiple)));
+        let [largest, safe] = [largest, safe].map(|count| Some(count.saturating_mul(self.multiple)));
         FoundSizes { largest, safe }
+    }
+
+    /// Whether every request is served at `count` times the multiple.
+    fn serves(&self, count: u64) -> bool {
+        (self.is_served)(count.saturating_mul(self.multiple))
     }
 }
 
@@ -368,17 +369,17 @@ mod tests {
     fn errors_have_a_sign_and_a_limit() {
         let errors = [3, 4, 5].map(|predicted| relative_error(predicted, 4).to_bits());
         assert_eq!(errors, [-0.25, 0.0, 0.25].map(f64::to_bits));
-        let check = |predicted: u64, recorded: u64| LeaveOneOutCheck {
+        let checks = [98, 99, 100, 101, 102].map(|predicted| LeaveOneOutCheck {
             size: 1,
-            recorded_allocated_bytes: recorded,
+            recorded_allocated_bytes: 100,
             predicted_allocated_bytes: predicted,
-            allocated_error_ratio: relative_error(predicted, recorded),
+            allocated_error_ratio: relative_error(predicted, 100),
             recorded_reserved_bytes: 7,
             predicted_reserved_bytes: 7,
             reserved_error_ratio: 0.0,
-        };
-        assert_eq!([99, 101, 98, 102].map(|predicted| check(predicted, 100).is_off()), [false, false, true, true]);
-        assert_eq!([100, 101].map(|predicted| check(predicted, 100).is_exact()), [true, false]);
+        });
+        assert_eq!(checks.each_ref().map(LeaveOneOutCheck::is_off), [true, false, false, false, true]);
+        assert_eq!(checks.each_ref().map(LeaveOneOutCheck::is_exact), [false, false, true, false, false]);
     }
 
     #[test]
@@ -398,20 +399,18 @@ mod tests {
 
     #[test]
     fn a_bound_and_replays_decide() {
-        let search = |multiple| search(multiple, &|n| n * 11 <= 1000);
-        assert_eq!(search(1), FoundSizes::both(Some(90)));
-        assert_eq!(search(8), FoundSizes::both(Some(88)));
-        assert_eq!(search(128), FoundSizes::both(Some(0)));
+        for (multiple, size) in [(1, 90), (8, 88), (128, 0)] {
+            assert_eq!(search(multiple, &|n| n * 11 <= 1000), FoundSizes::both(Some(size)));
+        }
     }
 
     #[test]
     fn sizes_beside_the_result_are_tried() {
-        let found = |fails: &'static [u64]| search(1, &|n| n <= 95 && !fails.contains(&n));
-        let sizes = |safe, largest| FoundSizes { largest: Some(largest), safe: Some(safe) };
-        assert_eq!(found(&[]), sizes(95, 95));
+        let found = FoundSizes { largest: Some(95), safe: Some(89) };
+        assert_eq!(search(1, &|n| n <= 95), FoundSizes { safe: Some(95), ..found });
         // The search finds 95 at once; 90 to 92 lie below it.
-        assert_eq!(found(&[90, 92]), sizes(89, 95));
+        assert_eq!(search(1, &|n| n <= 95 && ![90, 92].contains(&n)), found);
         // It steps over 95 and ends at 89.
-        assert_eq!(search(1, &|n| n < 90 || n == 95), sizes(89, 95));
+        assert_eq!(search(1, &|n| n < 90 || n == 95), found);
     }
 }

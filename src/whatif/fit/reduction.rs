@@ -21,6 +21,16 @@ pub(super) struct LoopDimension {
     pub(super) output_stride: u64,
 }
 
+impl LoopDimension {
+    fn kept(size: u64, stride: u64) -> Self {
+        Self { size, stride, output_stride: 1 }
+    }
+
+    fn summed(size: u64, stride: u64) -> Self {
+        Self { size, stride, output_stride: 0 }
+    }
+}
+
 /// The properties of the GPU that a launch depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LaunchConditions {
@@ -61,13 +71,12 @@ pub(super) fn scratch(
         return None;
     }
     let first_kept = dimensions.iter().position(|dimension| dimension.output_stride != 0);
-    let stride_at = |index: usize| dimensions.get(index).map_or(0, |dimension| dimension.stride);
-    let along_rows = first_kept.is_none_or(|kept| stride_at(0) < stride_at(kept));
+    let along_rows = first_kept.is_none_or(|kept| dimensions[0].stride < dimensions[kept].stride);
     let fastest = if along_rows { 0 } else { first_kept.unwrap_or(0) };
     let (mut width, height) = if along_rows { (reduced, outputs) } else { (outputs, reduced) };
     let mut output_vector = 1;
     // Rows are loaded in vectors, too, but those that two stages reduce are wider than a block even so.
-    if stride_at(fastest) == 1 && !along_rows {
+    if !along_rows && dimensions[fastest].stride == 1 {
         let others = dimensions.iter().enumerate().filter(|(index, _)| *index != fastest);
         let divided = others.map(|(_, dimension)| dimension.stride).chain([dimensions[fastest].size]);
         output_vector = divided.fold(OUTPUT_VECTOR, |vector, number| {
@@ -140,29 +149,20 @@ impl ReductionShape {
         })
     }
 
-    /// The buffers of the reduction of a tensor of `input_bytes` to one of `output_bytes`; `None` if it takes a single
-    /// stage, or these are not its bytes.
-    pub(super) fn scratch(
-        self,
-        [input_bytes, output_bytes]: [u64; 2],
-        conditions: LaunchConditions,
-    ) -> Option<Scratch> {
-        scratch(&self.dimensions(input_bytes, output_bytes)?, self.accumulator_bytes, conditions)
+    /// The buffers of the reduction of a tensor to another, by the `bytes` of both; `None` if it takes a single stage, or
+    /// these are not its bytes.
+    pub(super) fn scratch(self, bytes: [u64; 2], conditions: LaunchConditions) -> Option<Scratch> {
+        scratch(&self.dimensions(bytes)?, self.accumulator_bytes, conditions)
     }
 
     /// Whether such a reduction exists and has these buffers.
-    pub(super) fn has_scratch(
-        self,
-        [input_bytes, output_bytes]: [u64; 2],
-        conditions: LaunchConditions,
-        recorded: Option<Scratch>,
-    ) -> bool {
-        let dimensions = self.dimensions(input_bytes, output_bytes);
+    pub(super) fn has_scratch(self, bytes: [u64; 2], conditions: LaunchConditions, recorded: Option<Scratch>) -> bool {
+        let dimensions = self.dimensions(bytes);
         dimensions.is_some_and(|dimensions| scratch(&dimensions, self.accumulator_bytes, conditions) == recorded)
     }
 
     /// The dimensions of the loop; `None` if a tensor of these bytes has no such shape.
-    fn dimensions(self, input_bytes: u64, output_bytes: u64) -> Option<Vec<LoopDimension>> {
+    fn dimensions(self, [input_bytes, output_bytes]: [u64; 2]) -> Option<Vec<LoopDimension>> {
         let outputs = divide(output_bytes, self.output_item_bytes)?;
         let reduced = divide(input_bytes, outputs.checked_mul(self.item_bytes)?)?;
         if reduced < 2 {
@@ -174,14 +174,13 @@ impl ReductionShape {
             Layout::Rows if outputs > 1 => (reduced, (outputs >> halvings).max(1)),
             _ => ((reduced >> halvings).max(2), outputs),
         };
-        let kept = |stride: u64| LoopDimension { size: outputs, stride, output_stride: 1 };
-        let summed = |size: u64, stride: u64| LoopDimension { size, stride, output_stride: 0 };
         // The loop has no dimension of size 1. The number of images does not matter, if there is more than one.
+        let by_rows = [LoopDimension::summed(reduced, 1), LoopDimension::kept(outputs, reduced)];
         Some(match self.layout {
-            Layout::Rows | Layout::Columns if outputs == 1 => vec![summed(reduced, 1)],
-            Layout::Columns => vec![summed(reduced, outputs), kept(1)],
-            Layout::Rows => vec![summed(reduced, 1), kept(reduced)],
-            Layout::Images => vec![summed(reduced, 1), summed(1, reduced), kept(reduced)],
+            Layout::Rows | Layout::Columns if outputs == 1 => by_rows[..1].to_vec(),
+            Layout::Columns => vec![LoopDimension::summed(reduced, outputs), LoopDimension::kept(outputs, 1)],
+            Layout::Rows => by_rows.to_vec(),
+            Layout::Images => vec![by_rows[0], LoopDimension::summed(1, reduced), by_rows[1]],
         })
     }
 }
@@ -199,10 +198,18 @@ mod tests {
     const FLOAT32: u64 = 4;
 
     fn columns(rows: u64, columns: u64) -> [LoopDimension; 2] {
-        [
-            LoopDimension { size: rows, stride: columns, output_stride: 0 },
-            LoopDimension { size: columns, stride: 1, output_stride: 1 },
-        ]
+        [LoopDimension::summed(rows, columns), LoopDimension::kept(columns, 1)]
+    }
+
+    fn number(text: &str) -> u64 {
+        text.parse().unwrap()
+    }
+
+    /// The size, the stride and the output stride of each dimension of a float32 tensor with `outputs` results.
+    fn dimensions_of(layout: Layout, input_bytes: u64, outputs: u64) -> Option<Vec<(u64, u64, u64)>> {
+        let shape = ReductionShape { layout, item_bytes: 4, output_item_bytes: 4, accumulator_bytes: FLOAT32 };
+        let dimensions = shape.dimensions([input_bytes, outputs * 4])?;
+        Some(dimensions.into_iter().map(|of| (of.size, of.stride, of.output_stride)).collect())
     }
 
     /// Recorded from PyTorch's own kernels on three GPUs, in float32, bfloat16 and float16.
@@ -212,15 +219,13 @@ mod tests {
         let (mut with_scratch, mut without) = (0, 0);
         for line in text.lines() {
             let fields: Vec<&str> = line.split('\t').collect();
-            let number = |index: usize| fields[index].parse::<u64>().unwrap();
-            let dimension = |text: &str| {
-                let numbers: Vec<u64> = text.split(':').map(|number| number.parse().unwrap()).collect();
+            let dimensions = fields[5].split(' ').map(|text| {
+                let numbers: Vec<u64> = text.split(':').map(number).collect();
                 LoopDimension { size: numbers[0], stride: numbers[1], output_stride: numbers[2] }
-            };
-            let dimensions: Vec<LoopDimension> = fields[5].split(' ').map(dimension).collect();
-            let conditions = LaunchConditions { multiprocessors: number(0), threads: number(1) };
-            let found = scratch(&dimensions, number(3), conditions);
-            assert_eq!(found.unwrap_or_default(), [number(6), number(7)], "{line}");
+            });
+            let conditions = LaunchConditions { multiprocessors: number(fields[0]), threads: number(fields[1]) };
+            let found = scratch(&dimensions.collect::<Vec<_>>(), number(fields[3]), conditions);
+            assert_eq!(found.unwrap_or_default(), [number(fields[6]), number(fields[7])], "{line}");
             *if found.is_some() { &mut with_scratch } else { &mut without } += 1;
         }
         assert!(with_scratch > 200 && without > 200, "{with_scratch} with, {without} without");
@@ -238,29 +243,24 @@ mod tests {
         fn never_overflows(a: u64, b: u64, c in 1u64..1 << 40, threads in 1u64..4096) {
             let conditions = LaunchConditions { threads, ..H100 };
             let _ = scratch(&columns(a, b), FLOAT32, conditions);
-            let _ = scratch(&[LoopDimension { size: c, stride: 1, output_stride: 0 }], FLOAT32, conditions);
+            let _ = scratch(&[LoopDimension::summed(c, 1)], FLOAT32, conditions);
         }
     }
 
     #[test]
     fn loops_have_the_dimensions_of_their_layout() {
         const GIB: u64 = 1 << 30;
-        let loops = |layout, input_bytes, outputs: u64| {
-            let shape = ReductionShape { layout, item_bytes: 4, output_item_bytes: 4, accumulator_bytes: FLOAT32 };
-            let dimensions = shape.dimensions(input_bytes, outputs * 4)?;
-            Some(dimensions.into_iter().map(|of| (of.size, of.stride, of.output_stride)).collect::<Vec<_>>())
-        };
         for layout in [Layout::Rows, Layout::Columns] {
-            assert_eq!(loops(layout, 40, 1), Some(vec![(10, 1, 0)]));
+            assert_eq!(dimensions_of(layout, 40, 1), Some(vec![(10, 1, 0)]));
         }
-        assert_eq!(loops(Layout::Rows, 240, 6), Some(vec![(10, 1, 0), (6, 10, 1)]));
-        assert_eq!(loops(Layout::Columns, 240, 6), Some(vec![(10, 6, 0), (6, 1, 1)]));
-        assert_eq!(loops(Layout::Images, 40, 1), Some(vec![(10, 1, 0), (1, 10, 0), (1, 10, 1)]));
-        assert_eq!(loops(Layout::Rows, 4, 1), None, "nothing is reduced");
-        assert_eq!(loops(Layout::Rows, 41, 1), None);
+        assert_eq!(dimensions_of(Layout::Rows, 240, 6), Some(vec![(10, 1, 0), (6, 10, 1)]));
+        assert_eq!(dimensions_of(Layout::Columns, 240, 6), Some(vec![(10, 6, 0), (6, 1, 1)]));
+        assert_eq!(dimensions_of(Layout::Images, 40, 1), Some(vec![(10, 1, 0), (1, 10, 0), (1, 10, 1)]));
+        assert_eq!(dimensions_of(Layout::Rows, 4, 1), None, "nothing is reduced");
+        assert_eq!(dimensions_of(Layout::Rows, 41, 1), None);
         // Halved twice.
-        assert_eq!(loops(Layout::Rows, 4 * GIB, 1), Some(vec![(GIB / 4, 1, 0)]));
-        assert_eq!(loops(Layout::Rows, 4 * GIB, 16), Some(vec![(GIB / 16, 1, 0), (4, GIB / 16, 1)]));
-        assert_eq!(loops(Layout::Columns, 4 * GIB, 16), Some(vec![(GIB / 64, 16, 0), (16, 1, 1)]));
+        assert_eq!(dimensions_of(Layout::Rows, 4 * GIB, 1), Some(vec![(GIB / 4, 1, 0)]));
+        assert_eq!(dimensions_of(Layout::Rows, 4 * GIB, 16), Some(vec![(GIB / 16, 1, 0), (4, GIB / 16, 1)]));
+        assert_eq!(dimensions_of(Layout::Columns, 4 * GIB, 16), Some(vec![(GIB / 64, 16, 0), (16, 1, 1)]));
     }
 }

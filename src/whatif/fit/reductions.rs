@@ -19,12 +19,8 @@ pub(super) struct Reduction {
 
 impl Reduction {
     /// Its buffers, given the bytes of each request.
-    pub(super) fn scratch(
-        &self,
-        bytes: impl Fn(usize) -> u64,
-        conditions: Option<LaunchConditions>,
-    ) -> Option<Scratch> {
-        self.shape.scratch([self.input, self.output].map(bytes), conditions?)
+    pub(super) fn scratch(&self, bytes: impl Fn(usize) -> u64, launch: Option<LaunchConditions>) -> Option<Scratch> {
+        self.shape.scratch([self.input, self.output].map(bytes), launch?)
     }
 }
 

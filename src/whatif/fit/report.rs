@@ -66,8 +66,9 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
         if all_recordings.recordings.len() < recordings.len() {
             continue;
         }
-        let has_recording_warnings = warn_about_recordings(&all_recordings, &mut warnings);
-        let device = all_recordings.fit(options, has_recording_warnings);
+        let found = warnings_about_recordings(&all_recordings);
+        let device = all_recordings.fit(options, !found.is_empty());
+        add_warnings(&mut warnings, id, found);
         let device = device.map_err(|sentence| FitRefusal::new(RefusalCode::InvalidOption, sentence))?;
         let paired_ratio = device.paired_ratio.min(device.stacks_paired_ratio);
         if paired_ratio < MIN_PAIRED_RATIO {
@@ -75,7 +76,7 @@ pub fn fit(recordings: &[FitInput<'_, '_>], options: &FitOptions<'_>) -> Result<
             let refusal = FitRefusal::new(RefusalCode::DifferentPrograms, sentence);
             return Err(FitRefusal { paired_ratio: Some(paired_ratio), ..refusal });
         }
-        warn_about_device(&device, &mut warnings);
+        add_warnings(&mut warnings, id, warnings_about_device(&device));
         devices.push(device);
     }
     if devices.is_empty() {
@@ -153,53 +154,59 @@ impl FitRefusal {
     }
 }
 
-/// Warns about the recordings. Returns whether there is a warning: it makes every figure an estimate.
-fn warn_about_recordings(family: &DeviceRecordings<'_, '_>, warnings: &mut Warnings) -> bool {
-    let [first, rest @ ..] = family.recordings.as_slice() else { return false };
-    let id = first.device.id();
-    let mut has_warnings = false;
-    let mut warn = |code, text: String| {
-        has_warnings = true;
-        warnings.add(code, format!("GPU {id}: {text}"));
-    };
+fn add_warnings(warnings: &mut Warnings, device: u64, found: Vec<(Code, String)>) {
+    for (code, text) in found {
+        warnings.add(code, format!("GPU {device}: {text}"));
+    }
+}
+
+/// Warnings about the recordings. Any makes every figure an estimate.
+fn warnings_about_recordings(family: &DeviceRecordings<'_, '_>) -> Vec<(Code, String)> {
+    let mut found = Vec::new();
+    let [first, rest @ ..] = family.recordings.as_slice() else { return found };
     for recording in &family.recordings {
         let size = count(recording.size);
         if recording.ends_in_failure() {
             let text = format!("the recording at {size} ends with a failed request: later ones are missing");
-            warn(Code::EndsInFailure, text);
+            found.push((Code::EndsInFailure, text));
         }
         if !recording.device.inferred().verification.is_exact() {
             let text = format!("the model does not reproduce the recording at {size}: all is an estimate");
-            warn(Code::ModelParted, text);
+            found.push((Code::ModelParted, text));
         }
         let reserved_before = recording.device.reserved_before();
         if reserved_before > 0 || matches!(recording.device.lost_history(), Some(LostHistory::RingOfOne)) {
             let text =
                 format!("the recording at {size} starts late, and an earlier peak is unknown: record from the start");
-            warn(Code::StartsLater, text);
+            found.push((Code::StartsLater, text));
         }
     }
     if let Some(last) = rest.iter().rfind(|recording| requested_bytes(recording) == requested_bytes(first)) {
         let [first, last] = [first, last].map(|recording| count(recording.size));
         let text =
             format!("the recordings at {first} and {last} request equal bytes: did the program run at these sizes?");
-        warn(Code::UnlikeRecordings, text);
+        found.push((Code::UnlikeRecordings, text));
     }
-    let settings = |recording: &SizedRecording<'_, '_>| recording.device.inferred().hypothesis.settings.clone();
-    if rest.iter().any(|recording| settings(recording) != settings(first)) {
+    let settings = &first.device.inferred().hypothesis.settings;
+    if rest.iter().any(|recording| recording.device.inferred().hypothesis.settings != *settings) {
         let text = "the recordings have different settings: a size is replayed under the nearest one's";
-        warn(Code::UnlikeRecordings, text.to_owned());
+        found.push((Code::UnlikeRecordings, text.to_owned()));
     }
-    has_warnings
+    found
 }
 
 fn requested_bytes(recording: &SizedRecording<'_, '_>) -> u64 {
     recording.requests.iter().fold(0u64, |sum, request| sum.saturating_add(request.bytes))
 }
 
-/// Warns about the answer.
-fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
-    let mut warn = |code, text: String| warnings.add(code, format!("GPU {}: {text}", device.device));
+/// A warning about a share of the memory above `limit`.
+fn share_warning(share: f64, limit: f64, code: Code, text: &str) -> Option<(Code, String)> {
+    (share > limit).then(|| (code, format!("{} {text}", percent(share))))
+}
+
+/// Warnings about the answer.
+fn warnings_about_device(device: &FitDevice) -> Vec<(Code, String)> {
+    let mut found = Vec::new();
     if device.paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
         let share = percent(1.0 - device.paired_ratio);
         let line = device.unpaired.first();
@@ -207,27 +214,20 @@ fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         let grows = device.requests.first() < device.requests.last();
         let caveat = if grows { "; larger sizes may need more" } else { "" };
         let text = format!("{share} of the memory at the peak is in only one recording{example}{caveat}");
-        warn(Code::Unpaired, text);
+        found.push((Code::Unpaired, text));
     } else if device.asked_paired_ratio < 1.0 - WARN_UNMATCHED_RATIO {
         let share = percent(1.0 - device.asked_paired_ratio);
         let text = format!("{share} of requested bytes are in one recording only: the code took another path there");
-        warn(Code::Unpaired, text);
+        found.push((Code::Unpaired, text));
     }
-    if device.shrinking_ratio > WARN_UNMATCHED_RATIO {
-        let share = percent(device.shrinking_ratio);
-        let text = format!("{share} of the memory at the peak shrinks with the size: different programs or dtypes?");
-        warn(Code::UnlikeRecordings, text);
-    }
-    if device.varies() {
-        let share = percent(device.varying_ratio);
-        let text = format!("{share} of the memory at the peak varies between steps: longer data needs more");
-        warn(Code::VaryingShapes, text);
-    }
-    if device.guessed_ratio > WARN_UNMATCHED_RATIO {
-        let share = percent(device.guessed_ratio);
-        let text = format!("{share} of requested bytes grow along an unknown curve: record one more size");
-        warn(Code::GuessedGrowth, text);
-    }
+    let text = "of the memory at the peak shrinks with the size: different programs or dtypes?";
+    found.extend(share_warning(device.shrinking_ratio, WARN_UNMATCHED_RATIO, Code::UnlikeRecordings, text));
+    let text = "of the memory at the peak varies between steps: longer data needs more";
+    found.extend(share_warning(device.varying_ratio, WARN_UNMATCHED_RATIO, Code::VaryingShapes, text));
+    let text = "of requested bytes grow along an unknown curve: record one more size";
+    found.extend(share_warning(device.guessed_ratio, WARN_UNMATCHED_RATIO, Code::GuessedGrowth, text));
+    let text = "of the memory at a peak is freed earlier in another recording: gradients off?";
+    found.extend(share_warning(device.freed_elsewhere_ratio, WARN_ERROR_RATIO, Code::UnlikeRecordings, text));
     if let Some((largest, times)) = device.distant_size() {
         let trusted_sizes = device.trusted_sizes();
         let evidence = if trusted_sizes[0] == device.largest_recorded { "recorded" } else { "checked" };
@@ -236,23 +236,19 @@ fn warn_about_device(device: &FitDevice, warnings: &mut Warnings) {
         let is_likely = !device.has_doubtful_recordings();
         let trust = if is_likely { format!(", likely up to {trusted}") } else { String::new() };
         let text = format!("{largest} is {times} times the largest recorded size: {evidence} up to {checked}{trust}");
-        warn(Code::FarAway, text);
+        found.push((Code::FarAway, text));
     }
-    if device.freed_elsewhere_ratio > WARN_ERROR_RATIO {
-        let share = percent(device.freed_elsewhere_ratio);
-        let text = format!("{share} of the memory at a peak is freed earlier in another recording: gradients off?");
-        warn(Code::UnlikeRecordings, text);
-    }
-    let off = || device.checked.iter().filter(|check| check.is_off());
-    if let Some(worst) = off().max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
+    let off = device.checked.iter().filter(|check| check.is_off());
+    let all_off = off.clone().count();
+    if let Some(worst) = off.max_by(|a, b| a.allocated_error_ratio.abs().total_cmp(&b.allocated_error_ratio.abs())) {
         let error = worst.allocated_error_ratio;
-        let all_off = off().count();
         let others = if all_off == 1 { String::new() } else { format!(", {all_off} of {} off", device.checked.len()) };
         let (size, share) = (count(worst.size), percent(error.abs()));
         let side = if error > 0.0 { "high" } else { "low" };
         let text = format!("predicted from the other recordings, the peak at {size} is {share} too {side}{others}");
-        warn(Code::PredictionOff, text);
+        found.push((Code::PredictionOff, text));
     }
+    found
 }
 
 #[cfg(test)]
@@ -289,10 +285,9 @@ mod tests {
             has_recording_warnings: false,
         };
         change(&mut device);
-        let mut warnings = Warnings::default();
-        warn_about_device(&device, &mut warnings);
-        assert_eq!(device.is_doubtful(), !warnings.to_vec().is_empty());
-        warnings.to_vec().into_iter().map(|warning| (warning.code, warning.message)).collect()
+        let found = warnings_about_device(&device);
+        assert_eq!(device.is_doubtful(), !found.is_empty());
+        found
     }
 
     fn checked(size: u64, allocated_error_ratio: f64) -> LeaveOneOutCheck {
@@ -338,14 +333,15 @@ mod tests {
 
     #[test]
     fn the_worst_prediction_is_warned_of() {
-        let text = |ratios: &[f64]| {
+        for (ratios, message) in [
+            (&[0.01, -0.01][..], None),
+            (&[0.0, 0.25], Some("the peak at 2 is 25% too high")),
+            (&[0.25, -0.5, 0.0], Some("the peak at 2 is 50% too low, 2 of 3 off")),
+        ] {
             let checks = (1..).zip(ratios).map(|(size, ratio)| checked(size, *ratio)).collect();
             let found = warnings_after(|device| device.checked = checks);
-            found.into_iter().map(|(_, message)| message).collect::<String>()
-        };
-        let start = "GPU 0: predicted from the other recordings, the peak at";
-        assert_eq!(text(&[0.01, -0.01]), "");
-        assert_eq!(text(&[0.0, 0.25]), format!("{start} 2 is 25% too high"));
-        assert_eq!(text(&[0.25, -0.5, 0.0]), format!("{start} 2 is 50% too low, 2 of 3 off"));
+            let message = message.map(|text| format!("predicted from the other recordings, {text}"));
+            assert_eq!(found.into_iter().map(|(_, text)| text).collect::<Vec<_>>(), Vec::from_iter(message));
+        }
     }
 }

@@ -89,12 +89,14 @@ pub(super) fn predict_first_step(
     writer: &mut ContinuationWriter<'_, '_>,
 ) -> Result<Parts, WhyUnknown> {
     let failed = requests.count() - 1;
-    let is_in_optimizer = |request: &RequestId| sites.has_frame(requests.site(*request), |frame| frame.is_optimizer);
-    let step = failed + 1 - (0..=failed).rev().take_while(is_in_optimizer).count();
+    let earlier_sites = requests.sites().iter().rev().skip_while(|site| sites.is_in_optimizer(**site));
+    let step = earlier_sites.clone().count();
     let (first, period) = match inner.filter(|inner| inner.period <= failed + 1 - step && inner.matched > 0) {
         Some(Repetition { period, matched }) => (failed + 1 - (period + matched).min(failed + 1), period),
         // A first turn has nothing to repeat. It is one if no earlier request was made in an optimizer.
-        None if step <= failed && !(0..step).any(|request| is_in_optimizer(&request)) => (step, failed + 1 - step),
+        None if step <= failed && !earlier_sites.clone().any(|site| sites.is_in_optimizer(*site)) => {
+            (step, failed + 1 - step)
+        }
         None => return Err(WhyUnknown::NoLoop),
     };
     let turns = Turns { index, requests, first, period, count: (failed + 1 - first).div_ceil(period) };
@@ -139,21 +141,24 @@ fn remaining_parameters(turns: &Turns<'_>, sites: &CallSites) -> Remaining {
     let mut calls =
         (0..failed).filter(|request| sites.has_frame(requests.site(*request), |frame| frame.is_module_call));
     let first_call = calls.next().unwrap_or(failed);
-    let stays = |request: &RequestId| requests.freed_after(*request) as usize >= failed;
     // Only parameters with a gradient have turns.
     let mut gradients: SeededMap<u64, usize> = SeededMap::default();
-    for request in (first_call..turns.first).filter(stays).filter(|request| !sites.has_python(requests.site(*request)))
-    {
-        *gradients.entry(requests.bytes(request)).or_default() += 1;
+    for request in (first_call..turns.first).filter(|request| requests.is_live_at(*request, failed)) {
+        if !sites.has_python(requests.site(request)) {
+            *gradients.entry(requests.bytes(request)).or_default() += 1;
+        }
     }
-    let mut take = |bytes: &u64| gradients.get_mut(bytes).filter(|left| **left > 0).map(|left| *left -= 1).is_some();
     // Inputs are no parameters.
     let parameters = (0..first_call)
-        .filter(stays)
+        .filter(|request| requests.is_live_at(*request, failed))
         .filter(|request| sites.has_frame(requests.site(*request), |frame| frame.is_torch_or_constructor))
         .map(|request| requests.bytes(request));
     // The latest first, because the first layers are frozen, if any.
-    let mut trained: Vec<u64> = parameters.rev().filter(&mut take).collect();
+    let trained = parameters.rev().filter(|bytes| {
+        let left = gradients.get_mut(bytes).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
+    });
+    let mut trained: Vec<u64> = trained.collect();
     trained.reverse();
     let leads: Vec<u64> = (0..turns.count).map(|turn| turns.lead(turn)).collect();
     if trained.starts_with(&leads) {

@@ -1,5 +1,7 @@
 //! The sizes of each request of an iteration, in the iterations before and in the one that failed.
 
+use std::ops::Range;
+
 use rustc_hash::FxHashMap;
 
 use super::laws::{is_constant, scale};
@@ -19,6 +21,16 @@ const MAX_CANDIDATES: usize = 64;
 pub(super) struct PredictedSize {
     pub(super) bytes: u64,
     pub(super) is_sure: bool,
+}
+
+impl PredictedSize {
+    fn sure(bytes: u64) -> Self {
+        Self { bytes, is_sure: true }
+    }
+
+    fn unsure(bytes: u64) -> Self {
+        Self { bytes, is_sure: false }
+    }
 }
 
 /// The sizes of each request of an iteration, by its offset.
@@ -71,7 +83,7 @@ impl IterationHistory {
         });
         let class_of_offset = class_of_offset.collect();
         let is_stackless: Vec<bool> = (0..len).map(|offset| !sites.has_python(requests.site(start + offset))).collect();
-        let older = (0..start).filter(|request| requests.freed_after(*request) as usize >= failed);
+        let older = (0..start).filter(|request| requests.is_live_at(*request, failed));
         let older = older.map(|request| requests.bytes(request));
         let persistent =
             older.chain(older_blocks.iter().map(|bytes| round_size(*bytes, &Settings::default()))).collect();
@@ -121,31 +133,29 @@ impl IterationHistory {
 
     /// The size that the request at `offset` will have in the iteration that failed.
     pub(super) fn predict(&self, offset: usize, observed: &Observed) -> PredictedSize {
-        let sure = |bytes| PredictedSize { bytes, is_sure: true };
-        let unsure = |bytes| PredictedSize { bytes, is_sure: false };
         let class = self.class_of_offset[offset];
         let sizes = self.classes.get(class);
         if let Some(counts) = observed.counts.get(&class) {
             let is_clear = counts.get(1).is_none_or(|second| counts[0].1 > 2 * second.1);
             if is_clear {
-                return sure(counts[0].0);
+                return PredictedSize::sure(counts[0].0);
             }
             let is_parameter_sized =
                 self.persistent.contains(&sizes[0]) && counts.iter().any(|(bytes, _)| *bytes == sizes[0]);
-            return unsure(if is_parameter_sized { sizes[0] } else { counts[0].0 });
+            return PredictedSize::unsure(if is_parameter_sized { sizes[0] } else { counts[0].0 });
         }
         if is_constant(sizes) && !observed.references.is_empty() {
-            return sure(sizes[0]);
+            return PredictedSize::sure(sizes[0]);
         }
         if let Some(derived) = observed.derived.get(&class) {
             return *derived;
         }
         match observed.new_permille {
-            None => sure(sizes[0]),
+            None => PredictedSize::sure(sizes[0]),
             Some(_) if self.persistent.contains(&sizes[0]) => {
                 PredictedSize { bytes: sizes[0], is_sure: self.is_stackless[offset] }
             }
-            Some(permille) => unsure(in_proportion(sizes[0], permille, 1000)),
+            Some(permille) => PredictedSize::unsure(in_proportion(sizes[0], permille, 1000)),
         }
     }
 
@@ -174,28 +184,26 @@ impl IterationHistory {
 /// The complete iteration that is most like the last one so far, and the first requests of those with the same call
 /// sites, newest first.
 fn find_matching(requests: &Requests, iterations: &Iterations) -> Option<(usize, Vec<RequestId>)> {
-    let complete = iterations.complete();
-    let newest = |count: usize| (0..complete).rev().take(count);
+    let newest = (0..iterations.complete()).rev();
     if iterations.is_uniform {
-        let members = newest(MAX_COMPARED).map(|index| iterations.starts()[index]).collect();
-        return Some((complete - 1, members));
+        let members = newest.take(MAX_COMPARED).map(|index| iterations.starts()[index]).collect();
+        return Some((iterations.complete() - 1, members));
     }
-    let start = iterations.start();
-    let done = requests.count() - start;
-    let sites = |range: std::ops::Range<RequestId>| range.map(|request| requests.site(request));
+    let now = iterations.start()..requests.count();
+    let bytes_now = total_bytes(requests, now.clone());
+    let newest = newest.take(MAX_CANDIDATES);
+    let begins_equally = newest.clone().map(|index| iterations.range(index)).enumerate().filter(|(_, range)| {
+        range.len() > now.len() && requests.sites()[range.clone()].starts_with(&requests.sites()[now.clone()])
+    });
+    let (back, source) = begins_equally
+        .min_by_key(|(_, range)| total_bytes(requests, range.start..range.start + now.len()).abs_diff(bytes_now))?;
+    let equal = newest.map(|index| iterations.range(index));
+    let equal = equal.filter(|range| requests.sites()[range.clone()] == requests.sites()[source.clone()]);
+    Some((iterations.complete() - 1 - back, equal.take(MAX_COMPARED).map(|range| range.start).collect()))
+}
 
-    let bytes = |start: RequestId| (start..start + done).fold(0u64, |sum, at| sum.saturating_add(requests.bytes(at)));
-    let now = bytes(start);
-    let begins_equally = newest(MAX_CANDIDATES).filter(|index| {
-        let range = iterations.range(*index);
-        range.len() > done && sites(range).zip(sites(start..start + done)).all(|(earlier, now)| earlier == now)
-    });
-    let source = begins_equally.min_by_key(|index| bytes(iterations.starts()[*index]).abs_diff(now))?;
-    let equal = newest(MAX_CANDIDATES).filter(|index| {
-        let (range, wanted) = (iterations.range(*index), iterations.range(source));
-        range.len() == wanted.len() && sites(range).eq(sites(wanted))
-    });
-    Some((source, equal.take(MAX_COMPARED).map(|index| iterations.starts()[index]).collect()))
+fn total_bytes(requests: &Requests, range: Range<RequestId>) -> u64 {
+    range.fold(0, |sum, request| sum.saturating_add(requests.bytes(request)))
 }
 
 /// `bytes * numerator / denominator`, rounded up to a block.

@@ -80,8 +80,8 @@ impl<'a> Forecast<'a> {
         let index = ProgramIndex::new(program, &loops.requests)?;
         let mut writer = ContinuationWriter::new(program, &index, &loops.requests);
         let live_bytes = writer.live_bytes;
-        let is_first = loops.iterations.is_none() && device.lost_history().is_none();
-        let first_step = if loops.inner.is_some() || is_first {
+        let is_complete = device.lost_history().is_none();
+        let first_step = if loops.inner.is_some() || loops.iterations.is_none() && is_complete {
             predict_first_step(&index, &loops.requests, loops.inner, &sites, &mut writer)
         } else {
             Err(WhyUnknown::NoLoop)
@@ -102,6 +102,8 @@ impl<'a> Forecast<'a> {
             }
             (Err(why), None) => Parts { limit: Some(why), ..Parts::default() },
         };
+        let steps = Some(&device.phases().steps).filter(|_| is_complete);
+        let input = loops.unusual_input(|entry| steps?.step_at(entry), |entry| device.code_location(entry));
         let requests = writer.len() - 1 - failed;
         let failed_entry = loops.requests.entry(failed);
         let ContinuationWriter { program, sources, .. } = writer;
@@ -116,7 +118,6 @@ impl<'a> Forecast<'a> {
                 (peak_entry, peak_bytes) = (entry, live);
             }
         });
-        let step_at = |entry| device.phases().steps.step_at(entry).filter(|_| device.lost_history().is_none());
         let is_replaced = growth.is_some_and(|growth| growth.kind == GrowthKind::Replaced);
         Some(Self {
             program,
@@ -129,7 +130,7 @@ impl<'a> Forecast<'a> {
             sure_peak_bytes,
             growth: growth.cloned(),
             // A tensor that replaces itself by a larger one is no input.
-            unusual_input: loops.unusual_input(step_at, |entry| device.code_location(entry)).filter(|_| !is_replaced),
+            unusual_input: input.filter(|_| !is_replaced),
         })
     }
 
@@ -176,7 +177,7 @@ fn may_end(iterations: &Iterations, requests: &Requests, sites: &CallSites) -> b
     is_rising
         && (starts[0]..iterations.start()).all(|request| {
             let site = requests.site(request);
-            sites.has_python(site) && !sites.has_frame(site, |frame| frame.is_optimizer)
+            sites.has_python(site) && !sites.is_in_optimizer(site)
         })
 }
 

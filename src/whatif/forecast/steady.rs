@@ -5,6 +5,8 @@
 //! iteration frees its own block of that offset, the counterpart. A backward pass is different: it frees the blocks of
 //! one call site from the latest to the earliest, so each iteration frees an older block than the last.
 
+use std::ops::Range;
+
 use super::history::IterationHistory;
 use super::laws::{MAX_ERROR, Trend, is_constant};
 use super::program_index::ProgramIndex;
@@ -219,7 +221,7 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         let is_only_one = self.iterations.complete() == 1;
         let made_once = self.iterations.range(self.history.source).map(|request| {
             let site = self.requests.site(request);
-            is_only_one && self.writer.is_live(request) && sites.has_frame(site, |frame| frame.is_optimizer)
+            is_only_one && self.writer.is_live(request) && sites.is_in_optimizer(site)
         });
         made_once.collect()
     }
@@ -311,18 +313,26 @@ impl<'r, 'w, 'a> SteadyPredictor<'r, 'w, 'a> {
         let offset = block - starts[own];
         // How many iterations before `iteration`.
         let back = self.history.source.checked_sub(own)?;
-        let is_same_site = |request: &RequestId| self.requests.site(*request) == self.requests.site(block);
-        let ordinal = || (starts[own]..block).filter(is_same_site).count();
-        if let Some(row) = iteration.checked_sub(back) {
-            let mut blocks = self.blocks[row].iter().zip(self.source(0)..);
-            if is_same_site(&self.source(offset)) {
-                return *blocks.nth(offset)?.0;
-            }
-            return *blocks.filter(|(_, source)| is_same_site(source)).nth(ordinal())?.0;
-        }
-        let earlier = self.iterations.complete().checked_sub(back - iteration)?;
-        let requests = self.iterations.range(earlier);
-        let at_offset = requests.clone().nth(offset).filter(is_same_site);
-        at_offset.or_else(|| requests.filter(is_same_site).nth(ordinal()))
+        let site = self.requests.site(block);
+        let Some(row) = iteration.checked_sub(back) else {
+            let requests = self.iterations.range(self.iterations.complete().checked_sub(back - iteration)?);
+            let at_offset = requests.clone().nth(offset).filter(|request| self.requests.site(*request) == site);
+            return at_offset.or_else(|| self.same_occurrence(block, starts[own], requests));
+        };
+        let (blocks, source) = (&self.blocks[row], self.source(0));
+        let at = if self.requests.site(source + offset) == site {
+            offset
+        } else {
+            self.same_occurrence(block, starts[own], source..source + blocks.len())? - source
+        };
+        *blocks.get(at)?
+    }
+
+    /// The request in `range` of the same call site as `block`, with as many of that site before it in the range as
+    /// before `block` since `start`.
+    fn same_occurrence(&self, block: RequestId, start: RequestId, range: Range<RequestId>) -> Option<RequestId> {
+        let site = self.requests.site(block);
+        let ordinal = (start..block).filter(|request| self.requests.site(*request) == site).count();
+        range.filter(|request| self.requests.site(*request) == site).nth(ordinal)
     }
 }

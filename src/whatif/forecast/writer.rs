@@ -43,7 +43,7 @@ impl<'r, 'a> ContinuationWriter<'r, 'a> {
             program: Program { operations, ..recorded.clone() },
             sources: (0..=to_u32(failed_op)).collect(),
             bytes: Vec::new(),
-            is_live: (0..failed).map(|request| requests.freed_after(request) as usize >= failed).collect(),
+            is_live: (0..failed).map(|request| requests.is_live_at(request, failed)).collect(),
             live_bytes: older_bytes(recorded).saturating_add_signed(requests.live_before(failed)),
         };
         writer.request(failed, requests.bytes(failed));

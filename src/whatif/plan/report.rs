@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use itertools::Itertools as _;
 use rayon::prelude::*;
 use serde::Serialize;
 
@@ -87,13 +88,8 @@ pub fn plan(recordings: &[FitInput<'_, '_>], options: &PlanOptions<'_>) -> Resul
     let mut gpus = options.gpus.to_vec();
     gpus.sort_by_key(|gpu| (gpu.usable_bytes(), gpu.name));
     let largest = gpus.last().ok_or("give at least one GPU")?;
-    let fit_options = FitOptions {
-        sizes: &[],
-        capacity: Some(largest.usable_bytes()),
-        gpu: Some(*largest),
-        settings: None,
-        multiple: 1,
-    };
+    let (capacity, gpu) = (Some(largest.usable_bytes()), Some(*largest));
+    let fit_options = FitOptions { sizes: &[], capacity, gpu, settings: None, multiple: 1 };
     let report = match fit(recordings, &fit_options) {
         Ok(report) => report,
         Err(refusal) if refusal.code == RefusalCode::DifferentPrograms => {
@@ -194,8 +190,8 @@ impl PlanReport {
     /// The run to make next: first one for each GPU as it is, then corrections, then expandable segments where more
     /// should fit. `None` if nothing is left to confirm.
     pub fn next_run(&self) -> Option<NextRun> {
-        let as_is = |max_runs| self.gpus.iter().find_map(move |gpu| self.run_of(gpu, PlanChange::AsIs, max_runs));
-        as_is(1).or_else(|| as_is(MAX_RUNS_AS_IS)).or_else(|| {
+        let mut as_is = [1, MAX_RUNS_AS_IS].into_iter().cartesian_product(&self.gpus);
+        as_is.find_map(|(max_runs, gpu)| self.run_of(gpu, PlanChange::AsIs, max_runs)).or_else(|| {
             let mut gpus = self.gpus.iter().filter(|gpu| {
                 let [as_is, expandable] =
                     [PlanChange::AsIs, PlanChange::ExpandableSegments].map(|change| gpu.cell(change));
@@ -256,7 +252,7 @@ mod tests {
 
     /// The next run after `runs`: GPU, size, whether it fits, and whether with expandable segments.
     fn next(runs: &[(&str, u64, bool, bool)]) -> (Option<(&'static str, u64, bool)>, Option<u64>) {
-        let run = |(gpu, size, fits, expandable_segments): &(&str, u64, bool, bool)| PlanRun {
+        let runs = runs.iter().map(|(gpu, size, fits, expandable_segments)| PlanRun {
             gpu: (*gpu).to_owned(),
             expandable_segments: *expandable_segments,
             size: *size,
@@ -264,7 +260,7 @@ mod tests {
             is_certain: true,
             reserved_bytes: 0,
             snapshot: String::new(),
-        };
+        });
         let report = PlanReport {
             name: "N".to_owned(),
             command: None,
@@ -272,18 +268,25 @@ mod tests {
             torch_version: String::new(),
             wanted_size: None,
             gpus: vec![gpu("t4", 15, 20), gpu("h100", 100, 100)],
-            runs: runs.iter().map(run).collect(),
+            runs: runs.collect(),
             warnings: Vec::new(),
         };
         (report.next_run().map(|run| (run.gpu, run.size, run.expandable_segments)), report.next_recording())
     }
 
+    /// Runs below every answer.
+    const LEARNED: [(&str, u64, bool, bool); 3] =
+        [("t4", 4, true, false), ("t4", 8, true, false), ("t4", 2, true, false)];
+
+    /// The next run after [`LEARNED`] and `runs`.
+    fn after(runs: &[(&'static str, u64, bool, bool)]) -> Option<(&'static str, u64, bool)> {
+        next(&[&LEARNED[..], runs].concat()).0
+    }
+
     #[test]
     fn each_gpu_has_a_run_then_corrections_then_one_with_expandable_segments() {
-        let learned = [("t4", 4, true, false), ("t4", 8, true, false), ("t4", 2, true, false)];
-        let after = |runs: &[(&'static str, u64, bool, bool)]| next(&[&learned[..], runs].concat()).0;
         let (t4, h100) = (("t4", 15, true, false), ("h100", 100, true, false));
-        assert_eq!(next(&learned), (Some(("t4", 15, false)), Some(100)));
+        assert_eq!(next(&LEARNED), (Some(("t4", 15, false)), Some(100)));
         assert_eq!(after(&[t4]), Some(("h100", 100, false)));
         assert_eq!(after(&[t4, h100]), Some(("t4", 20, true)));
         // Between what fits and what fails.

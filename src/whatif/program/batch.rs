@@ -2,13 +2,13 @@
 //! adds its gradients to those of the first.
 
 use itertools::Itertools as _;
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use super::recorded_program::{Pass, RecordedProgram, find_passes};
 use super::report::{ChangedProgram, ProgramChange};
 use crate::base::ids::{StackId, to_u32};
 use crate::base::intern::SeededSet;
-use crate::replay::ops::{Script, ScriptBlock, ScriptOp, ScriptOpKind};
+use crate::replay::ops::{Script, ScriptOp, ScriptOpKind};
 use crate::stacks::phases::Phase;
 use crate::study::attribution::Category;
 use crate::whatif::Sureness;
@@ -68,10 +68,9 @@ fn is_failure_fixed(recording: &RecordedProgram<'_, '_>, passes: &[Pass], is_hal
 fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec<bool> {
     let categories = recording.categories();
     let blocks = &recording.script.blocks;
-    let model_blocks = blocks
-        .iter()
-        .zip(categories)
-        .filter(|(_, category)| matches!(category, Category::Parameters | Category::Gradients));
+    let model_blocks = blocks.iter().zip(categories);
+    let model_blocks =
+        model_blocks.filter(|(_, category)| matches!(category, Category::Parameters | Category::Gradients));
     let model_sizes: SeededSet<u64> = model_blocks.map(|(block, _)| block.bytes).collect();
     let halved = categories.iter().enumerate().map(|(index, category)| {
         let block = &blocks[index];
@@ -101,14 +100,15 @@ fn grows_with_batch(recording: &RecordedProgram<'_, '_>, passes: &[Pass]) -> Vec
 fn find_kept(recording: &RecordedProgram<'_, '_>) -> Vec<bool> {
     let blocks = &recording.script.blocks;
     let last_step = recording.script.ops.last().and_then(|op| recording.step_at(op.source)).unwrap_or(0);
-    let kept_of = |block: &ScriptBlock| {
+    // The stack and the step of each block that outlives the step after its own.
+    let outliving = blocks.iter().map(|block| {
         let step = block.allocated_at.and_then(|op| recording.step_at(op))?;
         recording.outlives_step(block, step + 1).then_some((block.stack, step))
-    };
-    let shown: FxHashSet<(StackId, u32)> =
-        blocks.iter().filter_map(kept_of).filter(|(_, step)| step + 1 < last_step).collect();
-    let steps = shown.iter().map(|(stack, _)| *stack).counts();
-    blocks.iter().map(|block| kept_of(block).is_some_and(|(stack, _)| steps.get(&stack) > Some(&1))).collect()
+    });
+    let outliving: Vec<Option<(StackId, u32)>> = outliving.collect();
+    let shown = outliving.iter().flatten().filter(|(_, step)| step + 1 < last_step).unique();
+    let steps = shown.map(|(stack, _)| stack).counts();
+    outliving.iter().map(|kept| kept.is_some_and(|(stack, _)| steps.get(&stack) > Some(&1))).collect()
 }
 
 /// Appends `pass` to `ops` twice. The first run has copies of all blocks except the gradients, to which the second run

@@ -82,14 +82,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         }
         let outcome = self.outcome_from(&program, on_device);
         let is_unrequested = self.last_failed.is_some_and(|entry| !self.still_requests(&row, entry));
-        Some(self.build_row(row, &outcome)).filter(|row| {
-            row.serves_failed == Some(true) || is_unrequested && row.fits == Some(true) && !self.baseline_fits()
-        })
-    }
-
-    /// Whether the unchanged program's requests are all served.
-    fn baseline_fits(&self) -> bool {
-        self.baseline.failed.as_ref().is_none_or(Vec::is_empty)
+        let has_failed = self.baseline.failed.as_ref().is_some_and(|failed| !failed.is_empty());
+        Some(self.build_row(row, &outcome))
+            .filter(|row| row.serves_failed == Some(true) || is_unrequested && row.fits == Some(true) && has_failed)
     }
 
     fn replay(&self, program: &Program<'_>) -> ReplayOutcome {
@@ -130,12 +125,9 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
         if has_initial_memory && self.capacity.is_some_and(|bytes| bytes < before) {
             failed.insert(0, (0, before));
         }
-        ReplayOutcome {
-            needs,
-            failed: self.hypothesis.capacity.map(|_| failed),
-            headroom: headroom.into_values().min().unwrap_or(0),
-            free: free_of(&self.hypothesis, figures.peak_reserved_bytes),
-        }
+        let failed = self.hypothesis.capacity.map(|_| failed);
+        let free = free_of(&self.hypothesis, figures.peak_reserved_bytes);
+        ReplayOutcome { needs, failed, headroom: headroom.into_values().min().unwrap_or(0), free }
     }
 
     fn unbounded_figures(&self, program: &Program<'_>) -> RunFigures {
@@ -190,10 +182,15 @@ impl<'r, 's, 'a> ChangeReplayer<'r, 's, 'a> {
             return false;
         }
         let (before, after) = (&self.recording.script.blocks, &row.script.blocks);
-        let is_changed =
-            |block: u32| after.get(block as usize).map(|one| one.bytes) != Some(before[block as usize].bytes);
-        let guessed = self.recording.bytes_at_peak(|block| is_changed(block) && self.recording.is_guess(block));
-        guessed >= self.recording.bytes_at_peak(is_changed).div_ceil(10).max(1)
+        let is_changed = before
+            .iter()
+            .enumerate()
+            .map(|(index, block)| after.get(index).map(|changed| changed.bytes) != Some(block.bytes));
+        let is_changed: Vec<bool> = is_changed.collect();
+        let changed = self.recording.bytes_at_peak(|block| is_changed[block as usize]);
+        let guessed =
+            self.recording.bytes_at_peak(|block| is_changed[block as usize] && self.recording.is_guess(block));
+        guessed >= changed.div_ceil(10).max(1)
     }
 
     /// The line to change.

@@ -7,6 +7,7 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
+use std::ops::Range;
 
 use itertools::Itertools as _;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -62,12 +63,13 @@ fn is_freed_in_loop(recording: &RecordedProgram<'_, '_>, passes: &[Pass], module
     if recording.device.growth().is_none() {
         return false; // it may be the first forward pass, before a backward pass
     }
-    let block = |block: &u32| &recording.script.blocks[*block as usize];
+    let blocks = &recording.script.blocks;
     let (mut freed, mut left) = (0u64, 0u64);
     for (_, calls) in module.passes.iter().filter(|(pass, _)| passes[*pass].backward.is_empty()) {
         for (call, next) in calls.iter().tuple_windows() {
-            let end = next.last().and_then(|last| block(last).allocated_at);
-            for block in call.iter().map(block).filter(|block| block.freed_at.is_none() || block.freed_at > end) {
+            let end = next.last().and_then(|last| blocks[*last as usize].allocated_at);
+            let of_call = call.iter().map(|block| &blocks[*block as usize]);
+            for block in of_call.filter(|block| block.freed_at.is_none() || block.freed_at > end) {
                 let sum = if block.freed_at.is_none() { &mut left } else { &mut freed };
                 *sum = sum.saturating_add(block.bytes);
             }
@@ -93,15 +95,13 @@ impl<'r, 's, 'a> RepeatedModules<'r, 's, 'a> {
             return Self { recording, passes, modules: Vec::new() };
         }
         let peak_blocks: FxHashSet<u32> = recording.peak.blocks.iter().copied().collect();
-        let bytes_at_peak = |module: &RepeatedModule| {
-            let blocks = module.blocks().filter(|block| peak_blocks.contains(block));
-            blocks.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(block)))
-        };
-        let modules = find_repeated(recording, &passes).into_iter().map(|module| (bytes_at_peak(&module), module));
+        let modules = find_repeated(recording, &passes).into_iter().map(|module| {
+            let at_peak = module.blocks().filter(|block| peak_blocks.contains(block));
+            (at_peak.fold(0u64, |sum, block| sum.saturating_add(recording.rounded_bytes(block))), module)
+        });
+        let modules = modules.filter(|(bytes, module)| *bytes > 0 && !is_freed_in_loop(recording, &passes, module));
         // The sort is stable, so of modules that hold the same the outermost comes first.
-        let is_candidate =
-            |(bytes, module): &(u64, RepeatedModule)| *bytes > 0 && !is_freed_in_loop(recording, &passes, module);
-        let modules = modules.filter(is_candidate).sorted_by_key(|(bytes, _)| Reverse(*bytes)).collect();
+        let modules = modules.sorted_by_key(|(bytes, _)| Reverse(*bytes)).collect();
         Self { recording, passes, modules }
     }
 
@@ -243,40 +243,33 @@ impl<'p> CheckpointPlan<'p> {
     /// Checkpoints `call`, one call of the module in `pass`. `next` has the blocks of the call after it.
     fn add_call(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, next: Option<&ModuleCall>) {
         let base = self.base;
-        let (allocated_at, freed_at) = lifetime_in(base);
-        if pass.is_truncated && !call.iter().any(|b| pass.backward.contains(&freed_at(*b))) {
+        if pass.is_truncated && !call.iter().any(|block| pass.backward.contains(&freed_at(base, *block))) {
             return self.add_call_without_backward(call);
         }
-        // In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
         let never_freed = if pass.is_truncated { self.kept_for_backward(call, u32::MAX) } else { Vec::new() };
-        let kept_by_others: FxHashSet<u32> = never_freed.into_iter().collect();
-        let is_kept = |b: u32| pass.backward.contains(&freed_at(b)) || kept_by_others.contains(&b);
-        let Some(last) = call.last().map(|block| allocated_at(*block)) else { return }; // no blocks to free
-        let free_ops = call.iter().copied().filter(|block| is_kept(*block)).map(freed_at);
-        let free_ops: Vec<u32> = free_ops.sorted_unstable().collect();
+        let kept = KeptBlocks { base, backward: &pass.backward, never_freed: never_freed.into_iter().collect() };
+        let Some(last) = call.last().map(|block| allocated_at(base, *block)) else { return }; // no blocks to free
+        let free_ops: Vec<u32> = kept.free_ops(call.iter().copied()).sorted_unstable().collect();
         let Some(median_free) = free_ops.get(free_ops.len() / 2) else { return }; // the call keeps nothing
         // Recomputation starts when the backward pass reaches this call: after the last free of a block that belongs to
         // later calls. Frees after the median free of this call carry no information, because the program itself may
         // free such blocks after the whole backward pass.
-        let is_before_own_backward = |block: &u32| is_kept(*block) && freed_at(*block) < *median_free;
-        let recompute_at = match next {
-            Some(blocks) => blocks.iter().copied().filter(is_before_own_backward).map(freed_at).max(),
-            None => self.allocated_after(last, pass).filter(is_before_own_backward).map(freed_at).max(),
-        };
+        let later = next.map_or_else(|| self.allocated_after(last, pass).collect(), <[u32]>::to_vec);
+        let recompute_at = kept.free_ops(later.into_iter()).filter(|free| free < median_free).max();
         let mut recompute_at = last_adjacent_free(base, recompute_at.unwrap_or(pass.backward.start));
         // The output of the call is used by later operations, so it is freed before `recompute_at` or still in the
         // forward pass. Without such a block, recomputation starts after the first free of the call's own blocks.
         let end = last_adjacent_free(base, last) + 1;
         let is_returned = call.iter().any(|block| {
-            is_kept(*block) && freed_at(*block) <= recompute_at
-                || (end + 1..pass.backward.start).contains(&freed_at(*block))
+            let freed_at = freed_at(base, *block);
+            kept.contains(*block) && freed_at <= recompute_at || (end + 1..pass.backward.start).contains(&freed_at)
         });
         if !is_returned {
             recompute_at = last_adjacent_free(base, free_ops[0]);
         }
-        let to_recompute: Vec<u32> =
-            call.iter().copied().filter(|b| is_kept(*b) && freed_at(*b) > recompute_at).collect();
-        let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(*block)) else {
+        let to_recompute = call.iter().copied().filter(|block| kept.contains(*block));
+        let to_recompute: Vec<u32> = to_recompute.filter(|block| freed_at(base, *block) > recompute_at).collect();
+        let Some(last_recomputed) = to_recompute.last().map(|block| allocated_at(base, *block)) else {
             return; // all that the call keeps is freed before it would be recomputed
         };
         // Later calls keep the output as their input, up to where the backward pass reaches this call.
@@ -286,13 +279,11 @@ impl<'p> CheckpointPlan<'p> {
         let kept: FxHashSet<u32> = to_recompute.iter().copied().collect();
         let positions = stack_positions(base, call).filter(|(block, _)| kept.contains(block));
         self.kept_positions.extend(positions.map(|(_, position)| position));
-        self.after
-            .entry(recompute_at)
-            .or_default()
-            .extend(output.map(|block| ScriptOp::moved_free(recompute_at, block)));
+        let after = self.after.entry(recompute_at).or_default();
+        after.extend(output.map(|block| ScriptOp::moved_free(recompute_at, block)));
         self.recompute(call, recompute_at, last_recomputed, &kept);
         self.freed_early.extend(kept);
-        let last_free = to_recompute.iter().map(|block| freed_at(*block)).max().unwrap_or(recompute_at);
+        let last_free = to_recompute.iter().map(|block| freed_at(base, *block)).max().unwrap_or(recompute_at);
         self.keep_inputs(pass, previous, call, end, last_free);
     }
 
@@ -300,11 +291,10 @@ impl<'p> CheckpointPlan<'p> {
     /// backward pass are freed as before.
     fn recompute(&mut self, call: &ModuleCall, at: u32, last: u32, kept: &FxHashSet<u32>) {
         let base = self.base;
-        let (allocated_at, freed_at) = lifetime_in(base);
         let ops = self.after.entry(at).or_default();
         let mut temporaries: BinaryHeap<Reverse<(u32, u32)>> = BinaryHeap::new();
-        for block in call.iter().copied().filter(|block| allocated_at(*block) <= last) {
-            let source = allocated_at(block);
+        for block in call.iter().copied().filter(|block| allocated_at(base, *block) <= last) {
+            let source = allocated_at(base, block);
             while let Some(Reverse((_, block))) = temporaries.peek().copied().filter(|Reverse((end, _))| *end < source)
             {
                 temporaries.pop();
@@ -315,7 +305,7 @@ impl<'p> CheckpointPlan<'p> {
             if kept.contains(&block) {
                 self.recomputed.insert(block, copy);
             } else {
-                temporaries.push(Reverse((freed_at(block), copy)));
+                temporaries.push(Reverse((freed_at(base, block), copy)));
             }
         }
         let temporaries = temporaries.into_sorted_vec().into_iter().rev();
@@ -326,17 +316,16 @@ impl<'p> CheckpointPlan<'p> {
     /// from them is freed.
     fn keep_inputs(&mut self, pass: &Pass, previous: Option<&ModuleCall>, call: &ModuleCall, end: u32, last_free: u32) {
         let base = self.base;
-        let (allocated_at, freed_at) = lifetime_in(base);
-        let start = call.first().map(|block| allocated_at(*block)).unwrap_or_default();
+        let start = call.first().map(|block| allocated_at(base, *block)).unwrap_or_default();
         let of_previous = previous.into_iter().flat_map(|call| call.iter().copied());
-        let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(*block)));
+        let of_previous = of_previous.filter(|block| (start..pass.backward.start).contains(&freed_at(base, *block)));
         // Other inputs are freed while the module runs, or when it returns.
         let others =
             base.ops[start as usize..(end as usize).min(base.ops.len())].iter().filter_map(|op| match op.kind {
                 ScriptOpKind::Free { block, .. } => Some(block),
                 _ => None,
             });
-        let others = others.filter(|block| (pass.forward.start..start).contains(&allocated_at(*block)));
+        let others = others.filter(|block| (pass.forward.start..start).contains(&allocated_at(base, *block)));
         for input in of_previous.chain(others) {
             if self.freed_late.insert(input) {
                 self.after.entry(last_free).or_default().push(ScriptOp::moved_free(last_free, input));
@@ -366,17 +355,14 @@ impl<'p> CheckpointPlan<'p> {
     /// Checkpoints `call`, whose backward pass is not recorded: blocks that it would keep are freed when it ends.
     fn add_call_without_backward(&mut self, call: &ModuleCall) {
         let base = self.base;
-        let block_at = |block: u32| &base.blocks[block as usize];
-        let Some(last) = call.last().and_then(|block| block_at(*block).allocated_at) else {
+        let Some(last) = call.last().and_then(|block| base.blocks[*block as usize].allocated_at) else {
             return; // no blocks to free
         };
         let end = last_adjacent_free(base, last) + 1;
         let mut kept = self.kept_for_backward(call, end);
         if self.is_before_backward {
-            // The last block that is not a small statistic of others, such as a norm's, is the output.
-            let largest = kept.iter().map(|block| block_at(*block).bytes).max().unwrap_or(0);
-            if let Some(at) = kept.iter().rposition(|block| block_at(*block).bytes >= largest / RETURNED_MIN_PARTS) {
-                kept.remove(at);
+            if let Some(index) = output_index(base, &kept) {
+                kept.remove(index);
             }
             if self.is_guess() && kept.len() < MIN_KEPT_BLOCKS {
                 return;
@@ -387,13 +373,37 @@ impl<'p> CheckpointPlan<'p> {
     }
 }
 
-/// The block that `call` returns, which ends at operation `end`: the last one that outlives it and is not a small
-/// statistic of others, such as a norm's.
+/// The blocks that a call keeps for its backward pass.
+struct KeptBlocks<'p> {
+    base: &'p Script,
+    backward: &'p Range<u32>,
+    /// In a truncated pass, blocks count as kept if earlier calls kept theirs in the same position.
+    never_freed: FxHashSet<u32>,
+}
+
+impl KeptBlocks<'_> {
+    fn contains(&self, block: u32) -> bool {
+        self.backward.contains(&freed_at(self.base, block)) || self.never_freed.contains(&block)
+    }
+
+    /// The operations that free those of `blocks` that are kept.
+    fn free_ops(&self, blocks: impl Iterator<Item = u32>) -> impl Iterator<Item = u32> {
+        blocks.filter(|block| self.contains(*block)).map(|block| freed_at(self.base, block))
+    }
+}
+
+/// The block that `call` returns, which ends at operation `end`.
 fn output_of(base: &Script, call: &ModuleCall, end: u32) -> Option<u32> {
-    let blocks = call.iter().copied();
-    let mut blocks = blocks.filter(|block| base.blocks[*block as usize].freed_at.is_none_or(|freed_at| freed_at > end));
-    let largest = blocks.clone().map(|block| base.blocks[block as usize].bytes).max().unwrap_or(0);
-    blocks.rfind(|block| base.blocks[*block as usize].bytes >= largest / RETURNED_MIN_PARTS)
+    let blocks = call.iter().copied().filter(|block| freed_at(base, *block) > end);
+    let blocks: Vec<u32> = blocks.collect();
+    output_index(base, &blocks).map(|index| blocks[index])
+}
+
+/// The index of the last of `blocks` that is not a small statistic of others, such as a norm's.
+fn output_index(base: &Script, blocks: &[u32]) -> Option<usize> {
+    let mut bytes = blocks.iter().map(|block| base.blocks[*block as usize].bytes);
+    let largest = bytes.clone().max().unwrap_or(0);
+    bytes.rposition(|bytes| bytes >= largest / RETURNED_MIN_PARTS)
 }
 
 /// The blocks of `call`, each with its stack and the occurrence of that stack in the call, counted from 1.
@@ -407,10 +417,14 @@ fn stack_positions<'c>(base: &'c Script, call: &'c ModuleCall) -> impl Iterator<
     })
 }
 
-/// The operations of `base` that allocate and free a block: the first and one after the last if they are not recorded.
-fn lifetime_in(base: &Script) -> (impl Fn(u32) -> u32 + Copy + '_, impl Fn(u32) -> u32 + Copy + '_) {
-    let block = move |block: u32| &base.blocks[block as usize];
-    (move |at| block(at).allocated_at.unwrap_or(0), move |at| block(at).freed_at.unwrap_or(u32::MAX))
+/// The operation that allocates `block`; the first if it is not recorded.
+fn allocated_at(base: &Script, block: u32) -> u32 {
+    base.blocks[block as usize].allocated_at.unwrap_or(0)
+}
+
+/// The operation that frees `block`; one after the last if it is not recorded.
+fn freed_at(base: &Script, block: u32) -> u32 {
+    base.blocks[block as usize].freed_at.unwrap_or(u32::MAX)
 }
 
 /// The last of the frees that directly follow `op`; `op` if there are none.

@@ -29,11 +29,9 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
             by_entry.entry(recording.entry_index_of(op)).or_insert(to_u32(index));
         }
     }
-    let blocks: Vec<_> = group
-        .blocks
-        .iter()
-        .filter_map(|(entry, pass)| Some((*by_entry.get(&(*entry as usize))?, *entry, *pass)))
-        .collect();
+    let made = group.blocks.iter();
+    let made = made.filter_map(|(entry, pass)| Some((*by_entry.get(&(*entry as usize))?, *entry, *pass)));
+    let blocks: Vec<_> = made.collect();
     // By trace entry: the blocks that are freed before it, or before the next operation.
     let mut frees: Vec<(u32, u32)> = Vec::new();
     let Some((_, last, _)) = blocks.last().copied() else { return CureReplay::NotServed };
@@ -64,11 +62,13 @@ pub(crate) fn replay_without_group(device: DeviceStudy<'_, '_>, group: &KeptGrou
 /// request, were the first of several `parts`.
 pub(crate) fn replay_in_parts(device: DeviceStudy<'_, '_>, since: usize, failed: usize, parts: u64) -> CureReplay {
     let Some(recording) = RecordedProgram::by_default(device) else { return CureReplay::NotTried };
-    let is_made = |op: u32| (since..=failed).contains(&recording.entry_index_of(op));
-    let is_divided = |block: u32| recording.script.blocks[block as usize].allocated_at.is_some_and(is_made);
     let change = (ProgramChange::InParts, Sureness::Estimate);
     let description = format!("compute in {parts} parts");
-    replay_cure(&recording, recording.resized_by(change, description, is_divided, |bytes| bytes.div_ceil(parts)))
+    let made_at = recording.script.blocks.iter().map(|block| Some(recording.entry_index_of(block.allocated_at?)));
+    let is_divided: Vec<bool> = made_at.map(|at| at.is_some_and(|at| (since..=failed).contains(&at))).collect();
+    let divided =
+        recording.resized_by(change, description, |block| is_divided[block as usize], |bytes| bytes.div_ceil(parts));
+    replay_cure(&recording, divided)
 }
 
 fn replay_cure(recording: &RecordedProgram<'_, '_>, change: ChangedProgram) -> CureReplay {

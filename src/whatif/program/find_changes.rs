@@ -28,13 +28,9 @@ pub(in crate::whatif) fn replay_changes(device: DeviceStudy<'_, '_>, capacity: O
     });
     // Checkpointing a nested module may have the same effect; the outer one is kept.
     rows.dedup_by_key(|row| (row.change, row.peak_allocated_bytes, row.peak_reserved_bytes));
-    ProgramDevice {
-        device: device.id(),
-        ends_in_failure: device.ends_with_failure(),
-        goes_on: recording.is_continued(),
-        as_recorded: replayer.baseline_row(unchanged(recording)),
-        rows,
-    }
+    let (ends_in_failure, goes_on) = (device.ends_with_failure(), recording.is_continued());
+    let as_recorded = replayer.baseline_row(unchanged(recording));
+    ProgramDevice { device: device.id(), ends_in_failure, goes_on, as_recorded, rows }
 }
 
 /// Finds one change that a recording suggests.

@@ -33,11 +33,11 @@ pub(super) fn free_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
                     && let Some(pass) = passes.next_if(|pass| pass.forward.contains(&op.source))
                 {
                     let has_stepped = has_optimizer && trained_in < recording.step_at(op.source);
-                    let is_zeroed = |gradient: &u32| {
-                        blocks[*gradient as usize].freed_at.is_some_and(|at| pass.forward.contains(&at))
-                    };
-                    let stale: BTreeSet<u32> =
-                        live.iter().filter(|gradient| has_stepped || is_zeroed(gradient)).copied().collect();
+                    let stale = live.iter().copied().filter(|gradient| {
+                        let freed_at = blocks[*gradient as usize].freed_at;
+                        has_stepped || freed_at.is_some_and(|at| pass.forward.contains(&at))
+                    });
+                    let stale: BTreeSet<u32> = stale.collect();
                     script.ops.extend(stale.iter().map(|gradient| ScriptOp::moved_free(op.source, *gradient)));
                     live = &live - &stale;
                     freed.extend(stale);

@@ -54,6 +54,7 @@ pub(super) fn free_leftovers(recording: &RecordedProgram<'_, '_>) -> Option<Chan
         script.ops.extend(moved_frees.remove(&op.source).into_iter().flatten());
     }
     let change = (ProgramChange::LeftBehind, Sureness::Checked);
-    let is_leftover = |block: u32| leftovers.binary_search_by_key(&block, |leftover| leftover.0).is_ok();
-    Some(recording.changed(change, "free what each step leaves behind (del)", is_leftover, script))
+    let description = "free what each step leaves behind (del)";
+    let leftovers: FxHashSet<u32> = leftovers.into_iter().map(|(block, _)| block).collect();
+    Some(recording.changed(change, description, |block| leftovers.contains(&block), script))
 }

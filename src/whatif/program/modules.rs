@@ -204,19 +204,26 @@ fn split_into_calls(requests: &[CallRequest], module_count: Option<usize>) -> Ve
     let part_count = starts.len();
     starts.push(requests.len());
     // The number of requests of one stack may vary: kernels need workspaces at some sizes only.
-    let part = |index: usize| requests[starts[index]..starts[index + 1]].chunk_by(PartialEq::eq).map(|run| run[0]);
-    let is_period = |period: usize| (period..part_count).all(|index| part(index).eq(part(index - period)));
+    let parts = starts.windows(2).map(|two| requests[two[0]..two[1]].iter().dedup().collect());
+    let parts: Vec<Vec<&CallRequest>> = parts.collect();
     let period = match module_count {
         Some(count) if part_count <= count => 1, // fewer if the recording ends before the others are called
         Some(count) if part_count.is_multiple_of(count) => part_count / count,
         // Without a longer period each part is a call.
-        _ => (1..=part_count / 2).find(|index| part_count.is_multiple_of(*index) && is_period(*index)).unwrap_or(1),
+        _ => {
+            let mut periods = (1..=part_count / 2).filter(|period| part_count.is_multiple_of(*period));
+            periods.find(|period| repeats(&parts, *period)).unwrap_or(1)
+        }
     };
-    let is_irregular = period == 1 && !is_period(1) && module_count != Some(part_count);
+    let is_irregular = period == 1 && !repeats(&parts, 1) && module_count != Some(part_count);
     if is_irregular && let Some(ends) = find_call_ends(requests, module_count, part_count) {
         return std::iter::once(0).chain(ends).tuple_windows().map(|(start, end)| start..end).collect();
     }
     starts.into_iter().step_by(period).tuple_windows().map(|(start, end)| start..end).collect()
+}
+
+fn repeats<T: PartialEq>(items: &[T], period: usize) -> bool {
+    items.iter().zip(&items[period..]).all(|(item, later)| item == later)
 }
 
 /// The ends of calls if each ends with the last of `requests`, as residual blocks end with a sum: for calls whose first
@@ -300,39 +307,42 @@ impl ModuleTree {
 mod tests {
     use super::*;
 
+    fn request(class: Option<u32>, stack: u32) -> CallRequest {
+        CallRequest { stack: StackId(stack), class }
+    }
+
     fn ranges(stacks: &[u32]) -> Vec<Range<usize>> {
-        let request = |stack: &u32| CallRequest { stack: StackId(*stack), class: None };
-        split_into_calls(&stacks.iter().map(request).collect::<Vec<_>>(), None)
+        split_into_calls(&stacks.iter().map(|stack| request(None, *stack)).collect::<Vec<_>>(), None)
+    }
+
+    /// The number of blocks of each module that is kept.
+    fn kept_blocks(modules: &[&[&[u32]]]) -> Vec<usize> {
+        let modules = modules.iter().map(|calls| RepeatedModule {
+            line: None,
+            items: None,
+            passes: vec![(0, calls.iter().map(|blocks| (*blocks).into()).collect())],
+        });
+        drop_callers_of_loops(modules.collect()).iter().map(|module| module.blocks().count()).collect()
     }
 
     #[test]
     fn classes_and_the_number_of_modules_show_the_calls() {
-        let of = |class: u32, stack: u32| CallRequest { stack: StackId(stack), class: Some(class) };
-        let [a, b] = [[of(0, 1), of(0, 2)], [of(1, 3), of(1, 4)]];
+        let [a, b] = [(0, [1, 2]), (1, [3, 4])].map(|(class, stacks)| stacks.map(|stack| request(Some(class), stack)));
         let alternating = [a, b, a, b].concat();
         assert_eq!(split_into_calls(&alternating, Some(4)), [0..2, 2..4, 4..6, 6..8]);
         assert_eq!(split_into_calls(&alternating, Some(6)), [0..2, 2..4, 4..6, 6..8], "the rest was not called");
         assert_eq!(split_into_calls(&[a, b, b, a].concat(), Some(4)), [0..2, 2..4, 4..6, 6..8]);
-        let twice = [of(0, 1), of(0, 2), of(0, 1), of(0, 3)];
+        let twice = [1, 2, 1, 3].map(|stack| request(Some(0), stack));
         assert_eq!(split_into_calls(&[twice, twice].concat(), Some(2)), [0..4, 4..8], "the same line again");
     }
 
     #[test]
     fn the_caller_of_a_loop_is_not_repeated() {
-        let module = |calls: &[&[u32]]| RepeatedModule {
-            line: None,
-            items: None,
-            passes: vec![(0, calls.iter().map(|blocks| (*blocks).into()).collect())],
-        };
-        let counts = |modules: &[&[&[u32]]]| {
-            let kept = drop_callers_of_loops(modules.iter().map(|calls| module(calls)).collect());
-            kept.iter().map(|module| module.blocks().count()).collect::<Vec<_>>()
-        };
         let blocks: &[&[u32]] = &[&[0, 1], &[2, 3], &[4, 5]];
-        assert_eq!(counts(&[&[&[0, 1], &[2, 3], &[4, 5, 6]], blocks]), [6], "6 is the head of the caller");
+        assert_eq!(kept_blocks(&[&[&[0, 1], &[2, 3], &[4, 5, 6]], blocks]), [6], "6 is the head of the caller");
         let attention: &[&[u32]] = &[&[0], &[2], &[4]];
-        assert_eq!(counts(&[blocks, attention]), [6, 3], "each block begins with its attention");
-        assert_eq!(counts(&[blocks, &[&[1], &[3], &[5]]]), [6, 3]);
+        assert_eq!(kept_blocks(&[blocks, attention]), [6, 3], "each block begins with its attention");
+        assert_eq!(kept_blocks(&[blocks, &[&[1], &[3], &[5]]]), [6, 3]);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use super::recorded_program::{RecordedProgram, find_passes};
 use super::report::{ChangedProgram, ProgramChange};
-use crate::base::ids::to_u32;
 use crate::base::intern::SeededMap;
+use crate::snapshot::Snapshot;
 use crate::study::attribution::Category;
 use crate::whatif::Sureness;
 
@@ -20,44 +20,49 @@ const MIN_PARAMETER_SIZES: usize = 3;
 /// Halves parameters, gradients, optimizer state, activations and temporaries, unless the program already computes in
 /// half precision.
 pub(super) fn halve_precision(recording: &RecordedProgram<'_, '_>) -> Option<ChangedProgram> {
-    let snapshot = recording.device.snapshot();
-    let is_half =
-        || snapshot.stacks.all_frames().any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)));
     let categories = recording.categories();
-    let seen = parameters_seen(recording);
-    // If the recorder saw the parameters, functions that convert something are no evidence.
-    let is_half = || seen.map_or_else(is_half, |[full, all]| full < all - full);
-    if !categories.contains(&Category::Parameters) || is_half() || casts_parameters(recording) {
+    let parameters = (0..).zip(categories).filter(|(_, category)| **category == Category::Parameters);
+    let parameters: Vec<u32> = parameters.map(|(block, _)| block).collect();
+    if parameters.is_empty() {
         return None;
     }
-    let is_halved = |block: u32| {
-        !matches!(categories[block as usize], Category::Inputs | Category::Other)
-            && recording.dtype(block).is_none_or(|dtype| dtype == FULL_PRECISION)
-            && !recording.is_cublas_workspace(block)
+    // If the recorder saw the parameters, functions that convert something are no evidence.
+    let (is_half, description) = match bytes_by_precision(recording, &parameters) {
+        [0, 0] => (converts_to_half(recording.device.snapshot()), "run the model in bfloat16"),
+        [full, others] => (full < others, "run the model in bfloat16 where it is float32"),
     };
-    let description = match seen {
-        Some(_) => "run the model in bfloat16 where it is float32",
-        None => "run the model in bfloat16",
-    };
-    let is_parameter = |block: &u32| categories[*block as usize] == Category::Parameters;
-    let line = recording.largest_line((0..to_u32(categories.len())).filter(is_parameter));
+    if is_half || casts_parameters(recording) {
+        return None;
+    }
+    let is_halved: Vec<bool> = (0..)
+        .zip(categories)
+        .map(|(block, category)| {
+            !matches!(category, Category::Inputs | Category::Other)
+                && recording.dtype(block).is_none_or(|dtype| dtype == FULL_PRECISION)
+                && !recording.is_cublas_workspace(block)
+        })
+        .collect();
+    let line = recording.largest_line(parameters.into_iter());
     let change = (ProgramChange::HalfPrecision, Sureness::Estimate);
-    let changed = recording.resized_by(change, description, is_halved, |bytes| bytes.div_ceil(2));
+    let changed =
+        recording.resized_by(change, description, |block| is_halved[block as usize], |bytes| bytes.div_ceil(2));
     Some(ChangedProgram { line, ..changed })
 }
 
-/// Bytes of the parameters whose type the recorder saw: those in full precision, and all; `None` if it saw none.
-fn parameters_seen(recording: &RecordedProgram<'_, '_>) -> Option<[u64; 2]> {
-    let categories = recording.categories().iter().enumerate();
-    let seen = categories.filter(|(_, category)| **category == Category::Parameters).filter_map(|(index, _)| {
-        let block = to_u32(index);
-        Some((recording.dtype(block)?, recording.rounded_bytes(block)))
-    });
-    let [full, all] = seen.fold([0u64; 2], |[full, all], (dtype, bytes)| {
-        let of_full = if dtype == FULL_PRECISION { bytes } else { 0 };
-        [full.saturating_add(of_full), all.saturating_add(bytes)]
-    });
-    (all > 0).then_some([full, all])
+fn converts_to_half(snapshot: &Snapshot) -> bool {
+    snapshot.stacks.all_frames().any(|frame| HALF_PRECISION_FUNCTIONS.contains(&snapshot.text(frame.name)))
+}
+
+/// Bytes of the `parameters` whose type the recorder saw: those in full precision, and the others.
+fn bytes_by_precision(recording: &RecordedProgram<'_, '_>, parameters: &[u32]) -> [u64; 2] {
+    let mut sums = [0u64; 2];
+    for block in parameters {
+        if let Some(dtype) = recording.dtype(*block) {
+            let sum = &mut sums[usize::from(dtype != FULL_PRECISION)];
+            *sum = sum.saturating_add(recording.rounded_bytes(*block));
+        }
+    }
+    sums
 }
 
 /// Whether a forward pass allocates blocks of half the size of nearly all parameters, as autocast does; or of three sizes of
@@ -76,8 +81,8 @@ fn casts_parameters(recording: &RecordedProgram<'_, '_>) -> bool {
             *allocated_in_forward.entry(block.bytes).or_insert(0u64) += 1;
         }
     }
-    let casts = |size: &u64| allocated_in_forward.get(&(size / 2)).copied().unwrap_or(0);
-    let any = parameters.keys().filter(|size| casts(size) > 0).count();
-    let each = parameters.iter().filter(|(size, count)| casts(size) >= **count).count();
+    let casts = parameters.iter().map(|(size, count)| (*count, allocated_in_forward.get(&(size / 2)).copied()));
+    let any = casts.clone().filter(|(_, casts)| casts.is_some()).count();
+    let each = casts.filter(|(count, casts)| *casts >= Some(*count)).count();
     parameters.len() >= MIN_PARAMETER_SIZES && (any * 5 >= parameters.len() * 4 || each * 4 >= parameters.len() * 3)
 }

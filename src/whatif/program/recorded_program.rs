@@ -80,16 +80,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let script = Script::from_program(program);
         let settings = &device.inferred().hypothesis.settings;
         let peak = script.peak(|block| round_size(script.blocks[block as usize].bytes, settings));
-        Self {
-            device,
-            script,
-            entry_indexes,
-            recorded_ops,
-            forecast,
-            peak,
-            categories: OnceLock::new(),
-            dtypes: OnceLock::new(),
-        }
+        let (categories, dtypes) = (OnceLock::new(), OnceLock::new());
+        Self { device, forecast, script, entry_indexes, recorded_ops, peak, categories, dtypes }
     }
 
     /// The same program with other bytes of each block. Each block keeps its category.
@@ -169,33 +161,28 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     }
 
     fn categorize(&self) -> Categories {
-        let (trace, at) = (self.device.device(), |op: u32| self.entry_indexes[op as usize]);
+        let trace = self.device.device();
         let mut allocation_rows: FxHashMap<u32, usize> = FxHashMap::default();
         let mut rows_by_stack: FxHashMap<StackId, usize> = FxHashMap::default();
         let mut allocations = Vec::new();
         for (index, block) in self.script.blocks.iter().enumerate() {
-            let freed_at = block.freed_at.filter(|op| self.is_recorded(*op)).map(|op| at(op).saturating_add(1));
+            let freed_at = block.freed_at.and_then(|op| self.recorded_entry(op));
             let bytes = self.rounded_bytes(to_u32(index));
             let initial = self.program().initial_blocks.get(index).map(|initial| (initial.addr, block.stack));
-            let allocated_at = block.allocated_at.filter(|op| self.is_recorded(*op) && !block.is_failed).map(at);
+            let allocated_at = self.recorded_request(block);
             let requested = allocated_at.map(|entry| {
                 let entry = trace.entry(entry as usize);
                 (entry.addr, entry.extended_stack)
             });
             // Failed requests and repetitions beyond the trace have no recorded address.
-            let Some((address, made_by)) = initial.or(requested) else { continue };
+            let Some((address, extended_stack)) = initial.or(requested) else { continue };
             if let Some(born) = allocated_at {
                 allocation_rows.insert(born, allocations.len());
             }
             rows_by_stack.insert(block.stack, allocations.len());
-            allocations.push(Allocation {
-                address,
-                bytes,
-                requested_bytes: block.bytes,
-                extended_stack: made_by,
-                allocated_at,
-                freed_after: freed_at,
-            });
+            let (requested_bytes, freed_after) = (block.bytes, freed_at.map(|entry| entry.saturating_add(1)));
+            let allocation = Allocation { address, bytes, requested_bytes, extended_stack, allocated_at, freed_after };
+            allocations.push(allocation);
         }
         let lifetimes = BlockLives::from_trace(self.device).with_live_sets(self.device, Vec::new());
         let categorized = classify_allocations(self.device, &lifetimes, allocations.len(), &|row| allocations[row]);
@@ -204,7 +191,8 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
                 return categorized.get(index).copied().unwrap_or((Category::Other, Confidence::Low));
             };
             // A failed request gets the category of its stack, or that of most allocations of its phase.
-            if let Some(row) = allocation_rows.get(&at(op)).or_else(|| rows_by_stack.get(&block.stack)) {
+            let entry = self.entry_indexes[op as usize];
+            if let Some(row) = allocation_rows.get(&entry).or_else(|| rows_by_stack.get(&block.stack)) {
                 return categorized[*row];
             }
             match (self.phase_at(op), self.device.phases().stack_traits(block.stack).purpose) {
@@ -231,11 +219,20 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
         let saved = names.tensors.iter().filter(|tensor| tensor.kind == TensorKind::Saved);
         let saved: FxHashSet<u64> = saved.map(|tensor| tensor.address).collect();
         let saved = (0..to_u32(self.script.blocks.len())).zip(&self.script.blocks).filter(|(_, block)| {
-            let allocated_at = block.allocated_at.filter(|op| self.is_recorded(*op) && !block.is_failed);
-            let address = allocated_at.map(|op| self.device.device().entry(self.entry_index_of(op)).addr);
+            let address = self.recorded_request(block).map(|entry| self.device.device().entry(entry as usize).addr);
             block.freed_at.is_none() && address.is_some_and(|address| saved.contains(&address))
         });
         Some(saved.map(|(index, _)| index).collect())
+    }
+
+    /// The trace entry of `op`; `None` beyond the trace.
+    fn recorded_entry(&self, op: u32) -> Option<u32> {
+        self.entry_indexes[..self.recorded_ops].get(op as usize).copied()
+    }
+
+    /// The trace entry of the request for `block`, if it is recorded and was served.
+    fn recorded_request(&self, block: &ScriptBlock) -> Option<u32> {
+        block.allocated_at.filter(|_| !block.is_failed).and_then(|op| self.recorded_entry(op))
     }
 
     pub(crate) fn phase_at(&self, op: u32) -> Phase {
@@ -245,8 +242,9 @@ impl<'s, 'a> RecordedProgram<'s, 'a> {
     /// Whether no operation of another phase lies between the two.
     pub(crate) fn is_same_phase_run(&self, allocated_at: u32, freed_at: u32) -> bool {
         let runs = self.device.phases().runs();
-        let run_of = |op: u32| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op));
-        run_of(allocated_at) == run_of(freed_at)
+        let [run, later_run] = [allocated_at, freed_at]
+            .map(|op| runs.partition_point(|run| run.start as usize <= self.entry_index_of(op)));
+        run == later_run
     }
 
     /// Whether `block` is a workspace of cuBLASLt, whose size depends neither on the batch nor on the dtype: it has one

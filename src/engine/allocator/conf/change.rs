@@ -128,12 +128,15 @@ mod tests {
     #[test]
     fn a_change_replaces_only_its_own_options() {
         let base = "a:1, b:[2:3,>:4],c:5";
-        let over = |change, base| ConfChange::parse(change).apply_to(base);
-        assert_eq!(over("b:8", base), "a:1,c:5,b:8");
-        assert_eq!(over("b:8", ""), "b:8");
-        assert_eq!(over("", base), "a:1,b:[2:3,>:4],c:5");
-        assert_eq!(over("b:default", base), "a:1,c:5");
-        assert_eq!(over("default,b:8", base), "b:8");
+        for (change, base, changed) in [
+            ("b:8", base, "a:1,c:5,b:8"),
+            ("b:8", "", "b:8"),
+            ("", base, "a:1,b:[2:3,>:4],c:5"),
+            ("b:default", base, "a:1,c:5"),
+            ("default,b:8", base, "b:8"),
+        ] {
+            assert_eq!(ConfChange::parse(change).apply_to(base), changed);
+        }
     }
 
     #[test]

@@ -9,40 +9,40 @@ impl Settings {
     /// The options that differ from PyTorch's defaults, in the syntax of `PYTORCH_CUDA_ALLOC_CONF`.
     pub fn options(&self) -> Vec<String> {
         let plain = Self::default();
-        let mut options = Vec::new();
-        let mut add = |differs: bool, option: String| options.extend(differs.then_some(option));
-        add(self.expandable_segments, EXPANDABLE_SEGMENTS.to_owned());
-        add(self.max_split_size != plain.max_split_size, format!("max_split_size_mb:{}", self.max_split_size / MIB));
         let divisions = self.roundup_power2_divisions;
         let formatted = format_divisions(&divisions);
-        add(divisions != plain.roundup_power2_divisions, format!("roundup_power2_divisions:{formatted}"));
         let threshold = self.garbage_collection_threshold;
-        let is_default = threshold.total_cmp(&plain.garbage_collection_threshold).is_eq();
-        add(!is_default, format!("garbage_collection_threshold:{threshold}"));
+        let has_threshold = threshold.total_cmp(&plain.garbage_collection_threshold).is_ne();
         let large = self.large_segment_size;
-        add(large != plain.large_segment_size, format!("large_segment_size_mb:{}", large / MIB));
-        // Its default is the large segment size.
         let rounding = self.max_non_split_rounding;
-        add(rounding != large, format!("max_non_split_rounding_mb:{}", rounding / MIB));
         let fraction = self.per_process_memory_fraction;
-        let is_default = fraction.total_cmp(&plain.per_process_memory_fraction).is_eq();
-        add(!is_default, format!("per_process_memory_fraction:{fraction}"));
+        let has_fraction = fraction.total_cmp(&plain.per_process_memory_fraction).is_ne();
+        let mut options = vec![
+            (self.expandable_segments, EXPANDABLE_SEGMENTS.to_owned()),
+            (self.max_split_size != plain.max_split_size, format!("max_split_size_mb:{}", self.max_split_size / MIB)),
+            (divisions != plain.roundup_power2_divisions, format!("roundup_power2_divisions:{formatted}")),
+            (has_threshold, format!("garbage_collection_threshold:{threshold}")),
+            (large != plain.large_segment_size, format!("large_segment_size_mb:{}", large / MIB)),
+            // Its default is the large segment size.
+            (rounding != large, format!("max_non_split_rounding_mb:{}", rounding / MIB)),
+            (has_fraction, format!("per_process_memory_fraction:{fraction}")),
+        ];
         if let Some(reserve) = self.expandable_segments_reserve {
             let reserve = match reserve {
                 Reserve::Fraction(fraction) => fraction.to_string(),
                 Reserve::Bytes(bytes) => format!("{}G", bytes as f64 / GIB as f64),
             };
-            add(true, format!("expandable_segments_reserve:{reserve}"));
+            options.push((true, format!("expandable_segments_reserve:{reserve}")));
         }
         let mut rest = Self { expandable_segments: false, ..self.clone() };
         for option in &OPTIONS {
             if let OptionMeaning::Flag(setting) = option.meaning {
                 // The first of two keys of a setting names it.
-                add(std::mem::take(setting(&mut rest)), format!("{}:True", option.key));
+                options.push((std::mem::take(setting(&mut rest)), format!("{}:True", option.key)));
             }
         }
-        add(self.backend_is_async, "backend:cudaMallocAsync".to_owned());
-        options
+        options.push((self.backend_is_async, "backend:cudaMallocAsync".to_owned()));
+        options.into_iter().filter_map(|(differs, option)| differs.then_some(option)).collect()
     }
 }
 
@@ -60,6 +60,10 @@ mod tests {
     use super::super::parse::{UnknownKeys, parse};
     use super::*;
 
+    fn read(string: &str) -> Settings {
+        parse(string, &Settings::defaults_for_release(15), 15, UnknownKeys::Refuse).unwrap().settings
+    }
+
     #[test]
     fn formatted_settings_parse_to_the_same_settings() {
         let strings = [
@@ -71,11 +75,9 @@ mod tests {
             "expandable_segments:True,expandable_segments_reserve:40.5G",
         ];
         for string in strings {
-            let read =
-                |string: &str| parse(string, &Settings::defaults_for_release(15), 15, UnknownKeys::Refuse).unwrap();
-            let settings = read(string).settings;
+            let settings = read(string);
             let written = settings.options().join(",");
-            assert_eq!(read(&written).settings, settings, "{string} became {written}");
+            assert_eq!(read(&written), settings, "{string} became {written}");
         }
         assert!(Settings::default().options().is_empty());
     }

@@ -162,9 +162,9 @@ mod tests {
                 ranges.add(FreeRange { start: addr, end: range.end as u64, is_usable }, [true; 2]);
             } else if cells[range.clone()].iter().all(|cell| *cell != 0) {
                 cells[range.clone()].fill(0);
-                let index = |at: u64| usize::try_from(at).unwrap();
-                let is_usable = |start, end| cells[index(start)..index(end)].contains(&2);
-                ranges.cut(addr, range.end as u64, is_usable);
+                ranges.cut(addr, range.end as u64, |start, end| {
+                    cells[usize::try_from(start).unwrap()..usize::try_from(end).unwrap()].contains(&2)
+                });
             }
             if step % 100 == 0 {
                 let expected = runs_of(&cells);

@@ -254,11 +254,11 @@ mod tests {
         assert_eq!(taken.map(|addr| (taken[0] - addr) / MIB), [0, 20, 24]);
         below.free(taken[1], 20 * MIB);
         assert_eq!(below.allocate(2 * MIB), Ok(taken[2] - 2 * MIB), "no gap is filled");
-        let drawn = |seed| {
+        let [drawn, same_seed, other_seed] = [1, 1, 2].map(|seed| {
             let mut device = SimulatedDevice::new(0, 100 * MIB).with_placement(Placement::Scattered(seed));
             [2, 20, 4].map(|mib| device.allocate(mib * MIB).unwrap())
-        };
-        assert_eq!(drawn(1), drawn(1));
-        assert_ne!(drawn(1), drawn(2));
+        });
+        assert_eq!(drawn, same_seed);
+        assert_ne!(drawn, other_seed);
     }
 }

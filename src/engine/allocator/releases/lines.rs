@@ -78,12 +78,15 @@ mod tests {
 
     #[test]
     fn line_identifies_releases_with_either_path_separator() {
-        let of = |file, line| releases_with_line(file, "_call_impl", line);
-        assert_eq!(of("/venv/site-packages/torch/nn/modules/module.py", 1750), Some(1 << 6));
-        assert_eq!(of(r"C:\env\Lib\site-packages\torch\nn\modules\module.py", 1568), Some(1 << 1));
-        assert_eq!(of("torch/nn/modules/module.py", 1789), Some(1 << 12 | 1 << 13));
-        assert_eq!(of("torch/nn/modules/module.py", 1751), None, "another statement");
-        assert_eq!(of("/app/mytorch/nn/modules/module.py", 1750), None, "another file");
+        for (file, line, releases) in [
+            ("/venv/site-packages/torch/nn/modules/module.py", 1750, Some(1 << 6)),
+            (r"C:\env\Lib\site-packages\torch\nn\modules\module.py", 1568, Some(1 << 1)),
+            ("torch/nn/modules/module.py", 1789, Some(1 << 12 | 1 << 13)),
+            ("torch/nn/modules/module.py", 1751, None), // another statement
+            ("/app/mytorch/nn/modules/module.py", 1750, None), // another file
+        ] {
+            assert_eq!(releases_with_line(file, "_call_impl", line), releases, "{file}:{line}");
+        }
         assert_eq!(releases_with_line("torch/nn/modules/module.py", "forward", 1750), None);
     }
 }

@@ -184,20 +184,20 @@ impl Audit {
 
     pub(super) fn check(&self, allocator: &CachingAllocator, device: &CheckingDevice) {
         let ids: Vec<BlockId> = allocator.blocks.ids().collect();
-        let block = |id: BlockId| &allocator.blocks[id];
+        let blocks = &allocator.blocks;
         let (mut covered, mut mapped) = (BTreeMap::new(), RangeSet::default());
         for &id in &ids {
             check_links(allocator, id);
-            if block(id).state != PoolBlockState::Unmapped {
-                mapped.add(block(id).addr, block(id).size);
+            if blocks[id].state != PoolBlockState::Unmapped {
+                mapped.add(blocks[id].addr, blocks[id].size);
             }
-            if block(id).prev == BlockId::NONE {
+            if blocks[id].prev == BlockId::NONE {
                 let (mut bytes, mut at) = (0, id);
                 while let Some(here) = at.as_option() {
-                    bytes += block(here).size;
-                    at = block(here).next;
+                    bytes += blocks[here].size;
+                    at = blocks[here].next;
                 }
-                let (chain, addr) = (block(id).expandable_segment, block(id).addr);
+                let (chain, addr) = (blocks[id].expandable_segment, blocks[id].addr);
                 if let Some(number) = chain {
                     let chain = allocator.expandable_segments[number as usize];
                     assert_eq!((addr, bytes), (chain.base, chain.size), "a reservation has gaps");
@@ -211,48 +211,30 @@ impl Audit {
         assert_eq!(mapped.0, self.memory.0, "blocks and the memory of the trace");
         check_sets(allocator, &ids);
         self.check_statistics(allocator, &ids, device);
-        let of = |state: PoolBlockState| -> BTreeMap<u64, u64> {
-            let those = ids.iter().map(|id| block(*id)).filter(|b| b.state == state);
-            those.map(|b| (b.addr, b.requested)).collect()
-        };
-        assert_eq!(of(PoolBlockState::Allocated), self.live, "allocated");
-        assert_eq!(of(PoolBlockState::Pending), self.pending, "pending");
+        for (state, expected) in [(PoolBlockState::Allocated, &self.live), (PoolBlockState::Pending, &self.pending)] {
+            let found = ids_in(allocator, &ids, state).map(|id| (blocks[id].addr, blocks[id].requested));
+            assert_eq!(found.collect::<BTreeMap<_, _>>(), *expected, "{state:?}");
+        }
     }
 
     fn check_statistics(&self, allocator: &CachingAllocator, ids: &[BlockId], device: &CheckingDevice) {
         let limit = allocator.settings.max_split_size;
         let s = &allocator.statistics;
-        let is_small = |b: &PoolBlock| allocator.pools.free_lists[b.free_list as usize].is_small;
-        let same = |stat: &StatByPool, what: &str, of: &dyn Fn(&PoolBlock) -> u64| {
-            let sum = |half: Option<bool>| -> u64 {
-                let blocks = ids.iter().map(|id| &allocator.blocks[*id]);
-                blocks.filter(|b| half.is_none_or(|half| half == is_small(b))).map(of).sum()
-            };
-            assert_eq!(stat.all.current, sum(None), "{what}");
-            assert_eq!(stat.small_pool.current, sum(Some(true)), "{what} of small pools");
-            assert_eq!(stat.large_pool.current, sum(Some(false)), "{what} of large pools");
-            for one in [&stat.all, &stat.small_pool, &stat.large_pool] {
-                check_stat(one, what);
-            }
-            assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
-            assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
-        };
-        let allocated = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Allocated);
-        let active = |b: &PoolBlock| u64::from(matches!(b.state, PoolBlockState::Allocated | PoolBlockState::Pending));
-        let backed = |b: &PoolBlock| u64::from(b.state != PoolBlockState::Unmapped);
-        let segment = |b: &PoolBlock| u64::from(!b.is_expandable() && b.prev == BlockId::NONE);
-        let split = |b: &PoolBlock| u64::from(b.state == PoolBlockState::Free && !b.is_expandable() && b.is_split());
-        same(&s.allocation, "allocation", &allocated);
-        same(&s.allocated_bytes, "allocated_bytes", &|b| allocated(b) * b.size);
-        same(&s.active, "active", &active);
-        same(&s.active_bytes, "active_bytes", &|b| active(b) * b.size);
-        same(&s.requested_bytes, "requested_bytes", &|b| active(b) * b.requested);
-        same(&s.reserved_bytes, "reserved_bytes", &|b| backed(b) * b.size);
-        same(&s.segment, "segment", &segment);
-        same(&s.inactive_split, "inactive_split", &split);
-        same(&s.inactive_split_bytes, "inactive_split_bytes", &|b| split(b) * b.size);
-        let blocks = || ids.iter().map(|id| &allocator.blocks[*id]);
-        let oversize = blocks().filter(|b| b.size >= limit).map(allocated).sum::<u64>();
+        let mut expected = ExpectedStatistics::default();
+        for block in ids.iter().map(|id| &allocator.blocks[*id]) {
+            expected.count(block, usize::from(allocator.pools.free_lists[block.free_list as usize].is_small));
+        }
+        check_by_pool(&s.allocation, expected.allocation, "allocation");
+        check_by_pool(&s.allocated_bytes, expected.allocated_bytes, "allocated_bytes");
+        check_by_pool(&s.active, expected.active, "active");
+        check_by_pool(&s.active_bytes, expected.active_bytes, "active_bytes");
+        check_by_pool(&s.requested_bytes, expected.requested_bytes, "requested_bytes");
+        check_by_pool(&s.reserved_bytes, expected.reserved_bytes, "reserved_bytes");
+        check_by_pool(&s.segment, expected.segment, "segment");
+        check_by_pool(&s.inactive_split, expected.inactive_split, "inactive_split");
+        check_by_pool(&s.inactive_split_bytes, expected.inactive_split_bytes, "inactive_split_bytes");
+        let allocated = ids_in(allocator, ids, PoolBlockState::Allocated);
+        let oversize = allocated.filter(|id| allocator.blocks[*id].size >= limit).count() as u64;
         assert_eq!(s.oversize_allocations.current, oversize);
         let oversize = self.segments.values().filter(|(size, _)| *size >= limit).count() as u64;
         assert_eq!(s.oversize_segments.current, oversize);
@@ -361,38 +343,94 @@ fn check_sets(allocator: &CachingAllocator, ids: &[BlockId]) {
             assert!(holes.insert(*id));
         }
     }
-    let of = |state: PoolBlockState| -> BTreeSet<BlockId> {
-        ids.iter().copied().filter(|id| allocator.blocks[*id].state == state).collect()
-    };
-    assert_eq!(free, of(PoolBlockState::Free));
-    assert_eq!(holes, of(PoolBlockState::Unmapped));
-    let waiting: Vec<BlockId> = allocator.pending.values().copied().collect();
-    assert_eq!(waiting.len(), of(PoolBlockState::Pending).len());
-    assert_eq!(waiting.into_iter().collect::<BTreeSet<_>>(), of(PoolBlockState::Pending));
+    let waiting: BTreeSet<BlockId> = allocator.pending.values().copied().collect();
+    assert_eq!(waiting.len(), allocator.pending.len(), "one block for each pending free");
+    for (state, expected) in
+        [(PoolBlockState::Free, free), (PoolBlockState::Unmapped, holes), (PoolBlockState::Pending, waiting)]
+    {
+        assert_eq!(ids_in(allocator, ids, state).collect::<BTreeSet<_>>(), expected, "{state:?}");
+    }
+}
+
+/// Those of `ids` whose blocks are in `state`.
+fn ids_in(allocator: &CachingAllocator, ids: &[BlockId], state: PoolBlockState) -> impl Iterator<Item = BlockId> {
+    ids.iter().copied().filter(move |id| allocator.blocks[*id].state == state)
+}
+
+/// The statistics that follow from the blocks: of large pools and of small ones.
+#[derive(Default)]
+struct ExpectedStatistics {
+    allocation: [u64; 2],
+    allocated_bytes: [u64; 2],
+    active: [u64; 2],
+    active_bytes: [u64; 2],
+    requested_bytes: [u64; 2],
+    reserved_bytes: [u64; 2],
+    segment: [u64; 2],
+    inactive_split: [u64; 2],
+    inactive_split_bytes: [u64; 2],
+}
+
+impl ExpectedStatistics {
+    fn count(&mut self, block: &PoolBlock, half: usize) {
+        if block.state == PoolBlockState::Allocated {
+            self.allocation[half] += 1;
+            self.allocated_bytes[half] += block.size;
+        }
+        if matches!(block.state, PoolBlockState::Allocated | PoolBlockState::Pending) {
+            self.active[half] += 1;
+            self.active_bytes[half] += block.size;
+            self.requested_bytes[half] += block.requested;
+        }
+        if block.state != PoolBlockState::Unmapped {
+            self.reserved_bytes[half] += block.size;
+        }
+        if !block.is_expandable() && block.prev == BlockId::NONE {
+            self.segment[half] += 1;
+        }
+        if block.state == PoolBlockState::Free && !block.is_expandable() && block.is_split() {
+            self.inactive_split[half] += 1;
+            self.inactive_split_bytes[half] += block.size;
+        }
+    }
+}
+
+fn check_by_pool(stat: &StatByPool, [large, small]: [u64; 2], what: &str) {
+    assert_eq!(stat.all.current, large + small, "{what}");
+    assert_eq!(stat.small_pool.current, small, "{what} of small pools");
+    assert_eq!(stat.large_pool.current, large, "{what} of large pools");
+    for one in [&stat.all, &stat.small_pool, &stat.large_pool] {
+        check_stat(one, what);
+    }
+    assert_eq!(stat.all.freed, stat.small_pool.freed + stat.large_pool.freed, "{what}");
+    assert!(stat.all.peak <= stat.small_pool.peak + stat.large_pool.peak, "{what}");
 }
 
 /// Checks that the runs of free addresses, if they are listed, are those that the links between blocks show.
 fn check_runs(allocator: &CachingAllocator, number: u32, ids: &[BlockId]) {
     let unmapped = &allocator.pools.free_lists[number as usize].unmapped;
     let Some(runs) = &unmapped.runs else { return };
-    let block = |id: BlockId| &allocator.blocks[id];
-    let is_free = |id: BlockId| id.as_option().is_some_and(|id| block(id).is_allocatable());
-    let is_first = |id: &BlockId| is_free(*id) && !is_free(block(*id).prev);
-    let listed = ids.iter().filter(|id| block(**id).free_list == number && block(**id).is_expandable());
-    let mut expected: Vec<FreeRange> = listed
-        .filter(|id| is_first(id) && (block(**id).is_split() || block(**id).state == PoolBlockState::Free))
-        .map(|id| {
-            let (mut at, mut run) = (*id, FreeRange { start: block(*id).addr, end: 0, is_usable: false });
-            while is_free(at) {
-                run.end = block(at).end();
-                run.is_usable |= block(at).state == PoolBlockState::Unmapped;
-                at = block(at).next;
-            }
-            run
-        })
-        .collect();
-    expected.sort_unstable_by_key(|run| run.start);
-    let has_memory = |run: &&FreeRange| expected.binary_search_by_key(&run.start, |run| run.start).is_ok();
-    let runs: Vec<FreeRange> = runs.iter().filter(has_memory).copied().collect();
-    assert_eq!(runs, expected, "runs of free addresses");
+    let listed = ids.iter().map(|id| (*id, &allocator.blocks[*id]));
+    let firsts = listed.filter(|(id, block)| {
+        let is_first = is_free(allocator, *id) && !is_free(allocator, block.prev);
+        let has_memory = block.is_split() || block.state == PoolBlockState::Free;
+        block.free_list == number && block.is_expandable() && is_first && has_memory
+    });
+    let expected = firsts.map(|(mut id, first)| {
+        let mut run = FreeRange { start: first.addr, end: 0, is_usable: false };
+        while is_free(allocator, id) {
+            let block = &allocator.blocks[id];
+            run.end = block.end();
+            run.is_usable |= block.state == PoolBlockState::Unmapped;
+            id = block.next;
+        }
+        (run.start, run)
+    });
+    let expected: BTreeMap<u64, FreeRange> = expected.collect();
+    let runs = runs.iter().filter(|run| expected.contains_key(&run.start)).copied();
+    assert_eq!(runs.collect::<Vec<_>>(), expected.values().copied().collect::<Vec<_>>(), "runs of free addresses");
+}
+
+fn is_free(allocator: &CachingAllocator, id: BlockId) -> bool {
+    id.as_option().is_some_and(|id| allocator.blocks[id].is_allocatable())
 }

@@ -3,7 +3,7 @@
 use crate::allocator::conf::{Reserve, Settings};
 use crate::allocator::device::{DeviceMemory, SimulatedDevice};
 use crate::allocator::trace_action::{Action, BlockState};
-use crate::allocator::{AllocatorEntry, Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, ServedBy};
+use crate::allocator::{Behaviour, BlockId, CachingAllocator, PendingFreeId, Request, ServedBy};
 use crate::base::ids::{PoolId, StackId};
 use crate::base::units::MIB;
 
@@ -65,11 +65,11 @@ impl Run {
 
     /// The entries since the last call: action, address relative to `base` and size, both in MiB.
     fn take_entries(&mut self, base: u64) -> Vec<(Action, u64, u64)> {
-        let entries = &self.allocator.entries;
-        let at = |e: &AllocatorEntry| if e.action == Action::Oom { e.addr } else { e.addr - base };
-        let done = entries.iter().map(|e| (e.action, at(e) / MIB, e.size / MIB)).collect();
-        self.allocator.entries.clear();
-        done
+        let done = self.allocator.entries.drain(..).map(|entry| {
+            let addr = if entry.action == Action::Oom { entry.addr } else { entry.addr - base };
+            (entry.action, addr / MIB, entry.size / MIB)
+        });
+        done.collect()
     }
 
     fn retries(&self) -> (u64, u64, u64) {
@@ -98,13 +98,10 @@ fn a_free_block_keeps_its_last_request() {
     ];
     assert_eq!(written, expected);
     let (segments, blocks) = run.allocator.view();
-    let of = |index: usize| -> Vec<(u64, u64, BlockState)> {
-        let those = &blocks[segments[index].blocks.clone()];
-        those.iter().map(|b| (b.size, b.requested, b.state)).collect()
-    };
-    assert_eq!(of(0), [(20_971_520, 4_000_000, BlockState::Inactive)]);
+    let blocks: Vec<_> = blocks.iter().map(|block| (block.size, block.requested, block.state)).collect();
+    assert_eq!(blocks[segments[0].blocks.clone()], [(20_971_520, 4_000_000, BlockState::Inactive)]);
     let small = [(512, 40, BlockState::ActiveAllocated), (2_096_640, 0, BlockState::Inactive)];
-    assert_eq!(of(1), small);
+    assert_eq!(blocks[segments[1].blocks.clone()], small);
 }
 
 /// Observed.
@@ -261,8 +258,8 @@ fn an_oversize_request_releases_smaller_segments_largest_first() {
 
 #[test]
 fn an_oversize_block_serves_requests_within_the_rounding() {
-    let rounding = |mib: u64| Settings { max_non_split_rounding: mib * MIB, ..split_at(24) };
-    for (settings, fits) in [(rounding(20), false), (rounding(32), true)] {
+    for (rounding, fits) in [(20 * MIB, false), (32 * MIB, true)] {
+        let settings = Settings { max_non_split_rounding: rounding, ..split_at(24) };
         let mut run = run(15, settings, 1000 * MIB, None);
         let block = run.alloc(80 * MIB);
         run.free(block);
@@ -378,10 +375,9 @@ fn mapped_memory_stays_mapped_when_the_device_runs_out() {
 fn pending_blocks_are_freed_by_events_or_by_a_retry() {
     let mut run = run(15, plain(), 100 * MIB, None);
     let blocks: Vec<BlockId> = (0..3).map(|_| run.alloc(30 * MIB)).collect();
-    let wait = |run: &mut Run, id: BlockId| -> PendingFreeId {
-        run.allocator.free(id, true, StackId::default()).expect("a pending_id")
-    };
-    let pending_ids: Vec<PendingFreeId> = blocks.iter().map(|id| wait(&mut run, *id)).collect();
+    let pending_ids =
+        blocks.iter().map(|id| run.allocator.free(*id, true, StackId::default()).expect("a pending free"));
+    let pending_ids: Vec<PendingFreeId> = pending_ids.collect();
     run.take_entries(SEGMENTS);
     let noticed = Request { finished: &pending_ids[1..2], ..bare(30 * MIB) };
     run.allocator.malloc(&noticed, &mut run.device).expect("memory");

@@ -84,9 +84,12 @@ pub fn format_approx(about: ApproxBytes) -> String {
 mod tests {
     use super::*;
 
+    fn about(bytes: u64) -> ApproxBytes {
+        ApproxBytes { bytes, error: 5 }
+    }
+
     #[test]
     fn comparisons_within_the_error_are_uncertain() {
-        let about = |bytes| ApproxBytes { bytes, error: 5 };
         assert_eq!(about(1000).covers(about(900)), Likelihood::Yes);
         assert_eq!(about(1000).covers(about(1010)), Likelihood::PerhapsNot);
         assert_eq!(about(1000).covers(about(1020)), Likelihood::No);
@@ -97,10 +100,10 @@ mod tests {
 
     #[test]
     fn formats_no_digit_that_the_error_covers() {
-        let about = |bytes: u64, error: u64| format_approx(ApproxBytes { bytes: bytes << 20, error: error << 20 });
-        assert_eq!(about(5000, 1), "4.88 GiB");
-        assert_eq!(about(500, 10), "about 500 MiB");
-        assert_eq!(about(8, 15), "at most 23 MiB");
-        assert_eq!(about(0, 0), "0 B");
+        for (mib, error, text) in
+            [(5000, 1, "4.88 GiB"), (500, 10, "about 500 MiB"), (8, 15, "at most 23 MiB"), (0, 0, "0 B")]
+        {
+            assert_eq!(format_approx(ApproxBytes { bytes: mib << 20, error: error << 20 }), text);
+        }
     }
 }

@@ -9,16 +9,12 @@ pub const USUAL_OUTSIDE: u64 = GIB;
 /// [`USUAL_OUTSIDE`] counts for at most 1/8 of a device.
 const USUAL_OUTSIDE_DIVISOR: u64 = 8;
 
-/// The part of the memory in use `outside` the allocator that could be released: all but the usual overhead of a
+/// The part of `all` memory in use outside the allocator that could be released: all but the usual overhead of a
 /// process. `own` is the part that this process uses, if known.
-pub fn reclaimable_outside(
-    outside: ApproxBytes,
-    own: Option<ApproxBytes>,
-    capacity: Option<ApproxBytes>,
-) -> ApproxBytes {
+pub fn reclaimable_outside(all: ApproxBytes, own: Option<ApproxBytes>, capacity: Option<ApproxBytes>) -> ApproxBytes {
     let most = capacity.map_or(USUAL_OUTSIDE, |all| USUAL_OUTSIDE.min(all.bytes / USUAL_OUTSIDE_DIVISOR));
-    let usual = own.unwrap_or(outside).bytes.min(most);
-    outside.saturating_sub(ApproxBytes::exact(usual))
+    let usual = own.unwrap_or(all).bytes.min(most);
+    all.saturating_sub(ApproxBytes::exact(usual))
 }
 
 /// Free memory of one kind.
@@ -208,18 +204,21 @@ mod tests {
 
     #[test]
     fn memory_limit_needs_room_for_whole_granules() {
-        let c = |request, most, device_free| MemoryAtFailure {
-            request: mib(request),
-            segment: mib(request),
-            segment_in_granules: mib(most),
-            device_free: mib(device_free),
-            ..tight()
-        };
-        assert_eq!(word(c(300, 300, 310)), "memory-limit");
-        assert_eq!(word(c(310, 320, 319)), "capacity");
-        assert_eq!(c(310, 320, 319).needed_from_device(), mib(320));
-        assert_eq!(c(310, 320, 300).needed_from_device(), mib(310));
-        assert_eq!(word(c(310, 320, 320)), "memory-limit");
+        for (request, in_granules, device_free, verdict, needed) in [
+            (300, 300, 310, "memory-limit", 300),
+            (310, 320, 319, "capacity", 320),
+            (310, 320, 300, "capacity", 310),
+            (310, 320, 320, "memory-limit", 310),
+        ] {
+            let memory = MemoryAtFailure {
+                request: mib(request),
+                segment: mib(request),
+                segment_in_granules: mib(in_granules),
+                device_free: mib(device_free),
+                ..tight()
+            };
+            assert_eq!((word(memory), memory.needed_from_device()), (verdict, mib(needed)));
+        }
     }
 
     #[test]
@@ -253,13 +252,17 @@ mod tests {
         assert_eq!(word(MemoryAtFailure { device_free: mib(100), unreleased, ..c }), "memory-limit");
     }
 
+    fn certainty(memory: MemoryAtFailure) -> (&'static str, bool, bool) {
+        let Diagnosis { verdict, is_certain, within_rounding } = decide(&memory);
+        (verdict.word(), is_certain, within_rounding)
+    }
+
+    fn rounded(mib: u64) -> ApproxBytes {
+        ApproxBytes { bytes: mib * MIB, error: MIB }
+    }
+
     #[test]
     fn verdicts_within_rounding_are_not_certain() {
-        let certainty = |c: MemoryAtFailure| {
-            let Diagnosis { verdict, is_certain, within_rounding } = decide(&c);
-            (verdict.word(), is_certain, within_rounding)
-        };
-        let rounded = |n: u64| ApproxBytes { bytes: n * MIB, error: MIB };
         assert_eq!(certainty(tight()), ("capacity", true, false));
         let close = MemoryAtFailure { own: free(rounded(90)), ..tight() };
         assert_eq!(certainty(close), ("fragmentation", false, true));

@@ -14,22 +14,19 @@ const MAX_WORKSPACES: usize = 1 << 18;
 impl Decoder {
     /// `None` if it is not a dict that oomscope wrote.
     pub(super) fn read_dry_run(&self, value: Value) -> Option<DryRun> {
-        let text = |dict, key| self.short_text(dict, key);
         // Other releases of oomscope may write other keys: a missing number counts as 0, a missing list as empty.
-        let number = |dict, key| self.number(dict, key).unwrap_or(0);
         let unsized_by = self.find(value, "unsized")?;
-        let items = |key| self.items_of(value, key);
-        let reads = items("reads").into_iter().take(MAX_ITEMS).map(|item| ValueRead {
-            operators: text(item, "operators"),
-            count: number(item, "count"),
-            bytes: number(item, "bytes"),
-            first_us: number(item, "first_us"),
+        let reads = self.items_of(value, "reads").into_iter().take(MAX_ITEMS).map(|item| ValueRead {
+            operators: self.short_text(item, "operators"),
+            count: self.number_or_0(item, "count"),
+            bytes: self.number_or_0(item, "bytes"),
+            first_us: self.number_or_0(item, "first_us"),
             stack: self.stack(item, "frames"),
-            value: ReadValue::from_word(&text(item, "value")).unwrap_or_default(),
-            usage: ReadUsage::from_word(&text(item, "usage")).unwrap_or_default(),
+            value: ReadValue::from_word(&self.short_text(item, "value")).unwrap_or_default(),
+            usage: ReadUsage::from_word(&self.short_text(item, "usage")).unwrap_or_default(),
             decided_at: self.stack(item, "decided_at"),
         });
-        let workspaces = items("workspaces").into_iter().take(MAX_WORKSPACES).filter_map(|row| {
+        let workspaces = self.items_of(value, "workspaces").into_iter().take(MAX_WORKSPACES).filter_map(|row| {
             let row = self.numbers(row, 6);
             let [time_us, device, stream, bytes, needed, ref rest @ ..] = *row.as_slice() else {
                 return None; // another release's row
@@ -37,36 +34,40 @@ impl Decoder {
             let minimum_bytes = rest.first().copied().unwrap_or(0);
             Some(Workspace { time_us, device, stream, bytes, is_required: needed != 0, minimum_bytes })
         });
-        let failure = |item: Value| RecordedFailure { bytes: number(item, "bytes"), stack: self.stack(item, "frames") };
-        let is_true = |key| self.is_true(value, key);
+        let failures = self
+            .items_of(value, "failures")
+            .into_iter()
+            .take(MAX_ITEMS)
+            .map(|item| RecordedFailure { bytes: self.number_or_0(item, "bytes"), stack: self.stack(item, "frames") });
         Some(DryRun {
-            gpu: text(value, "gpu"),
-            capability: text(value, "capability"),
-            total_bytes: number(value, "total_bytes"),
-            context_bytes: number(value, "context_bytes"),
-            communicators: number(value, "communicators"),
+            gpu: self.short_text(value, "gpu"),
+            capability: self.short_text(value, "capability"),
+            total_bytes: self.number_or_0(value, "total_bytes"),
+            context_bytes: self.number_or_0(value, "context_bytes"),
+            communicators: self.number_or_0(value, "communicators"),
             reads: reads.collect(),
-            omitted_reads: number(value, "reads_untold"),
-            known_reads: number(value, "reads_known"),
+            omitted_reads: self.number_or_0(value, "reads_untold"),
+            known_reads: self.number_or_0(value, "reads_known"),
             unsized_work: UnsizedWork {
-                cudnn: number(unsized_by, "cudnn"),
-                cusolver: number(unsized_by, "cusolver"),
-                cufft: number(unsized_by, "cufft"),
-                cusparse: number(unsized_by, "cusparse"),
-                attention: number(unsized_by, "attention"),
-                timings: number(unsized_by, "timings"),
+                cudnn: self.number_or_0(unsized_by, "cudnn"),
+                cusolver: self.number_or_0(unsized_by, "cusolver"),
+                cufft: self.number_or_0(unsized_by, "cufft"),
+                cusparse: self.number_or_0(unsized_by, "cusparse"),
+                attention: self.number_or_0(unsized_by, "attention"),
+                timings: self.number_or_0(unsized_by, "timings"),
             },
             workspaces: workspaces.collect(),
             missing: self.find(value, "missing").map(|it| self.read_texts(it)).unwrap_or_default(),
-            unfilled_bytes: number(value, "unfilled_bytes"),
-            is_stopped: is_true("stopped"),
-            is_alone: is_true("alone"),
+            unfilled_bytes: self.number_or_0(value, "unfilled_bytes"),
+            is_stopped: self.is_true(value, "stopped"),
+            is_alone: self.is_true(value, "alone"),
             end: self.find(value, "end").map(|end| self.read_end(end)).unwrap_or_default(),
-            failures: items("failures").into_iter().take(MAX_ITEMS).map(failure).collect(),
-            failure_count: number(value, "failure_count"),
+            failures: failures.collect(),
+            failure_count: self.number_or_0(value, "failure_count"),
             absent_device: self.number(value, "absent_device"),
-            generated: TextLength::from_word(&text(value, "generated")),
-            other_branches_bytes: text(value, "other_branches")
+            generated: TextLength::from_word(&self.short_text(value, "generated")),
+            other_branches_bytes: self
+                .short_text(value, "other_branches")
                 .strip_prefix(OTHER_BRANCHES)
                 .and_then(|digits| digits.parse().ok()),
             free_memory_query: self.stack(value, "free_memory_query"),
@@ -75,12 +76,12 @@ impl Decoder {
     }
 
     fn read_end(&self, end: Value) -> ProcessEnd {
-        let text = |key| self.short_text(end, key);
         let code = self.number(end, "code");
         let stack = self.stack(end, "frames");
         // The command writes the digits if the process ended with another code than it announced.
-        let final_code = text("final").strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
-        match (text("kind").as_str(), final_code.or(code)) {
+        let final_code = self.short_text(end, "final");
+        let final_code = final_code.strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
+        match (self.short_text(end, "kind").as_str(), final_code.or(code)) {
             ("finished", Some(code)) if code != 0 => ProcessEnd::Exit(code, None),
             ("finished" | "ready", _) | ("exit", Some(0)) => ProcessEnd::Finished,
             ("exit", Some(code)) => ProcessEnd::Exit(code, stack),
@@ -91,7 +92,8 @@ impl Decoder {
                 let after_read = read.map(|read| {
                     (self.short_text(read, "operator"), self.stack(read, "frames"), self.short_text(read, "value"))
                 });
-                ProcessEnd::Error(ProcessError { name: text("error"), message: text("message"), stack, after_read })
+                let [name, message] = ["error", "message"].map(|key| self.short_text(end, key));
+                ProcessEnd::Error(ProcessError { name, message, stack, after_read })
             }
             _ => ProcessEnd::Running,
         }

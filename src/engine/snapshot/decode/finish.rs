@@ -200,8 +200,8 @@ impl Decoder {
             let Some(name) = self.find(item, "name").and_then(Value::as_text) else { continue };
             let is_start = self.find(item, "stage").and_then(Value::as_text) == Some(keys::START);
             // A value of another type counts as missing: annotations are not essential.
-            let number = |key| self.number(item, key).unwrap_or(0);
-            let annotation = Annotation { name, is_start, device: number("device"), time_us: number("time_us") };
+            let [device, time_us] = ["device", "time_us"].map(|key| self.number_or_0(item, key));
+            let annotation = Annotation { name, is_start, device, time_us };
             self.snapshot.annotations.push(annotation);
         }
     }

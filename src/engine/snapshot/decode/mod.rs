@@ -189,22 +189,20 @@ fn unexpected<T>(message: String) -> Result<T, ErrorKind> {
     Err(ErrorKind::Unexpected(message))
 }
 
+fn has_key(pairs: &[Value], key: SymbolId) -> bool {
+    pairs.iter().step_by(2).any(|known| known.as_text() == Some(key))
+}
+
 /// The pairs whose key is a string. Snapshots have no others.
 fn text_keyed(pairs: &[Value]) -> impl Iterator<Item = (SymbolId, Value)> {
-    pairs.chunks_exact(2).filter_map(|pair| match pair {
-        [key, value] => key.as_text().map(|key| (key, *value)),
-        _ => None,
-    })
+    pairs.as_chunks().0.iter().filter_map(|[key, value]| Some((key.as_text()?, *value)))
 }
 
 impl Decoder {
     /// For `raw_bytes` of input.
     pub(super) fn new(raw_bytes: usize) -> Self {
-        Self {
-            memory: MemoryBudget::new(raw_bytes as u64),
-            snapshot: Snapshot { symbols: keys::symbols(), ..Snapshot::default() },
-            ..Self::default()
-        }
+        let snapshot = Snapshot { symbols: keys::symbols(), ..Snapshot::default() };
+        Self { memory: MemoryBudget::new(raw_bytes as u64), snapshot, ..Self::default() }
     }
 
     /// Number of trace entries read so far.
@@ -254,16 +252,15 @@ impl Decoder {
     }
 
     fn parse_record_by_all_keys(&mut self, pairs: &[Value]) -> Result<Option<Value>, ErrorKind> {
-        let has = |key| pairs.iter().step_by(2).any(|k| k.as_text() == Some(key));
-        if has(keys::STAGE) || has(keys::SEGMENTS) {
+        if has_key(pairs, keys::STAGE) || has_key(pairs, keys::SEGMENTS) {
             Ok(None) // an annotation, whose metadata may use any key; or the top level
-        } else if has(keys::ACTION) && has(keys::SIZE) {
+        } else if has_key(pairs, keys::ACTION) && has_key(pairs, keys::SIZE) {
             self.read_entry(text_keyed(pairs)).map(Some)
-        } else if has(keys::BLOCKS) {
+        } else if has_key(pairs, keys::BLOCKS) {
             self.read_segment(pairs).map(Some)
-        } else if has(keys::STATE) && has(keys::SIZE) {
+        } else if has_key(pairs, keys::STATE) && has_key(pairs, keys::SIZE) {
             self.read_block(pairs).map(Some)
-        } else if has(keys::FILENAME) && has(keys::NAME) {
+        } else if has_key(pairs, keys::FILENAME) && has_key(pairs, keys::NAME) {
             self.read_frame(pairs).map(Some)
         } else {
             Ok(None)
@@ -480,10 +477,7 @@ impl Builder for Decoder {
     }
 
     fn text_of(&self, value: Value) -> Option<&str> {
-        match value.kind() {
-            Kind::Text(id) => Some(self.snapshot.symbols.get(id)),
-            _ => None,
-        }
+        if let Kind::Text(id) = value.kind() { Some(self.snapshot.symbols.get(id)) } else { None }
     }
 
     fn is_shareable(&self, value: Value) -> bool {

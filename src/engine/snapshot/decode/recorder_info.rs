@@ -19,19 +19,19 @@ impl Decoder {
     pub(super) fn read_recorder_info(&mut self, value: Value) {
         let mut recorded = RecorderInfo::default();
         for (key, value) in self.pairs(value) {
-            let text = || self.text_up_to_max(value);
+            let text = self.text_up_to_max(value);
             match self.snapshot.symbols.get(key) {
-                "reason" => recorded.reason = text(),
-                "rank" => recorded.rank = text().or_else(|| Some(self.integer(value)?.to_string())),
-                "world_size" => recorded.world_size = text().or_else(|| Some(self.integer(value)?.to_string())),
-                "host" => recorded.host = text(),
-                "restarts" => recorded.restarts = text().and_then(|text| text.parse().ok()),
-                "run_id" => recorded.run_id = text(),
+                "reason" => recorded.reason = text,
+                "rank" => recorded.rank = text.or_else(|| Some(self.integer(value)?.to_string())),
+                "world_size" => recorded.world_size = text.or_else(|| Some(self.integer(value)?.to_string())),
+                "host" => recorded.host = text,
+                "restarts" => recorded.restarts = text.and_then(|text| text.parse().ok()),
+                "run_id" => recorded.run_id = text,
                 "argv" => recorded.argv = self.read_texts(value),
-                "visible_devices" => recorded.visible_devices = text(),
+                "visible_devices" => recorded.visible_devices = text,
                 "pid" => recorded.pid = self.integer(value),
-                "torch" => recorded.torch = text(),
-                "alloc_conf" => recorded.alloc_conf = text(),
+                "torch" => recorded.torch = text,
+                "alloc_conf" => recorded.alloc_conf = text,
                 "max_entries" => recorded.max_entries = self.integer(value),
                 "devices" => recorded.devices = self.read_recorder_devices(value),
                 "time_us" => recorded.time_us = self.integer(value),
@@ -59,7 +59,7 @@ impl Decoder {
         let devices = self.items(value).into_iter().take(MAX_ITEMS).map(|item| RecorderDevice {
             name: self.short_text(item, "name"),
             // 0 says that the size is unknown.
-            total_bytes: self.number(item, "total_bytes").unwrap_or(0),
+            total_bytes: self.number_or_0(item, "total_bytes"),
         });
         devices.collect()
     }
@@ -73,22 +73,24 @@ impl Decoder {
     }
 
     fn read_sleep(&self, value: Value) -> Option<RecordedSleep> {
-        let segment = |item: Value| {
-            let tag = self.short_text(item, "tag");
-            Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
-        };
-        let items = |key| self.items_of(value, key).into_iter().take(MAX_SLEEPS);
-        let changes = items("changes").filter_map(|item| {
+        let [changes, segments] =
+            ["changes", "segments"].map(|key| self.items_of(value, key).into_iter().take(MAX_SLEEPS));
+        let changes = changes.filter_map(|item| {
             let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
-            let asleep = |(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?));
-            let asleep = by_tag.filter_map(asleep).collect();
+            let asleep = by_tag
+                .filter_map(|(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?)));
+            let asleep = asleep.collect();
             let call = self.short_text(item, "call").replace('_', "-");
             let call = SleepCall::from_word(&call).unwrap_or(SleepCall::Snapshot);
             let (time_us, device) = (self.number(item, "time_us")?, self.number(item, "device")?);
             Some(SleepChange { call, time_us, device, asleep })
         });
         let changes: Vec<SleepChange> = changes.collect();
-        let mut segments: Vec<SleepSegment> = items("segments").filter_map(segment).collect();
+        let segments = segments.filter_map(|item| {
+            let tag = self.short_text(item, "tag");
+            Some(SleepSegment { address: self.number(item, "address")?, bytes: self.number(item, "bytes")?, tag })
+        });
+        let mut segments: Vec<SleepSegment> = segments.collect();
         segments.sort_unstable_by_key(|segment| segment.address);
         (!changes.is_empty()).then_some(RecordedSleep { changes, segments })
     }
@@ -107,6 +109,10 @@ impl Decoder {
     /// The integer of `key` in a dict.
     pub(super) fn number(&self, dict: Value, key: &str) -> Option<u64> {
         self.integer(self.find(dict, key)?)
+    }
+
+    pub(super) fn number_or_0(&self, dict: Value, key: &str) -> u64 {
+        self.number(dict, key).unwrap_or(0)
     }
 
     /// The stack of `key` in a dict.

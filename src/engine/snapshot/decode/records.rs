@@ -64,10 +64,7 @@ impl Decoder {
 
     #[cold]
     fn wrong_type<T>(&self, record: &str, key: SymbolId, value: Value, wanted: &str) -> Result<T, ErrorKind> {
-        let nth = match record {
-            "trace entry" => format!(" {}", self.snapshot.entries.len()),
-            _ => String::new(),
-        };
+        let nth = if record == "trace entry" { format!(" {}", self.snapshot.entries.len()) } else { String::new() };
         let (key, found) = (self.snapshot.symbols.get(key), self.type_name(value));
         unexpected(format!("{record}{nth} has {found} as '{key}', where {wanted} belongs"))
     }
@@ -293,10 +290,7 @@ impl Decoder {
 
     /// The rows of a list of records.
     pub(super) fn record_rows(&self, list: Value) -> Option<&Rows> {
-        match self.container(LIST, list)? {
-            Container::Rows(rows) => Some(rows),
-            _ => None,
-        }
+        if let Container::Rows(rows) = self.container(LIST, list)? { Some(rows) } else { None }
     }
 
     /// Sets the addresses of blocks, which old releases do not record, and checks the sum of their sizes.

@@ -20,9 +20,10 @@ impl Decoder {
         let mut left = MAX_TEXT_BYTES;
         for (path, value) in self.find(value, "files").map(|it| self.pairs(it)).unwrap_or_default() {
             let path = self.snapshot.symbols.get(path);
+            let Some(text) = self.as_text(value).filter(|_| path.len() <= MAX_TEXT) else { continue };
             // A character for each byte: not every pickle and no JSON has bytes.
-            let bytes = |text: &str| text.chars().map(|one| u8::try_from(one).ok()).collect::<Option<Vec<u8>>>();
-            let Some(bytes) = self.as_text(value).filter(|_| path.len() <= MAX_TEXT).and_then(bytes) else { continue };
+            let bytes: Option<Vec<u8>> = text.chars().map(|one| u8::try_from(one).ok()).collect();
+            let Some(bytes) = bytes else { continue };
             let mut text = Vec::new();
             let read = ZlibDecoder::new(&*bytes).take(left).read_to_end(&mut text);
             left = left.saturating_sub(text.len().max(bytes.len()) as u64);

@@ -78,37 +78,38 @@ impl NameTables<'_> {
 impl Decoder {
     /// `None` if it is not a dict that oomscope wrote.
     pub(super) fn read_tensor_names(&self, value: Value) -> Option<TensorNames> {
-        let items = |key| self.items_of(value, key);
-        let rows = |key| items(key).into_iter().take(MAX_ROWS);
-        let kinds = items("kinds").into_iter().take(MAX_ITEMS);
-        let forwards = rows("forwards").map(|it| Some((self.stack(it, "frames")?, self.number(it, "last_line")?)));
+        let [texts, kinds, alone] = ["texts", "kinds", "alone"].map(|key| self.items_of(value, key).into_iter());
+        let [roots, shapes, forwards, containers, modules] = ["roots", "shapes", "forwards", "containers", "modules"]
+            .map(|key| self.items_of(value, key).into_iter().take(MAX_ROWS));
+        let kinds = kinds.take(MAX_ITEMS);
+        let forwards = forwards.map(|it| Some((self.stack(it, "frames")?, self.number(it, "last_line")?)));
         let tables = NameTables {
             decoder: self,
-            texts: items("texts").into_iter().map(|it| self.name_text(it)).collect(),
+            texts: texts.map(|it| self.name_text(it)).collect(),
             kinds: kinds.map(|it| self.word(it, |word| TensorKind::from_word(&word.replace(' ', "-")))).collect(),
-            roots: rows("roots").map(|it| self.read_name_root(it)).collect(),
-            shapes: rows("shapes").map(|it| self.read_shape(it)).collect(),
+            roots: roots.map(|it| self.read_name_root(it)).collect(),
+            shapes: shapes.map(|it| self.read_shape(it)).collect(),
             forwards: forwards.collect(),
         };
         let tensors = self.find(value, "tensors").map(|it| self.items(it))?;
         let locals = self.find(value, "locals");
         let local_rows = locals.map(|locals| self.items_of(locals, "tensors")).unwrap_or_default();
-        let alone = items("alone").into_iter().take(MAX_ITEMS);
-        let names_in = |key| -> Vec<SymbolId> {
-            items(key).into_iter().take(MAX_ITEMS).filter_map(|it| tables.text(self.integer(it)?)).collect()
-        };
+        let [untrained, idle, adapted, evaluating] = ["untrained", "idle", "adapted", "evaluating"].map(|key| {
+            let numbers = self.items_of(value, key).into_iter().take(MAX_ITEMS);
+            numbers.filter_map(|it| tables.text(self.integer(it)?)).collect()
+        });
         Some(TensorNames {
             tensors: tensors.into_iter().take(MAX_ROWS).filter_map(|row| tables.read_tensor(row)).collect(),
-            containers: rows("containers").filter_map(|row| tables.read_container(row)).collect(),
-            modules: rows("modules").filter_map(|row| tables.read_module(row)).collect(),
+            containers: containers.filter_map(|row| tables.read_container(row)).collect(),
+            modules: modules.filter_map(|row| tables.read_module(row)).collect(),
             is_complete: self.is_true(value, "complete"),
             locals_frame: locals.and_then(|locals| self.stack(locals, "frames")),
             locals: local_rows.into_iter().take(MAX_ITEMS).filter_map(|it| self.read_local(it)).collect(),
-            untrained: names_in("untrained"),
-            idle: names_in("idle"),
-            adapted: names_in("adapted"),
-            evaluating: names_in("evaluating"),
-            alone: alone.filter_map(|row| tables.read_variables(row)).collect(),
+            untrained,
+            idle,
+            adapted,
+            evaluating,
+            alone: alone.take(MAX_ITEMS).filter_map(|row| tables.read_variables(row)).collect(),
             calls: self.find(value, "calls").map(|it| self.read_stacks(it)).unwrap_or_default(),
             optimizers: self.number(value, "optimizers"),
             shapes: tables.shapes,

@@ -301,9 +301,11 @@ impl Layouts {
     /// The layout that fits `start`.
     #[inline]
     pub(super) fn find(&self, start: &Start) -> Option<usize> {
-        let fits = |index: usize| self.known.get(index).is_some_and(|layout| layout.fits(start));
         let guess = usize::from(*self.guesses.get(self.guess_slot())?);
-        if fits(guess) { Some(guess) } else { (0..self.known.len()).find(|index| fits(*index)) }
+        match self.known.get(guess) {
+            Some(layout) if layout.fits(start) => Some(guess),
+            _ => self.known.iter().position(|layout| layout.fits(start)),
+        }
     }
 
     #[inline]

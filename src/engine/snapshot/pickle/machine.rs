@@ -140,12 +140,12 @@ impl<'a, B: Builder> Machine<'a, B> {
         let (mut check_at, mut report_at) = (0, PROGRESS_INTERVAL);
         loop {
             let start = pos;
-            let at = |opcode, kind| PickleError { offset: start as u64, opcode, kind };
             let Some(&code) = bytes.get(pos) else {
-                return Err(at(None, ErrorKind::Truncated));
+                return Err(PickleError { offset: start as u64, opcode: None, kind: ErrorKind::Truncated });
             };
             if start >= check_at {
-                self.check_memory().map_err(|kind| at(Some(code), kind))?;
+                let checked = self.check_memory();
+                checked.map_err(|kind| PickleError { offset: start as u64, opcode: Some(code), kind })?;
                 check_at = start + CHECK_INTERVAL;
                 if start >= report_at {
                     progress(start as u64);
@@ -233,7 +233,7 @@ impl<'a, B: Builder> Machine<'a, B> {
                     Err(kind) => kind,
                 },
             };
-            return Err(at(Some(code), kind));
+            return Err(PickleError { offset: start as u64, opcode: Some(code), kind });
         }
     }
 

@@ -95,15 +95,20 @@ impl ReferenceRuns {
     pub(super) fn predict(&mut self, file: &[u8], start: usize) -> Option<(usize, Value)> {
         let rest = file.get(start..)?;
         let next = self.runs.get(self.last as usize)?.next;
-        let earlier = self.copies.as_deref().unwrap_or(file);
-        let len_of = |guess: u32| {
-            let bytes = self.runs.get(guess as usize)?.bytes(earlier)?;
-            rest.starts_with(bytes).then_some(bytes.len())
-        };
-        let with_len = |guess: u32| len_of(guess).map(|len| (guess, len));
-        let (guess, len) = with_len(next).or_else(|| with_len(*self.by_prefix.get(prefix_slot(rest)?)?))?;
+        let (guess, len) = self.run_at(file, rest, next).or_else(|| {
+            let by_prefix = *self.by_prefix.get(prefix_slot(rest)?)?;
+            self.run_at(file, rest, by_prefix)
+        })?;
         self.hits += 1;
         self.set_last(guess).map(|value| (start + len - 1, value))
+    }
+
+    /// Run `guess` and its length, if `rest` starts with it.
+    #[inline]
+    fn run_at(&self, file: &[u8], rest: &[u8], guess: u32) -> Option<(u32, usize)> {
+        let earlier = self.copies.as_deref().unwrap_or(file);
+        let bytes = self.runs.get(guess as usize)?.bytes(earlier)?;
+        rest.starts_with(bytes).then_some((guess, bytes.len()))
     }
 
     /// The hash of `run`; `None` if the cache is disabled.

@@ -83,10 +83,11 @@ pub(super) fn parse_integer(digits: &[u8]) -> Result<Vec<u8>, ErrorKind> {
 
 /// The bytes of a quoted Python 2 string literal.
 pub(super) fn unescape_string(quoted: &[u8]) -> Result<Vec<u8>, ErrorKind> {
-    let bad = || ErrorKind::BadString(excerpt(quoted));
-    let ([b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"']) = quoted else {
-        return Err(bad());
-    };
+    unescape_quoted(quoted).ok_or_else(|| ErrorKind::BadString(excerpt(quoted)))
+}
+
+fn unescape_quoted(quoted: &[u8]) -> Option<Vec<u8>> {
+    let ([b'\'', inner @ .., b'\''] | [b'"', inner @ .., b'"']) = quoted else { return None };
     let mut out = Vec::with_capacity(inner.len());
     let mut bytes = inner.iter().copied();
     while let Some(b) = bytes.next() {
@@ -94,19 +95,18 @@ pub(super) fn unescape_string(quoted: &[u8]) -> Result<Vec<u8>, ErrorKind> {
             out.push(b);
             continue;
         }
-        match bytes.next().ok_or_else(bad)? {
+        match bytes.next()? {
             b'n' => out.push(b'\n'),
             b'r' => out.push(b'\r'),
             b't' => out.push(b'\t'),
             b'x' => {
-                let hex = [bytes.next().ok_or_else(bad)?, bytes.next().ok_or_else(bad)?];
-                let hex = std::str::from_utf8(&hex).map_err(|_| bad())?;
-                out.push(u8::from_str_radix(hex, 16).map_err(|_| bad())?);
+                let hex = [bytes.next()?, bytes.next()?];
+                out.push(u8::from_str_radix(std::str::from_utf8(&hex).ok()?, 16).ok()?);
             }
             other => out.push(other),
         }
     }
-    Ok(out)
+    Some(out)
 }
 
 /// Raw-unicode-escape: Latin-1, with `\uXXXX` and `\UXXXXXXXX`.

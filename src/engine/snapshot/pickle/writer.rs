@@ -33,13 +33,8 @@ pub struct PickleWriter<'a> {
 impl<'a> PickleWriter<'a> {
     pub fn new(out: &'a mut dyn Write) -> io::Result<Self> {
         out.write_all(&HEADER)?;
-        Ok(Self {
-            out,
-            frame: Vec::with_capacity(FRAME_TARGET + 1024),
-            written: HEADER.len() as u64,
-            next_memo: 0,
-            interned: SeededMap::default(),
-        })
+        let frame = Vec::with_capacity(FRAME_TARGET + 1024);
+        Ok(Self { out, frame, written: HEADER.len() as u64, next_memo: 0, interned: SeededMap::default() })
     }
 
     /// Bytes so far, including those of the open frame.

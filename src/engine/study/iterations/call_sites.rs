@@ -113,6 +113,11 @@ impl CallSites {
         self.has_frame(site, |frame| frame.is_thread_entry)
     }
 
+    /// Whether an optimizer makes the requests of `site`.
+    pub fn is_in_optimizer(&self, site: u32) -> bool {
+        self.has_frame(site, |frame| frame.is_optimizer)
+    }
+
     /// The length of the shortest suffix of `sites` that is not inside one call of a module, an optimizer or a backward
     /// pass: its stacks share no such frame, and some are those of the program's own threads.
     pub(super) fn shortest_outer_period(&self, sites: &[u32]) -> usize {

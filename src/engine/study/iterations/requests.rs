@@ -110,7 +110,8 @@ impl Requests {
         self.sites[request]
     }
 
-    pub(super) fn sites(&self) -> &[u32] {
+    /// The call site of each request.
+    pub fn sites(&self) -> &[u32] {
         &self.sites
     }
 
@@ -132,6 +133,11 @@ impl Requests {
     /// The last request before the block of `request` is freed, or [`NEVER`].
     pub fn freed_after(&self, request: RequestId) -> u32 {
         self.rows[request].freed_after
+    }
+
+    /// Whether the block of `request` is still live when `later` is made.
+    pub fn is_live_at(&self, request: RequestId, later: RequestId) -> bool {
+        self.freed_after(request) as usize >= later
     }
 
     /// A number for each distinct pair of call site and size, by request.

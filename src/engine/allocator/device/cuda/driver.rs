@@ -187,14 +187,13 @@ impl CudaContext {
     /// Opens GPU number `gpu`, in the driver's numbering (`CUDA_VISIBLE_DEVICES`).
     pub(super) fn open(gpu: u32) -> Result<Self, CudaError> {
         let calls = DriverCalls::load()?;
-        let no_gpu = |error| match error {
+        let mut count = 0;
+        let counted = call!(calls, cuInit(0)).and_then(|()| call!(calls, cuDeviceGetCount(&raw mut count)));
+        counted.map_err(|error| match error {
             CudaError::Call { code: STUB_LIBRARY, .. } => CudaError::Stub,
             CudaError::Call { code: NO_DEVICE, .. } => CudaError::NoGpu,
             other => other,
-        };
-        call!(calls, cuInit(0)).map_err(no_gpu)?;
-        let mut count = 0;
-        call!(calls, cuDeviceGetCount(&raw mut count)).map_err(no_gpu)?;
+        })?;
         let count = u32::try_from(count).unwrap_or(0); // never negative
         if count == 0 {
             return Err(CudaError::NoGpu);

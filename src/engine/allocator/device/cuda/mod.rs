@@ -261,11 +261,11 @@ impl CudaDevice {
 
     /// Maps memory into a part of a reservation; all of it or none. Returns the driver address.
     fn map_reserved(&mut self, addr: u64, size: u64) -> Result<u64, CudaError> {
-        let reservation = self.reservations.range_mut(..=addr).next_back();
-        let (offset, reserved) = reservation
-            .map(|(base, reserved)| (addr - base, reserved))
-            .filter(|(offset, reserved)| *offset <= reserved.size && size <= reserved.size - offset)
-            .ok_or(CudaError::TooFar)?;
+        let (base, reserved) = self.reservations.range_mut(..=addr).next_back().ok_or(CudaError::TooFar)?;
+        let offset = addr - base;
+        if offset > reserved.size || size > reserved.size - offset {
+            return Err(CudaError::TooFar);
+        }
         reserved.mapped.map(&self.gpu, reserved.driver_addr, offset, size)?;
         Ok(reserved.driver_addr + offset)
     }
