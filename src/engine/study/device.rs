@@ -153,7 +153,10 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
 
     /// The variables that keep the memory at the snapshot; `None` if the recorder did not look for them.
     pub fn variables(self) -> Option<&'s LiveVariables<'a>> {
-        self.facts.variables.get_or_init(|| LiveVariables::new(self)).as_ref()
+        self.facts
+            .variables
+            .get_or_init(|| LiveVariables::new(self.snapshot(), self.device(), self.stacks(), self.text()))
+            .as_ref()
     }
 
     /// Phases and training steps of the trace.

@@ -16,7 +16,7 @@ pub(crate) fn step_below(failed: u64, failures: u32) -> u64 {
     failed.div_ceil(STEP_DOWN).saturating_mul(1 << failures.saturating_sub(1).min(6))
 }
 
-/// How far to go after so many guesses that were wrong in the same direction.
+/// How far to go after this number of guesses that were wrong in the same direction.
 fn stride(wrong_guesses: u32) -> u64 {
     1 << wrong_guesses.min(40)
 }

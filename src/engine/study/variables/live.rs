@@ -11,10 +11,10 @@ use crate::base::intern::SeededMap;
 use crate::base::units::{escape_name, ratio};
 use crate::python::{Keep, ProgramText};
 use crate::snapshot::{
-    Author, Block, BlockState, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames, WriteKind,
+    Author, Block, BlockState, Device, NamedContainer, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames,
+    WriteKind,
 };
 use crate::stacks::frames::StackReader;
-use crate::study::DeviceStudy;
 use crate::study::memory::{BlockSum, BlockSums, sorted_by_bytes};
 
 /// The variables of a device, by the bytes that they keep, descending.
@@ -37,8 +37,12 @@ const MAX_WRITTEN: usize = 200;
 
 impl<'a> LiveVariables<'a> {
     /// `None` if the recorder did not look for variables.
-    pub(crate) fn new(study: DeviceStudy<'_, 'a>) -> Option<Self> {
-        let (snapshot, device, stacks) = (study.snapshot(), study.device(), study.stacks());
+    pub(crate) fn new(
+        snapshot: &'a Snapshot,
+        device: Device<'a>,
+        stacks: &StackReader<'_>,
+        text: &ProgramText<'_>,
+    ) -> Option<Self> {
         let names = snapshot.tensor_names.as_ref()?;
         let live = device.segments().flat_map(|segment| snapshot.blocks_of(segment));
         let live = live.filter(|block| block.state == BlockState::ActiveAllocated);
@@ -84,8 +88,7 @@ impl<'a> LiveVariables<'a> {
         let variables = sorted.into_iter().map(|(_, variable)| variable).collect();
         let (containers, written) = (Containers::new(names, snapshot), Vec::new());
         let mut found = Self { snapshot, names, variables, of_block, all, containers, written };
-        found.written =
-            (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, study.text())).collect();
+        found.written = (0..found.count().min(MAX_WRITTEN)).map(|index| found.find_written(index, text)).collect();
         Some(found)
     }
 
