@@ -181,6 +181,7 @@ mod tests {
             }
         }
     }
+
     #[test]
     fn rows_are_equal_with_the_same_ending_and_nearly_the_same_memory() {
         let row = || RankRow {
