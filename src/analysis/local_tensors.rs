@@ -116,4 +116,19 @@ mod tests {
         assert_eq!(explain_request(&[tensor("a", "float32", &[u64::MAX, u64::MAX])], 4_000_256), None);
         assert_eq!(explain_request(&[], 4_000_256), None);
     }
+
+    #[test]
+    fn requests_from_one_mebibyte_on_are_explained() {
+        let shape = |columns| explain_request(&[tensor("a", "float32", &[512, columns])], 2048 * columns);
+        assert_eq!(shape(511), None);
+        assert_eq!(shape(512).map(|found| found.shape), Some(vec![512, 512]));
+    }
+
+    #[test]
+    fn elements_have_the_size_of_their_type() {
+        let types = ["int8", "bfloat16", "float32", "int64", "complex128", "quint4x2"];
+        let bytes = types.map(|dtype| request_bytes(&[1024, 2], dtype));
+        assert_eq!(bytes, [Some(2048), Some(4096), Some(8192), Some(16384), Some(32768), None]);
+        assert_eq!([1, 128, 129].map(|len| request_bytes(&[len], "float32")), [Some(512), Some(512), Some(1024)]);
+    }
 }

@@ -240,7 +240,7 @@ mod tests {
     use crate::analysis::step_requests::LineRequests;
     use crate::analysis::step_requests::StepRequests;
     use crate::stacks::phases::Phase;
-    use crate::study::attribution::{ByCategory, Confidence, MemoryBreakdown};
+    use crate::study::attribution::{ByCategory, Confidence, LeakSuspect, Leaks, MemoryBreakdown};
     use crate::study::memory::{BlockSum, Share, TopRows};
 
     fn peers<'r>(rows: &'r [RankRow], devices: &'r [DeviceReport]) -> Vec<Peer<'r>> {
@@ -351,5 +351,37 @@ mod tests {
         });
         let step_requests = StepRequests { step: 0, steps, lines: lines.collect() };
         DeviceReport { step_requests, ..DeviceReport::default() }
+    }
+
+    #[test]
+    fn notable_growth_at_twice_the_rate_of_the_peers_is_a_cause() {
+        let rows = [0, 1, 2].map(RankRow::of_rank);
+        let device = |bytes_per_step, bytes| {
+            let suspect = LeakSuspect {
+                location: CodeLocation::default(),
+                operation: None,
+                since_step: 0,
+                steps: 9,
+                every_steps: 1,
+                bytes_per_step,
+                blocks_per_step: 1.0,
+                bytes,
+                blocks: 9,
+            };
+            let leaks = Leaks { bytes_per_step, suspects: vec![suspect], ..Leaks::default() };
+            let mut device = DeviceReport { leaks, ..DeviceReport::default() };
+            device.peak.allocated_bytes = 1000;
+            device
+        };
+        let found = |rate, bytes, usual| {
+            let devices = [device(rate, bytes), device(usual, 0), device(usual, 0)];
+            let peers = peers(&rows, &devices);
+            growth(&peers[0], &[&peers[1], &peers[2]]).map(|found| [found.bytes, found.peers_bytes])
+        };
+        assert_eq!(found(20, 1000, 10), Some([20, 10]));
+        assert_eq!(found(19, 1000, 10), None, "not twice as fast");
+        assert_eq!(found(20, 0, 10), None, "it holds little");
+        assert_eq!(found(2, 1000, 0), Some([2, 0]));
+        assert_eq!(found(1, 1000, 0), None);
     }
 }

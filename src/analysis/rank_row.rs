@@ -181,4 +181,32 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn rows_are_equal_with_the_same_ending_and_nearly_the_same_memory() {
+        let row = || RankRow {
+            peak_reserved_bytes: 1000,
+            peak_allocated_bytes: 1000,
+            state_bytes: [1000; 2],
+            ..RankRow::of_rank(0)
+        };
+        let is_equal = |change: fn(&mut RankRow)| {
+            let mut changed = row();
+            change(&mut changed);
+            assert_eq!(row().is_equal(&changed), changed.is_equal(&row()));
+            row().is_equal(&changed)
+        };
+        assert!(is_equal(|row| (row.failed_at, row.device, row.step) = (7, 7, Some(7))));
+        let endings: [fn(&mut RankRow); 5] = [
+            |row| row.oom_count = 1,
+            |row| row.has_recorded_failure = true,
+            |row| row.conclusion = Some(Verdict::Capacity),
+            |row| row.failed_line = Some(String::new()),
+            |row| row.is_own_device = false,
+        ];
+        assert!(!endings.into_iter().any(is_equal));
+        assert!(is_equal(|row| row.peak_reserved_bytes = 980) && !is_equal(|row| row.peak_reserved_bytes = 979));
+        assert!(is_equal(|row| row.peak_allocated_bytes = 900) && !is_equal(|row| row.peak_allocated_bytes = 899));
+        assert!(is_equal(|row| row.state_bytes[1] = 980) && !is_equal(|row| row.state_bytes[1] = 979));
+    }
 }

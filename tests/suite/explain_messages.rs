@@ -38,11 +38,27 @@ fn each_message<T>(with: impl Fn(&DeTable) -> T) -> Vec<T> {
     messages.iter().map(|message| with(message.get_ref().as_table().unwrap())).collect()
 }
 
-/// The answer to each message, with its source.
+/// `text` as it is, with other numbers, with other units, as the log of a rank, without every third line, and its end.
+fn variants(text: &str) -> [String; 6] {
+    let numbers = text.replace(|c: char| c.is_ascii_digit(), "7");
+    let lines: Vec<&str> = text.lines().collect();
+    let kept = lines.iter().enumerate().filter(|(index, _)| index % 3 != 1).map(|(_, line)| format!("{line}\n"));
+    [
+        text.to_owned(),
+        numbers,
+        text.replace("GiB", "MiB").replace(" free", " busy"),
+        lines.iter().map(|line| format!("[rank3]: {line}\n")).collect(),
+        kept.collect(),
+        lines[lines.len() / 2..].join("\n"),
+    ]
+}
+
+/// The answers to the variants of each message, with its source.
 pub(super) fn answers() -> Vec<(String, serde_json::Value)> {
     each_message(|message| {
-        let report = explain(&message::read(text_of(message).as_bytes()).unwrap(), "log");
-        (value(message, "from").unwrap().to_owned(), serde_json::to_value(report).unwrap())
+        let answer = |text: String| explain(&message::read(text.as_bytes()).unwrap(), "log");
+        let answers = variants(&text_of(message)).map(answer);
+        (value(message, "from").unwrap().to_owned(), serde_json::to_value(answers).unwrap())
     })
 }
 

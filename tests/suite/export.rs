@@ -5,6 +5,7 @@ use oomscope::output::export::{
     Cell, FoldedWriter, Kind, ParquetTable, PerfettoWriter, Recording, TABLES, Table, TableSet, TableSink, write_window,
 };
 use oomscope::snapshot::Snapshot;
+use oomscope::study::annotations::by_annotation;
 use oomscope::study::{PositionSelector, Scope, Study, TracePosition, Window};
 use proptest::prelude::*;
 use serde_json::json;
@@ -408,4 +409,26 @@ fn an_impossible_export_is_refused_in_one_sentence() {
     std::fs::write(&broken, "\u{80}").unwrap();
     assert!(program::run(&["export", &broken, "--format", "csv", "-o", &out]).err.contains("broken.pickle: "));
     assert!(!directory.path().join("out").exists(), "nothing is left behind");
+}
+
+#[test]
+fn the_last_eight_texts_of_a_live_allocation_count() {
+    let entry = |action: &str, addr: u64, text: &str| json!({"action": action, "addr": addr, "size": 1024, "stream": 0, "frames": [], "user_metadata": text});
+    for texts in [7, 8, 9, 12] {
+        let names: Vec<String> = (0..texts).map(|index| format!("text {index}")).collect();
+        let mut trace = vec![entry("alloc", 1 << 20, ""), entry("alloc", 2 << 20, "")];
+        // One that comes twice counts once, as late as it comes last.
+        let texts = names.iter().skip(1).chain([&names[2], &names[0]]);
+        trace.extend(texts.map(|text| entry("annotate", 1 << 20, text)));
+        trace.extend([entry("annotate", 2 << 20, "freed"), entry("free_requested", 2 << 20, "")]);
+        let snapshot = serde_json::to_vec(&json!({"segments": [], "device_traces": [trace]})).unwrap();
+        let snapshot = Snapshot::read(&snapshot, &|_| {}).unwrap();
+        let found = by_annotation(Study::new(&snapshot, Scope::default()).device(0).unwrap(), 20).unwrap();
+        let mut found: Vec<String> = found.rows.into_iter().filter_map(|row| row.name).collect();
+        let mut expected: Vec<String> = [&names[1..2], &names[3..], &names[2..3], &names[..1]].concat();
+        expected.drain(..expected.len().saturating_sub(8));
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+    }
 }

@@ -1,10 +1,12 @@
 //! Recordings that began late, or that a failed request ends, made of whole ones.
 #![allow(dead_code, unreachable_pub)] // every test takes what it needs
 
+use oomscope::output::export::{Recording, write_window};
+use oomscope::study::{Bound, Scope, Study, Window};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::{plain_json, program};
+use super::{fixtures, plain_json, program};
 
 /// The recording of one device, with expandable segments, without the first half of its trace.
 pub fn half(directory: &TempDir, name: &str) -> String {
@@ -14,20 +16,21 @@ pub fn half(directory: &TempDir, name: &str) -> String {
     program::file(directory, "late.json", recording.to_string().as_bytes())
 }
 
-/// The entries of the recording in the window that these options of `export` choose.
-fn part(directory: &TempDir, name: &str, window: &[&str]) -> Vec<u8> {
-    let (recording, part) = (format!("fixtures/{name}.pickle.gz"), directory.path().join("part.pickle"));
-    let output = ["export", &recording, "--format", "pickle", "-o", part.to_str().unwrap()];
-    program::run(&[&output[..], window].concat());
-    std::fs::read(part).unwrap()
+/// The entries of the recording in the window.
+fn part(name: &str, from: Option<Bound>, to: Option<Bound>) -> Vec<u8> {
+    let snapshot = fixtures::snapshot(name);
+    let study = Study::new(&snapshot, Scope { window: Window { from, to }, ..Scope::default() });
+    let mut pickle = Vec::new();
+    write_window(&Recording::new(&study, "a"), &mut pickle).unwrap();
+    pickle
 }
 
 /// So many thirds of the entries up to the peak.
-fn up_to_peak(directory: &TempDir, name: &str, thirds: u64) -> Vec<u8> {
-    let report = program::analyze(&[&format!("fixtures/{name}.pickle.gz")]);
-    let peak = report["snapshots"][0]["devices"][0]["peak"]["allocated_event"].as_u64();
-    let to = peak.map_or("end-0".to_owned(), |peak| ((peak + 1) * thirds).div_ceil(3).to_string());
-    part(directory, name, &["--to", &to])
+fn up_to_peak(name: &str, thirds: u64) -> Vec<u8> {
+    let snapshot = fixtures::snapshot(name);
+    let peak = Study::new(&snapshot, Scope::default()).devices().next().unwrap().peak().allocated_event;
+    let to = peak.map_or(Bound::BeforeEnd(0), |peak| Bound::Entry(((peak + 1) * thirds).div_ceil(3)));
+    part(name, None, Some(to))
 }
 
 /// The same, and a request for as much as is reserved fails. It is made like the last one.
@@ -44,12 +47,13 @@ fn with_failure(pickle: &[u8]) -> Vec<u8> {
 }
 
 /// The recording `name` cut as `cut` says; `None` for other words.
-pub fn made(cut: &str, directory: &TempDir, name: &str) -> Option<Vec<u8>> {
+pub fn made(cut: &str, name: &str) -> Option<Vec<u8>> {
+    let last = |entries| Some(Bound::BeforeEnd(entries));
     Some(match cut {
-        "early" => up_to_peak(directory, name, 2),
-        "peak" => with_failure(&up_to_peak(directory, name, 3)),
-        "last" => part(directory, name, &["--from", "end-300"]),
-        "failed" => with_failure(&part(directory, name, &["--from", "end-300", "--to", "end-40"])),
+        "early" => up_to_peak(name, 2),
+        "peak" => with_failure(&up_to_peak(name, 3)),
+        "last" => part(name, last(300), None),
+        "failed" => with_failure(&part(name, last(300), last(40))),
         _ => return None,
     })
 }

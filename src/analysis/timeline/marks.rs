@@ -100,3 +100,28 @@ impl TimelineMarks {
         self
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_largest_marks_are_listed_in_trace_order() {
+        for count in [1, MAX_LISTED - 1, MAX_LISTED, MAX_LISTED + 1, 5 * MAX_LISTED] {
+            let mark = |event: u64| TimelineMark { event, time_us: None, bytes: event * 7919 % 101 };
+            let mut marks: Vec<TimelineMark> = (0..count as u64).map(mark).collect();
+            let mut series = MarkSeries::default();
+            for (index, mark) in marks.iter().enumerate() {
+                series.add(*mark, index / 30);
+            }
+            series.finish(20);
+            let in_bucket = (0..20).map(|bucket: usize| count.saturating_sub(bucket * 30).min(30) as u64);
+            assert_eq!(series.in_bucket, in_bucket.collect::<Vec<u64>>());
+            assert_eq!([series.count, series.bytes], [count as u64, marks.iter().map(|mark| mark.bytes).sum()]);
+            marks.sort_by_key(|mark| (Reverse(mark.bytes), mark.event));
+            marks.truncate(MAX_LISTED);
+            marks.sort_by_key(|mark| mark.event);
+            assert_eq!(series.largest, marks);
+        }
+    }
+}

@@ -339,6 +339,19 @@ mod tests {
     }
 
     #[test]
+    fn messages_of_as_many_sources_as_are_kept_may_interleave() {
+        let (first, rest) = WHOLE.split_once(". GPU").unwrap();
+        let lines = |text: &str| {
+            let lines: Vec<String> = (0..MAX_SOURCES).map(|rank| format!("[rank{rank}]: {text}\n")).collect();
+            lines.concat()
+        };
+        let log = log(&(lines(&format!("{first}.")) + &lines(&format!("  GPU{rest}"))));
+        let expected = only(WHOLE).1;
+        assert_eq!(log.message_count, MAX_SOURCES as u64);
+        assert!(log.messages.iter().all(|message| message.allocation.as_deref() == Some(&expected)));
+    }
+
+    #[test]
     fn a_message_wrapped_over_lines_is_one() {
         let (_, expected) = only(WHOLE);
         let soft = WHOLE.replace(". ", ".\n  ").replace(", and", ",\nand");

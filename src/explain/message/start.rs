@@ -196,9 +196,14 @@ mod tests {
         for Pattern(text) in FORMS.iter().flat_map(|form| &form.text) {
             assert!(INDEX.is_match(text.as_bytes()), "{text}");
         }
-        for usual in ["step 1200 loss 2.31 lr 3.0e-4 12.1 it/s", "eta: 1:02:03, memory: 5312, loss: 0.2"] {
+        for usual in [
+            "step 1200 loss 2.31 lr 3.0e-4 12.1 it/s",
+            "eta: 1:02:03, memory: 5312, loss: 0.2",
+            "step in in step",
+            "train.py: other.py",
+        ] {
             assert!(!INDEX.is_match(usual.as_bytes()), "{usual}");
         }
-        assert!(INDEX.is_match(b"x in train.py:3"));
+        assert!(INDEX.is_match(b"x in train.py:3") && INDEX.is_match(b"train.py:3 in step"));
     }
 }

@@ -386,3 +386,84 @@ fn build_overrides(
     let settings = settings.map_err(|error| format!("--set {error}"))?;
     Ok(Overrides { settings, capacity, minor: None, gpu: options.gpu })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::whatif::Sureness::{Checked, Confirmed, Estimate, Should};
+
+    impl FitDevice {
+        /// The fit of two recordings whose every ratio is the largest without a warning.
+        pub(in crate::whatif::fit) fn at_every_limit() -> Self {
+            Self {
+                device: 0,
+                capacity_bytes: None,
+                paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+                stacks_paired_ratio: 1.0,
+                asked_paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
+                shrinking_ratio: WARN_UNMATCHED_RATIO,
+                freed_elsewhere_ratio: WARN_ERROR_RATIO,
+                varying_ratio: WARN_UNMATCHED_RATIO,
+                guessed_ratio: WARN_UNMATCHED_RATIO,
+                largest_recorded: 8,
+                sizes: Vec::new(),
+                largest: None,
+                largest_safe: None,
+                best: None,
+                by_data: None,
+                growth_at: 8,
+                growth: Vec::new(),
+                growth_rest_bytes: 0,
+                requests: vec![9, 9],
+                unpaired: Vec::new(),
+                launched_on: None,
+                is_launched_elsewhere: false,
+                checked: Vec::new(),
+                has_recording_warnings: false,
+            }
+        }
+    }
+
+    #[test]
+    fn an_answer_is_as_certain_as_its_size_is_near_to_the_recorded_ones() {
+        let exact = LeaveOneOutCheck {
+            size: 6,
+            recorded_allocated_bytes: 7,
+            predicted_allocated_bytes: 7,
+            allocated_error_ratio: 0.0,
+            recorded_reserved_bytes: 9,
+            predicted_reserved_bytes: 9,
+            reserved_error_ratio: 0.0,
+        };
+        let certain =
+            FitDevice { paired_ratio: 1.0, guessed_ratio: 0.0, varying_ratio: 0.0, ..FitDevice::at_every_limit() };
+        let checked = FitDevice { checked: vec![exact], ..certain.clone() };
+        let rated = |device: &FitDevice, size, settings: &str, is_at_risk| {
+            let answer = Largest {
+                size,
+                settings: settings.to_owned(),
+                unreserved_bytes: None,
+                certainty: Sureness::Estimate,
+                is_at_risk,
+            };
+            let mut device = FitDevice { largest: Some(answer.clone()), largest_safe: Some(answer), ..device.clone() };
+            device.rate_answers(&[4, 8, 64]);
+            assert_eq!(device.largest, device.largest_safe);
+            device.largest.unwrap().certainty
+        };
+        for (device, sizes) in [
+            (&checked, [(8, Confirmed), (15, Checked), (16, Should), (63, Should), (64, Confirmed), (65, Estimate)]),
+            (&certain, [(8, Confirmed), (15, Should), (39, Should), (40, Estimate), (64, Confirmed), (65, Estimate)]),
+        ] {
+            for (size, certainty) in sizes {
+                assert_eq!(rated(device, Some(size), "", false), certainty, "{size}");
+            }
+        }
+        assert_eq!(rated(&checked, Some(8), "max_split_size_mb:32", false), Checked, "no run has these settings");
+        assert_eq!(rated(&checked, Some(15), "", true), Should);
+        assert_eq!(rated(&checked, None, "", false), Should, "every size fits");
+        let varying = FitDevice { varying_ratio: 0.5, ..checked.clone() };
+        assert_eq!(rated(&varying, Some(15), "", false), Estimate);
+        assert_eq!([&checked, &certain, &varying].map(FitDevice::trusted_sizes), [[15, 63], [8, 39], [8, 63]]);
+    }
+}

@@ -258,32 +258,7 @@ mod tests {
 
     /// The warnings about an answer from two like recordings, once `change` has changed it.
     fn warnings_after(change: impl FnOnce(&mut FitDevice)) -> Vec<(Code, String)> {
-        let mut device = FitDevice {
-            device: 0,
-            capacity_bytes: None,
-            paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
-            stacks_paired_ratio: 1.0,
-            asked_paired_ratio: 1.0 - WARN_UNMATCHED_RATIO,
-            shrinking_ratio: WARN_UNMATCHED_RATIO,
-            freed_elsewhere_ratio: WARN_ERROR_RATIO,
-            varying_ratio: WARN_UNMATCHED_RATIO,
-            guessed_ratio: WARN_UNMATCHED_RATIO,
-            largest_recorded: 8,
-            sizes: Vec::new(),
-            largest: None,
-            largest_safe: None,
-            best: None,
-            by_data: None,
-            growth_at: 8,
-            growth: Vec::new(),
-            growth_rest_bytes: 0,
-            requests: vec![9, 9],
-            unpaired: Vec::new(),
-            launched_on: None,
-            is_launched_elsewhere: false,
-            checked: Vec::new(),
-            has_recording_warnings: false,
-        };
+        let mut device = FitDevice::at_every_limit();
         change(&mut device);
         let found = warnings_about_device(&device);
         assert_eq!(device.is_doubtful(), !found.is_empty());

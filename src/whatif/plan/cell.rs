@@ -246,3 +246,46 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_bound_a_predicted_size() {
+        let gpu = GpuModel::find("t4").unwrap();
+        let bound = |fits: &[u64], fails: &[u64], predicted| {
+            let run = |fits, size| PlanRun {
+                gpu: gpu.name.to_owned(),
+                expandable_segments: false,
+                size,
+                fits,
+                is_certain: true,
+                reserved_bytes: 0,
+                snapshot: String::new(),
+            };
+            let own = fits.iter().map(|size| run(true, *size)).chain(fails.iter().map(|size| run(false, *size)));
+            let other = [
+                PlanRun { gpu: "other".to_owned(), ..run(false, 1) },
+                PlanRun { expandable_segments: true, ..run(true, 9_999) },
+            ];
+            let runs: Vec<PlanRun> = own.chain(other).collect();
+            let runs = OwnRuns::new(&runs, gpu, PlanChange::AsIs);
+            let size = runs.bound(predicted);
+            (size, runs.cell(gpu, PlanChange::AsIs, size, Sureness::Estimate).certainty)
+        };
+        assert_eq!(bound(&[], &[], Some(40)), (Some(40), Sureness::Estimate));
+        assert_eq!(bound(&[], &[], None), (None, Sureness::Estimate));
+        assert_eq!(bound(&[50, 45], &[], Some(40)), (Some(50), Sureness::Confirmed));
+        for (fails, predicted, size) in [
+            (&[100, 120][..1], Some(99), 99),
+            (&[100], Some(100), 98),
+            (&[100], None, 98),
+            (&[120, 100], Some(100), 96),
+            (&[1], Some(7), 0),
+        ] {
+            assert_eq!(bound(&[], fails, predicted), (Some(size), Sureness::Estimate), "{fails:?} {predicted:?}");
+        }
+        assert_eq!(bound(&[97], &[100, 120], Some(100)), (Some(97), Sureness::Confirmed));
+    }
+}

@@ -328,6 +328,32 @@ mod tests {
         assert!(!is_copy(&sizes(&[(1024, 4), (64, 2), (32, 1)]), &small), "few");
     }
 
+    #[test]
+    fn a_copy_has_19_of_20_bytes_in_parameter_sizes_and_half_of_all_parameters() {
+        let parameters = sizes(&[(1000, 10), (100, 2)]);
+        let copy = |set: &[(u64, u64)]| is_copy(&sizes(set), &parameters);
+        assert!(copy(&[(1000, 5), (100, 1), (279, 1)]), "279 of 5,379");
+        assert!(!copy(&[(1000, 5), (100, 1), (280, 1)]), "280 of 5,380");
+        assert!(copy(&[(1000, 5), (100, 1)]) && !copy(&[(1000, 4), (100, 1)]), "half of 10,200");
+        assert!(!copy(&[(1000, 10)]), "one size");
+        assert!(!is_copy(&sizes(&[(1000, 5), (100, 1)]), &sizes(&[(1000, 5)])), "of parameters of one size");
+        assert_eq!(total_bytes(&sizes(&[(7, 3), (5, 2), (u64::MAX, 0)])), 31);
+        assert_eq!(total_bytes(&sizes(&[(u64::MAX, 2)])), u64::MAX);
+    }
+
+    #[test]
+    fn gradients_show_how_many_models_share_the_sizes() {
+        let parameters = sizes(&[(1000, 4), (100, 3)]);
+        let one =
+            |gradients: &[(u64, u64)]| one_model(&parameters, &sizes(gradients)).into_values().collect::<Vec<u64>>();
+        let mut halves = one(&[(1000, 2), (100, 2)]);
+        halves.sort_unstable();
+        assert_eq!(halves, [2, 2]);
+        assert_eq!(one(&[(1000, 4), (100, 3)]).iter().sum::<u64>(), 7);
+        assert_eq!(one(&[(1000, 1)]).iter().sum::<u64>(), 2, "four models");
+        assert_eq!(one(&[(5, 1)]).iter().sum::<u64>(), 7, "no gradients");
+    }
+
     const MODEL: [u64; 4] = [800, 40, 300, 40];
 
     fn weights(checkpoint: &[&[u64]], is_partly_freed: bool) -> Vec<bool> {

@@ -385,6 +385,8 @@ mod tests {
         assert_eq!(typical_rise(&[10, 17, 24, 31, 1031, 1038]), Some(7));
         assert_eq!(typical_rise(&[90, 60, 30, 0]), None);
         assert_eq!(typical_rise(&[5]), Some(0));
+        assert_eq!(typical_rise(&[0, 7, 14, 1000]), Some(7));
+        assert_eq!(typical_rise(&[0, 7, 1000]), Some(500), "too few to leave any out");
     }
 
     #[test]

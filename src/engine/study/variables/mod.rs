@@ -274,3 +274,40 @@ impl KeptByVariable {
 
 /// From this share on, a part counts as the whole.
 const NEARLY_ALL: f64 = 0.95;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_of_a_variable_is_what_similar_ones_share() {
+        let owner = |name: &str, kind| {
+            let kept = KeptByVariable { name: Some(name.to_owned()), kind, ..KeptByVariable::default() };
+            kept.owner().0.unwrap()
+        };
+        for (name, kind, expected) in [
+            ("model.layer.weight", Some(TensorKind::Parameter), "model.layer"),
+            ("model.layer.mean", Some(TensorKind::Buffer), "model.layer"),
+            ("model.layer.weight.grad", Some(TensorKind::Gradient), "model.layer"),
+            ("adam.state[3]", Some(TensorKind::OptimizerState), "adam"),
+            ("trainer.losses", Some(TensorKind::Variable), "trainer.losses"),
+            ("trainer.losses", None, "trainer.losses"),
+        ] {
+            assert_eq!(owner(name, kind), expected);
+        }
+        assert_eq!(KeptByVariable::default().owner(), (None, None));
+    }
+
+    #[test]
+    fn items_in_order_are_a_list_and_19_of_20_bytes_are_nearly_all() {
+        let kept_in = |r#type: &str| {
+            let container = Container { name: "kept".into(), r#type: r#type.into(), items: None, filled_at: None };
+            let kept = KeptByVariable { name: Some("kept[]".into()), container: Some(container), ..Default::default() };
+            (kept.owner().0.unwrap(), kept.is_list())
+        };
+        assert_eq!(["list", "deque", "dict"].map(kept_in), [true, true, false].map(|is_list| ("kept".into(), is_list)));
+        let is_graph = |graph_bytes| KeptByVariable { bytes: 100, graph_bytes, ..Default::default() }.is_graph();
+        assert_eq!([94, 95, 96].map(is_graph), [false, false, true]);
+        assert!(!KeptByVariable::default().is_list());
+    }
+}
