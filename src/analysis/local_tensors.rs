@@ -119,9 +119,11 @@ mod tests {
 
     #[test]
     fn requests_from_one_mebibyte_on_are_explained() {
-        let shape = |columns| explain_request(&[tensor("a", "float32", &[512, columns])], 2048 * columns);
-        assert_eq!(shape(511), None);
-        assert_eq!(shape(512).map(|found| found.shape), Some(vec![512, 512]));
+        let shapes = [511, 512].map(|columns| {
+            let found = explain_request(&[tensor("a", "float32", &[512, columns])], 2048 * columns);
+            found.map(|found| found.shape)
+        });
+        assert_eq!(shapes, [None, Some(vec![512, 512])]);
     }
 
     #[test]

@@ -353,35 +353,39 @@ mod tests {
         DeviceReport { step_requests, ..DeviceReport::default() }
     }
 
+    /// A device of 1000 bytes on which a line that holds `bytes` grows by `bytes_per_step`.
+    fn growing_device(bytes_per_step: u64, bytes: u64) -> DeviceReport {
+        let suspect = LeakSuspect {
+            location: CodeLocation::default(),
+            operation: None,
+            since_step: 0,
+            steps: 9,
+            every_steps: 1,
+            bytes_per_step,
+            blocks_per_step: 1.0,
+            bytes,
+            blocks: 9,
+        };
+        let leaks = Leaks { bytes_per_step, suspects: vec![suspect], ..Leaks::default() };
+        let mut device = DeviceReport { leaks, ..DeviceReport::default() };
+        device.peak.allocated_bytes = 1000;
+        device
+    }
+
     #[test]
     fn notable_growth_at_twice_the_rate_of_the_peers_is_a_cause() {
         let rows = [0, 1, 2].map(RankRow::of_rank);
-        let device = |bytes_per_step, bytes| {
-            let suspect = LeakSuspect {
-                location: CodeLocation::default(),
-                operation: None,
-                since_step: 0,
-                steps: 9,
-                every_steps: 1,
-                bytes_per_step,
-                blocks_per_step: 1.0,
-                bytes,
-                blocks: 9,
-            };
-            let leaks = Leaks { bytes_per_step, suspects: vec![suspect], ..Leaks::default() };
-            let mut device = DeviceReport { leaks, ..DeviceReport::default() };
-            device.peak.allocated_bytes = 1000;
-            device
-        };
-        let found = |rate, bytes, usual| {
-            let devices = [device(rate, bytes), device(usual, 0), device(usual, 0)];
+        for (rate, bytes, usual, expected) in [
+            (20, 1000, 10, Some([20, 10])),
+            (19, 1000, 10, None), // not twice as fast
+            (20, 0, 10, None),    // it holds little
+            (2, 1000, 0, Some([2, 0])),
+            (1, 1000, 0, None),
+        ] {
+            let devices = [(rate, bytes), (usual, 0), (usual, 0)].map(|(rate, bytes)| growing_device(rate, bytes));
             let peers = peers(&rows, &devices);
-            growth(&peers[0], &[&peers[1], &peers[2]]).map(|found| [found.bytes, found.peers_bytes])
-        };
-        assert_eq!(found(20, 1000, 10), Some([20, 10]));
-        assert_eq!(found(19, 1000, 10), None, "not twice as fast");
-        assert_eq!(found(20, 0, 10), None, "it holds little");
-        assert_eq!(found(2, 1000, 0), Some([2, 0]));
-        assert_eq!(found(1, 1000, 0), None);
+            let found = growth(&peers[0], &[&peers[1], &peers[2]]).map(|found| [found.bytes, found.peers_bytes]);
+            assert_eq!(found, expected, "{rate} {bytes} {usual}");
+        }
     }
 }

@@ -182,20 +182,18 @@ mod tests {
         }
     }
 
+    /// Whether a row with 1000 bytes everywhere is equal to itself after `change`.
+    fn is_equal(change: fn(&mut RankRow)) -> bool {
+        let sizes = RankRow { peak_reserved_bytes: 1000, peak_allocated_bytes: 1000, ..RankRow::of_rank(0) };
+        let row = RankRow { state_bytes: [1000; 2], ..sizes };
+        let mut changed = row.clone();
+        change(&mut changed);
+        assert_eq!(row.is_equal(&changed), changed.is_equal(&row));
+        row.is_equal(&changed)
+    }
+
     #[test]
     fn rows_are_equal_with_the_same_ending_and_nearly_the_same_memory() {
-        let row = || RankRow {
-            peak_reserved_bytes: 1000,
-            peak_allocated_bytes: 1000,
-            state_bytes: [1000; 2],
-            ..RankRow::of_rank(0)
-        };
-        let is_equal = |change: fn(&mut RankRow)| {
-            let mut changed = row();
-            change(&mut changed);
-            assert_eq!(row().is_equal(&changed), changed.is_equal(&row()));
-            row().is_equal(&changed)
-        };
         assert!(is_equal(|row| (row.failed_at, row.device, row.step) = (7, 7, Some(7))));
         let endings: [fn(&mut RankRow); 5] = [
             |row| row.oom_count = 1,

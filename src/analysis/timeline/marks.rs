@@ -108,8 +108,9 @@ mod tests {
     #[test]
     fn the_largest_marks_are_listed_in_trace_order() {
         for count in [1, MAX_LISTED - 1, MAX_LISTED, MAX_LISTED + 1, 5 * MAX_LISTED] {
-            let mark = |event: u64| TimelineMark { event, time_us: None, bytes: event * 7919 % 101 };
-            let mut marks: Vec<TimelineMark> = (0..count as u64).map(mark).collect();
+            let events = 0..count as u64;
+            let marks = events.map(|event| TimelineMark { event, time_us: None, bytes: event * 7919 % 101 });
+            let mut marks: Vec<TimelineMark> = marks.collect();
             let mut series = MarkSeries::default();
             for (index, mark) in marks.iter().enumerate() {
                 series.add(*mark, index / 30);

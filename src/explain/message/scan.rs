@@ -341,11 +341,9 @@ mod tests {
     #[test]
     fn messages_of_as_many_sources_as_are_kept_may_interleave() {
         let (first, rest) = WHOLE.split_once(". GPU").unwrap();
-        let lines = |text: &str| {
-            let lines: Vec<String> = (0..MAX_SOURCES).map(|rank| format!("[rank{rank}]: {text}\n")).collect();
-            lines.concat()
-        };
-        let log = log(&(lines(&format!("{first}.")) + &lines(&format!("  GPU{rest}"))));
+        let parts = [format!("{first}."), format!("  GPU{rest}")];
+        let lines = parts.iter().flat_map(|part| (0..MAX_SOURCES).map(move |rank| format!("[rank{rank}]: {part}\n")));
+        let log = log(&lines.collect::<String>());
         let expected = only(WHOLE).1;
         assert_eq!(log.message_count, MAX_SOURCES as u64);
         assert!(log.messages.iter().all(|message| message.allocation.as_deref() == Some(&expected)));

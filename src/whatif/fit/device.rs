@@ -424,6 +424,21 @@ mod tests {
         }
     }
 
+    /// The certainty that `device` gives this answer if sizes 4, 8 and 64 ran.
+    fn rated(device: &FitDevice, size: Option<u64>, settings: &str, is_at_risk: bool) -> Sureness {
+        let answer = Largest {
+            size,
+            settings: settings.to_owned(),
+            unreserved_bytes: None,
+            certainty: Sureness::Estimate,
+            is_at_risk,
+        };
+        let mut device = FitDevice { largest: Some(answer.clone()), largest_safe: Some(answer), ..device.clone() };
+        device.rate_answers(&[4, 8, 64]);
+        assert_eq!(device.largest, device.largest_safe);
+        device.largest.unwrap().certainty
+    }
+
     #[test]
     fn an_answer_is_as_certain_as_its_size_is_near_to_the_recorded_ones() {
         let exact = LeaveOneOutCheck {
@@ -438,19 +453,6 @@ mod tests {
         let certain =
             FitDevice { paired_ratio: 1.0, guessed_ratio: 0.0, varying_ratio: 0.0, ..FitDevice::at_every_limit() };
         let checked = FitDevice { checked: vec![exact], ..certain.clone() };
-        let rated = |device: &FitDevice, size, settings: &str, is_at_risk| {
-            let answer = Largest {
-                size,
-                settings: settings.to_owned(),
-                unreserved_bytes: None,
-                certainty: Sureness::Estimate,
-                is_at_risk,
-            };
-            let mut device = FitDevice { largest: Some(answer.clone()), largest_safe: Some(answer), ..device.clone() };
-            device.rate_answers(&[4, 8, 64]);
-            assert_eq!(device.largest, device.largest_safe);
-            device.largest.unwrap().certainty
-        };
         for (device, sizes) in [
             (&checked, [(8, Confirmed), (15, Checked), (16, Should), (63, Should), (64, Confirmed), (65, Estimate)]),
             (&certain, [(8, Confirmed), (15, Should), (39, Should), (40, Estimate), (64, Confirmed), (65, Estimate)]),

@@ -251,29 +251,35 @@ impl<'f, 's, 'a> CheckpointedSizes<'f, 's, 'a> {
 mod tests {
     use super::*;
 
+    /// A run of this `size` on `gpu`.
+    fn run(gpu: &GpuModel, fits: bool, size: u64) -> PlanRun {
+        PlanRun {
+            gpu: gpu.name.to_owned(),
+            expandable_segments: false,
+            size,
+            fits,
+            is_certain: true,
+            reserved_bytes: 0,
+            snapshot: String::new(),
+        }
+    }
+
+    /// The bound of a `predicted` size, and its certainty, after runs on a T4 and on another GPU.
+    fn bound(fits: &[u64], fails: &[u64], predicted: Option<u64>) -> (Option<u64>, Sureness) {
+        let gpu = GpuModel::find("t4").unwrap();
+        let own = fits.iter().map(|size| run(gpu, true, *size)).chain(fails.iter().map(|size| run(gpu, false, *size)));
+        let other = [
+            PlanRun { gpu: "other".to_owned(), ..run(gpu, false, 1) },
+            PlanRun { expandable_segments: true, ..run(gpu, true, 9_999) },
+        ];
+        let runs: Vec<PlanRun> = own.chain(other).collect();
+        let runs = OwnRuns::new(&runs, gpu, PlanChange::AsIs);
+        let size = runs.bound(predicted);
+        (size, runs.cell(gpu, PlanChange::AsIs, size, Sureness::Estimate).certainty)
+    }
+
     #[test]
     fn runs_bound_a_predicted_size() {
-        let gpu = GpuModel::find("t4").unwrap();
-        let bound = |fits: &[u64], fails: &[u64], predicted| {
-            let run = |fits, size| PlanRun {
-                gpu: gpu.name.to_owned(),
-                expandable_segments: false,
-                size,
-                fits,
-                is_certain: true,
-                reserved_bytes: 0,
-                snapshot: String::new(),
-            };
-            let own = fits.iter().map(|size| run(true, *size)).chain(fails.iter().map(|size| run(false, *size)));
-            let other = [
-                PlanRun { gpu: "other".to_owned(), ..run(false, 1) },
-                PlanRun { expandable_segments: true, ..run(true, 9_999) },
-            ];
-            let runs: Vec<PlanRun> = own.chain(other).collect();
-            let runs = OwnRuns::new(&runs, gpu, PlanChange::AsIs);
-            let size = runs.bound(predicted);
-            (size, runs.cell(gpu, PlanChange::AsIs, size, Sureness::Estimate).certainty)
-        };
         assert_eq!(bound(&[], &[], Some(40)), (Some(40), Sureness::Estimate));
         assert_eq!(bound(&[], &[], None), (None, Sureness::Estimate));
         assert_eq!(bound(&[50, 45], &[], Some(40)), (Some(50), Sureness::Confirmed));

@@ -331,11 +331,15 @@ mod tests {
     #[test]
     fn a_copy_has_19_of_20_bytes_in_parameter_sizes_and_half_of_all_parameters() {
         let parameters = sizes(&[(1000, 10), (100, 2)]);
-        let copy = |set: &[(u64, u64)]| is_copy(&sizes(set), &parameters);
-        assert!(copy(&[(1000, 5), (100, 1), (279, 1)]), "279 of 5,379");
-        assert!(!copy(&[(1000, 5), (100, 1), (280, 1)]), "280 of 5,380");
-        assert!(copy(&[(1000, 5), (100, 1)]) && !copy(&[(1000, 4), (100, 1)]), "half of 10,200");
-        assert!(!copy(&[(1000, 10)]), "one size");
+        for (set, expected) in [
+            (&[(1000, 5), (100, 1), (279, 1)][..], true), // 279 of 5,379
+            (&[(1000, 5), (100, 1), (280, 1)], false),    // 280 of 5,380
+            (&[(1000, 5), (100, 1)], true),               // half of 10,200
+            (&[(1000, 4), (100, 1)], false),
+            (&[(1000, 10)], false), // one size
+        ] {
+            assert_eq!(is_copy(&sizes(set), &parameters), expected, "{set:?}");
+        }
         assert!(!is_copy(&sizes(&[(1000, 5), (100, 1)]), &sizes(&[(1000, 5)])), "of parameters of one size");
         assert_eq!(total_bytes(&sizes(&[(7, 3), (5, 2), (u64::MAX, 0)])), 31);
         assert_eq!(total_bytes(&sizes(&[(u64::MAX, 2)])), u64::MAX);

@@ -281,10 +281,6 @@ mod tests {
 
     #[test]
     fn the_owner_of_a_variable_is_what_similar_ones_share() {
-        let owner = |name: &str, kind| {
-            let kept = KeptByVariable { name: Some(name.to_owned()), kind, ..KeptByVariable::default() };
-            kept.owner().0.unwrap()
-        };
         for (name, kind, expected) in [
             ("model.layer.weight", Some(TensorKind::Parameter), "model.layer"),
             ("model.layer.mean", Some(TensorKind::Buffer), "model.layer"),
@@ -293,21 +289,23 @@ mod tests {
             ("trainer.losses", Some(TensorKind::Variable), "trainer.losses"),
             ("trainer.losses", None, "trainer.losses"),
         ] {
-            assert_eq!(owner(name, kind), expected);
+            let kept = KeptByVariable { name: Some(name.to_owned()), kind, ..KeptByVariable::default() };
+            assert_eq!(kept.owner().0.unwrap(), expected);
         }
         assert_eq!(KeptByVariable::default().owner(), (None, None));
     }
 
     #[test]
     fn items_in_order_are_a_list_and_19_of_20_bytes_are_nearly_all() {
-        let kept_in = |r#type: &str| {
+        for (r#type, is_list) in [("list", true), ("deque", true), ("dict", false)] {
             let container = Container { name: "kept".into(), r#type: r#type.into(), items: None, filled_at: None };
             let kept = KeptByVariable { name: Some("kept[]".into()), container: Some(container), ..Default::default() };
-            (kept.owner().0.unwrap(), kept.is_list())
-        };
-        assert_eq!(["list", "deque", "dict"].map(kept_in), [true, true, false].map(|is_list| ("kept".into(), is_list)));
-        let is_graph = |graph_bytes| KeptByVariable { bytes: 100, graph_bytes, ..Default::default() }.is_graph();
-        assert_eq!([94, 95, 96].map(is_graph), [false, false, true]);
+            assert_eq!((kept.owner().0.unwrap().as_str(), kept.is_list()), ("kept", is_list));
+        }
+        for (graph_bytes, is_graph) in [(94, false), (95, false), (96, true)] {
+            let kept = KeptByVariable { bytes: 100, graph_bytes, ..Default::default() };
+            assert_eq!(kept.is_graph(), is_graph, "{graph_bytes}");
+        }
         assert!(!KeptByVariable::default().is_list());
     }
 }
