@@ -43,11 +43,8 @@ impl CachingAllocator {
     /// reservation.
     fn find_expandable_block(&mut self, params: &AllocParams, device: &mut dyn DeviceMemory) -> Option<BlockId> {
         let empty = self.pools.free_lists[params.free_list as usize].unmapped.first_empty(params.size);
-        match (self.find_run(params), empty) {
-            (Some((hole, start)), Some((addr, _))) if hole < addr => return Some(start),
-            (Some((_, start)), None) => return Some(start),
-            (_, Some((_, id))) => return Some(id),
-            (None, None) => {}
+        if let Some((_, first)) = empty.into_iter().chain(self.find_run(params)).min_by_key(|(addr, _)| *addr) {
+            return Some(first);
         }
         let granule = granule_size(params.is_small, &self.settings);
         let size = self.reservation_size(granule, device.total_bytes())?;
@@ -216,9 +213,8 @@ impl CachingAllocator {
             *counter -= 1;
             if *counter < 0 {
                 self.undefined_behaviour.get_or_insert(
-                    "PyTorch counts an expandable private pool's memory once per request when it \
-                    is mapped but once per range when it is unmapped, and its own assertion on that \
-                    count fails here",
+                    "PyTorch counts an expandable private pool's memory once per request when it is mapped but once \
+                    per range when it is unmapped, and its own assertion on that count fails here",
                 );
             }
         }

@@ -120,10 +120,7 @@ impl CachingAllocator {
             self.release_blocks(DEFAULT_POOL, false, context, device);
             self.release_blocks(DEFAULT_POOL, true, context, device);
         }
-        for pool in freeable {
-            if only_pool.is_some_and(|only_pool| only_pool != *pool) {
-                continue;
-            }
+        for pool in freeable.iter().filter(|pool| only_pool.is_none_or(|only_pool| only_pool == **pool)) {
             if only_pool.is_some() {
                 self.synchronize_and_free_events(only_pool, wait_order, context);
             }

@@ -68,11 +68,8 @@ impl CachingAllocator {
     #[inline]
     pub(super) fn is_acceptable_size(&self, block: u64, rounded: u64) -> bool {
         let limit = self.settings.max_split_size;
-        if rounded < limit {
-            block < limit
-        } else {
-            block < rounded.saturating_add(self.settings.max_non_split_rounding)
-        }
+        let end = if rounded < limit { limit } else { rounded.saturating_add(self.settings.max_non_split_rounding) };
+        block < end
     }
 
     /// Whether the settings apply expandable segments to requests for `pool`.

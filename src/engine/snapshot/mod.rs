@@ -91,17 +91,14 @@ impl Snapshot {
     /// # Errors
     /// If the bytes are not a snapshot, or a damaged one. The message names the position.
     pub fn read(bytes: &[u8], progress: &dyn Fn(u64)) -> Result<Self, SnapshotError> {
-        let first = bytes.iter().copied().find(|b| !b.is_ascii_whitespace());
-        match first {
-            None => Err(SnapshotError::Empty),
-            Some(b'{' | b'[') if !pickle::looks_like_pickle(bytes) && !looks_like_log(bytes) => json::read(bytes),
-            Some(_) => {
-                match OTHER_KINDS.iter().find(|(at, magic, _)| bytes.get(*at..).is_some_and(|it| it.starts_with(magic)))
-                {
-                    Some((.., kind)) if !pickle::looks_like_pickle(bytes) => Err(SnapshotError::OtherKind(kind)),
-                    _ => decode::read(bytes, progress),
-                }
-            }
+        let mut other_kinds = OTHER_KINDS.iter();
+        let other = other_kinds.find(|(at, magic, _)| bytes.get(*at..).is_some_and(|it| it.starts_with(magic)));
+        match (bytes.iter().find(|b| !b.is_ascii_whitespace()), other) {
+            (None, _) => Err(SnapshotError::Empty),
+            _ if pickle::looks_like_pickle(bytes) => decode::read(bytes, progress),
+            (Some(b'{' | b'['), _) if !looks_like_log(bytes) => json::read(bytes),
+            (_, Some((.., kind))) => Err(SnapshotError::OtherKind(kind)),
+            _ => decode::read(bytes, progress),
         }
     }
 }

@@ -83,11 +83,8 @@ impl KeysSeen {
             }
         }
         // A bare list of segments has no top-level keys.
-        if self.top.has(keys::SEGMENTS) || first.is_none() {
-            TorchRange { first, last: last.filter(|last| first.is_none_or(|first| *last >= first)) }
-        } else {
-            TorchRange { first, last: None }
-        }
+        let is_list = !self.top.has(keys::SEGMENTS) && first.is_some();
+        TorchRange { first, last: last.filter(|last| !is_list && first.is_none_or(|first| *last >= first)) }
     }
 }
 

@@ -64,21 +64,15 @@ impl FromStr for PositionSelector {
     type Err = &'static str;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        match text {
-            "peak" | "max" => Ok(Self::Peak),
-            "failure" | "oom" => Ok(Self::Failure),
-            "end" | "last" => Ok(Self::End),
-            _ => {
-                let step = text.strip_prefix("step").map(|step| step.trim_start_matches([':', '=', '-', ' ']));
-                let parsed = match step {
-                    Some(step) => step.parse().map(Self::Step),
-                    None => text.replace(',', "").parse().map(Self::Entry),
-                };
-                parsed.map_err(
-                    |_| "give the index of a trace entry or step:N, both counted from 0, or peak, failure or end",
-                )
-            }
-        }
+        let step = text.strip_prefix("step").map(|step| step.trim_start_matches([':', '=', '-', ' ']));
+        let parsed = match (text, step) {
+            ("peak" | "max", _) => Some(Self::Peak),
+            ("failure" | "oom", _) => Some(Self::Failure),
+            ("end" | "last", _) => Some(Self::End),
+            (_, Some(step)) => step.parse().ok().map(Self::Step),
+            (_, None) => text.replace(',', "").parse().ok().map(Self::Entry),
+        };
+        parsed.ok_or("give the index of a trace entry or step:N, both counted from 0, or peak, failure or end")
     }
 }
 

@@ -18,15 +18,13 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
     if let Some(history) = device.history() {
         warn_about_scope(device, history, warnings);
         if history.has_changed_settings {
-            warnings.add(
-                Code::SettingsChanged,
-                format!(
-                    "GPU {}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
-                     effect",
-                    device.id(),
-                    counted(device.inferred().hypothesis.settings_changes.len() as u64, "time")
-                ),
+            let (id, changes) = (device.id(), device.inferred().hypothesis.settings_changes.len());
+            let message = format!(
+                "GPU {id}: settings changed {} at run time, as inferred by replay; figures over time use the settings then in \
+                 effect",
+                counted(changes as u64, "time")
             );
+            warnings.add(Code::SettingsChanged, message);
         }
         warn_about_replay(device.device(), history.outcome, warnings);
     }
@@ -36,20 +34,17 @@ pub fn warn_about_trace(device: DeviceStudy<'_, '_>, warnings: &mut Warnings) {
 fn warn_about_scope(device: DeviceStudy<'_, '_>, history: &MemoryHistory, warnings: &mut Warnings) {
     let (id, reserved) = (device.id(), device.peak().reserved_bytes);
     if history.entries == 0 {
-        warnings.add(
-            Code::EmptyWindow,
-            format!(
-                "GPU {id}: none of the {} is in the selected part of the trace, so there is no \
-                 peak, no timeline and no failed request to show",
-                counted(history.trace_entries, "trace entry")
-            ),
+        let message = format!(
+            "GPU {id}: none of the {} is in the selected part of the trace, so there is no peak, no timeline and no failed \
+             request to show",
+            counted(history.trace_entries, "trace entry")
         );
+        warnings.add(Code::EmptyWindow, message);
     }
     if let Some(capacity) = device.scope().capacity.filter(|capacity| *capacity < reserved) {
-        warnings.add(
-            Code::SmallCapacity,
-            format!("GPU {id}: the given capacity is {}, but {} was reserved at once", size(capacity), size(reserved)),
-        );
+        let [capacity, reserved] = [capacity, reserved].map(size);
+        let message = format!("GPU {id}: the given capacity is {capacity}, but {reserved} was reserved at once");
+        warnings.add(Code::SmallCapacity, message);
     }
 }
 
@@ -67,25 +62,19 @@ pub fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: 
         } else {
             (" (recording started late, or its ring buffer of max_entries wrapped)", RECORD_EARLIER)
         };
-        warnings.add(
-            Code::Truncated,
-            format!(
-                "the trace of GPU {id} does not start with an empty allocator{why}: it starts with {} reserved and {} \
-                 allocated, reconstructed from the final segments{instead}",
-                size(outcome.initial_totals.reserved),
-                size(outcome.initial_totals.allocated)
-            ),
+        let [reserved, allocated] = [outcome.initial_totals.reserved, outcome.initial_totals.allocated].map(size);
+        let message = format!(
+            "the trace of GPU {id} does not start with an empty allocator{why}: it starts with {reserved} reserved and \
+             {allocated} allocated, reconstructed from the final segments{instead}"
         );
+        warnings.add(Code::Truncated, message);
     }
     if outcome.lacks_completions {
-        warnings.add(
-            Code::FreesNotCompleted,
-            format!(
-                "the trace of GPU {id} has no free_completed entries (skip_actions): a block \
-                 counts as free once the program freed it, although another stream may still have \
-                 used it"
-            ),
+        let message = format!(
+            "the trace of GPU {id} has no free_completed entries (skip_actions): a block counts as free once the program \
+             freed it, although another stream may still have used it"
         );
+        warnings.add(Code::FreesNotCompleted, message);
     }
     if outcome.is_inconsistent() {
         warnings.add(Code::TraceInconsistent, describe_inconsistency(device, outcome));
@@ -95,23 +84,17 @@ pub fn warn_about_replay(device: Device<'_>, outcome: LiteralOutcome, warnings: 
 fn describe_inconsistency(device: Device<'_>, outcome: LiteralOutcome) -> String {
     let mut found = Vec::new();
     if outcome.contradictions > 0 {
+        let (contradictions, entries) = (outcome.contradictions, counted(device.len() as u64, "entry"));
         let first = outcome.first_contradiction.map(|index| format!(", the first at entry {index}"));
-        found.push(format!(
-            "{} of {} contradict earlier entries{}",
-            outcome.contradictions,
-            counted(device.len() as u64, "entry"),
-            first.unwrap_or_default()
-        ));
+        let first = first.unwrap_or_default();
+        found.push(format!("{contradictions} of {entries} contradict earlier entries{first}"));
     }
     if outcome.end_differences > 0 {
-        found.push(format!(
-            "{} in the snapshot differ from the state at the end of the trace",
-            counted(outcome.end_differences, "block")
-        ));
+        let blocks = counted(outcome.end_differences, "block");
+        found.push(format!("{blocks} in the snapshot differ from the state at the end of the trace"));
     }
     let why = if device.snapshot().settings.is_some() {
-        "entries may be missing (skip_actions, a changed max_entries) or settings changed during \
-         the recording"
+        "entries may be missing (skip_actions, a changed max_entries) or settings changed during the recording"
     } else {
         "this release does not record allocator settings, and none of those tried reproduces the \
          trace; or entries are missing (skip_actions, a changed max_entries)"

@@ -22,26 +22,20 @@ fn block(block: &Block) -> String {
     match block {
         Block::Headline(answer, context) => {
             let context = Some(context).filter(|context| !context.is_empty());
-            let context = context.map_or_else(String::new, |text| format!(" ({})", inline(text, Context::Text)));
-            format!("## {}{context}", inline(answer, Context::Text))
+            let context = context.map_or_else(String::new, |text| format!(" ({})", prose(text)));
+            format!("## {}{context}", prose(answer))
         }
-        Block::Heading(level, text) => {
-            format!("{} {}", "#".repeat(usize::from(*level) + 1), inline(text, Context::Text))
-        }
+        Block::Heading(level, text) => format!("{} {}", "#".repeat(usize::from(*level) + 1), prose(text)),
         Block::Paragraph(text) => line_start(text),
         Block::Fields(fields) => fields.iter().map(field).join("\n"),
         Block::List(items) => items.iter().map(item).join("\n"),
         Block::Table(table) => self::table(table),
         Block::Chart(chart) => code_fence(&draw(chart, WIDTH, UNICODE)),
-        Block::Bar(parts) => parts.iter().map(|part| inline(&part.label, Context::Text)).join(" · "),
+        Block::Bar(parts) => parts.iter().map(|part| prose(&part.label)).join(" · "),
         Block::Source(source) => code_fence(&source.numbered()),
-        Block::Callers(callers) => {
-            format!("called from {}", callers.iter().map(|text| inline(text, Context::Text)).format(" ← "))
-        }
+        Block::Callers(callers) => format!("called from {}", callers.iter().map(prose).format(" ← ")),
         Block::Stack(stack) => self::stack(stack),
-        Block::Warning(code, text) => {
-            format!("> **{}**: {}", plain_text(code, Context::Text), inline(text, Context::Text))
-        }
+        Block::Warning(code, text) => format!("> **{}**: {}", plain_text(code, Context::Text), prose(text)),
     }
 }
 
@@ -49,7 +43,7 @@ fn field(field: &Field) -> String {
     let name = plain_text(&field.name, Context::Text);
     match field.texts.as_slice() {
         [text] if field.name.is_empty() => format!("- {}", line_start(text)),
-        [text] => format!("- **{name}**: {}", inline(text, Context::Text)),
+        [text] => format!("- **{name}**: {}", prose(text)),
         texts => nested_list(&format!("- **{name}**:"), texts),
     }
 }
@@ -68,7 +62,7 @@ fn table(table: &Table) -> String {
     let ruler = table.columns.iter().map(|column| if column.is_text { "---" } else { "---:" }).join(" | ");
     let rows = table.rows.iter().map(|cells| cells.iter().map(cell).join(" | "));
     let lines = [header, ruler].into_iter().chain(rows).map(|cells| format!("| {cells} |")).join("\n");
-    [lines].into_iter().chain(table.note.as_ref().map(|text| inline(text, Context::Text))).join("\n\n")
+    [lines].into_iter().chain(table.note.as_ref().map(prose)).join("\n\n")
 }
 
 fn cell(cell: &Cell) -> String {
@@ -106,6 +100,10 @@ enum Context {
     Cell,
 }
 
+fn prose(text: &Text) -> String {
+    inline(text, Context::Text)
+}
+
 fn inline(text: &Text, context: Context) -> String {
     let mut out = String::new();
     for span in text.spans.iter().filter(|span| !span.text.is_empty()) {
@@ -121,7 +119,7 @@ fn inline(text: &Text, context: Context) -> String {
 
 /// `text` at the start of a line: escapes what would make it a list item or a heading.
 fn line_start(text: &Text) -> String {
-    let text = inline(text, Context::Text);
+    let text = prose(text);
     let text = text.trim_start();
     let (digits, mark) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
     let mut after_mark = mark.chars();

@@ -125,10 +125,9 @@ fn sections(report: &DiffReport, most: &DeviceDiff) -> Document {
     for device in &report.devices {
         self::device(&mut document, device, report.at, device.device == most.device);
     }
-    document.list_under(
-        "Notes",
-        report.warnings.iter().map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message)),
-    );
+    let notes = report.warnings.iter();
+    let notes = notes.map(|of| format!("{}: {}: {}", of.side, of.warning.code, of.warning.message));
+    document.list_under("Notes", notes);
     document
 }
 
@@ -170,13 +169,12 @@ fn variable(change: &VariableChange) -> ChangedRow {
 /// `+14%`, or `x25` for large growth; empty if the value was 0 or did not change.
 pub(super) fn share(before: u64, by: i64) -> String {
     const MANY: u64 = 10;
+    let difference = by.unsigned_abs();
     match (before, by.signum()) {
         (0, _) | (_, 0) => String::new(),
-        (_, 1) if by.unsigned_abs() / before >= MANY => {
-            format!("x{}", count(by.unsigned_abs() / before + 1))
-        }
+        (_, 1) if difference / before >= MANY => format!("x{}", count(difference / before + 1)),
         (_, sign) => {
-            let share = percent(ratio(by.unsigned_abs(), before));
+            let share = percent(ratio(difference, before));
             let sign = if sign > 0 { "+" } else { "-" };
             if share.starts_with('<') { share } else { format!("{sign}{share}") }
         }
@@ -346,13 +344,11 @@ impl DiffReport {
         let grown = grown.filter(|_| most.delta.change(Figure::Allocated) > 0);
         let place = grown.and_then(|line| line.location.frame.as_ref()).map(FrameReport::file_line);
         let (action, copy) = match place {
-            _ if ooms_after > ooms_before => {
-                (Some("see why requests fail now".to_owned()), command_line("analyze", &self.after))
-            }
-            Some(place) => (Some("look at what changed at that line".to_owned()), Some(place)),
+            _ if ooms_after > ooms_before => (Some("see why requests fail now"), command_line("analyze", &self.after)),
+            Some(place) => (Some("look at what changed at that line"), Some(place)),
             None => (None, None),
         };
-        Summary { answer, who, variable: None, action, copy }
+        Summary { answer, who, variable: None, action: action.map(str::to_owned), copy }
     }
 
     /// The device that grew most, or the one that changed most if none grew.

@@ -235,13 +235,11 @@ impl ExplainedFailure {
     /// `out of memory on GPU 0: train.py:16 block requested 64 MiB`
     pub(crate) fn headline(&self, devices: Option<&str>) -> Text {
         let start = alarm(self.describe(devices));
-        let requested = self.requested_bytes.filter(|_| self.system.is_none());
+        let requested = self.requested_bytes.filter(|_| self.system.is_none()).map(|bytes| strong(size(bytes)));
         match (self.line(), requested) {
-            (Some(line), Some(bytes)) => {
-                start.and(": ").and(frame_label(line)).and(" requested ").and(strong(size(bytes)))
-            }
+            (Some(line), Some(bytes)) => start.and(": ").and(frame_label(line)).and(" requested ").and(bytes),
             (Some(line), None) => start.and(": ").and(frame_label(line)),
-            (None, Some(bytes)) => start.and(": ").and(strong(size(bytes))).and(" requested"),
+            (None, Some(bytes)) => start.and(": ").and(bytes).and(" requested"),
             (None, None) => start,
         }
     }

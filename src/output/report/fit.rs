@@ -13,7 +13,9 @@ use crate::output::document::{
 };
 use crate::output::wording::{Summary, command_line, location_label};
 use crate::whatif::Sureness;
-use crate::whatif::fit::{FitDevice, FitRefusal, FitReport, GrowingLine, Largest, LawKind, SizeReport};
+use crate::whatif::fit::{
+    FitDevice, FitRefusal, FitReport, GrowingLine, Largest, LawKind, RecordingReport, SizeReport,
+};
 
 /// Sizes and lines on the first screen, at most.
 const MAX_SIZES: usize = 12;
@@ -47,10 +49,7 @@ pub fn fit(report: &FitReport) -> Document {
         }
         details(&mut sections, of);
     }
-    sections.fields(
-        "recording",
-        report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", count(one.size)))),
-    );
+    sections.fields("recording", report.recordings.iter().map(recording_label));
     sections.field("rules", format!("of PyTorch {}", report.torch_version));
     document.with_sections(with_other_notes(sections, &report.warnings))
 }
@@ -155,10 +154,14 @@ fn details(document: &mut Document, device: &FitDevice) {
             .text("", |check| describe_error(check.reserved_error_ratio));
         document.table(table);
     }
-    document.fields(
-        "unpaired",
-        device.unpaired.iter().map(|line| location_label(&line.location).and(format!(": {}", size(line.bytes)))),
-    );
+    let unpaired = device.unpaired.iter();
+    document
+        .fields("unpaired", unpaired.map(|line| location_label(&line.location).and(format!(": {}", size(line.bytes)))));
+}
+
+/// `a.pickle at 16`
+pub(super) fn recording_label(recording: &RecordingReport) -> Text {
+    code(&*recording.path).and(format!(" at {}", count(recording.size)))
 }
 
 fn describe_error(error: f64) -> String {

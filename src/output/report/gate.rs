@@ -280,8 +280,7 @@ impl CheckReport {
     /// The verdict in one sentence.
     pub(crate) fn verdict(&self) -> String {
         let all = self.findings.len() as u64;
-        let failed = self.count(Severity::Fail) as u64;
-        let warned = self.count(Severity::Warn) as u64;
+        let [failed, warned] = [Severity::Fail, Severity::Warn].map(|severity| self.count(severity) as u64);
         let failing = self.findings.iter().filter(|finding| !finding.passed && finding.severity == Severity::Fail);
         let unknown = failing.filter(|finding| finding.actual.is_none()).count() as u64;
         let broken = failed - unknown;

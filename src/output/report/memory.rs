@@ -25,11 +25,8 @@ pub(super) fn memory(document: &mut Document, device: &DeviceReport) {
     if free.rounding_bytes > 0 {
         let pending = if memory.blocks.active_pending_free.count > 0 { " or pending" } else { "" };
         let [rounding, requested] = [free.rounding_bytes, memory.requested_bytes].map(size);
-        let share = percent(free.rounding_ratio);
-        let text = format!(
-            "{rounding} ({share}) of the blocks in use{pending} is rounding: the program requested {requested}"
-        );
-        document.field("rounding", text);
+        let part = format!("{rounding} ({}) of the blocks in use{pending}", percent(free.rounding_ratio));
+        document.field("rounding", format!("{part} is rounding: the program requested {requested}"));
     }
     let Some(timeline) = &device.timeline else { return }; // no trace, no peak
     let peak = &device.peak;

@@ -2,6 +2,7 @@
 
 use itertools::Itertools as _;
 
+use super::fit::recording_label;
 use super::notes::{add_notes, with_other_notes};
 use crate::allocator::verdict::Verdict;
 use crate::analysis::ServingPlanReport;
@@ -24,8 +25,7 @@ pub fn plan(report: &PlanReport) -> Document {
     add_notes(&mut document, &report.warnings);
     document.table(sizes(report).note(legend(report).map(faint)));
     document.fields("do", summary.action);
-    let largest = report.recordings.last();
-    let next = largest.and_then(|largest| command_line("whatif --program", &largest.path));
+    let next = report.recordings.last().and_then(|largest| command_line("whatif --program", &largest.path));
     document.fields("next", next.map(code));
     let mut sections = Document::default();
     failures(&mut sections, report);
@@ -111,10 +111,7 @@ fn runs(document: &mut Document, report: &PlanReport) {
 fn add_evidence(document: &mut Document, report: &PlanReport) {
     document.heading("Evidence");
     document.fields("command", report.command.as_deref().map(code));
-    document.fields(
-        "recording",
-        report.recordings.iter().map(|one| code(&*one.path).and(format!(" at {}", count(one.size)))),
-    );
+    document.fields("recording", report.recordings.iter().map(recording_label));
     document.field("sizes", "without * are predicted by replay");
     document.field(
         "~",
@@ -250,8 +247,7 @@ impl PlanCell {
         let line = self.location.as_ref().filter(|_| self.change == PlanChange::Checkpoint);
         let others = match self.other_locations.len() as u64 {
             0 => String::new(),
-            1 => " and 1 other line".to_owned(),
-            n => format!(" and {n} other lines"),
+            others => format!(" and {}", counted(others, "other line")),
         };
         line.map_or_else(|| what.to_owned(), |line| format!("{what} of {}{others}", CodeLocation::label(line)))
     }

@@ -183,13 +183,9 @@ impl ReplayReport {
 
     /// The device that is reproduced worst, or on which the job does not get as far as on others.
     pub(crate) fn worst(&self) -> Option<&ReplayedDevice> {
+        // A divergence is worse than nothing to reproduce.
         self.traced().min_by_key(|device| {
-            let verified = match device.exact {
-                Some(false) => 0,
-                None => 1,
-                Some(true) => 2,
-            };
-            (device.then.as_ref().map(JobOutcome::reach), verified)
+            (device.then.as_ref().map(JobOutcome::reach), device.exact != Some(false), device.exact.is_some())
         })
     }
 

@@ -166,13 +166,10 @@ impl TrialsReport {
         let (gpus, tokens) = best.serving.as_ref().map_or((1, None), |one| (one.gpus(), one.kv_cache_tokens));
         let on = if gpus > 1 { format!("{gpus} x {}", self.gpu) } else { self.gpu.clone() };
         let most = count(tokens.unwrap_or(0));
-        let answer = match &best.remedy {
-            Some(option) if self.runs[0].outcome.is_end() => {
-                format!("{engine} has most room on {on} (dry run) with {option}: {most} tokens")
-            }
-            Some(option) => format!("{engine} starts on {on} (dry run) with {option}: {most} tokens"),
-            None => format!("{engine} has most room on {on} (dry run) unchanged: {most} tokens"),
-        };
+        let starts_unchanged = self.runs[0].outcome.is_end() || best.remedy.is_none();
+        let verb = if starts_unchanged { "has most room" } else { "starts" };
+        let how = best.remedy.as_ref().map_or_else(|| "unchanged".to_owned(), |option| format!("with {option}"));
+        let answer = format!("{engine} {verb} on {on} (dry run) {how}: {most} tokens");
         Summary { action: best.remedy.clone(), copy: best.copy.clone(), ..Summary::from_answer(answer) }
     }
 }

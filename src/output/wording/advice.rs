@@ -97,11 +97,9 @@ pub(super) fn detach(graphs: &KeptGraphs, variable: Option<&KeptByVariable>) -> 
     let line = graphs.result_at.as_ref().map_or_else(String::new, |line| format!(" of {}", line.brief_label()));
     let value = if graphs.is_scalar { ".item() or .detach()" } else { ".detach()" };
     let keep = match variable {
-        Some(variable) if variable.is_list() => {
-            format!("append {value} of the result{line} to {} instead of the result", keeper_aside(variable))
-        }
         Some(variable) => {
-            format!("keep {value} of the result{line} in {} instead of the result", keeper_aside(variable))
+            let (verb, to) = if variable.is_list() { ("append", "to") } else { ("keep", "in") };
+            format!("{verb} {value} of the result{line} {to} {} instead of the result", keeper_aside(variable))
         }
         // Nothing shows what the program still does with it.
         None => format!(
@@ -143,9 +141,10 @@ impl Advice {
                 filled.or(graphs.result_at.as_ref()).map(FrameReport::file_line)
             }
             Self::FreeGrowth(location, ..) => location.as_ref().and_then(file_line),
-            Self::Change(_, location, _) | Self::Guess(_, location, _) | Self::Shapes(_, location) => {
-                file_line(location)
-            }
+            Self::Change(_, location, _)
+            | Self::Guess(_, location, _)
+            | Self::Shapes(_, location)
+            | Self::SmallerModel(location, ..) => file_line(location),
             Self::LimitInput(input) => file_line(&input.location),
             Self::GoOn(remedy) => Some(shell_assignment(&remedy.settings_change(), settings_string)),
             Self::Try(settings, _) => Some(shell_assignment(settings, settings_string)),
@@ -153,7 +152,6 @@ impl Advice {
             Self::Cure(cure) => cure.changed_line().map(FrameReport::file_line),
             Self::NoGrad(graphs) => Some(graphs.called_at.file_line()),
             Self::RequestLess(request) => file_line(&request.location),
-            Self::SmallerModel(location, ..) => file_line(location),
             Self::LoadOnHost(_) => Some("map_location=\"cpu\"".to_owned()),
             Self::SleepEngine(engine) => Some(engine.sleep_calls[0].to_owned()),
             Self::UnknownCapacity(advice) => advice.copy(oom, settings_string),
@@ -228,14 +226,10 @@ pub(super) fn describe_input(input: &UnusualInput) -> String {
 pub(super) fn limit_input(input: &UnusualInput) -> String {
     let (line, now, most) = (input.location.brief_label(), size(input.input_bytes), size(input.most_input_bytes));
     let (usual, ratio) = (size(input.usual_input_bytes), times(input.input_bytes, input.usual_input_bytes));
-    let before = counted(input.iterations, "step");
-    match input.change {
-        InputChange::Single => format!("cut or skip the input of {now} at {line}: {ratio} the usual {usual}"),
-        InputChange::Growing => {
-            format!("stop the inputs at {line} from growing: {now} now, up to {most} in the {before} before")
-        }
-        InputChange::Varying => {
-            format!("limit the inputs at {line}: {now} now, up to {most} in the {before} before")
-        }
-    }
+    let action = match input.change {
+        InputChange::Single => return format!("cut or skip the input of {now} at {line}: {ratio} the usual {usual}"),
+        InputChange::Growing => format!("stop the inputs at {line} from growing"),
+        InputChange::Varying => format!("limit the inputs at {line}"),
+    };
+    format!("{action}: {now} now, up to {most} in the {} before", counted(input.iterations, "step"))
 }

@@ -89,10 +89,9 @@ pub(crate) fn summarize_device(snapshot: &SnapshotReport, device: &DeviceReport)
 
 /// The line that holds most at the moment of `held`, else at the snapshot.
 fn describe_holder(device: &DeviceReport, held: Option<&MemoryBreakdown>) -> Option<String> {
-    match held {
-        Some(held) => describe_largest_line(&held.by_line.rows, held.allocated_bytes),
-        None => describe_largest_line(&device.top_lines, device.memory.allocated_bytes),
-    }
+    let snapshot = (&device.top_lines, device.memory.allocated_bytes);
+    let (lines, allocated) = held.map_or(snapshot, |held| (&held.by_line.rows, held.allocated_bytes));
+    describe_largest_line(lines, allocated)
 }
 
 /// The answer to `--request`, and why.
@@ -217,11 +216,10 @@ fn advise_on_savings(snapshot: &SnapshotReport, device: &DeviceReport) -> Option
         Some((gain, action, row.location.frame.as_ref().map(FrameReport::file_line)))
     });
     let idle = device.idle_cache.map(|idle| {
+        let [bytes, reserved] = [idle.bytes, idle.reserved_bytes].map(size);
         let action = format!(
-            "if other processes need the device: torch.cuda.empty_cache() releases {} of the {} reserved, which nothing \
-             used in the second half of this recording",
-            size(idle.bytes),
-            size(idle.reserved_bytes)
+            "if other processes need the device: torch.cuda.empty_cache() releases {bytes} of the {reserved} reserved, \
+             which nothing used in the second half of this recording"
         );
         (idle.bytes, action, Some("torch.cuda.empty_cache()".to_owned()))
     });
@@ -252,11 +250,10 @@ fn advise_on_record(snapshot: &SnapshotReport, device: &DeviceReport) -> Option<
 const MIN_FLUSHES: u64 = 8;
 
 fn describe_flushes(flushes: SizedCount) -> String {
+    let (requests, bytes) = (count(flushes.count), size(flushes.bytes));
     format!(
-        "lower the peak, or give the job a larger device: {} requests waited until the allocator had released cached \
-         memory, {} in all, which stops the GPU each time",
-        count(flushes.count),
-        size(flushes.bytes)
+        "lower the peak, or give the job a larger device: {requests} requests waited until the allocator had released \
+         cached memory, {bytes} in all, which stops the GPU each time"
     )
 }
 

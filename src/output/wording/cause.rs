@@ -68,6 +68,8 @@ impl fmt::Display for VerdictReason {
 fn describe_shortage(reason: &VerdictReason) -> String {
     let memory = &reason.memory;
     let largest = memory.largest.unwrap_or_default().bytes;
+    let [pending, other_pools, other_streams, own] =
+        [memory.pending.all, memory.other_pool, memory.other_stream, memory.own.all].map(|free| size(free.bytes));
     match reason.verdict {
         Verdict::MemoryLimit => format!(
             "a limit of this process or the driver refused it at {} reserved, not the device",
@@ -77,20 +79,16 @@ fn describe_shortage(reason: &VerdictReason) -> String {
             "a free block was large enough, but max_split_size_mb keeps it for larger requests".to_owned()
         }
         Verdict::Spurious => "a free block was large enough; most likely it became free too late".to_owned(),
-        Verdict::PendingFree => {
-            format!("{} was freed and still waits for work on another stream", size(memory.pending.all.bytes))
+        Verdict::PendingFree => format!("{pending} was freed and still waits for work on another stream"),
+        Verdict::PrivatePool => {
+            format!("{other_pools} is free in other pools (CUDA graphs, MemPool), which this request cannot use")
         }
-        Verdict::PrivatePool => format!(
-            "{} is free in other pools (CUDA graphs, MemPool), which this request cannot use",
-            size(memory.other_pool.bytes)
-        ),
-        Verdict::OtherStream => format!(
-            "{} is free in segments of other streams, which this stream cannot use",
-            size(memory.other_stream.bytes)
-        ),
+        Verdict::OtherStream => {
+            format!("{other_streams} is free in segments of other streams, which this stream cannot use")
+        }
         Verdict::Fragmentation => {
-            let [free, largest] = [memory.own.all.bytes, largest].map(size);
-            format!("{free} is free in pieces of at most {largest}; in one piece it would have served the request")
+            let largest = size(largest);
+            format!("{own} is free in pieces of at most {largest}; in one piece it would have served the request")
         }
         Verdict::NonPytorch => {
             format!("{} of the device is in use outside PyTorch's allocator", size(reason.outside_bytes))
@@ -148,8 +146,7 @@ fn describe_served(served: Served, released: u64) -> String {
         (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),
         (None, 0) => format!("from {bytes} of new memory, free on the device"),
         (None, released) => format!(
-            "from {bytes} of new memory, after {} of the cache is released to the device, which \
-             is slow",
+            "from {bytes} of new memory, after {} of the cache is released to the device, which is slow",
             size(released)
         ),
     }

@@ -21,11 +21,9 @@ pub(crate) fn describe_outcome(then: &JobOutcome) -> String {
             format!("goes on after {}", counted(*survived_failures, "failure"))
         }
         JobOutcome::FailsAgain { after_requests: 0, .. } => "fails at the next request".to_owned(),
-        JobOutcome::FailsAgain { after_requests, steps_later: 0 | 1, sure, .. } => {
-            format!("fails {} later", count_of(*after_requests, "request", *sure))
-        }
-        JobOutcome::FailsAgain { steps_later, sure, .. } => {
-            format!("fails {} later", count_of(*steps_later, "step", *sure))
+        JobOutcome::FailsAgain { after_requests, steps_later, sure, .. } => {
+            let (number, noun) = if *steps_later > 1 { (*steps_later, "step") } else { (*after_requests, "request") };
+            format!("fails {} later", count_of(number, noun, *sure))
         }
         JobOutcome::RequestFails { requests: 1, .. } => "request fails".to_owned(),
         JobOutcome::RequestFails { requests, .. } => format!("{} requests fail", count(*requests)),

@@ -343,20 +343,16 @@ impl Reader {
 
     /// A reserve size. An invalid one is ignored with PyTorch's warning.
     fn parse_reserve(&mut self, token: &str) -> Option<Reserve> {
-        let (amount, is_gib) = match token.strip_suffix(['G', 'g']) {
-            Some(amount) => (amount, true),
-            None => (token, false),
-        };
-        let amount = amount.trim_start().parse().ok().filter(|n: &f64| *n > 0.0 && n.is_finite());
+        let gib = token.strip_suffix(['G', 'g']);
+        let amount = gib.unwrap_or(token).trim_start().parse().ok().filter(|n: &f64| *n > 0.0 && n.is_finite());
         if amount.is_none() {
             self.warnings.push(format!(
-                "Ignoring invalid expandable-segment reserve value '{token}' in \
-                 PYTORCH_CUDA_ALLOC_CONF (expected a positive, finite fraction like 0.5 or an \
-                 absolute size like 40G); using default."
+                "Ignoring invalid expandable-segment reserve value '{token}' in PYTORCH_CUDA_ALLOC_CONF (expected a \
+                 positive, finite fraction like 0.5 or an absolute size like 40G); using default."
             ));
         }
         let amount = amount?;
-        if !is_gib {
+        if gib.is_none() {
             return Some(Reserve::Fraction(amount));
         }
         #[expect(

@@ -71,9 +71,7 @@ impl Decoder {
                 keys::HOST_SEGMENTS => self.read_host_segments(value),
                 keys::HOST_TRACES => {}
                 keys::OOMSCOPE => self.read_recorder_info(value),
-                _ => {
-                    self.note_unknown("the snapshot", key);
-                }
+                _ => self.note_unknown("the snapshot", key),
             }
         }
         Ok(())

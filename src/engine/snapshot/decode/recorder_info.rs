@@ -79,11 +79,10 @@ impl Decoder {
             let by_tag = self.pairs(self.find(item, "asleep")?).into_iter().take(MAX_ITEMS);
             let asleep = by_tag
                 .filter_map(|(tag, bytes)| Some((self.snapshot.symbols.get(tag).to_owned(), self.integer(bytes)?)));
-            let asleep = asleep.collect();
             let call = self.short_text(item, "call").replace('_', "-");
             let call = SleepCall::from_word(&call).unwrap_or(SleepCall::Snapshot);
             let (time_us, device) = (self.number(item, "time_us")?, self.number(item, "device")?);
-            Some(SleepChange { call, time_us, device, asleep })
+            Some(SleepChange { call, time_us, device, asleep: asleep.collect() })
         });
         let changes: Vec<SleepChange> = changes.collect();
         let segments = segments.filter_map(|item| {

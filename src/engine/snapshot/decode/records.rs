@@ -109,9 +109,7 @@ impl Decoder {
                     let empty = self.snapshot.symbols.intern("");
                     if key == keys::NAME { frame.name = empty } else { frame.file = empty }
                 }
-                (keys::FILENAME | keys::NAME, _) => {
-                    return self.wrong_type("a frame", key, value, "a string");
-                }
+                (keys::FILENAME | keys::NAME, _) => return self.wrong_type("a frame", key, value, "a string"),
                 (keys::FX_ORIGINAL_TRACE, Kind::Text(text)) => original = Some(text),
                 // `fx_node_op` and others, only with `augment_with_fx_traces`.
                 _ => {}
@@ -308,13 +306,10 @@ impl Decoder {
         }
         self.wrong_sums += 1;
         if self.wrong_sums <= MAX_WARNINGS as u64 {
-            self.snapshot.warnings.add(
-                Code::SegmentSum,
-                format!(
-                    "the blocks of segment {:#x} add up to {sum} bytes, but its total_size is {}",
-                    segment.address, segment.total_size
-                ),
-            );
+            let Segment { address, total_size, .. } = segment;
+            let message =
+                format!("the blocks of segment {address:#x} add up to {sum} bytes, but its total_size is {total_size}");
+            self.snapshot.warnings.add(Code::SegmentSum, message);
         }
     }
 

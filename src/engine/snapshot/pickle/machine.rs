@@ -292,8 +292,7 @@ impl<'a, B: Builder> Machine<'a, B> {
             low.copy_from_slice(digits);
             self.push_int(sign_extend(word, digits.len()));
         } else {
-            let value = self.builder.wide_int(digits);
-            self.push(value);
+            self.stack.push(self.builder.wide_int(digits));
         }
     }
 

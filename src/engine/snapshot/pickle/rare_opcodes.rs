@@ -34,26 +34,16 @@ impl<B: Builder> Machine<'_, B> {
                 self.push_long(&text::parse_integer(digits.strip_suffix(b"L").unwrap_or(digits))?);
             }
             op::LONG4 => self.push_long(take_sized(code, bytes, pos)?),
-            op::FLOAT => {
-                let value = self.builder.float(text::parse(text::take_line(bytes, pos)?)?);
-                self.push(value);
-            }
-            op::BINFLOAT => {
-                let value = self.builder.float(f64::from_be_bytes(take_array(bytes, pos)?));
-                self.push(value);
-            }
+            op::FLOAT => self.stack.push(self.builder.float(text::parse(text::take_line(bytes, pos)?)?)),
+            op::BINFLOAT => self.stack.push(self.builder.float(f64::from_be_bytes(take_array(bytes, pos)?))),
             // Strings and bytes.
             op::STRING => self.push_text(&text::unescape_string(text::take_line(bytes, pos)?)?),
-            op::UNICODE => {
-                let value = self.builder.text(&text::unescape_unicode(text::take_line(bytes, pos)?));
-                self.push(value);
-            }
+            op::UNICODE => self.stack.push(self.builder.text(&text::unescape_unicode(text::take_line(bytes, pos)?))),
             op::SHORT_BINSTRING | op::BINSTRING | op::BINUNICODE | op::BINUNICODE8 => {
                 self.push_text(take_sized(code, bytes, pos)?);
             }
             op::SHORT_BINBYTES | op::BINBYTES | op::BINBYTES8 | op::BYTEARRAY8 => {
-                let value = self.builder.bytes(take_sized(code, bytes, pos)?);
-                self.push(value);
+                self.stack.push(self.builder.bytes(take_sized(code, bytes, pos)?));
             }
             // Tuples, lists, dicts and sets.
             op::EMPTY_TUPLE => self.push_tuple(0)?,
@@ -132,12 +122,8 @@ impl<B: Builder> Machine<'_, B> {
                 return Err(ErrorKind::Refused(format!("persistent id {id}")));
             }
             op::BINPERSID => return Err(ErrorKind::Refused("a persistent id".to_owned())),
-            op::OBJ | op::NEWOBJ | op::NEWOBJ_EX | op::BUILD => {
-                return Err(ErrorKind::Refused("an object".to_owned()));
-            }
-            op::EXT1 | op::EXT2 | op::EXT4 => {
-                return Err(ErrorKind::Refused("a registered extension".to_owned()));
-            }
+            op::OBJ | op::NEWOBJ | op::NEWOBJ_EX | op::BUILD => return Err(ErrorKind::Refused("an object".to_owned())),
+            op::EXT1 | op::EXT2 | op::EXT4 => return Err(ErrorKind::Refused("a registered extension".to_owned())),
             op::NEXT_BUFFER | op::READONLY_BUFFER => {
                 return Err(ErrorKind::Refused("an out-of-band buffer".to_owned()));
             }

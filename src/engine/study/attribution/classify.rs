@@ -5,7 +5,7 @@ use rustc_hash::FxHashMap;
 
 use super::block_lives::BlockLives;
 use super::doubts::doubt;
-use super::forward_pass::ForwardPass;
+use super::forward_pass::{ForwardPass, FreeCounts};
 use super::gradient_buckets::GradientBuckets;
 use super::live_set::{LiveBlock, LiveSet, TracePoint};
 use super::older_blocks::classify_older_blocks;
@@ -127,14 +127,40 @@ enum Lifetime {
     Unknown,
 }
 
+/// A block allocated within the trace, with the facts that decide its category.
+pub(super) struct Case<'a> {
+    pub(super) block: &'a LiveBlock,
+    pub(super) traits: StackTraits,
+    pub(super) allocated_at: TracePoint,
+    /// Where it was freed, or [`LiveSet::observed_until`].
+    pub(super) end: TracePoint,
+    lifetime: Lifetime,
+    /// Number of backward passes that started during its lifetime, or of forward passes if none is recorded.
+    pub(super) passes_begun: u32,
+    /// A backward pass dropped the last reference.
+    pub(super) is_freed_by_backward: bool,
+    /// The frees of its stack.
+    pub(super) frees: FreeCounts,
+}
+
+impl Case<'_> {
+    /// Whether it was freed in the phase run that allocated it.
+    pub(super) fn is_freed_in_run(&self) -> bool {
+        self.block.freed_at.is_some_and(|freed| freed.run == self.allocated_at.run)
+    }
+
+    /// Whether it lived for longer than any block of its stack that was freed before the next pass.
+    pub(super) fn is_old(&self) -> bool {
+        self.end.entry - self.allocated_at.entry > self.frees.max_early_lifetime
+    }
+}
+
 impl Classifier<'_> {
     fn classify(&self, block: &LiveBlock, traits: StackTraits) -> Classification {
         match traits.purpose {
             Some(KnownPurpose::Workspace) => return (Other, High),
             Some(KnownPurpose::OptimizerState) => return (OptimizerState, High),
-            Some(KnownPurpose::Parameters | KnownPurpose::GatheredParameters) => {
-                return (Parameters, High);
-            }
+            Some(KnownPurpose::Parameters | KnownPurpose::GatheredParameters) => return (Parameters, High),
             Some(KnownPurpose::KvCache) => return (Category::KvCache, High),
             Some(KnownPurpose::GradientBuffer) => return (Gradients, High),
             Some(KnownPurpose::Communication) => return (Communication, High),
@@ -149,20 +175,37 @@ impl Classifier<'_> {
             return (Gradients, High);
         }
         let Some(allocated_at) = block.allocated_at else { return self.classify_older(block, traits) };
-        let lifetime = self.lifetime(block, allocated_at);
-        if traits.is_buffer_of_engine() && lifetime != Lifetime::InRun {
+        let case = self.case(block, traits, allocated_at);
+        if traits.is_buffer_of_engine() && case.lifetime != Lifetime::InRun {
             return (Other, High);
         }
-        if traits.purpose == Some(KnownPurpose::ReducedGradients) {
-            return self.classify_reduced(block, lifetime);
-        }
         match self.counts.phase(allocated_at) {
-            Phase::Init => self.classify_init(block, allocated_at, traits, lifetime),
-            Phase::Data => self.classify_data(block, allocated_at),
-            Phase::Forward => self.classify_forward(block, allocated_at, traits),
-            Phase::Backward => self.classify_backward(block, traits, lifetime),
-            Phase::Optimizer => self.classify_optimizer(block, allocated_at, traits, lifetime),
-            Phase::Other => self.classify_other(block, allocated_at),
+            _ if traits.purpose == Some(KnownPurpose::ReducedGradients) => classify_reduced(&case),
+            Phase::Init => self.classify_init(&case),
+            Phase::Data => self.classify_data(&case),
+            Phase::Forward => self.classify_forward(&case),
+            Phase::Backward => self.classify_backward(&case),
+            Phase::Optimizer => self.classify_optimizer(&case),
+            Phase::Other => self.classify_other(&case),
+        }
+    }
+
+    fn case<'b>(&self, block: &'b LiveBlock, traits: StackTraits, allocated_at: TracePoint) -> Case<'b> {
+        let end = block.freed_at.unwrap_or(self.observed_until);
+        let dropped_in = block.freed_at.filter(|_| !block.is_freed_by_program()).map(|freed| self.counts.phase(freed));
+        Case {
+            block,
+            traits,
+            allocated_at,
+            end,
+            lifetime: self.lifetime(block, allocated_at),
+            passes_begun: if self.counts.has_backward() {
+                self.counts.backward_passes_at(end).saturating_sub(self.counts.backward_passes_at(allocated_at))
+            } else {
+                self.forwards_begun(allocated_at, end)
+            },
+            is_freed_by_backward: dropped_in == Some(Phase::Backward),
+            frees: self.counts.free_counts(block.stack),
         }
     }
 
@@ -185,20 +228,14 @@ impl Classifier<'_> {
 
     fn lifetime(&self, block: &LiveBlock, allocated_at: TracePoint) -> Lifetime {
         let in_backward = self.counts.phase(allocated_at) == Phase::Backward;
+        // The trace does not show the end of a backward pass if the optimizer neither allocates nor is annotated.
+        let is_end_unknown = in_backward && !self.counts.phases.has_marked_steps();
         match block.freed_at {
             // User code runs after the pass.
             Some(_) if in_backward && block.is_freed_by_program() => Lifetime::BeyondRun,
-            // The trace does not show the end of a backward pass if the optimizer neither allocates nor is annotated.
-            Some(freed)
-                if freed.run == allocated_at.run
-                    && in_backward
-                    && self.counts.may_have_ended(freed)
-                    && !self.counts.phases.has_marked_steps() =>
-            {
-                Lifetime::Unknown
-            }
-            Some(freed) if freed.run == allocated_at.run => Lifetime::InRun,
-            Some(_) => Lifetime::BeyondRun,
+            Some(freed) if freed.run != allocated_at.run => Lifetime::BeyondRun,
+            Some(freed) if is_end_unknown && self.counts.may_have_ended(freed) => Lifetime::Unknown,
+            Some(_) => Lifetime::InRun,
             None if self.observed_until.run != allocated_at.run => Lifetime::BeyondRun,
             None => Lifetime::Unknown,
         }
@@ -222,23 +259,14 @@ impl Classifier<'_> {
         }
     }
 
-    fn classify_init(
-        &self,
-        block: &LiveBlock,
-        allocated_at: TracePoint,
-        traits: StackTraits,
-        lifetime: Lifetime,
-    ) -> Classification {
-        let counts = self.counts.free_counts(block.stack);
-        match lifetime {
+    fn classify_init(&self, case: &Case<'_>) -> Classification {
+        let Case { block, traits, .. } = *case;
+        match case.lifetime {
             Lifetime::InRun => (Temporaries, High),
             Lifetime::BeyondRun if traits.purpose == Some(KnownPurpose::Model) => (Parameters, High),
             // Blocks allocated anew for each pass are no model.
-            _ if traits.is_phase_weak
-                && self.passes_begun(block, allocated_at) <= 1
-                && counts.after_backward_start > 0 =>
-            {
-                self.classify_data(block, allocated_at)
+            _ if traits.is_phase_weak && case.passes_begun <= 1 && case.frees.after_backward_start > 0 => {
+                self.classify_data(case)
             }
             _ if traits.is_phase_weak && self.exceeds_gradients(block) => self.classify_kept_from_start(block),
             Lifetime::BeyondRun | Lifetime::Unknown if traits.is_phase_weak => (Parameters, Low),
@@ -251,18 +279,15 @@ impl Classifier<'_> {
         self.counts.completes_backward() && self.counts.sizes.gradients.keys().all(|size| *size < block.requested_bytes)
     }
 
-    /// Whether user code made `block`, which is never freed, before the first pass of a program that trains.
-    fn is_kept_from_start(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
+    /// Whether user code made a block, which is never freed, before the first pass of a program that trains.
+    fn is_kept_from_start(&self, case: &Case<'_>) -> bool {
         // In the first step, its graph shows that the program trains.
-        let is_trained = if self.counts.has_backward() {
-            self.passes_begun(block, allocated_at) > 1
-        } else {
-            self.is_graph_likely(self.observed_until)
-        };
+        let has_backward = self.counts.has_backward();
+        let is_trained = if has_backward { case.passes_begun > 1 } else { self.is_graph_likely(self.observed_until) };
         self.lifetimes.starts_empty
             && is_trained
-            && self.counts.backward_passes_at(allocated_at) == 0
-            && self.counts.forwards_begun_at(allocated_at) == 0
+            && self.counts.backward_passes_at(case.allocated_at) == 0
+            && self.counts.forwards_begun_at(case.allocated_at) == 0
     }
 
     /// Classifies a block that user code allocated before the first pass and keeps, and that has no gradient.
@@ -274,78 +299,50 @@ impl Classifier<'_> {
     }
 
     /// Classifies a block of user code in an unknown phase.
-    fn classify_other(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        match block.freed_at {
-            Some(_) if self.is_freed_by_backward(block) && self.passes_begun(block, allocated_at) == 1 => {
-                (Activations, Medium)
-            }
-            None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
-            None if self.is_state_without_optimizer(block, allocated_at) => (OptimizerState, Low),
-            _ if self.is_queued(block, allocated_at) && !self.lifetimes.grows(block.extended_stack) => (Inputs, Low),
+    fn classify_other(&self, case: &Case<'_>) -> Classification {
+        match case.block.freed_at {
+            Some(_) if case.is_freed_by_backward && case.passes_begun == 1 => (Activations, Medium),
+            None if self.is_kept_from_start(case) => self.classify_kept_from_start(case.block),
+            None if self.is_state_without_optimizer(case) => (OptimizerState, Low),
+            _ if is_queued(case) && !self.lifetimes.grows(case.block.extended_stack) => (Inputs, Low),
             _ => (Other, Low),
         }
     }
 
     /// Classifies a block allocated before the forward pass.
-    fn classify_data(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        match block.freed_at {
-            Some(freed) if freed.run == allocated_at.run => (Temporaries, High),
-            _ if self.lifetimes.grows(block.extended_stack) => (Other, Low),
-            None if self.is_kept_from_start(block, allocated_at) => self.classify_kept_from_start(block),
-            None if self.is_state_without_optimizer(block, allocated_at) => (OptimizerState, Low),
+    fn classify_data(&self, case: &Case<'_>) -> Classification {
+        match case.block.freed_at {
+            _ if case.is_freed_in_run() => (Temporaries, High),
+            _ if self.lifetimes.grows(case.block.extended_stack) => (Other, Low),
+            None if self.is_kept_from_start(case) => self.classify_kept_from_start(case.block),
+            None if self.is_state_without_optimizer(case) => (OptimizerState, Low),
             // No input serves many passes, but some wait in a queue.
-            _ if self.passes_begun(block, allocated_at) > 1 && !self.is_queued(block, allocated_at) => (Other, Low),
-            _ if self.passes_begun(block, allocated_at) > 1 => (Inputs, Low),
+            _ if case.passes_begun > 1 => (if is_queued(case) { Inputs } else { Other }, Low),
             // The program computes without modules.
-            _ if self.is_computed_before_forward(block, allocated_at) => (Activations, Medium),
+            _ if self.is_computed_before_forward(case) => (Activations, Medium),
             // Or a copy of a parameter, allocated in every step.
-            Some(_) if self.parameters.contains(&block.requested_bytes) => (Inputs, Low),
+            Some(_) if self.parameters.contains(&case.block.requested_bytes) => (Inputs, Low),
             Some(_) => (Inputs, Medium),
             None => (Inputs, Low),
         }
     }
 
-    /// Whether most of the graph is older than the forward pass, and `block` belongs to it.
-    fn is_computed_before_forward(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let is_saved = match block.freed_at {
-            Some(_) => self.is_freed_by_backward(block),
-            None => self.counts.free_counts(block.stack).are_saved_for_backward(),
-        };
-        is_saved && self.counts.forward_pass_after(allocated_at).is_some_and(ForwardPass::ends_graph)
+    /// Whether most of the graph is older than the forward pass, and the block belongs to it.
+    fn is_computed_before_forward(&self, case: &Case<'_>) -> bool {
+        let is_live = case.block.is_kept();
+        let is_saved = if is_live { case.frees.are_saved_for_backward() } else { case.is_freed_by_backward };
+        is_saved && self.counts.forward_pass_after(case.allocated_at).is_some_and(ForwardPass::ends_graph)
     }
 
-    /// Whether `block` is state of a hand-written optimizer: one line made it together with others after a backward
+    /// Whether a block is state of a hand-written optimizer: one line made it together with others after a backward
     /// pass, none was freed, and training went on. PyTorch's optimizers have frames of their own.
-    fn is_state_without_optimizer(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let counts = self.counts.free_counts(block.stack);
-        counts.before_backward + counts.after_backward_start == 0
+    fn is_state_without_optimizer(&self, case: &Case<'_>) -> bool {
+        case.frees.before_backward + case.frees.after_backward_start == 0
             && !self.counts.phases.has_optimizer()
-            && self.passes_begun(block, allocated_at) > 0
-            && self.never_freed(block).is_some_and(|kept| {
+            && case.passes_begun > 0
+            && self.never_freed(case.block).is_some_and(|kept| {
                 kept.blocks >= MIN_STATE_TENSORS && kept.first_pass == kept.last_pass && kept.first_pass > 0
             })
-    }
-
-    /// Whether blocks of this stack wait in a queue: several were freed, each after a few passes.
-    fn is_queued(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let counts = self.counts.free_counts(block.stack);
-        let passes = self.passes_begun(block, allocated_at);
-        counts.max_passes <= MAX_INPUT_PASSES && passes <= counts.max_passes && counts.after_backward_start > 1
-    }
-
-    /// Whether a backward pass dropped the last reference.
-    pub(super) fn is_freed_by_backward(&self, block: &LiveBlock) -> bool {
-        !block.is_freed_by_program() && block.freed_at.is_some_and(|point| self.counts.phase(point) == Phase::Backward)
-    }
-
-    /// Number of backward passes that started during a block's lifetime, or of forward passes if none is recorded.
-    pub(super) fn passes_begun(&self, block: &LiveBlock, allocated_at: TracePoint) -> u32 {
-        let end = block.freed_at.unwrap_or(self.observed_until);
-        if self.counts.has_backward() {
-            self.counts.backward_passes_at(end).saturating_sub(self.counts.backward_passes_at(allocated_at))
-        } else {
-            self.forwards_begun(allocated_at, end)
-        }
     }
 
     /// Number of forward passes that started after `start`, up to `end`.
@@ -353,13 +350,14 @@ impl Classifier<'_> {
         to_u32(self.counts.forwards_begun_at(end).saturating_sub(self.counts.forwards_begun_at(start)))
     }
 
-    fn classify_backward(&self, block: &LiveBlock, traits: StackTraits, lifetime: Lifetime) -> Classification {
+    fn classify_backward(&self, case: &Case<'_>) -> Classification {
+        let Case { block, traits, .. } = *case;
         let is_like_gradient = self.parameters.contains(&block.requested_bytes)
             || self.counts.sizes.parameters.contains(&block.requested_bytes)
             || !self.knows_parameters && self.counts.sizes.gradients.contains_key(&block.requested_bytes);
         let gathered = self.counts.sizes.gather_evidence(block.requested_bytes);
         let is_gathered = gathered == GatherEvidence::Yes;
-        match lifetime {
+        match case.lifetime {
             // Freed after its shard was reduced.
             _ if block.freed_by.purpose == Some(KnownPurpose::ReducedGradients) => (Gradients, High),
             Lifetime::InRun if is_gathered && !traits.has_forward_frame => (Gradients, Medium),
@@ -380,11 +378,11 @@ impl Classifier<'_> {
             Lifetime::InRun => (Temporaries, High),
             Lifetime::Unknown if is_like_gradient => (Gradients, Medium),
             // Most are freed soon; a pass that is differentiated itself (`create_graph=True`) keeps them.
-            Lifetime::Unknown if self.outlives_others(block) => (Other, Low),
+            Lifetime::Unknown if self.outlives_others(case) => (Other, Low),
             Lifetime::Unknown => (Temporaries, Medium),
             // A backward pass frees no gradients, so an earlier pass saved it, as for a gradient penalty. After its
             // last allocation, though, the pass may have ended.
-            Lifetime::BeyondRun if self.is_freed_by_backward(block) => {
+            Lifetime::BeyondRun if case.is_freed_by_backward => {
                 let may_be_over = block.freed_at.is_some_and(|at| self.counts.may_have_ended(at));
                 // Or gradients of a pass without communication (`no_sync`), until the next pass added its own.
                 let is_added = self.buckets != GradientBuckets::None;
@@ -402,37 +400,19 @@ impl Classifier<'_> {
         }
     }
 
-    /// Whether `block` has been live for longer than any block of its stack that was freed before the next pass.
-    fn outlives_others(&self, block: &LiveBlock) -> bool {
-        let age = block.allocated_at.map_or(0, |allocated_at| self.observed_until.entry - allocated_at.entry);
-        age > self.counts.free_counts(block.stack).max_early_lifetime.max(MIN_OLD_ENTRIES)
+    /// Whether a block has been live for longer than any block of its stack that was freed before the next pass.
+    fn outlives_others(&self, case: &Case<'_>) -> bool {
+        let age = self.observed_until.entry - case.allocated_at.entry;
+        age > case.frees.max_early_lifetime.max(MIN_OLD_ENTRIES)
     }
 
-    /// Sharded training frees the input of a reduction within the pass; the output is for the optimizer.
-    fn classify_reduced(&self, block: &LiveBlock, lifetime: Lifetime) -> Classification {
-        let counts = self.counts.free_counts(block.stack);
-        match lifetime {
-            Lifetime::InRun => (Communication, High),
-            Lifetime::BeyondRun => (Gradients, High),
-            Lifetime::Unknown if counts.in_run > 0 => (Communication, Medium),
-            Lifetime::Unknown if counts.after_backward_start > 0 => (Gradients, Medium),
-            Lifetime::Unknown => (Gradients, Low),
-        }
-    }
-
-    fn classify_optimizer(
-        &self,
-        block: &LiveBlock,
-        allocated_at: TracePoint,
-        traits: StackTraits,
-        lifetime: Lifetime,
-    ) -> Classification {
+    fn classify_optimizer(&self, case: &Case<'_>) -> Classification {
+        let Case { block, traits, lifetime, frees, .. } = *case;
         // State needs a frame of an optimizer: code beside one, within its annotated step, may keep anything.
         if traits.phase != Some(Phase::Optimizer) && lifetime != Lifetime::InRun {
             return (Other, Low);
         }
-        let counts = self.counts.free_counts(block.stack);
-        let step = self.counts.step_at(allocated_at);
+        let step = self.counts.step_at(case.allocated_at);
         match lifetime {
             Lifetime::InRun => (Temporaries, High),
             // The optimizer may run the model within its step, which ends the run.
@@ -443,12 +423,12 @@ impl Classifier<'_> {
                 (Temporaries, Medium)
             }
             Lifetime::BeyondRun => (OptimizerState, Medium),
-            Lifetime::Unknown if counts.in_run > 0 || traits.purpose == Some(KnownPurpose::OptimizerStep) => {
+            Lifetime::Unknown if frees.in_run > 0 || traits.purpose == Some(KnownPurpose::OptimizerStep) => {
                 (Temporaries, Medium)
             }
             // The recording ends in this step. Earlier steps, or earlier parameters of this one, show what is kept.
             Lifetime::Unknown
-                if counts.before_any_backward() + counts.after_backward_start > 0
+                if frees.before_any_backward() + frees.after_backward_start > 0
                     || self.never_freed(block).is_some_and(|kept| kept.blocks >= MIN_STATE_TENSORS) =>
             {
                 (OptimizerState, Low)
@@ -456,4 +436,21 @@ impl Classifier<'_> {
             Lifetime::Unknown => (Temporaries, Low),
         }
     }
+}
+
+/// Sharded training frees the input of a reduction within the pass; the output is for the optimizer.
+fn classify_reduced(case: &Case<'_>) -> Classification {
+    match case.lifetime {
+        Lifetime::InRun => (Communication, High),
+        Lifetime::BeyondRun => (Gradients, High),
+        Lifetime::Unknown if case.frees.in_run > 0 => (Communication, Medium),
+        Lifetime::Unknown if case.frees.after_backward_start > 0 => (Gradients, Medium),
+        Lifetime::Unknown => (Gradients, Low),
+    }
+}
+
+/// Whether blocks of this stack wait in a queue: several were freed, each after a few passes.
+fn is_queued(case: &Case<'_>) -> bool {
+    let Case { frees, passes_begun, .. } = *case;
+    frees.max_passes <= MAX_INPUT_PASSES && passes_begun <= frees.max_passes && frees.after_backward_start > 1
 }

@@ -1,57 +1,44 @@
 //! Classifies what a forward pass allocates: a graph, a result, a temporary.
 
-use super::classify::Classifier;
+use super::classify::{Case, Classifier};
 use super::live_set::{LiveBlock, TracePoint};
-use crate::stacks::phases::{Phase, StackTraits};
+use crate::stacks::phases::Phase;
 use crate::study::category::Category::{Activations, Other, Temporaries};
 use crate::study::category::Classification;
 use crate::study::category::Confidence::{High, Low, Medium};
 
 impl Classifier<'_> {
-    pub(super) fn classify_forward(
-        &self,
-        block: &LiveBlock,
-        allocated_at: TracePoint,
-        traits: StackTraits,
-    ) -> Classification {
-        match block.freed_at {
-            _ if !self.counts.has_backward() => self.classify_without_backward(block, allocated_at),
-            Some(freed) => self.classify_freed(block, allocated_at, freed),
-            None => self.classify_not_freed(block, allocated_at, traits),
+    pub(super) fn classify_forward(&self, case: &Case<'_>) -> Classification {
+        match case.block.freed_at {
+            _ if !self.counts.has_backward() => self.classify_without_backward(case),
+            Some(_) => self.classify_freed(case),
+            None => self.classify_not_freed(case),
         }
     }
 
-    fn classify_not_freed(&self, block: &LiveBlock, allocated_at: TracePoint, traits: StackTraits) -> Classification {
-        let end = self.observed_until;
-        let counts = self.counts.free_counts(block.stack);
-        let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
-        match self.passes_begun(block, allocated_at) {
-            0 if self.keeps_result(block, allocated_at) => (Other, Low),
+    fn classify_not_freed(&self, case: &Case<'_>) -> Classification {
+        let Case { traits, allocated_at, end, frees, .. } = *case;
+        let is_old = case.is_old();
+        let pass = self.counts.forward_pass(allocated_at);
+        match case.passes_begun {
+            0 if self.keeps_result(case) => (Other, Low),
             // Computed from such a result after the pass.
-            0 if !self.counts.forward_pass(allocated_at).keeps_graph()
-                && !traits.has_forward_frame
-                && counts.after_backward_start == 0 =>
-            {
-                (Other, Low)
-            }
+            0 if !pass.keeps_graph() && !traits.has_forward_frame && frees.after_backward_start == 0 => (Other, Low),
             // The recording ends in this forward pass, or in the backward pass after it.
-            0 if end.run == allocated_at.run
-                && !is_old
-                && counts.before_any_backward() > counts.after_backward_start =>
-            {
+            0 if end.run == allocated_at.run && !is_old && frees.before_any_backward() > frees.after_backward_start => {
                 (Temporaries, Medium)
             }
             _ if self.is_kept_result(allocated_at) => (Other, Low),
-            0 | 1 if counts.are_saved_for_backward() && is_old => (Activations, High),
-            0 | 1 if counts.after_backward_start > 0 && is_old => (Activations, Medium),
+            0 | 1 if frees.are_saved_for_backward() && is_old => (Activations, High),
+            0 | 1 if frees.after_backward_start > 0 && is_old => (Activations, Medium),
             // Code beside the modules may keep data.
             0 if end.run == allocated_at.run && !traits.has_forward_frame => (Activations, Low),
             0 if end.run == allocated_at.run => (Activations, Medium),
             1 if self.counts.phase(end) == Phase::Backward => (Activations, Medium),
             // If several passes left such blocks, they belong to graphs that no backward pass freed. If only one did,
             // the block is a buffer or a library's workspace.
-            _ if self.never_freed(block).is_some_and(|kept| kept.first_pass < kept.last_pass)
-                && self.counts.forward_pass(allocated_at).retains_graph() =>
+            _ if pass.retains_graph()
+                && self.never_freed(case.block).is_some_and(|kept| kept.first_pass < kept.last_pass) =>
             {
                 (Activations, Low)
             }
@@ -60,19 +47,18 @@ impl Classifier<'_> {
         }
     }
 
-    fn classify_freed(&self, block: &LiveBlock, allocated_at: TracePoint, freed: TracePoint) -> Classification {
-        match self.passes_begun(block, allocated_at) {
-            0 if freed.run == allocated_at.run && self.forwards_begun(allocated_at, freed) == 0 => (Temporaries, High),
-            0 if self.is_result(allocated_at, freed) && self.forwards_begun(allocated_at, freed) > 1 => (Other, Low),
+    fn classify_freed(&self, case: &Case<'_>) -> Classification {
+        let Case { allocated_at, end, .. } = *case;
+        let forwards_begun = self.forwards_begun(allocated_at, end);
+        let is_result = self.is_result(allocated_at, end);
+        match case.passes_begun {
+            0 if case.is_freed_in_run() && forwards_begun == 0 => (Temporaries, High),
+            0 if is_result && forwards_begun > 1 => (Other, Low),
             0 => (Temporaries, Medium),
-            1 if self.is_freed_by_backward(block) => (Activations, High),
-            _ if self.is_result(allocated_at, freed)
-                && !self.counts.free_counts(block.stack).are_saved_for_backward() =>
-            {
-                (Other, Low)
-            }
-            _ if self.is_kept_result(allocated_at) && !self.is_freed_by_backward(block) => (Other, Low),
-            _ if self.is_freed_by_backward(block) => (Activations, Medium),
+            1 if case.is_freed_by_backward => (Activations, High),
+            _ if is_result && !case.frees.are_saved_for_backward() => (Other, Low),
+            _ if case.is_freed_by_backward => (Activations, Medium),
+            _ if self.is_kept_result(allocated_at) => (Other, Low),
             // Lived longer than the backward pass that may have needed it.
             _ => (Activations, Low),
         }
@@ -80,22 +66,19 @@ impl Classifier<'_> {
 
     /// Classifies a block of a forward pass in a recording without a backward pass: inference, or an end within the
     /// first step.
-    fn classify_without_backward(&self, block: &LiveBlock, allocated_at: TracePoint) -> Classification {
-        let end = block.freed_at.unwrap_or(self.observed_until);
-        let is_done = self.forwards_begun(allocated_at, end) > 0;
-        let counts = self.counts.free_counts(block.stack);
-        let is_old = end.entry - allocated_at.entry > counts.max_early_lifetime;
-        match block.freed_at {
-            Some(freed) if freed.run == allocated_at.run && !is_done => (Temporaries, High),
+    fn classify_without_backward(&self, case: &Case<'_>) -> Classification {
+        let is_done = case.passes_begun > 0;
+        match case.block.freed_at {
+            _ if case.is_freed_in_run() && !is_done => (Temporaries, High),
             // A graph that no backward pass used.
-            _ if is_done && self.counts.forward_pass(allocated_at).keeps_graph() => (Activations, Low),
+            _ if is_done && self.counts.forward_pass(case.allocated_at).keeps_graph() => (Activations, Low),
             // A result, or a cache.
             _ if is_done => (Other, Low),
             Some(_) => (Temporaries, Medium),
-            None if self.keeps_result(block, allocated_at) => (Other, Low),
-            None if !is_old && counts.before_any_backward() > 0 => (Temporaries, Medium),
+            None if self.keeps_result(case) => (Other, Low),
+            None if !case.is_old() && case.frees.before_any_backward() > 0 => (Temporaries, Medium),
             // Without a graph, a pass keeps results and caches.
-            None if !self.is_graph_likely(allocated_at) => (Other, Low),
+            None if !self.is_graph_likely(case.allocated_at) => (Other, Low),
             None => (Activations, Low),
         }
     }
@@ -123,13 +106,12 @@ impl Classifier<'_> {
     }
 
     /// Whether a block that is never freed is the result of a forward pass without a graph.
-    fn keeps_result(&self, block: &LiveBlock, allocated_at: TracePoint) -> bool {
-        let counts = self.counts.free_counts(block.stack);
+    fn keeps_result(&self, case: &Case<'_>) -> bool {
         // A cache that each pass replaces, or results that are kept.
-        let outlive_pass = counts.after_next_forward > counts.before_any_backward() / 2;
-        let are_kept = outlive_pass || self.never_freed(block).is_some_and(|kept| kept.are_results);
-        self.is_result(allocated_at, self.observed_until)
-            || are_kept && !self.counts.forward_pass(allocated_at).keeps_graph()
+        let outlive_pass = case.frees.after_next_forward > case.frees.before_any_backward() / 2;
+        let are_kept = outlive_pass || self.never_freed(case.block).is_some_and(|kept| kept.are_results);
+        self.is_result(case.allocated_at, self.observed_until)
+            || are_kept && !self.counts.forward_pass(case.allocated_at).keeps_graph()
     }
 
     /// Whether a forward pass without a graph left a block, and another forward pass started before `end`.

@@ -3,7 +3,11 @@
 use super::live_set::{LiveBlock, TracePoint};
 use crate::base::intern::SeededMap;
 use crate::snapshot::{Author, NamedTensor, RootKind, Snapshot, TensorKind, TensorNames};
-use crate::study::category::{Category, Classification, Confidence};
+use crate::study::category::Category::{
+    self, Activations, Gradients, Inputs, OptimizerState, Other, Parameters, Temporaries,
+};
+use crate::study::category::Classification;
+use crate::study::category::Confidence::{High, Known, Low, Medium};
 
 /// The blocks that have a name at the end of the trace, by address.
 #[derive(Debug, Default)]
@@ -50,58 +54,40 @@ impl NamedBlocks {
     }
 
     pub(super) fn is_optimizer_state(&self, block: &LiveBlock) -> bool {
-        matches!(self.named(block), Some(NamedUse::Category(Category::OptimizerState)))
+        matches!(self.named(block), Some(NamedUse::Category(OptimizerState)))
     }
 
     /// Replaces the category of each block whose use the recorder saw. `is_last_run`: the blocks are of the phase run
     /// in which the recorder looked.
     pub(super) fn correct(&self, blocks: &[LiveBlock], classified: &mut [Classification], is_last_run: bool) {
         for (block, classification) in blocks.iter().zip(classified) {
-            match self.named(block) {
+            let Some(named) = self.named(block) else { continue }; // the recorder saw no use
+            // By size, although the recorder saw every module.
+            let is_wrong_guess = self.has_parameters && *classification == (Parameters, Low);
+            *classification = match (named, *classification) {
                 // A graph also saves inputs and parameters, even those of a model that is gone.
-                Some(NamedUse::Category(Category::Activations))
-                    if classification.0 == Category::Inputs
-                        || *classification == (Category::Parameters, Confidence::High) => {}
-                Some(NamedUse::Category(category)) => *classification = (category, Confidence::Known),
-                Some(NamedUse::StateOfOptimizer) if classification.1 == Confidence::Low => {
-                    *classification = (Category::OptimizerState, Confidence::Medium);
-                }
+                (NamedUse::Category(Activations), (Inputs, _) | (Parameters, High)) => continue,
+                (NamedUse::Category(category), _) => (category, Known),
+                (NamedUse::StateOfOptimizer, (_, Low)) => (OptimizerState, Medium),
                 // The recorder knows the state of each optimizer.
-                Some(NamedUse::Kept | NamedUse::Variable)
-                    if *classification == (Category::OptimizerState, Confidence::Low) =>
-                {
-                    *classification = (Category::Other, Confidence::Known);
-                }
-                // The category was guessed by size, but the recorder saw every module.
-                Some(NamedUse::Kept)
-                    if matches!(classification.0, Category::Activations | Category::Temporaries)
-                        || self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
-                {
-                    *classification = (Category::Other, Confidence::Known);
-                }
+                (NamedUse::Kept | NamedUse::Variable, (OptimizerState, Low))
+                | (NamedUse::Kept, (Activations | Temporaries, _)) => (Other, Known),
+                (NamedUse::Kept, _) if is_wrong_guess => (Other, Known),
                 // Only in the recorder's phase run: graphs change from pass to pass.
-                Some(NamedUse::Variable)
-                    if is_last_run && self.has_no_graph && classification.0 == Category::Activations =>
-                {
-                    *classification = (Category::Other, Confidence::Low);
-                }
-                Some(NamedUse::Variable)
-                    if self.has_parameters && *classification == (Category::Parameters, Confidence::Low) =>
-                {
-                    *classification = (Category::Inputs, Confidence::Low);
-                }
-                _ => {}
-            }
+                (NamedUse::Variable, (Activations, _)) if is_last_run && self.has_no_graph => (Other, Low),
+                (NamedUse::Variable, _) if is_wrong_guess => (Inputs, Low),
+                _ => continue,
+            };
         }
     }
 }
 
 fn use_of(tensor: &NamedTensor, names: &TensorNames, snapshot: &Snapshot) -> Option<NamedUse> {
     let category = match tensor.kind {
-        TensorKind::Parameter | TensorKind::Buffer => Category::Parameters,
-        TensorKind::Gradient => Category::Gradients,
-        TensorKind::OptimizerState => Category::OptimizerState,
-        TensorKind::Saved => Category::Activations,
+        TensorKind::Parameter | TensorKind::Buffer => Parameters,
+        TensorKind::Gradient => Gradients,
+        TensorKind::OptimizerState => OptimizerState,
+        TensorKind::Saved => Activations,
         TensorKind::Variable if !names.is_complete => return None,
         TensorKind::Variable if belongs_to_optimizer(tensor, snapshot) => return Some(NamedUse::StateOfOptimizer),
         TensorKind::Variable if is_users_item(tensor, names, snapshot) => return Some(NamedUse::Kept),
@@ -170,8 +156,6 @@ mod tests {
 
     #[test]
     fn names_outrank_inferred_categories() {
-        use Category::{Activations, Inputs, Other, Parameters};
-        use Confidence::{Known, Low, Medium};
         let block = LiveBlock { address: 9, ..LiveBlock::default() };
         for (named, has_parameters, has_no_graph, inferred, corrected) in [
             (NamedUse::Variable, true, true, (Parameters, Low), (Inputs, Low)),

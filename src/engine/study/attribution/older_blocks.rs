@@ -173,14 +173,11 @@ impl ParameterCounts {
     fn new(live_set: &LiveSet, classified: &[Classification], counts: &TraceCounts<'_>) -> Self {
         let mut known: SeededMap<u64, u32> = SeededMap::default();
         let mut of_stacks: SeededMap<(StackId, u64), u32> = SeededMap::default();
-        for (block, (category, _)) in
-            live_set.blocks.iter().zip(classified).filter(|(_, classified)| classified.1 != Confidence::Low)
-        {
+        let blocks = live_set.blocks.iter().zip(classified);
+        for (block, (category, _)) in blocks.filter(|(_, (_, confidence))| *confidence != Confidence::Low) {
             match category {
                 Category::Parameters => *known.entry(block.requested_bytes).or_default() += 1,
-                Category::OptimizerState => {
-                    *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1;
-                }
+                Category::OptimizerState => *of_stacks.entry((block.stack, block.requested_bytes)).or_default() += 1,
                 _ => {}
             }
         }

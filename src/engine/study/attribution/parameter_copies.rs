@@ -216,23 +216,18 @@ impl ProgramTraits<'_> {
             return (Gradients, Medium);
         }
         let routine = self.counts.phases.stack_traits(block.stack).routine;
-        let has_optimizer = self.counts.phases.has_optimizer();
-        if routine == Some(Routine::OptimizerConstructor) || in_optimizer {
-            (OptimizerState, Medium)
-        } else if is_trained && has_optimizer && self.waits_for_optimizer(allocated_at) {
+        match (is_trained, self.counts.phases.has_optimizer()) {
+            _ if routine == Some(Routine::OptimizerConstructor) || in_optimizer => (OptimizerState, Medium),
             // Copied from parameters or gradients for the following step, such as the weights that SAM restores.
-            (OptimizerState, Low)
-        } else if is_trained && has_optimizer {
-            // An average of the weights: the optimizer's state is classified already.
-            (Parameters, Low)
-        } else if is_trained || routine == Some(Routine::Constructor) && self.has_custom_optimizer {
-            (OptimizerState, Medium)
-        } else if has_optimizer {
-            (Parameters, Medium)
-        } else if self.counts.has_backward() {
-            (OptimizerState, Low)
-        } else {
-            (Parameters, Low)
+            (true, true) if self.waits_for_optimizer(allocated_at) => (OptimizerState, Low),
+            (true, false) => (OptimizerState, Medium),
+            (false, _) if routine == Some(Routine::Constructor) && self.has_custom_optimizer => {
+                (OptimizerState, Medium)
+            }
+            (false, true) => (Parameters, Medium),
+            (false, false) if self.counts.has_backward() => (OptimizerState, Low),
+            // An average of the weights, if training has begun: the optimizer's state is classified already.
+            (true, true) | (false, false) => (Parameters, Low),
         }
     }
 }

@@ -235,14 +235,12 @@ fn add_segment(sum: &mut MemoryState, segment: &Segment, blocks: &[Block], setti
 /// Bytes of a free block that `empty_cache()` would release. `blocks` is the number of blocks in its segment.
 fn releasable_bytes(segment: &Segment, blocks: usize, block: &Block, settings: &Settings) -> u64 {
     if segment.pool != Pools::DEFAULT {
-        0
-    } else if segment.is_expandable {
-        // A mapped range starts at a granule, so granules are aligned to its start.
-        let offset = block.address.saturating_sub(segment.address);
-        whole_granule_bytes(offset, block.size, granule_size(segment.is_small, settings))
-    } else if blocks == 1 {
-        block.size
-    } else {
-        0
+        return 0;
     }
+    if !segment.is_expandable {
+        return if blocks == 1 { block.size } else { 0 };
+    }
+    // A mapped range starts at a granule, so granules are aligned to its start.
+    let offset = block.address.saturating_sub(segment.address);
+    whole_granule_bytes(offset, block.size, granule_size(segment.is_small, settings))
 }
