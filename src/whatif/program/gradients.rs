@@ -20,7 +20,8 @@ pub(super) fn free_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let has_optimizer = matches!(marker, Some(StepMarker::OptimizerStep | StepMarker::OptimizerFrames));
     let mut script = Script { ops: Vec::new(), ..recording.script.clone() };
     let mut passes = find_passes(recording).into_iter().peekable();
-    let (mut live, mut freed) = (BTreeSet::new(), BTreeSet::new());
+    // Live gradients, freed ones, and those that the next backward pass makes anew.
+    let (mut live, mut freed, mut awaited) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
     let (mut last_phase, mut trained_in, mut stepped_at) = (Phase::Other, None, None);
     for (index, op) in ops.iter().enumerate() {
         match op.kind {
@@ -29,31 +30,30 @@ pub(super) fn free_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
             ScriptOpKind::Other => {}
             ScriptOpKind::Alloc(block) => {
                 let phase = recording.phase_at(op.source);
-                if phase == Phase::Forward
-                    && let Some(pass) = passes.next_if(|pass| pass.forward.contains(&op.source))
-                {
-                    let has_stepped = has_optimizer && trained_in < recording.step_at(op.source);
-                    let stale = live.iter().copied().filter(|gradient| {
-                        let freed_at = blocks[*gradient as usize].freed_at;
-                        has_stepped || freed_at.is_some_and(|at| pass.forward.contains(&at))
-                    });
-                    let stale: BTreeSet<u32> = stale.collect();
-                    script.ops.extend(stale.iter().map(|gradient| ScriptOp::moved_free(op.source, *gradient)));
-                    live = &live - &stale;
-                    freed.extend(stale);
-                }
-                if phase == Phase::Backward {
-                    if last_phase != phase
-                        && recording.is_recorded(op.source)
-                        && !remakes(recording, &ops[index..], &freed)
-                    {
-                        return None;
+                match phase {
+                    Phase::Forward => {
+                        if let Some(pass) = passes.next_if(|pass| pass.forward.contains(&op.source)) {
+                            let has_stepped = has_optimizer && trained_in < recording.step_at(op.source);
+                            let stale = live.iter().copied().filter(|gradient| {
+                                let freed_at = blocks[*gradient as usize].freed_at;
+                                has_stepped || freed_at.is_some_and(|at| pass.forward.contains(&at))
+                            });
+                            awaited = stale.collect();
+                            script.ops.extend(awaited.iter().map(|block| ScriptOp::moved_free(op.source, *block)));
+                            live.retain(|gradient| awaited.binary_search(gradient).is_err());
+                            freed.extend(&awaited);
+                        }
                     }
-                    trained_in = recording.step_at(op.source);
-                    live.extend(is_gradient(recording, block).then_some(block));
-                }
-                if phase == Phase::Optimizer {
-                    stepped_at = Some(op.source);
+                    Phase::Backward => {
+                        let is_start = last_phase != phase && recording.is_recorded(op.source);
+                        if is_start && !remakes(recording, &ops[index..], &std::mem::take(&mut awaited)) {
+                            return None;
+                        }
+                        trained_in = recording.step_at(op.source);
+                        live.extend(is_gradient(recording, block).then_some(block));
+                    }
+                    Phase::Optimizer => stepped_at = Some(op.source),
+                    _ => {}
                 }
                 last_phase = phase;
             }
@@ -78,7 +78,7 @@ fn is_gradient(recording: &RecordedProgram<'_, '_>, block: u32) -> bool {
 
 /// Whether the backward pass at the start of `ops` makes the gradients anew that were `freed` and are not freed before it
 /// in the recording.
-fn remakes(recording: &RecordedProgram<'_, '_>, ops: &[ScriptOp], freed: &BTreeSet<u32>) -> bool {
+fn remakes(recording: &RecordedProgram<'_, '_>, ops: &[ScriptOp], freed: &[u32]) -> bool {
     let blocks = &recording.script.blocks;
     let requests = ops.iter().filter(|op| matches!(op.kind, ScriptOpKind::Alloc(_)));
     let pass = requests.take_while(|op| recording.phase_at(op.source) == Phase::Backward);
