@@ -21,7 +21,7 @@ pub(super) fn free_gradients(recording: &RecordedProgram<'_, '_>) -> Option<Chan
     let mut script = Script { ops: Vec::new(), ..recording.script.clone() };
     let mut passes = find_passes(recording).into_iter().peekable();
     // Live gradients, freed ones, and those that the next backward pass makes anew.
-    let (mut live, mut freed, mut awaited) = (BTreeSet::new(), BTreeSet::new(), Vec::new());
+    let (mut live, mut freed, mut awaited) = (BTreeSet::<u32>::new(), BTreeSet::<u32>::new(), Vec::<u32>::new());
     let (mut last_phase, mut trained_in, mut stepped_at) = (Phase::Other, None, None);
     for (index, op) in ops.iter().enumerate() {
         match op.kind {
