@@ -95,8 +95,7 @@ pub(super) fn adapt(buffer: &mut Buffer, look: Look) {
         if let Some(eighths) = EIGHTHS.iter().position(|block| *block == cell.symbol()) {
             adapt_block(cell, eighths + 1, look);
         } else if !look.unicode && !cell.symbol().is_ascii() {
-            let ascii =
-                UNICODE.chars().zip(ASCII.chars()).find(|(character, _)| cell.symbol() == character.to_string());
+            let ascii = UNICODE.chars().zip(ASCII.chars()).find(|(unicode, _)| cell.symbol() == unicode.to_string());
             cell.set_char(ascii.map_or('?', |(_, ascii)| ascii));
         }
         cell.fg = shown(cell.fg, look.colours);

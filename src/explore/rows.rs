@@ -77,9 +77,8 @@ pub(super) fn describe_block(recording: &Recording, row: usize) -> String {
         Some(entry) => format!("from entry {}", count(entry.into())),
         None => "from before the recording".to_owned(),
     };
-    let to = one
-        .freed_at()
-        .map_or_else(|| ", never freed".to_owned(), |at| format!(" to {}", count((at.max(1) - 1).into())));
+    let to = one.freed_at().map(|at| format!(" to {}", count((at.max(1) - 1).into())));
+    let to = to.unwrap_or_else(|| ", never freed".to_owned());
     let category = one.category.word().replace('-', " ");
     format!("{} {category} at {:#x}, {from}{to}", size(recording.bytes[row]), one.address)
 }

@@ -117,9 +117,8 @@ impl Arena {
 
     /// Every block, in no meaningful order.
     pub(super) fn ids(&self) -> impl Iterator<Item = BlockId> {
-        (0..self.blocks.len())
-            .map(|index| BlockId(to_u32(index)))
-            .filter(|id| self[*id].state != PoolBlockState::Vacant)
+        let ids = (0..self.blocks.len()).map(|index| BlockId(to_u32(index)));
+        ids.filter(|id| self[*id].state != PoolBlockState::Vacant)
     }
 }
 

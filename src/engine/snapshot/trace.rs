@@ -154,8 +154,7 @@ impl TraceEntries {
 
     /// The failed requests in `rows`.
     pub(super) fn failed_requests(&self, rows: Range<usize>) -> &[usize] {
-        let [start, end] =
-            [rows.start, rows.end].map(|row| self.failed_requests.partition_point(|failed| *failed < row));
+        let [start, end] = [rows.start, rows.end].map(|row| self.failed_requests.partition_point(|known| *known < row));
         self.failed_requests.get(start..end).unwrap_or_default()
     }
 

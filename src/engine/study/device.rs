@@ -358,9 +358,8 @@ impl<'s, 'a> DeviceStudy<'s, 'a> {
     /// The last failed request of the window, if no allocation follows it.
     pub fn ending_failure(self) -> Option<usize> {
         let trace = self.device();
-        self.failed_requests()
-            .next_back()
-            .filter(|last| !(*last..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc)))
+        let last = self.failed_requests().next_back();
+        last.filter(|last| !(*last..trace.len()).any(|entry| trace.action(entry) == Some(Action::Alloc)))
     }
 
     /// Whether a failed request ended the recording, and the trace is short enough to continue.

@@ -318,8 +318,8 @@ impl AddressMap {
 
     /// Start address in hexadecimal and length in units of each region, including the gap after it.
     fn regions(&self) -> Vec<(String, u64)> {
-        self.regions
-            .iter()
+        let regions = self.regions.iter();
+        regions
             .map(|(from, to, _)| (format!("{from:#x}"), ((to - from) / self.unit).saturating_add(REGION_GAP)))
             .collect()
     }

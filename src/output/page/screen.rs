@@ -23,8 +23,7 @@ pub(super) fn take_screen(document: &mut Document, picture: &str) -> String {
             Block::Heading(..) | Block::List(..) => notes.push(block),
             Block::Fields(fields) => {
                 let fields = fields.into_iter().filter(|field| !is_own_command(field));
-                let (answers, others): (Vec<Field>, Vec<Field>) =
-                    fields.partition(|field| ANSWER.contains(&&*field.name));
+                let (answers, others): (Vec<Field>, Vec<_>) = fields.partition(|field| ANSWER.contains(&&*field.name));
                 answer.extend(answers);
                 rest.extend(Some(others).filter(|others| !others.is_empty()).map(Block::Fields));
             }

@@ -76,8 +76,7 @@ fn breakdown_rows(held: &MemoryBreakdown) -> Vec<(&'static str, (String, Share, 
         (category_label(of.category), of.share, note)
     });
     let has_categories = held.by_category.iter().any(|row| row.category != Category::Other);
-    let has_phases =
-        held.by_phase.iter().any(|row| row.name.as_deref().is_some_and(|name| name != Phase::Other.word()));
+    let has_phases = held.by_phase.iter().filter_map(|row| row.name.as_deref()).any(|name| name != Phase::Other.word());
     let groups: [(&str, bool, Vec<_>); 3] = [
         ("for", has_categories, categories.collect()),
         ("by rule", !held.by_rule.is_empty(), named_rows(&held.by_rule, "no rule")),

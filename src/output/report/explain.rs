@@ -73,13 +73,9 @@ fn first_message(report: &ExplainReport, group: &FailureGroup) -> Document {
 
 /// The device as the message describes it.
 fn memory(document: &mut Document, failure: &ExplainedFailure) {
-    let [allocated, reserved, free, outside] = [
-        failure.allocated_bytes,
-        failure.reserved_bytes,
-        failure.device_free_bytes,
-        failure.outside_bytes.filter(|_| !failure.exceeds_device),
-    ]
-    .map(Option::unwrap_or_default);
+    let outside = failure.outside_bytes.filter(|_| !failure.exceeds_device);
+    let bytes = [failure.allocated_bytes, failure.reserved_bytes, failure.device_free_bytes, outside];
+    let [allocated, reserved, free, outside] = bytes.map(Option::unwrap_or_default);
     let cached = reserved.saturating_sub(allocated);
     // The difference of rounded numbers.
     let printed = failure.figures.iter().find(|figure| figure.name == "outside");

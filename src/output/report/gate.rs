@@ -179,8 +179,7 @@ fn limits_by_kind(report: &CheckReport) -> Vec<LimitKind<'_>> {
     let kinds = groups.into_iter().filter_map(|findings| {
         let failing = findings.iter().filter(|finding| !finding.passed).count() as u64;
         let all = findings.len() as u64;
-        let worst =
-            findings.into_iter().reduce(|worst, other| if other.excess() > worst.excess() { other } else { worst });
+        let worst = findings.into_iter().reduce(|a, b| if b.excess() > a.excess() { b } else { a });
         Some(LimitKind { worst: worst?, failing, all })
     });
     kinds.collect()

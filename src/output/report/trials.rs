@@ -206,12 +206,13 @@ impl SizeSearchReport {
         }
         let largest = self.largest.unwrap_or(run.size);
         let adjective = if self.is_exact { "largest" } else { "largest tried" };
+        let at_best = count(largest);
         let answer = match self.runs.iter().rfind(|run| run.fits_in_worst_case) {
             Some(worst) if worst.size < largest => {
-                format!("{} in the worst case, otherwise {}", count(worst.size), count(largest))
+                format!("{} in the worst case, otherwise {at_best}", count(worst.size))
             }
-            Some(_) => count(largest),
-            None => format!("{}, but no size that was run fits in the worst case", count(largest)),
+            Some(_) => at_best,
+            None => format!("{at_best}, but no size that was run fits in the worst case"),
         };
         let unknown = match self.fails {
             _ if self.is_exact => String::new(),

@@ -185,8 +185,7 @@ impl Brief {
         });
         let has_steps = device.steps.completed > 0 || device.leaks.kind.is_some();
         let remedies = last.iter().flat_map(|oom| &oom.remedies);
-        let remedies =
-            remedies.filter(|remedy| remedy.avoids_oom && remedy.without.is_none() && !remedy.then.fails_again());
+        let remedies = remedies.filter(|one| one.avoids_oom && one.without.is_none() && !one.then.fails_again());
         Self {
             device: Some(device.device),
             verdict: last.map(|oom| oom.verdict),

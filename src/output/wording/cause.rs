@@ -96,9 +96,7 @@ fn describe_shortage(reason: &VerdictReason) -> String {
         Verdict::Capacity => describe_full_device(reason),
         Verdict::Growth => "each step keeps more".to_owned(),
         Verdict::Unknown => "the trace does not show how much of the freed memory other streams still used".to_owned(),
-        Verdict::Served => {
-            reason.served.map_or_else(String::new, |(served, released)| describe_served(served, released))
-        }
+        Verdict::Served => reason.served.map_or_else(String::new, describe_served),
     }
 }
 
@@ -139,8 +137,8 @@ fn describe_full_device(reason: &VerdictReason) -> String {
     format!("live memory and the request need {needs}, and {within} is within reach")
 }
 
-/// The memory that serves a tried request.
-fn describe_served(served: Served, released: u64) -> String {
+/// The memory that serves a tried request, and the bytes that are released for it.
+fn describe_served((served, released): (Served, u64)) -> String {
     let bytes = size(served.bytes);
     match (served.address, released) {
         (Some(address), _) => format!("from the free block of {bytes} at {address:#x}"),

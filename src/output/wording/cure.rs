@@ -105,7 +105,7 @@ impl Cure {
                 });
             }
         };
-        let name = variable(keeper);
+        let (name, written) = (variable(keeper), keeper.written.as_ref());
         let text = match slot {
             "name" => name.filter(|name| !name.is_empty())?,
             "queue" => name?.strip_suffix(".queue")?,
@@ -116,7 +116,7 @@ impl Cure {
             // Other items than tensors may not have their methods.
             "tensor" => value(keeper).filter(|_| below(keeper) == Some(ITEM))?,
             "result" => value(keeper).filter(|_| below(keeper).is_none_or(|path| path.len() <= ITEM.len()))?,
-            "expression" => keeper.written.as_ref()?.value.as_deref()?,
+            "expression" => written?.value.as_deref()?,
             // `cache` of `finished[*].cache[*]`.
             "attribute" => below(keeper)?.strip_prefix("[*].")?.split(['.', '[']).next()?,
             "subject" => self.subject.as_deref()?,
@@ -125,11 +125,9 @@ impl Cure {
             "narrow" => "bool",
             // A copy with a graph keeps what autograd saved on the GPU.
             "detach" if keeper.graph_bytes > 0 || keeper.kind == Some(TensorKind::Saved) => ".detach()",
-            "back" if keeper.written.as_ref().is_some_and(|written| written.is_read) => {
-                "; move them back where they are read"
-            }
+            "back" if written.is_some_and(|written| written.is_read) => "; move them back where they are read",
             "detach" | "back" => "",
-            "at" => return Some(at_line(keeper.written.as_ref().map(|written| &written.at))),
+            "at" => return Some(at_line(written.map(|written| &written.at))),
             "call" => return Some(at_line(self.call.as_ref())),
             "items" => {
                 let items = keeper.container.as_ref()?.items.map(|items| counted(items, "item"));

@@ -56,20 +56,21 @@ pub(crate) fn describe_difference(ranks: &Ranks) -> Option<String> {
 
 /// The action that evens the ranks out; `None` if `advice`, that for the rank alone, does so or is better.
 pub(crate) fn even_out(ranks: &Ranks, advice: Option<&Advice>) -> Option<String> {
+    use Advice::{Cure, Detach, FreeGrowth, LimitInput, LoadOnHost, NoGrad, RequestLess, Shapes};
     let found = ranks.difference.as_ref()?;
     let line = line(found);
     // It names what keeps the memory, or the input.
     let is_specific = matches!(
         advice,
         Some(
-            Advice::Cure(_)
-                | Advice::Shapes(..)
-                | Advice::Detach(..)
-                | Advice::FreeGrowth(..)
-                | Advice::LimitInput(_)
-                | Advice::RequestLess(_)
-                | Advice::LoadOnHost(_)
-                | Advice::NoGrad(_)
+            Cure(_)
+                | Shapes(..)
+                | Detach(..)
+                | FreeGrowth(..)
+                | LimitInput(_)
+                | RequestLess(_)
+                | LoadOnHost(_)
+                | NoGrad(_)
         )
     );
     Some(match found.kind {

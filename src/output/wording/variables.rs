@@ -67,13 +67,9 @@ pub(crate) fn keeper_details(kept: &KeptByVariable) -> Vec<String> {
     let largest = type_label(kept);
     let shared = kept.places.map(|places| format!("shared by {}", counted(places, "tensor")));
     let largest = largest.map(|largest| [Some(largest), shared].into_iter().flatten().join(" "));
-    let parts = [
-        kept.container.as_ref().map(container_label),
-        kind_label(kept.kind).map(str::to_owned),
-        graph_label(kept),
-        largest,
-    ];
-    let what = parts.into_iter().flatten().join(", ");
+    let container = kept.container.as_ref().map(container_label);
+    let kind = kind_label(kept.kind).map(str::to_owned);
+    let what = [container, kind, graph_label(kept), largest].into_iter().flatten().join(", ");
     let filled = filled_at(kept).map(|line| format!("filled at {line}"));
     [Some(what).filter(|what| !what.is_empty()), filled, place_label(kept)].into_iter().flatten().collect()
 }

@@ -99,12 +99,9 @@ impl MemoryAtFailure {
     /// Whether all free memory together would serve the request.
     fn all_together_suffices(&self) -> Likelihood {
         let cached = self.own.all.saturating_add(self.other_pool);
-        let all =
-            cached.saturating_add(self.other_stream).saturating_add(self.pending.all).saturating_add(self.outside);
-        all.saturating_add(self.usual_reclaimable)
-            .saturating_add(self.device_free)
-            .covers(self.needed_from_device())
-            .max(cached.covers(self.request))
+        let others = [self.other_stream, self.pending.all, self.outside, self.usual_reclaimable, self.device_free];
+        let all = others.into_iter().fold(cached, ApproxBytes::saturating_add);
+        all.covers(self.needed_from_device()).max(cached.covers(self.request))
     }
 
     /// Whether all free memory in one piece would not have served the request.

@@ -66,21 +66,22 @@ impl Decoder {
             failure_count: self.number_or_0(value, "failure_count"),
             absent_device: self.number(value, "absent_device"),
             generated: TextLength::from_word(&self.short_text(value, "generated")),
-            other_branches_bytes: self
-                .short_text(value, "other_branches")
-                .strip_prefix(OTHER_BRANCHES)
-                .and_then(|digits| digits.parse().ok()),
+            other_branches_bytes: self.number_after(OTHER_BRANCHES, value, "other_branches"),
             free_memory_query: self.stack(value, "free_memory_query"),
             serving: self.find(value, "serving").and_then(|it| serde_json::from_str(self.as_text(it)?).ok()),
         })
+    }
+
+    /// The number after `prefix` in the text of `key`.
+    fn number_after(&self, prefix: &str, dict: Value, key: &str) -> Option<u64> {
+        self.short_text(dict, key).strip_prefix(prefix)?.parse().ok()
     }
 
     fn read_end(&self, end: Value) -> ProcessEnd {
         let code = self.number(end, "code");
         let stack = self.stack(end, "frames");
         // The command writes the digits if the process ended with another code than it announced.
-        let final_code = self.short_text(end, "final");
-        let final_code = final_code.strip_prefix(EXIT_CODE).and_then(|digits| digits.parse().ok());
+        let final_code = self.number_after(EXIT_CODE, end, "final");
         match (self.short_text(end, "kind").as_str(), final_code.or(code)) {
             ("finished", Some(code)) if code != 0 => ProcessEnd::Exit(code, None),
             ("finished" | "ready", _) | ("exit", Some(0)) => ProcessEnd::Finished,

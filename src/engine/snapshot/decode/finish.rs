@@ -21,8 +21,8 @@ fn spend(left: &mut usize, cost: usize) -> bool {
     enough
 }
 
-fn not_snapshot<T>(what: String) -> Result<T, SnapshotError> {
-    Err(SnapshotError::NotSnapshot(what))
+fn not_snapshot<T>(what: impl Into<String>) -> Result<T, SnapshotError> {
+    Err(SnapshotError::NotSnapshot(what.into()))
 }
 
 impl Decoder {
@@ -82,10 +82,8 @@ impl Decoder {
             Kind::EmptyList => Ok(()),
             Kind::Node(LIST | STACK | PAIR, _) => match self.record_rows(value) {
                 Some(rows) if rows.kind == SEGMENT => Ok(()),
-                Some(rows) if rows.kind == ENTRY => {
-                    not_snapshot("it is a bare list of trace entries without segments".to_owned())
-                }
-                _ => not_snapshot("its list holds something other than segments".to_owned()),
+                Some(rows) if rows.kind == ENTRY => not_snapshot("it is a bare list of trace entries without segments"),
+                _ => not_snapshot("its list holds something other than segments"),
             },
             _ => not_snapshot(format!("'segments' is {}", self.type_name(value))),
         }
@@ -96,7 +94,7 @@ impl Decoder {
             return not_snapshot(format!("'device_traces' is {}", self.type_name(value)));
         }
         if self.record_rows(value).is_some() {
-            return not_snapshot("'device_traces' holds records instead of one list for each device".to_owned());
+            return not_snapshot("'device_traces' holds records instead of one list for each device");
         }
         let mut end = 0;
         for (device, trace) in self.items(value).into_iter().enumerate() {

@@ -119,10 +119,8 @@ pub(super) fn unescape_unicode(raw: &[u8]) -> String {
             (b'\\', Some(b'U')) => 8,
             _ => 0,
         };
-        let code = tail
-            .get(1..=width)
-            .filter(|_| width > 0)
-            .and_then(|hex| u32::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        let hex = tail.get(1..=width).filter(|_| width > 0);
+        let code = hex.and_then(|hex| u32::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
         if let Some(code) = code {
             out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
             rest = tail.get(1 + width..).unwrap_or_default(); // in range: `code` was read from there

@@ -43,19 +43,17 @@ pub fn classify_allocations(
     let mut start = 0;
     // As many ranges as there are cores, so that only their blocks are in memory.
     for ends in cuts.chunks(rayon::current_num_threads()) {
-        let ranges: Vec<(usize, Vec<usize>)> = ends
-            .iter()
-            .map(|end| {
-                // The blocks that are live at the start of the range, and those allocated within it.
-                live.retain(|row: &usize| allocation(*row).freed_after.is_none_or(|freed| freed as usize > start));
-                while next < count && allocation(next).allocated_at.is_none_or(|entry| (entry as usize) < *end) {
-                    live.push(next);
-                    next += 1;
-                }
-                start = *end;
-                (*end, live.clone())
-            })
-            .collect();
+        let ranges = ends.iter().map(|end| {
+            // The blocks that are live at the start of the range, and those allocated within it.
+            live.retain(|row: &usize| allocation(*row).freed_after.is_none_or(|freed| freed as usize > start));
+            while next < count && allocation(next).allocated_at.is_none_or(|entry| (entry as usize) < *end) {
+                live.push(next);
+                next += 1;
+            }
+            start = *end;
+            (*end, live.clone())
+        });
+        let ranges: Vec<(usize, Vec<usize>)> = ranges.collect();
         // No position: the category must not depend on where within the range a block is freed.
         let found = threads::map(&ranges, |(end, rows)| {
             classifier.classify_rows(None, lifetimes.observed_until(end.checked_sub(1)), rows.clone())
@@ -77,13 +75,12 @@ impl AllocationClassifier<'_, '_> {
     /// Rows of those of the first `count` allocations that are live after `entry`.
     fn live_after(&self, entry: Option<usize>, count: usize) -> Vec<usize> {
         let applied = entry.map_or(0, |entry| entry + 1);
-        (0..count)
-            .filter(|row| {
-                let allocation = (self.allocation)(*row);
-                allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
-                    && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
-            })
-            .collect()
+        let live = (0..count).filter(|row| {
+            let allocation = (self.allocation)(*row);
+            allocation.allocated_at.is_none_or(|entry| (entry as usize) < applied)
+                && allocation.freed_after.is_none_or(|freed| freed as usize > applied)
+        });
+        live.collect()
     }
 
     /// Classifies the allocations in `rows` as live blocks after `entry`, with the frees up to `end`.

@@ -245,11 +245,8 @@ impl<'a, 'f> BreakdownBuilder<'a, 'f> {
     }
 
     fn by_phase(&self) -> Vec<NamedShare> {
-        let sums =
-            self.sums(|block| Some(block.allocated_at.map(|allocated_at| self.lifetimes.counts.phase(allocated_at))));
-        sorted_by_bytes(sums)
-            .into_iter()
-            .map(|(phase, sum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all))
-            .collect()
+        let sums = self.sums(|block| Some(block.allocated_at.map(|at| self.lifetimes.counts.phase(at))));
+        let rows = sorted_by_bytes(sums).into_iter();
+        rows.map(|(phase, sum)| sum.named(phase.map(|phase| phase.word().to_owned()), self.all)).collect()
     }
 }

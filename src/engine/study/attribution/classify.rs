@@ -39,8 +39,7 @@ pub(super) fn classify(live_set: &LiveSet, lifetimes: &BlockLives<'_>) -> Vec<Cl
         classifier.count_never_freed(block);
     }
     let blocks = live_set.blocks.iter().map(|block| (block, phases.stack_traits(block.stack)));
-    let mut classified: Vec<Classification> =
-        blocks.clone().map(|(block, traits)| classifier.classify(block, traits)).collect();
+    let mut classified: Vec<_> = blocks.clone().map(|(block, traits)| classifier.classify(block, traits)).collect();
     if !lifetimes.has_trace {
         // The rules below need lifetimes, which only a trace shows.
         lifetimes.named.correct(&live_set.blocks, &mut classified, true);

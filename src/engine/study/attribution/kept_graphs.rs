@@ -92,20 +92,19 @@ impl KeptGraphs {
 /// The forward pass whose graph keeps most bytes, and the bytes that all such graphs keep.
 fn kept_pass(blocks: &[OwnBlock]) -> Option<(usize, u64)> {
     let passes = blocks.chunk_by(|block, next| block.forward_pass == next.forward_pass);
-    let graphs: Vec<(usize, u64)> = passes
-        .filter_map(|pass| {
-            let saved = pass.iter().filter(|block| block.is_saved && block.is_forward && !block.is_input);
-            let kept = BlockSum::from_sizes(saved.clone().filter(|block| block.is_kept()).map(|block| block.bytes));
-            let saved = BlockSum::from_sizes(saved.map(|block| block.bytes));
-            // If modules made blocks, some of these are in the graph.
-            let has_modules = pass.iter().any(|block| block.made_by_module);
-            let is_graph = (!has_modules || pass.iter().any(|block| block.made_by_module && block.is_kept()))
-                && kept.blocks > 1
-                && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
-                && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
-            is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
-        })
-        .collect();
+    let graphs = passes.filter_map(|pass| {
+        let saved = pass.iter().filter(|block| block.is_saved && block.is_forward && !block.is_input);
+        let kept = BlockSum::from_sizes(saved.clone().filter(|block| block.is_kept()).map(|block| block.bytes));
+        let saved = BlockSum::from_sizes(saved.map(|block| block.bytes));
+        // If modules made blocks, some of these are in the graph.
+        let has_modules = pass.iter().any(|block| block.made_by_module);
+        let is_graph = (!has_modules || pass.iter().any(|block| block.made_by_module && block.is_kept()))
+            && kept.blocks > 1
+            && kept.blocks * MIN_KEPT_BLOCKS_PARTS >= saved.blocks
+            && kept.bytes.saturating_mul(MIN_KEPT_BYTES_PARTS) >= saved.bytes;
+        is_graph.then_some((pass.first()?.forward_pass, kept.bytes))
+    });
+    let graphs: Vec<(usize, u64)> = graphs.collect();
     let sum = graphs.iter().fold(0, |sum: u64, (_, bytes)| sum.saturating_add(*bytes));
     graphs.iter().max_by_key(|(_, bytes)| *bytes).map(|(pass, _)| (*pass, sum))
 }

@@ -35,8 +35,7 @@ impl NamedBlocks {
     /// `live` gives address and allocation of each block that is live at the end of the trace.
     pub(super) fn new(snapshot: &Snapshot, live: impl Iterator<Item = (u64, Option<TracePoint>)>) -> Self {
         let Some(names) = &snapshot.tensor_names else { return Self::default() };
-        let tensors: SeededMap<u64, &NamedTensor> =
-            names.tensors.iter().rev().map(|tensor| (tensor.address, tensor)).collect();
+        let tensors: SeededMap<_, _> = names.tensors.iter().rev().map(|tensor| (tensor.address, tensor)).collect();
         let named = live.filter_map(|(address, allocated_at)| {
             Some((address, (allocated_at, use_of(tensors.get(&address)?, names, snapshot)?)))
         });

@@ -113,14 +113,12 @@ impl LiveVariables<'_> {
         }
         let name = escape_name(name);
         let owner = match kind {
-            Some(TensorKind::Buffer) if self.is_written(index) => name,
-            Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => {
-                outermost(&name, modules).to_owned()
-            }
-            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(&name).to_owned(),
-            Some(TensorKind::Saved | TensorKind::Variable) | None => name,
+            Some(TensorKind::Buffer) if self.is_written(index) => name.as_str(),
+            Some(TensorKind::Parameter | TensorKind::Buffer | TensorKind::Gradient) => outermost(&name, modules),
+            Some(TensorKind::OptimizerState) => name.split(".state[").next().unwrap_or(&name),
+            Some(TensorKind::Saved | TensorKind::Variable) | None => name.as_str(),
         };
-        Some((owner, kind.filter(|kind| *kind != TensorKind::Saved && container.is_none())))
+        Some((owner.to_owned(), kind.filter(|kind| *kind != TensorKind::Saved && container.is_none())))
     }
 }
 
