@@ -176,7 +176,8 @@ impl Brief {
         let Some(device) = device else { return brief }; // the snapshot holds nothing
         let last = device.ooms.last();
         let failed = last.filter(|_| device.moment.is_none() || device.is_at_last_failure());
-        let (at, event, held, [reserved_bytes, allocated_bytes]) = shown_moment(device, failed);
+        let ShownMoment { at, event, held, totals: [reserved_bytes, allocated_bytes] } =
+            ShownMoment::new(device, failed);
         let lines = held.map_or(&device.top_lines, |held| &held.by_line.rows);
         let top_lines = lines.iter().take(top).map(|line| BriefLine {
             line: line.location.label(),
@@ -211,26 +212,34 @@ impl Brief {
     }
 }
 
-/// A moment with its entry, the memory then, and its reserved and allocated bytes.
-type ShownMoment<'d> = (BriefMoment, Option<u64>, Option<&'d MemoryBreakdown>, [u64; 2]);
-
 /// The moment of `--at`, else of the failed request, else of the peak, else of the snapshot.
-fn shown_moment<'d>(device: &'d DeviceReport, failed: Option<&'d OomReport>) -> ShownMoment<'d> {
-    if let Some(oom) = failed {
-        let totals = [oom.reserved_bytes, oom.allocated_bytes];
-        return (BriefMoment::Failure, Some(oom.event), oom.held.as_ref(), totals);
-    }
-    let (at, event) = match device.moment {
-        Some(TracePosition::Entry { event }) => (BriefMoment::Entry, Some(event)),
-        Some(TracePosition::Start) => (BriefMoment::Start, None),
-        None if device.at_peak.is_some() => {
-            let totals = [device.peak.reserved_then, device.peak.allocated_bytes];
-            return (BriefMoment::Peak, device.peak.allocated_event, device.at_peak.as_ref(), totals);
+struct ShownMoment<'d> {
+    at: BriefMoment,
+    event: Option<u64>,
+    held: Option<&'d MemoryBreakdown>,
+    /// Reserved and allocated bytes.
+    totals: [u64; 2],
+}
+
+impl<'d> ShownMoment<'d> {
+    fn new(device: &'d DeviceReport, failed: Option<&'d OomReport>) -> Self {
+        if let Some(oom) = failed {
+            let totals = [oom.reserved_bytes, oom.allocated_bytes];
+            return Self { at: BriefMoment::Failure, event: Some(oom.event), held: oom.held.as_ref(), totals };
         }
-        Some(TracePosition::Snapshot) | None => (BriefMoment::Snapshot, None),
-    };
-    let held = device.at_moment.as_ref().filter(|_| device.moment.is_some());
-    (at, event, held, [device.memory.reserved_bytes, device.memory.allocated_bytes])
+        let (at, event) = match device.moment {
+            Some(TracePosition::Entry { event }) => (BriefMoment::Entry, Some(event)),
+            Some(TracePosition::Start) => (BriefMoment::Start, None),
+            None if device.at_peak.is_some() => {
+                let totals = [device.peak.reserved_then, device.peak.allocated_bytes];
+                let (event, held) = (device.peak.allocated_event, device.at_peak.as_ref());
+                return Self { at: BriefMoment::Peak, event, held, totals };
+            }
+            Some(TracePosition::Snapshot) | None => (BriefMoment::Snapshot, None),
+        };
+        let held = device.at_moment.as_ref().filter(|_| device.moment.is_some());
+        Self { at, event, held, totals: [device.memory.reserved_bytes, device.memory.allocated_bytes] }
+    }
 }
 
 /// The rank to look at first, if it differs from its peers.
