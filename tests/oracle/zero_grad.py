@@ -1,6 +1,6 @@
 """Calls zero_grad() after the forward pass (`late`) or before it (`early`): fixtures/changes/2.11.0-zero_grad_*.
 
-    oomscope dry-run --gpu l4 -o DIR -- python zero_grad.py late
+oomscope dry-run --gpu l4 -o DIR -- python zero_grad.py late
 """
 
 import sys
