@@ -246,6 +246,10 @@ fn advise_to_serve(oom: &OomReport, evidence: Evidence<'_>) -> Option<Advice> {
     // The program soon needs more than any layout has.
     let is_futile = oom.verdict_reason.dead_end.is_some_and(|end| !matches!(end, DeadEnd::Full { .. }));
     let (change, remedy) = (best_change(evidence.changes), unknown_remedy(oom));
+    if let Some(row) = evidence.changes.iter().find(|row| row.change == ProgramChange::GradientsFreed && may_help(row))
+    {
+        return Some(as_advice(row)); // no forward pass needs them, whatever follows
+    }
     // A setting addresses fragmentation. A change of the optimizer's step comes first where it helps: it saves memory in
     // every step, and a limit on splits may slow the program.
     let is_foreach = change.is_some_and(|change| change.change == ProgramChange::OptimizerForeach);

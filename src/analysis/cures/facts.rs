@@ -98,10 +98,13 @@ facts! {
     Graphs = "graphs": variable |case| keeps_graphs(case.keeper);
     /// No autograd graph keeps most of it
     NoGraphs = "no-graphs": variable |case| !keeps_graphs(case.keeper);
-    /// Views, which keep whole tensors of which no known tensor uses more
+    // A loop may go through a tuple of views that no variable has.
+    /// Views, which keep whole tensors of which no known tensor uses more; no variable of a loop
     Views = "views": variable |case| {
-        let unused = case.keeper.unused_bytes;
-        case.kept.complete && unused > 0 && case.request.is_served_by(unused)
+        let (keeper, unused) = (case.keeper, case.keeper.unused_bytes);
+        let is_item = keeper.name.as_deref().is_some_and(|name| name.contains(['.', '[']));
+        let is_kept = is_item || case.is_written(&[WriteKind::Assign]);
+        case.kept.complete && is_kept && unused > 0 && case.request.is_served_by(unused)
     };
     /// The statement assigns it
     Assigned = "assigned": variable |case| case.is_written(&[WriteKind::Assign]);

@@ -145,8 +145,8 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
     RepeatLoader: Cycled =>
         "start the loader of `{name}` anew instead of itertools.cycle, which keeps every batch: {items}";
     CopyViews: Views, Plain, NoGraphs =>
-        "put `{tensor}{detach}.clone()` into `{name}`{at}: {items}, views that keep whole tensors alive",
-        "put copies ({detach}.clone()) into `{name}`{at}: {items}, views that keep whole tensors alive",
+        "put `{tensor}{detach}.clone()` into `{name}`{at}: {items}, each a view that keeps a whole tensor alive",
+        "put copies ({detach}.clone()) into `{name}`{at}: {items}, each a view that keeps a whole tensor alive",
         "copy `{name}`{at} (.clone()): it is a view that keeps a whole tensor alive";
     PutOnHost: Unwritten, Items, Large, Plain, NoGraphs => PUT_ON_HOST;
     Needed: Unwritten;
@@ -195,7 +195,7 @@ pub(super) const OF_A_VARIABLE: &[CureRow] = rows! {
     LimitTensor: Joined, Read => LIMIT_TENSOR;
     LimitTensor: Recurs, Read => LIMIT_TENSOR;
     JoinOnHost: Joined => JOIN_ON_HOST;
-    JoinOnHost: Recurs, InLoop => JOIN_ON_HOST;
+    JoinOnHost: Recurs, InLoop, Large => JOIN_ON_HOST;
     CheckpointOnHost: Assigned, LoadCall =>
         "load `{root}` into host memory (map_location=\"cpu\"){at}, and delete it after its use";
     DataOnHost: Assigned, Once, Data =>

@@ -48,7 +48,8 @@ pub struct KeptReport {
     /// Modules with adapters, such as low-rank ones, whose other parameters are trained, too.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub adapted: Vec<String>,
-    /// The outermost modules in evaluation mode, if no running function calls `backward` below its line.
+    /// The outermost modules in evaluation mode that the program calls with gradients, if no running function calls
+    /// `backward` below its line.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub evaluating: Vec<String>,
     /// Variables of running functions with a tensor, a module or an optimizer that no other object has, and that the text
@@ -191,7 +192,11 @@ impl KeptReport {
         let (names, snapshot) = (variables.names, variables.snapshot);
         let may_train = variables.may_train(text);
         let untrained = names.untrained.iter().filter(|name| text.is_called_with_grad(snapshot.text(**name)));
-        let evaluating = names.evaluating.iter().filter(|_| !may_train);
+        // A moving average of the weights is not called, for instance.
+        let evaluating = names
+            .evaluating
+            .iter()
+            .filter(|name| !may_train && (!text.is_complete || text.is_called_with_grad(snapshot.text(**name))));
         Self {
             complete: names.is_complete,
             top: TopRows { rows, rest },
