@@ -122,17 +122,26 @@ fn forward_allocations_are_the_result_of_the_pass() {
     assert_eq!(cured(seen, written(Put, "x", None)), Some(CureKind::PutOnHost));
 }
 
+/// Views called `name`, whose storages have `unused_bytes` that nothing else uses.
+fn views(name: &str, unused_bytes: u64) -> KeptByVariable {
+    KeptByVariable { unused_bytes, ..keeper(name, TensorKind::Variable, 0, None) }
+}
+
 #[test]
 fn views_of_what_nothing_else_uses_are_copied() {
-    // 0.4 GiB is a tenth of the allocated memory.
-    let views =
-        |unused_bytes| KeptByVariable { unused_bytes, ..keeper("log", TensorKind::Variable, 0, Some(("list", 2))) };
-    let tenth = (4 << 30) / 10 + 1;
+    let tenth = (4 << 30) / 10 + 1; // of the allocated memory
     for (unused_bytes, cure) in [(0, None), (tenth - 1, None), (tenth, Some(CureKind::CopyViews))] {
-        assert_eq!(cured(views(unused_bytes), written(Put, "logits[:, -1].detach()", None)), cure, "{unused_bytes}");
+        assert_eq!(
+            cured(views("log[*]", unused_bytes), written(Put, "x[:, -1].detach()", None)),
+            cure,
+            "{unused_bytes}"
+        );
     }
-    let optimizer = KeptByVariable { kind: Some(TensorKind::OptimizerState), ..views(tenth) };
-    assert_eq!(cured(optimizer, None), None);
+    assert_eq!(cured(views("self.last", tenth), None), Some(CureKind::CopyViews));
+    assert_eq!(cured(views("last", tenth), written(Assign, "x[-1]", None)), Some(CureKind::CopyViews));
+    assert_eq!(cured(views("part", tenth), None), None, "of a loop over views, perhaps");
+    let state = KeptByVariable { kind: Some(TensorKind::OptimizerState), ..views("opt.state[*]", tenth) };
+    assert_eq!(cured(state, None), None);
 }
 
 #[test]
