@@ -46,8 +46,8 @@ impl fmt::Display for Advice {
                 "try: {label}; in a replay it serves this request, but its sizes are a guess, and what follows is not known"
             ),
             Self::NothingHelps(why, may_help) => {
-                let surely = if *may_help { "surely " } else { "" };
-                format!("nothing that was tried {surely}lets the job go on: {}", describe_replays(why))
+                let lets = if *may_help { "is sure to let" } else { "lets" };
+                format!("nothing that was tried {lets} the job go on: {}", describe_replays(why))
             }
             Self::NoGrad(graphs) => no_grad(graphs),
             Self::RequestLess(request) => format!("request less at once at {}", describe_oversized(request)),
