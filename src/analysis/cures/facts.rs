@@ -134,9 +134,11 @@ facts! {
     Repeats = "repeats": variable |case| case.write().is_some_and(|write| write.in_loop || is_attribute(case.keeper));
     /// The request fails in the statement
     Running = "running": variable |case| case.write().is_some_and(|write| is_running(case.request.frames, &write.at));
-    /// The value is `list(..)`
+    // Parts of one tensor, such as `list(x.split(4))`, are no batches of a loader.
+    /// The value is `list(..)`, of several blocks
     OfList = "of-list": variable |case| {
-        case.collection().is_some() && case.value().is_some_and(|value| value.starts_with("list("))
+        let is_list = case.value().is_some_and(|value| value.starts_with("list("));
+        is_list && case.collection().is_some() && case.keeper.blocks > 1
     };
     /// The value is a list that a comprehension makes
     OfParts = "of-parts": variable |case| {

@@ -162,6 +162,8 @@ fn lists_that_are_made_have_a_cure() {
     ] {
         assert_eq!(cured(list_of(kind), at_start(value)), cure, "{value}");
     }
+    let parts = KeptByVariable { blocks: 1, ..list_of(TensorKind::Variable) };
+    assert_eq!(cured(parts, at_start("list(torch.randn(n, device='cuda').split(4))")), Some(CureKind::DataOnHost));
 }
 
 #[test]
