@@ -352,9 +352,9 @@ fn best_change(changes: &[ProgramRow]) -> Option<&ProgramRow> {
     let sure = changes.iter().filter(|row| row.sure != Sureness::Estimate);
     let mut sure = sure.filter(|row| row.fits == Some(true) && !row.then.fails_again());
     // These compute the same as before.
-    let is_equal =
-        |row: &&ProgramRow| matches!(row.change, ProgramChange::GradientsFreed | ProgramChange::OptimizerForeach);
-    sure.clone().find(is_equal).or_else(|| sure.next())
+    let equal =
+        sure.clone().find(|row| matches!(row.change, ProgramChange::GradientsFreed | ProgramChange::OptimizerForeach));
+    equal.or_else(|| sure.next())
 }
 
 /// The best settings that serve the request, if the requests after it are not known, and why not.

@@ -343,14 +343,15 @@ mod tests {
     #[test]
     fn gradients_show_how_many_models_share_the_sizes() {
         let parameters = sizes(&[(1000, 4), (100, 3)]);
-        let one =
-            |gradients: &[(u64, u64)]| one_model(&parameters, &sizes(gradients)).into_values().collect::<Vec<u64>>();
-        let mut halves = one(&[(1000, 2), (100, 2)]);
-        halves.sort_unstable();
-        assert_eq!(halves, [2, 2]);
-        assert_eq!(one(&[(1000, 4), (100, 3)]).iter().sum::<u64>(), 7);
-        assert_eq!(one(&[(1000, 1)]).iter().sum::<u64>(), 2, "four models");
-        assert_eq!(one(&[(5, 1)]).iter().sum::<u64>(), 7, "no gradients");
+        let half = one_model(&parameters, &sizes(&[(1000, 2), (100, 2)]));
+        assert_eq!(half.into_values().collect::<Vec<u64>>(), [2, 2]);
+        for (gradients, count) in [
+            ((1000, 1), 2), // four models
+            ((5, 1), 7),    // no gradients
+        ] {
+            assert_eq!(one_model(&parameters, &sizes(&[gradients])).into_values().sum::<u64>(), count);
+        }
+        assert_eq!(one_model(&parameters, &parameters).into_values().sum::<u64>(), 7);
     }
 
     const MODEL: [u64; 4] = [800, 40, 300, 40];
